@@ -1,0 +1,87 @@
+package v1alpha1
+
+// Conditions of an ElasticService. Each is set on every pass of the controller,
+// to Unknown where it could not be observed.
+const (
+	// ConditionReady is True when the service wakes and sleeps as asked. When it
+	// is False its reason and message are those of what stands in the way.
+	ConditionReady = "Ready"
+
+	// ConditionTargetFound is True when scaleTargetRef names an object whose
+	// scale can be read and written.
+	ConditionTargetFound = "TargetFound"
+
+	// ConditionEndpointsInSync is True when the Service's EndpointSlices are as
+	// they should be and a resolver listens on each port that they name.
+	ConditionEndpointsInSync = "EndpointsInSync"
+
+	// ConditionTriggersHealthy is True when each trigger could be read from each
+	// pod. While it isn't, the service stays awake.
+	ConditionTriggersHealthy = "TriggersHealthy"
+
+	// ConditionIdleSignal is True when Dormouse can tell that the service is
+	// idle. Without it the service never sleeps by itself.
+	ConditionIdleSignal = "IdleSignal"
+
+	// ConditionDirectGated is True when new connections reach a pod only once it
+	// takes them. It is False for a Service with a selector whose pods have no
+	// readiness probe: Kubernetes sends connections there before they listen.
+	ConditionDirectGated = "DirectGated"
+
+	// ConditionTrafficPolicySupported is False when a traffic policy Local is
+	// combined with handoff Direct, where load balancers would leave nodes
+	// without endpoints at each sleep.
+	ConditionTrafficPolicySupported = "TrafficPolicySupported"
+)
+
+// Reasons of an ElasticService's conditions.
+const (
+	// ReasonOK says that there is nothing to mend.
+	ReasonOK = "OK"
+	// ReasonNotNeeded says that the spec asks for nothing that the condition is about.
+	ReasonNotNeeded = "NotNeeded"
+	// ReasonNotObserved says that an earlier obstacle hid the answer.
+	ReasonNotObserved = "NotObserved"
+	// ReasonServiceNotFound says that spec.service names no Service.
+	ReasonServiceNotFound = "ServiceNotFound"
+	// ReasonServiceTaken says that an older ElasticService has the same Service.
+	ReasonServiceTaken = "ServiceTaken"
+	// ReasonServiceUnsupported says that the Service is of a kind that can't
+	// sleep: of type ExternalName, headless, or without ports.
+	ReasonServiceUnsupported = "ServiceUnsupported"
+	// ReasonPortUnknown says that spec.ports names a port that the Service has not,
+	// or with another transport protocol.
+	ReasonPortUnknown = "PortUnknown"
+	// ReasonPortsExhausted says that no resolver port is free.
+	ReasonPortsExhausted = "PortsExhausted"
+	// ReasonNameTaken says that an object which Dormouse didn't make has a name
+	// that it needs.
+	ReasonNameTaken = "NameTaken"
+	// ReasonTargetNotFound says that scaleTargetRef names nothing.
+	ReasonTargetNotFound = "TargetNotFound"
+	// ReasonTargetNotScalable says that the target has no scale subresource.
+	ReasonTargetNotScalable = "TargetNotScalable"
+	// ReasonTargetForbidden says that Dormouse may not scale the target.
+	ReasonTargetForbidden = "TargetForbidden"
+	// ReasonTargetUnreadable says that the target's scale could not be read just now.
+	ReasonTargetUnreadable = "TargetUnreadable"
+	// ReasonNoTargetSelector says that the Service has no selector and the
+	// target's scale has none either, so that its pods can't be found.
+	ReasonNoTargetSelector = "NoTargetSelector"
+	// ReasonSelectorBypassesResolver says that handoff is Never and the Service
+	// has a selector, by which connections go past the resolver.
+	ReasonSelectorBypassesResolver = "SelectorBypassesResolver"
+	// ReasonNoResolver says that no resolver pod is ready to stand in.
+	ReasonNoResolver = "NoResolver"
+	// ReasonResolverNotListening says that a resolver pod does not listen on a
+	// port yet, or could not open it.
+	ReasonResolverNotListening = "ResolverNotListening"
+	// ReasonNoIdleSignal says that nothing tells whether the service is idle.
+	ReasonNoIdleSignal = "NoIdleSignal"
+	// ReasonTriggerUnreadable says that a trigger could not be read.
+	ReasonTriggerUnreadable = "TriggerUnreadable"
+	// ReasonNoReadinessProbe says that the target's pods have no readiness probe.
+	ReasonNoReadinessProbe = "NoReadinessProbe"
+	// ReasonLocalTrafficPolicy says that the Service has a traffic policy Local.
+	ReasonLocalTrafficPolicy = "LocalTrafficPolicy"
+)

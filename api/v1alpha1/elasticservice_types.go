@@ -1,0 +1,404 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ElasticService lets the workload behind a Service sleep at zero replicas and
+// wake when a client connects. While it sleeps, the resolver stands in for the
+// Service's pods and holds what arrives.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=elasticservices,shortName=es,categories=dormouse
+// +kubebuilder:printcolumn:name="Service",type=string,JSONPath=`.spec.service`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
+// +kubebuilder:printcolumn:name="Sessions",type=integer,JSONPath=`.status.sessions`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Last-Wake",type=date,JSONPath=`.status.lastWakeTime`
+// +kubebuilder:printcolumn:name="Target",type=string,priority=1,JSONPath=`.spec.scaleTargetRef.name`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes a label's value"
+type ElasticService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what may sleep, when, and how clients are held meanwhile.
+	// +required
+	Spec ElasticServiceSpec `json:"spec"`
+
+	// status is what Dormouse observed and did.
+	// +optional
+	Status ElasticServiceStatus `json:"status,omitempty"`
+}
+
+// ElasticServiceList is a list of ElasticServices.
+//
+// +kubebuilder:object:root=true
+type ElasticServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ElasticService `json:"items"`
+}
+
+// ElasticServiceSpec says what may sleep, when, and how clients are held.
+type ElasticServiceSpec struct {
+	// service is the name of the Service, in the same namespace, that clients
+	// connect to. It keeps its address asleep and awake. It can't be changed:
+	// another Service wants another ElasticService.
+	//
+	// A Service with a selector keeps it, and Kubernetes goes on writing the
+	// endpoints of its pods. A Service without one gets all its endpoints from
+	// Dormouse, which finds the pods by the selector in the target's scale.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="service must be the name of a Service: lower case letters, digits and '-', starting with a letter"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="service can't be changed; delete this ElasticService and create one for the other Service"
+	Service string `json:"service"`
+
+	// scaleTargetRef names the workload that sleeps: anything in the same
+	// namespace with a scale subresource, such as a Deployment or StatefulSet.
+	// +required
+	ScaleTargetRef ScaleTargetRef `json:"scaleTargetRef"`
+
+	// minReplicas is the number of replicas that a wake asks for at least. When
+	// it is absent a wake asks for as many as there were before the sleep, and
+	// for 1 the first time.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// sleepAfter is how long the service must have been awake and idle before
+	// it is put to sleep; at least 1s and at most a year. 0s means never.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('8760h')))",message="sleepAfter must be a duration from 1s to 8760h such as 90s, 10m or 1h, or 0s for never"
+	SleepAfter *metav1.Duration `json:"sleepAfter,omitempty"`
+
+	// idle says how Dormouse knows that nobody uses the service, beyond the
+	// connections that pass through the resolver. With handoff Direct the
+	// resolver doesn't see the clients that connect while the service is awake,
+	// so that a service without a trigger never sleeps by itself.
+	// +optional
+	Idle *Idle `json:"idle,omitempty"`
+
+	// handoff says what happens to new connections while the service is awake.
+	// Direct: they go straight to its pods, past the resolver. Never: they all
+	// go through the resolver, whose sessions then tell whether the service is
+	// idle; this wants a Service without a selector.
+	// +optional
+	// +kubebuilder:default=Direct
+	Handoff Handoff `json:"handoff,omitempty"`
+
+	// ports says more about some of the Service's ports. Every port of the
+	// Service works asleep and awake, named here or not.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Ports []PortSpec `json:"ports,omitempty"`
+
+	// hold bounds what is kept for clients while the service wakes.
+	// +optional
+	// +kubebuilder:default={}
+	Hold Hold `json:"hold,omitempty"`
+}
+
+// ScaleTargetRef names an object with a scale subresource.
+type ScaleTargetRef struct {
+	// apiVersion is the target's group and version, such as apps/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9]+((alpha|beta)[0-9]+)?$')",message="apiVersion must be a group and a version such as apps/v1"
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the target's kind, such as Deployment.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z][A-Za-z0-9]*$')",message="kind must be a kind's name in CamelCase such as Deployment"
+	Kind string `json:"kind"`
+
+	// name is the target's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="name must be an object's name: lower case letters, digits, '-' and '.'"
+	Name string `json:"name"`
+}
+
+// Idle says how Dormouse knows that nobody uses a service.
+type Idle struct {
+	// triggers are numbers that tell how busy the service is. It sleeps only
+	// when each of them has been below its threshold for sleepAfter. One that
+	// can't be read keeps the service awake.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Triggers []Trigger `json:"triggers,omitempty"`
+}
+
+// TriggerType is the kind of a Trigger's source.
+// +kubebuilder:validation:Enum=http
+type TriggerType string
+
+// TriggerHTTP asks each of the target's pods over HTTP.
+const TriggerHTTP TriggerType = "http"
+
+// Trigger is a number that tells how busy a service is.
+// +kubebuilder:validation:XValidation:rule="self.type != 'http' || has(self.http)",message="a trigger of type http needs the field http"
+type Trigger struct {
+	// type is where the number comes from; the field of the same name has its
+	// settings.
+	// +required
+	Type TriggerType `json:"type"`
+
+	// http asks each of the target's own pods and adds the numbers up.
+	// +optional
+	HTTP *HTTPTrigger `json:"http,omitempty"`
+}
+
+// HTTPTrigger asks each of the target's own pods for a number in a JSON
+// document and adds the numbers up. Redirects are not followed, an answer may
+// have 64 KiB, and a pod has 2 s to answer.
+type HTTPTrigger struct {
+	// port is the container's port.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// path is the path and query to ask for.
+	// +optional
+	// +kubebuilder:default="/"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!-~]*$')",message="path must start with '/' and have no spaces"
+	Path string `json:"path,omitempty"`
+
+	// jsonPointer says where the number stands in the answer, as in RFC 6901:
+	// /players/online for example. Empty means that the whole answer is the
+	// number.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="jsonPointer must be empty or start with '/', as in /players/online"
+	JSONPointer string `json:"jsonPointer,omitempty"`
+
+	// threshold is the number from which on the service counts as busy: with 1,
+	// the default, anything above none keeps it awake.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	Threshold int64 `json:"threshold,omitempty"`
+}
+
+// Handoff says what happens to new connections while a service is awake.
+// +kubebuilder:validation:Enum=Direct;Never
+type Handoff string
+
+const (
+	// HandoffDirect sends new connections straight to the pods.
+	HandoffDirect Handoff = "Direct"
+	// HandoffNever sends all connections through the resolver.
+	HandoffNever Handoff = "Never"
+)
+
+// Protocol is what is spoken on a port.
+// +kubebuilder:validation:Enum=tcp;udp
+type Protocol string
+
+const (
+	// ProtocolTCP is any protocol over TCP: bytes are held and passed on as
+	// they are. A connection wakes the service.
+	ProtocolTCP Protocol = "tcp"
+	// ProtocolUDP is any protocol over UDP: datagrams are held and passed on as
+	// they are. The first one wakes the service.
+	ProtocolUDP Protocol = "udp"
+)
+
+// Readiness says how the resolver knows that a pod takes connections.
+// +kubebuilder:validation:Enum=Auto;Connect
+type Readiness string
+
+const (
+	// ReadinessAuto waits for the pods' readiness probe where they have one,
+	// and for the protocol's own sign otherwise: a TCP connect, a running
+	// container for UDP.
+	ReadinessAuto Readiness = "Auto"
+	// ReadinessConnect goes by a TCP connect alone, which is up to a second
+	// earlier than kubelet's probe.
+	ReadinessConnect Readiness = "Connect"
+)
+
+// PortSpec says more about one of a Service's ports.
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol != 'udp'",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+type PortSpec struct {
+	// name is the port's name in the Service; empty for a Service's only port
+	// when that has no name.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// protocol is what is spoken on the port: tcp or udp. By default the
+	// transport protocol in the Service, which it must agree with.
+	// +optional
+	Protocol Protocol `json:"protocol,omitempty"`
+
+	// readiness says how the resolver knows that a pod takes connections on
+	// this port.
+	// +optional
+	// +kubebuilder:default=Auto
+	Readiness Readiness `json:"readiness,omitempty"`
+}
+
+// Hold bounds what a resolver pod keeps for clients while a service wakes. What
+// is over a bound is refused or dropped, and counted.
+type Hold struct {
+	// timeout is how long a client is held before it is refused; at least 1s
+	// and at most 24h. 0s means never.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('24h')))",message="timeout must be a duration from 1s to 24h such as 30s or 5m, or 0s for never"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// maxConnections is how many TCP connections and UDP sessions a resolver
+	// pod holds for the service at once.
+	// +optional
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+
+	// maxBytesPerConnection is how much of what a client sends is kept. TCP
+	// clients are slowed down beyond it and lose nothing; UDP datagrams beyond
+	// it are dropped.
+	// +optional
+	// +kubebuilder:default=65536
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=1048576
+	MaxBytesPerConnection int32 `json:"maxBytesPerConnection,omitempty"`
+}
+
+// Mode says who gets a Service's new connections.
+type Mode string
+
+const (
+	// ModeServe means that new connections go to the pods.
+	ModeServe Mode = "Serve"
+	// ModeProxy means that new connections go to the resolver.
+	ModeProxy Mode = "Proxy"
+)
+
+// Phase is where a service is between asleep and awake.
+type Phase string
+
+const (
+	// PhaseAsleep means that the target has, or is about to have, no replicas.
+	PhaseAsleep Phase = "Asleep"
+	// PhaseWaking means that the target has replicas and none is up yet.
+	PhaseWaking Phase = "Waking"
+	// PhaseAwake means that at least one pod is up.
+	PhaseAwake Phase = "Awake"
+	// PhaseFallingAsleep means that new connections already go to the resolver
+	// and the target is scaled to zero unless one arrives.
+	PhaseFallingAsleep Phase = "FallingAsleep"
+)
+
+// ElasticServiceStatus is what Dormouse observed and did.
+type ElasticServiceStatus struct {
+	// observedGeneration is the generation of the spec that this status is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// mode says who gets new connections: Serve, the pods; Proxy, the resolver.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// phase is Asleep, Waking, Awake or FallingAsleep.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// phaseSince is when the phase began.
+	// +optional
+	PhaseSince *metav1.MicroTime `json:"phaseSince,omitempty"`
+
+	// ports are the ports on which the resolver listens for the Service's ports.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Ports []PortStatus `json:"ports,omitempty"`
+
+	// privateService is the name of the headless Service that Dormouse made to
+	// learn the addresses of the target's pods.
+	// +optional
+	PrivateService string `json:"privateService,omitempty"`
+
+	// readiness is how the resolver knows that a pod is up: Probe when the
+	// target's pods have a readiness probe, else Connect.
+	// +optional
+	Readiness PodReadiness `json:"readiness,omitempty"`
+
+	// replicas is the number of replicas that the target was last seen to want.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// replicasBeforeSleep is how many replicas there were when the service was
+	// last put to sleep.
+	// +optional
+	ReplicasBeforeSleep int32 `json:"replicasBeforeSleep,omitempty"`
+
+	// lastWakeTime is when a client last asked for the service while the
+	// resolver stood in for it, to a second.
+	// +optional
+	LastWakeTime *metav1.MicroTime `json:"lastWakeTime,omitempty"`
+
+	// lastSleepTime is when the service last fell asleep.
+	// +optional
+	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
+
+	// sessions is the number of clients that the resolvers relay to the pods.
+	// +optional
+	Sessions int32 `json:"sessions,omitempty"`
+
+	// queued is the number of clients that the resolvers hold.
+	// +optional
+	Queued int32 `json:"queued,omitempty"`
+
+	// conditions are Ready, TargetFound, EndpointsInSync, TriggersHealthy,
+	// IdleSignal, DirectGated and TrafficPolicySupported.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PodReadiness says whether the target's pods have a readiness probe.
+type PodReadiness string
+
+const (
+	// PodReadinessProbe means that the pods have a readiness probe.
+	PodReadinessProbe PodReadiness = "Probe"
+	// PodReadinessConnect means that they have none.
+	PodReadinessConnect PodReadiness = "Connect"
+)
+
+// PortStatus is one port of the Service as the resolver serves it.
+type PortStatus struct {
+	// name is the port's name in the Service.
+	Name string `json:"name"`
+	// protocol is what is spoken on the port.
+	Protocol Protocol `json:"protocol"`
+	// readiness is how the resolver knows that a pod is up on this port.
+	// +optional
+	Readiness Readiness `json:"readiness,omitempty"`
+	// resolverPort is the port on which each resolver pod listens for it.
+	ResolverPort int32 `json:"resolverPort"`
+}

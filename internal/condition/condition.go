@@ -1,0 +1,38 @@
+// Package condition builds metav1.Conditions, one short call a condition.
+package condition
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// True is a condition that holds.
+func True(kind, reason, format string, args ...any) metav1.Condition {
+	return build(kind, metav1.ConditionTrue, reason, format, args)
+}
+
+// False is a condition that doesn't hold; the message says what to change.
+func False(kind, reason, format string, args ...any) metav1.Condition {
+	return build(kind, metav1.ConditionFalse, reason, format, args)
+}
+
+// Unknown is a condition that could not be observed.
+func Unknown(kind, reason, format string, args ...any) metav1.Condition {
+	return build(kind, metav1.ConditionUnknown, reason, format, args)
+}
+
+func build(kind string, status metav1.ConditionStatus, reason, format string, args []any) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// SetAll replaces conditions of the same types, keeps the time of those whose
+// status stays, and stamps each with the generation that it is about.
+func SetAll(conditions *[]metav1.Condition, generation int64, now metav1.Time, set ...metav1.Condition) {
+	for _, c := range set {
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = now
+		meta.SetStatusCondition(conditions, c)
+	}
+}

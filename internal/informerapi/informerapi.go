@@ -1,0 +1,94 @@
+// Package informerapi is the contract between the operator and the resolver:
+// the wake call that a resolver makes, and what a resolver tells about the
+// ports it serves and the clients it carries. It holds types and names only.
+package informerapi
+
+import "time"
+
+// WakePath is where each operator replica takes wake calls (POST).
+const WakePath = "/informer/incoming-request"
+
+// Paths on which a resolver pod answers the operator (GET).
+const (
+	RoutesPath   = "/routes"
+	SessionsPath = "/sessions"
+)
+
+// MaxWakeCount bounds WakeRequest.Count.
+const MaxWakeCount = 1_000_000
+
+// WakeRequest says that clients wait for a service.
+type WakeRequest struct {
+	// Count is how many clients wait; 1 at least.
+	Count int `json:"count"`
+	// Svc is the name of the Service.
+	Svc string `json:"svc"`
+	// Namespace is the Service's namespace.
+	Namespace string `json:"namespace"`
+}
+
+// WakeResponse is the body of a 202 answer.
+type WakeResponse struct {
+	// Phase is the service's phase after the call.
+	Phase string `json:"phase"`
+	// Replicas is what the target wants after the call.
+	Replicas int32 `json:"replicas"`
+}
+
+// ErrorResponse is the body of every answer that refuses a call.
+type ErrorResponse struct {
+	// Error is a sentence that says what to change.
+	Error string `json:"error"`
+}
+
+// RoutesResponse is what a resolver pod serves.
+type RoutesResponse struct {
+	Routes []Route `json:"routes"`
+}
+
+// Route is one ElasticService as a resolver pod knows it.
+type Route struct {
+	// UID is the ElasticService's.
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Service is the name of the Service that it stands in for.
+	Service string `json:"service"`
+	// Phase is the phase that the pod has seen last.
+	Phase string      `json:"phase"`
+	Ports []RoutePort `json:"ports"`
+}
+
+// RoutePort is one service port on a resolver pod.
+type RoutePort struct {
+	Name     string `json:"name"`
+	Protocol string `json:"protocol"`
+	// Port is the resolver port.
+	Port int32 `json:"port"`
+	// Listening says that the pod takes clients on Port for this route.
+	Listening bool `json:"listening"`
+	// Error says why it does not.
+	Error string `json:"error,omitempty"`
+}
+
+// SessionsResponse is what a resolver pod carries. A service that is not listed
+// has had no client since Started.
+type SessionsResponse struct {
+	// Started is when the pod began to take clients.
+	Started time.Time `json:"started"`
+	// Now is the pod's clock, by which the other times are to be read.
+	Now      time.Time  `json:"now"`
+	Services []Sessions `json:"services"`
+}
+
+// Sessions are the clients of one ElasticService on a resolver pod.
+type Sessions struct {
+	// UID is the ElasticService's.
+	UID string `json:"uid"`
+	// Sessions is the number of clients that are relayed to a server.
+	Sessions int32 `json:"sessions"`
+	// Queued is the number of clients that are held.
+	Queued int32 `json:"queued"`
+	// LastActive is when the last client was there: now while one is.
+	LastActive time.Time `json:"lastActive"`
+}

@@ -1,0 +1,51 @@
+// Package patch writes objects to the API server: children by server-side apply
+// of the whole desired object under one field owner, status by a patch that is
+// left out when nothing changed.
+package patch
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Apply makes the API server's object equal to desired in every field that
+// desired sets, and takes back the fields that an earlier call of the same owner
+// set and this one doesn't.
+func Apply(ctx context.Context, c client.Client, owner string, desired client.Object) error {
+	gvk, err := apiutil.GVKForObject(desired, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("find the kind of %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(desired), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(desired), err)
+	}
+	return nil
+}
+
+// Status writes the status of changed if it differs from that of original, and
+// says whether it did. The write fails with a conflict if somebody else changed
+// the object since original was read.
+func Status(ctx context.Context, c client.Client, original, changed client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(original, changed) {
+		return false, nil
+	}
+	p := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
+	if err := c.Status().Patch(ctx, changed, p); err != nil {
+		return false, fmt.Errorf("write the status of %s: %w", client.ObjectKeyFromObject(changed), err)
+	}
+	return true, nil
+}
