@@ -1,0 +1,368 @@
+package elasticservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// fieldOwner is the owner of the fields that the controller applies.
+const fieldOwner = "dormouse-operator"
+
+// missingRetry is how often a target of a kind that isn't watched is looked for.
+const missingRetry = 30 * time.Second
+
+// +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="*",resources="*/scale",verbs=get;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=get;list;watch
+
+// Reconciler moves ElasticServices between awake and asleep.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Scaler reads and writes the targets' scale.
+	Scaler *target.Scaler
+	// Resolvers asks resolver pods.
+	Resolvers *resolvers.Observer
+	// Triggers asks the idle triggers.
+	Triggers *trigger.Poller
+	// Events takes what a person would ask about.
+	Events events.EventRecorder
+	// Metrics counts; nil counts nothing.
+	Metrics *metrics.Controller
+	// Namespace is where the resolver pods are.
+	Namespace string
+	// ResolverSelector finds them there.
+	ResolverSelector labels.Selector
+	// Now is the clock.
+	Now func() time.Time
+
+	ports    *allocator
+	learn    sync.Once
+	mu       sync.Mutex
+	memories map[types.UID]*memory
+}
+
+// Init makes the reconciler ready for use; Setup calls it.
+func (r *Reconciler) Init() {
+	r.ports = newAllocator()
+	r.memories = map[types.UID]*memory{}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+}
+
+// Reconcile brings one ElasticService to where it should be.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.learn.Do(func() { r.learnPorts(ctx) })
+	es := &v1alpha1.ElasticService{}
+	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
+		r.Triggers.Forget(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
+		if !es.DeletionTimestamp.IsZero() {
+			r.forget(es.UID)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, r.addFinalizer(ctx, es)
+	}
+	result, err := r.reconcile(ctx, es.DeepCopy())
+	if apierrors.IsConflict(err) {
+		// Somebody, likely a wake, wrote first: the cache will tell what.
+		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
+	original := es.DeepCopy()
+	o, err := r.observe(ctx, es)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Now()
+	if !es.DeletionTimestamp.IsZero() {
+		if o.namespaceEnding, err = r.namespaceEnding(ctx, es.Namespace); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	ob, err := r.prepare(ctx, now, es, o)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if ob != nil && es.DeletionTimestamp.IsZero() {
+		return r.stop(ctx, now, original, es, o, ob)
+	}
+
+	p := makePlan(now, es, o)
+	if p.release {
+		return reconcile.Result{}, r.release(ctx, es, o)
+	}
+	if o.service != nil {
+		if err := r.applySlices(ctx, es, o, p.roles); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if p.commit {
+		return r.commitSleep(ctx, es, o)
+	}
+	if err := r.writeStatus(ctx, now, original, es, o, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.raise {
+		if _, _, err := r.Scaler.RaiseTo(ctx, refOf(es), WakeReplicas(es)); err != nil {
+			return reconcile.Result{}, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
+		}
+	}
+	if o.scale.err != nil {
+		p.again(missingRetry)
+	}
+	return reconcile.Result{RequeueAfter: p.requeue}, nil
+}
+
+// prepare keeps what the plan builds on: the resolver ports and the private
+// Service. It says what stands in the way.
+func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed) (*obstacle, error) {
+	if ob := checkService(es, o); ob != nil {
+		return ob, nil
+	}
+	ports, err := planPorts(now, es, o.service, r.ports, func(port int32) bool { return r.portInSlice(ctx, port) })
+	if err != nil {
+		return &obstacle{v1alpha1.ReasonPortsExhausted, upperFirst(err.Error()) + "."}, nil
+	}
+	es.Status.Ports = ports
+
+	if o.scale.err != nil && len(o.service.Spec.Selector) == 0 {
+		return nil, nil // the selector is not known; TargetFound says why
+	}
+	selector, ob := podSelector(o.service, o.scale.selector)
+	if ob != nil {
+		return ob, nil
+	}
+	desired := desiredPrivateService(es, o.service, selector)
+	es.Status.PrivateService = desired.Name
+	if o.private != nil && !metav1.IsControlledBy(o.private, es) {
+		return &obstacle{v1alpha1.ReasonNameTaken, fmt.Sprintf(
+			"Dormouse needs a Service named %s and somebody else's is there: delete or rename it.", desired.Name)}, nil
+	}
+	if o.private != nil && samePrivateService(o.private, desired) {
+		return nil, nil
+	}
+	return nil, patch.Apply(ctx, r.Client, fieldOwner, desired)
+}
+
+// stop reports an obstacle and leaves everything else as it is.
+func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1alpha1.ElasticService, o observed, ob *obstacle) (reconcile.Result, error) {
+	setStatus(now, es, o, plan{phase: es.Status.Phase, mode: es.Status.Mode}, ob)
+	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
+		return reconcile.Result{}, err
+	}
+	if m := r.memoryOf(es); m.lastObstacle != ob.message {
+		m.lastObstacle = ob.message
+		emit(r.Events, es, []notice{obstacleEvent(*ob)})
+	}
+	return reconcile.Result{RequeueAfter: missingRetry}, nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, es *v1alpha1.ElasticService, o observed, p plan) error {
+	m := r.memoryOf(es)
+	m.lastObstacle = ""
+	before := original.Status.Phase
+	setStatus(now, es, o, p, nil)
+	if p.phase != v1alpha1.PhaseFallingAsleep {
+		m.sleepBegun = nil
+	}
+	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
+		return err
+	}
+	if p.phase == v1alpha1.PhaseFallingAsleep && before != p.phase {
+		begun := microTime(es.Status.LastWakeTime)
+		m.sleepBegun = &begun
+	}
+	if before != p.phase {
+		r.Metrics.PhaseChanged(es.Namespace, es.Name, string(p.phase))
+	}
+	emit(r.Events, es, phaseEvents(before, es, p))
+	return nil
+}
+
+// commitSleep writes phase Asleep under the resourceVersion of a live read, in
+// which no wake was stamped since the sleep began, and then scales the target to
+// zero. A wake that comes in between makes the first write fail; one that comes
+// after it sees phase Asleep and scales the target up again.
+func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticService, o observed) (reconcile.Result, error) {
+	scale, err := r.Scaler.Get(ctx, refOf(es))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
+		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
+		!microTime(live.Status.LastWakeTime).Equal(*o.sleepBegun) {
+		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil // the cache will tell
+	}
+	original := live.DeepCopy()
+	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
+	o.scale.replicas = 0
+	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
+	setStatus(r.Now(), live, o, p, nil)
+	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.memoryOf(es).sleepBegun = nil
+	if err := r.Scaler.Set(ctx, refOf(es), scale, 0); err != nil {
+		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
+	}
+	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
+	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
+	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// applySlices makes the Service's slices of ours what they should be.
+func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, roles map[string]role) error {
+	have := map[string]*discoveryv1.EndpointSlice{}
+	for i := range o.slices {
+		have[o.slices[i].Name] = &o.slices[i]
+	}
+	for _, want := range desiredSlices(es, o, roles) {
+		old := have[want.Name]
+		delete(have, want.Name)
+		if old != nil && sameSlice(old, want) {
+			continue
+		}
+		if err := patch.Apply(ctx, r.Client, fieldOwner, want); err != nil {
+			return err
+		}
+	}
+	for _, old := range have {
+		if err := r.Client.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
+		}
+	}
+	return nil
+}
+
+// release ends a deletion: what we made goes, except for the endpoints of
+// servers that nobody else would write.
+func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o observed) error {
+	var errs []error
+	for i := range o.slices {
+		s := &o.slices[i]
+		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
+			errs = append(errs, r.orphan(ctx, s))
+			continue
+		}
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
+	}
+	if o.private != nil && metav1.IsControlledBy(o.private, es) {
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.private)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	for _, p := range es.Status.Ports {
+		r.ports.free(r.Now(), p.ResolverPort, es.UID)
+	}
+	r.Triggers.Forget(client.ObjectKeyFromObject(es))
+	r.forget(es.UID)
+	original := es.DeepCopy()
+	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
+	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return nil
+}
+
+// orphan lets a slice outlive its ElasticService.
+func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice) error {
+	original := s.DeepCopy()
+	s.OwnerReferences = nil
+	return r.Client.Patch(ctx, s, client.MergeFrom(original))
+}
+
+func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {
+	changed := es.DeepCopy()
+	controllerutil.AddFinalizer(changed, v1alpha1.ElasticServiceFinalizer)
+	if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(es, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("add the finalizer to ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return !ns.DeletionTimestamp.IsZero(), nil
+}
+
+// learnPorts takes in all ports that are given out, oldest objects first, so
+// that of two with one port the older keeps it.
+func (r *Reconciler) learnPorts(ctx context.Context) {
+	var list v1alpha1.ElasticServiceList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return // the cache is gone, and so are we
+	}
+	sortByAge(list.Items)
+	for _, es := range list.Items {
+		for _, p := range es.Status.Ports {
+			r.ports.learn(p.ResolverPort, es.UID)
+		}
+	}
+}
+
+func (r *Reconciler) portInSlice(ctx context.Context, port int32) bool {
+	var list discoveryv1.EndpointSliceList
+	err := r.Client.List(ctx, &list, client.MatchingFields{indexSlicePort: strconv.Itoa(int(port))}, client.Limit(1))
+	return err != nil || len(list.Items) > 0
+}
+
+func refOf(es *v1alpha1.ElasticService) target.Ref {
+	return target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
+}
+
+// WakeReplicas is how many replicas a wake asks for at least.
+func WakeReplicas(es *v1alpha1.ElasticService) int32 {
+	if es.Spec.MinReplicas != nil {
+		return *es.Spec.MinReplicas
+	}
+	return max(es.Status.ReplicasBeforeSleep, 1)
+}

@@ -1,0 +1,214 @@
+package elasticservice
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// privateServiceName is the name of the headless Service beside a user's, within
+// the 63 characters that a Service's name may have.
+func privateServiceName(service string) string {
+	const suffix = "-dormouse"
+	if len(service)+len(suffix) <= 63 {
+		return service + suffix
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(service))
+	return fmt.Sprintf("%s-%08x%s", service[:63-len(suffix)-9], h.Sum32(), suffix)
+}
+
+func ownerReference(es *v1alpha1.ElasticService) metav1.OwnerReference {
+	return *metav1.NewControllerRef(es, v1alpha1.GroupVersion.WithKind("ElasticService"))
+}
+
+func childLabels(es *v1alpha1.ElasticService) map[string]string {
+	return map[string]string{
+		v1alpha1.PrivateServiceLabel:   es.Spec.Service,
+		"app.kubernetes.io/managed-by": "dormouse",
+	}
+}
+
+// podSelector is what finds the target's pods: the Service's selector, or else
+// the one in the target's scale, as far as a Service can express it.
+func podSelector(svc *corev1.Service, scaleSelector string) (map[string]string, *obstacle) {
+	if len(svc.Spec.Selector) > 0 {
+		return svc.Spec.Selector, nil
+	}
+	set, err := labels.ConvertSelectorToLabelsMap(scaleSelector)
+	if err != nil || len(set) == 0 {
+		return nil, &obstacle{v1alpha1.ReasonNoTargetSelector, fmt.Sprintf(
+			"Service %s has no selector, and the target's scale has none of the form key=value either (it says %q), so its pods can't be found: give the Service a selector.",
+			svc.Name, scaleSelector)}
+	}
+	return set, nil
+}
+
+// desiredPrivateService is the headless Service by which Kubernetes tells us the
+// addresses of the target's pods as soon as they have one. It has the ports of
+// the user's Service and nothing that would open it to the outside.
+func desiredPrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector map[string]string) *corev1.Service {
+	private := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            privateServiceName(svc.Name),
+			Namespace:       es.Namespace,
+			Labels:          childLabels(es),
+			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:                     corev1.ServiceTypeClusterIP,
+			ClusterIP:                corev1.ClusterIPNone,
+			Selector:                 selector,
+			PublishNotReadyAddresses: true,
+			IPFamilies:               svc.Spec.IPFamilies,
+			IPFamilyPolicy:           svc.Spec.IPFamilyPolicy,
+		},
+	}
+	for _, p := range svc.Spec.Ports {
+		private.Spec.Ports = append(private.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort, AppProtocol: p.AppProtocol,
+		})
+	}
+	return private
+}
+
+// desiredSlices are the EndpointSlices that Dormouse adds to the Service: the
+// resolvers', one for each address family, and, for a Service without a selector,
+// those of the servers. A slice without endpoints is not wanted.
+func desiredSlices(es *v1alpha1.ElasticService, o observed, roles map[string]role) []*discoveryv1.EndpointSlice {
+	var wanted []*discoveryv1.EndpointSlice
+	for _, family := range o.service.Spec.IPFamilies {
+		if s := resolverSlice(es, o, roles, discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+			wanted = append(wanted, s)
+		}
+	}
+	if len(o.service.Spec.Selector) == 0 && es.Spec.Handoff != v1alpha1.HandoffNever {
+		known := addressesIn(o.slices)
+		for i := range o.sources {
+			if s := serverSlice(es, &o.sources[i], known); len(s.Endpoints) > 0 {
+				wanted = append(wanted, s)
+			}
+		}
+	}
+	return wanted
+}
+
+func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	l := childLabels(es)
+	l[discoveryv1.LabelServiceName] = es.Spec.Service
+	l[discoveryv1.LabelManagedBy] = v1alpha1.ManagedBy
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: es.Namespace, Labels: l,
+			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+		},
+		AddressType: family,
+	}
+}
+
+func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]role, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	s := newSlice(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family)), family)
+	protocols := map[string]corev1.ServicePort{}
+	for _, p := range o.service.Spec.Ports {
+		protocols[p.Name] = p
+	}
+	for _, p := range es.Status.Ports {
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{
+			Name:        ptr.To(p.Name),
+			Protocol:    ptr.To(transport(p.Protocol)),
+			Port:        ptr.To(p.ResolverPort),
+			AppProtocol: protocols[p.Name].AppProtocol,
+		})
+	}
+	for _, r := range o.resolvers {
+		role := roles[r.uid]
+		address := addressOf(r.addresses, family)
+		if role == roleNone || address == "" {
+			continue
+		}
+		e := discoveryv1.Endpoint{
+			Addresses: []string{address},
+			Conditions: discoveryv1.EndpointConditions{
+				Ready:       ptr.To(role == roleReady),
+				Serving:     ptr.To(true),
+				Terminating: ptr.To(role == roleTerminating),
+			},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: r.namespace, Name: r.podName, UID: uid(r.uid)},
+		}
+		if r.node != "" {
+			e.NodeName = ptr.To(r.node)
+		}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	slices.SortFunc(s.Endpoints, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+	return s
+}
+
+// serverSlice follows one of the private Service's slices. A server gets new
+// clients while it is up; it keeps those it has, over UDP too, until its pod is
+// gone, which is why serving stays true. One that has never been up is left out.
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool) *discoveryv1.EndpointSlice {
+	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
+	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
+	s.Ports = source.Ports
+	for _, e := range source.Endpoints {
+		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
+		if len(e.Addresses) == 0 || !up && !known[e.Addresses[0]] {
+			continue
+		}
+		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(up), Serving: ptr.To(true), Terminating: ptr.To(!up)}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	return s
+}
+
+func serverSliceName(service, suffix string) string { return service + "-servers-" + suffix }
+
+// currentRoles are the roles of resolvers, by the pod's UID, that slices give.
+func currentRoles(slices []discoveryv1.EndpointSlice) map[string]role {
+	roles := map[string]role{}
+	for _, s := range slices {
+		for _, e := range s.Endpoints {
+			switch {
+			case e.TargetRef == nil:
+			case ptr.Deref(e.Conditions.Ready, true):
+				roles[string(e.TargetRef.UID)] = roleReady
+			default:
+				roles[string(e.TargetRef.UID)] = roleTerminating
+			}
+		}
+	}
+	return roles
+}
+
+func addressesIn(slices []discoveryv1.EndpointSlice) map[string]bool {
+	known := map[string]bool{}
+	for _, s := range slices {
+		for _, e := range s.Endpoints {
+			for _, a := range e.Addresses {
+				known[a] = true
+			}
+		}
+	}
+	return known
+}
+
+// addressOf picks the address of a family out of a pod's.
+func addressOf(addresses []string, family discoveryv1.AddressType) string {
+	for _, a := range addresses {
+		if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() == (family == discoveryv1.AddressTypeIPv4) {
+			return a
+		}
+	}
+	return ""
+}

@@ -1,0 +1,18 @@
+// Package elasticservice moves services between awake and asleep. Its controller
+// observes the Service, the target's scale and pods, the resolvers and the idle
+// signals; a pure planner decides phase and endpoints; and the controller writes
+// what the planner wants, in the order that keeps every connection alive:
+//
+//   - falling asleep: resolver endpoints are ready, and every resolver listens and
+//     knows of it, before the target goes to zero; a client in between cancels;
+//   - waking: a server is up before the resolver stops being ready;
+//   - a resolver's endpoint stays, without new traffic, while it carries clients.
+//
+// A sleep is committed by writing phase Asleep under the resourceVersion of a
+// live read, before the target is scaled. A wake writes lastWakeTime into the
+// same object: whichever comes second sees the other.
+//
+// The package writes the ElasticService, its private headless Service, the
+// EndpointSlices labelled as managed by Dormouse, and the target's scale. It
+// must not touch the user's Service or any other slice.
+package elasticservice

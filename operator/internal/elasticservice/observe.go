@@ -1,0 +1,213 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// endpointSliceController is how Kubernetes labels the slices that it writes.
+// Others that claim to be about a private Service are not believed.
+const endpointSliceController = "endpointslice-controller.k8s.io"
+
+// observe reads all that the planner needs. Only the target's scale, and what a
+// resolver was not asked within maxAge, are read over the network.
+func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (observed, error) {
+	var o observed
+	now := r.Now()
+	m := r.memoryOf(es)
+
+	svc := &corev1.Service{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: es.Spec.Service}, svc)
+	switch {
+	case err == nil:
+		o.service = svc
+	case !apierrors.IsNotFound(err):
+		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
+	}
+	if oldest, err := ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
+		return o, err
+	} else if oldest != nil && oldest.UID != es.UID && olderThan(oldest, es) {
+		o.older = oldest.Name
+	}
+	private := &corev1.Service{}
+	err = r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: privateServiceName(es.Spec.Service)}, private)
+	switch {
+	case err == nil:
+		o.private = private
+	case !apierrors.IsNotFound(err):
+		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, privateServiceName(es.Spec.Service), err)
+	}
+	if err := r.observeSlices(ctx, es, &o); err != nil {
+		return o, err
+	}
+	o.scale = r.observeScale(ctx, es, m)
+	if err := r.observeResolvers(ctx, es, &o); err != nil {
+		return o, err
+	}
+	r.observeTriggers(es, &o)
+
+	if countUp(o.servers) > 0 {
+		m.noneUpSince = time.Time{}
+	} else if m.noneUpSince.IsZero() {
+		m.noneUpSince = now
+	}
+	o.noneUpSince, o.sleepBegun = m.noneUpSince, m.sleepBegun
+	return o, nil
+}
+
+func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+	var list discoveryv1.EndpointSliceList
+	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{indexSliceService: es.Spec.Service}); err != nil {
+		return fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
+	}
+	for _, s := range list.Items {
+		switch s.Labels[discoveryv1.LabelManagedBy] {
+		case v1alpha1.ManagedBy:
+			if metav1.IsControlledBy(&s, es) {
+				o.slices = append(o.slices, s)
+			}
+		case endpointSliceController:
+			if s.Labels[discoveryv1.LabelServiceName] == privateServiceName(es.Spec.Service) {
+				o.sources = append(o.sources, s)
+			}
+		}
+	}
+	o.servers = serversOf(o.sources)
+	return nil
+}
+
+func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *memory) scaleView {
+	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
+	scale, err := r.Scaler.Get(ctx, ref)
+	if err != nil {
+		return scaleView{err: err}
+	}
+	// The pod template changes seldom: it is read again when the target's
+	// generation changed, or after a minute where that isn't watched.
+	generation := r.targetGeneration(ctx, ref)
+	now := r.Now()
+	if m.readiness == "" || m.templateGeneration != generation || generation == 0 && now.Sub(m.templateRead) > time.Minute {
+		m.readiness = v1alpha1.PodReadinessConnect
+		if r.Scaler.HasReadinessProbe(ctx, ref) {
+			m.readiness = v1alpha1.PodReadinessProbe
+		}
+		m.templateGeneration, m.templateRead = generation, now
+	}
+	return scaleView{replicas: scale.Spec.Replicas, selector: scale.Status.Selector, readiness: m.readiness}
+}
+
+// targetGeneration is the generation of a target whose kind is watched, else 0.
+func (r *Reconciler) targetGeneration(ctx context.Context, ref target.Ref) int64 {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	for _, watched := range watchedTargets {
+		if watched == gvk {
+			meta := &metav1.PartialObjectMetadata{}
+			meta.SetGroupVersionKind(gvk)
+			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta); err == nil {
+				return meta.Generation
+			}
+		}
+	}
+	return 0
+}
+
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: r.ResolverSelector}); err != nil {
+		return fmt.Errorf("list resolver pods: %w", err)
+	}
+	// Just before a sleep is committed only a question asked now will do.
+	maxAge := time.Second
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+		maxAge = 0
+	} else if len(o.slices) == 0 {
+		maxAge = 100 * time.Millisecond
+	}
+	addresses := map[string]bool{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		addresses[pod.Status.PodIP] = true
+		o.resolvers = append(o.resolvers, resolverOf(pod, es, r.Resolvers.View(ctx, pod.Status.PodIP, maxAge)))
+	}
+	r.Resolvers.Keep(addresses)
+	return nil
+}
+
+// resolverOf puts together what the API server and the pod itself say.
+func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) resolver {
+	r := resolver{
+		uid:         string(pod.UID),
+		podName:     pod.Name,
+		namespace:   pod.Namespace,
+		node:        pod.Spec.NodeName,
+		ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
+		reachable:   v.Err == nil,
+		silentSince: latest(v.Answered, pod.CreationTimestamp.Time),
+		err:         v.Err,
+		listening:   map[int32]bool{},
+		started:     v.Started.Add(v.ClockSkew),
+	}
+	for _, ip := range pod.Status.PodIPs {
+		r.addresses = append(r.addresses, ip.IP)
+	}
+	if route, ok := v.Routes[string(es.UID)]; ok {
+		r.phase = route.Phase
+		for _, p := range route.Ports {
+			if p.Listening {
+				r.listening[p.Port] = true
+			} else if p.Error != "" {
+				r.portErrors = append(r.portErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
+			}
+		}
+	}
+	if s, ok := v.Sessions[string(es.UID)]; ok {
+		r.sessions, r.queued = s.Sessions, s.Queued
+		if !s.LastActive.IsZero() {
+			r.lastActive = s.LastActive.Add(v.ClockSkew)
+		}
+	}
+	return r
+}
+
+func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *observed) {
+	key := client.ObjectKeyFromObject(es)
+	if !hasTriggers(es) || !isAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
+		r.Triggers.Forget(key)
+		return
+	}
+	var pods []string
+	for _, s := range o.servers {
+		if s.up() {
+			pods = append(pods, s.address)
+		}
+	}
+	o.triggers = r.Triggers.Read(key, trigger.Service{Triggers: es.Spec.Idle.Triggers, Pods: pods, SleepAfter: sleepAfter(es)})
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func uid(s string) types.UID { return types.UID(s) }

@@ -1,0 +1,139 @@
+package elasticservice
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// observed is everything that one pass saw. The planner decides by it alone.
+type observed struct {
+	// service is the user's Service; nil when there is none.
+	service *corev1.Service
+	// namespaceEnding says that the namespace is being deleted.
+	namespaceEnding bool
+	// older is the name of an older ElasticService of the same Service.
+	older string
+	// private is the private Service; nil when there is none.
+	private *corev1.Service
+	// scale is the target's.
+	scale scaleView
+	// sources are the private Service's slices as Kubernetes writes them.
+	sources []discoveryv1.EndpointSlice
+	// servers are the pods in them.
+	servers []server
+	// slices are the ones that Dormouse wrote for the Service.
+	slices []discoveryv1.EndpointSlice
+	// resolvers are the resolver pods.
+	resolvers []resolver
+	// triggers is the last reading of the idle triggers.
+	triggers trigger.Reading
+	// sleepBegun holds status.lastWakeTime as it was when this process wrote
+	// FallingAsleep; nil when it did not. Another value now means that a client
+	// came, whatever the clocks of the replicas say.
+	sleepBegun *time.Time
+	// noneUpSince is since when no server has been up; zero when one is.
+	noneUpSince time.Time
+}
+
+// scaleView is the target's scale or why it is not known.
+type scaleView struct {
+	err       error
+	replicas  int32
+	selector  string
+	readiness v1alpha1.PodReadiness
+}
+
+// server is one pod of the target.
+type server struct {
+	uid     string
+	address string
+	// serving is the pod's readiness.
+	serving bool
+	// terminating says that the pod is being deleted.
+	terminating bool
+}
+
+// up says that the server takes new clients.
+func (s server) up() bool { return s.serving && !s.terminating }
+
+// resolver is one resolver pod and what it said of one ElasticService.
+type resolver struct {
+	uid       string
+	podName   string
+	namespace string
+	node      string
+	addresses []string
+	// ready says that the pod is ready and not being deleted.
+	ready bool
+	// reachable says that the pod answered.
+	reachable bool
+	// silentSince is since when it has not.
+	silentSince time.Time
+	// err says why.
+	err error
+	// phase is the phase of the ElasticService that the pod knows.
+	phase string
+	// listening holds the resolver ports on which it takes clients.
+	listening map[int32]bool
+	// portErrors says why it does not take clients on others.
+	portErrors []string
+	sessions   int32
+	queued     int32
+	// lastActive is when it last had a client; zero when it never had.
+	lastActive time.Time
+	// started is when it began to take clients.
+	started time.Time
+}
+
+// listensOn says whether the pod takes clients on every port.
+func (r resolver) listensOn(ports []v1alpha1.PortStatus) bool {
+	for _, p := range ports {
+		if !r.listening[p.ResolverPort] {
+			return false
+		}
+	}
+	return len(ports) > 0
+}
+
+func countUp(servers []server) int {
+	n := 0
+	for _, s := range servers {
+		if s.up() {
+			n++
+		}
+	}
+	return n
+}
+
+// serversOf reads the pods out of the private Service's slices, each pod once
+// though it may stand in a slice of each address family.
+func serversOf(slices []discoveryv1.EndpointSlice) []server {
+	var servers []server
+	seen := map[string]bool{}
+	for _, slice := range slices {
+		for _, e := range slice.Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			s := server{
+				uid:         e.Addresses[0],
+				address:     e.Addresses[0],
+				serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
+				terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
+			}
+			if e.TargetRef != nil {
+				s.uid = string(e.TargetRef.UID)
+			}
+			if !seen[s.uid] {
+				seen[s.uid] = true
+				servers = append(servers, s)
+			}
+		}
+	}
+	return servers
+}

@@ -1,0 +1,302 @@
+package elasticservice
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+const (
+	// settle is how long kube-proxy is given to take in the resolver's endpoints
+	// before the target goes to zero: two of its sync periods of a second, and
+	// one more for the watch.
+	settle = 3 * time.Second
+	// blip is how long servers that exist may all be unready before the resolver
+	// steps in.
+	blip = 5 * time.Second
+	// linger is how long a resolver's endpoint stays after its last client.
+	linger = 10 * time.Second
+	// lostAfter is when a silent resolver counts as carrying nobody.
+	lostAfter = 5 * time.Minute
+	// deletionPatience is how long a deletion waits for the target to be awake
+	// and for the resolvers' clients to leave.
+	deletionPatience = 5 * time.Minute
+)
+
+// role is what a resolver pod's endpoint is in the Service's slices.
+type role int
+
+const (
+	// roleNone means no endpoint.
+	roleNone role = iota
+	// roleReady means that it gets new clients.
+	roleReady
+	// roleTerminating means that it keeps the clients it has.
+	roleTerminating
+)
+
+// plan is what should be so after a pass.
+type plan struct {
+	phase v1alpha1.Phase
+	mode  v1alpha1.Mode
+	// roles are by the resolver pod's UID.
+	roles map[string]role
+	// commit says that the sleep is to be committed and the target scaled to zero.
+	commit bool
+	// raise says that the target is to be scaled up, because the ElasticService
+	// is being deleted.
+	raise bool
+	// release says that the ElasticService's deletion may go on.
+	release  bool
+	idle     verdict
+	sessions int32
+	queued   int32
+	// requeue is when to look again though nothing that is watched changed; 0
+	// for never.
+	requeue time.Duration
+}
+
+// makePlan decides phase, mode and endpoints. The phase follows what the target
+// is; only the step from Awake to FallingAsleep and on to Asleep is our own wish.
+func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
+	p := plan{phase: es.Status.Phase}
+	clients := sumClients(now, o.resolvers, es.Spec.Handoff)
+	p.sessions, p.queued = clients.sessions, clients.queued
+
+	deleting := !es.DeletionTimestamp.IsZero()
+	if o.scale.err == nil {
+		p.planPhase(now, es, o, clients, deleting)
+	}
+	p.planRoles(now, es, o)
+	if deleting {
+		p.planDeletion(now, es, o)
+	}
+	return p
+}
+
+func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed, clients clients, deleting bool) {
+	up := countUp(o.servers)
+	previous := es.Status.Phase
+	switch {
+	case o.scale.replicas == 0:
+		p.phase = v1alpha1.PhaseAsleep
+		return
+	case up == 0 && isAwake(previous) && anyRunning(o.servers) && now.Sub(o.noneUpSince) < blip:
+		p.phase = v1alpha1.PhaseAwake
+		p.again(o.noneUpSince.Add(blip).Sub(now))
+		return
+	case up == 0:
+		p.phase = v1alpha1.PhaseWaking
+		return
+	}
+
+	p.phase = v1alpha1.PhaseAwake
+	awakeSince := phaseSince(es)
+	if previous == v1alpha1.PhaseFallingAsleep {
+		awakeSince = time.Time{}
+	} else if previous != v1alpha1.PhaseAwake {
+		awakeSince = now
+	}
+	p.idle = decide(now, idleness{
+		sleepAfter:  sleepAfter(es),
+		handoff:     es.Spec.Handoff,
+		awakeSince:  latest(awakeSince, microTime(es.Status.LastWakeTime)),
+		clientsErr:  clients.err,
+		sessions:    clients.sessions,
+		queued:      clients.queued,
+		lastActive:  clients.lastActive,
+		hasTriggers: hasTriggers(es),
+		triggers:    o.triggers,
+	})
+	p.again(p.idle.again)
+	switch {
+	case deleting || !p.idle.sleep || blocked(es, o) != nil:
+	case previous == v1alpha1.PhaseFallingAsleep:
+		p.planCommit(now, es, o)
+	case anyEligible(es, o.resolvers):
+		// The slices are written before the phase: see the package's comment.
+		p.phase = v1alpha1.PhaseFallingAsleep
+		p.again(settleTime(es))
+	}
+}
+
+// planCommit keeps a service falling asleep until the resolvers stand in for it
+// for all to see, and then commits.
+func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed) {
+	since := phaseSince(es)
+	if o.sleepBegun == nil || !microTime(es.Status.LastWakeTime).Equal(*o.sleepBegun) || !anyEligible(es, o.resolvers) {
+		return // Awake: a client came or might have, or nobody could receive one
+	}
+	p.phase = v1alpha1.PhaseFallingAsleep
+	if left := since.Add(settleTime(es)).Sub(now); left > 0 {
+		p.again(left)
+		return
+	}
+	for _, r := range o.resolvers {
+		if r.ready && r.phase != string(v1alpha1.PhaseFallingAsleep) {
+			p.again(100 * time.Millisecond)
+			return
+		}
+	}
+	p.commit = true
+}
+
+func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed) {
+	p.mode = v1alpha1.ModeServe
+	standIn := p.phase != v1alpha1.PhaseAwake || es.Spec.Handoff == v1alpha1.HandoffNever
+	if standIn {
+		p.mode = v1alpha1.ModeProxy
+	}
+	awakeSince := phaseSince(es)
+	if p.phase != es.Status.Phase {
+		awakeSince = now
+	}
+	current := currentRoles(o.slices)
+	p.roles = map[string]role{}
+	for _, r := range o.resolvers {
+		was := current[r.uid]
+		switch {
+		case standIn && r.ready && (r.listensOn(es.Status.Ports) || !r.reachable && was == roleReady):
+			p.roles[r.uid] = roleReady
+		case was == roleNone:
+			if standIn && r.ready {
+				p.again(200 * time.Millisecond) // its listeners are about to open
+			}
+		case !r.reachable:
+			if now.Sub(r.silentSince) < lostAfter {
+				p.roles[r.uid] = roleTerminating
+				p.again(linger)
+			}
+		case r.sessions > 0 || r.queued > 0:
+			p.roles[r.uid] = roleTerminating
+			p.again(linger)
+		default:
+			// Until kube-proxy has taken the change in, clients still come.
+			if left := latest(r.lastActive, awakeSince).Add(linger).Sub(now); left > 0 {
+				p.roles[r.uid] = roleTerminating
+				p.again(left)
+			}
+		}
+	}
+}
+
+// planDeletion wakes the target and waits until the Service works without us.
+// It never holds a user up for longer than deletionPatience.
+func (p *plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o observed) {
+	patience := es.DeletionTimestamp.Add(deletionPatience).Sub(now)
+	gone := o.service == nil || o.namespaceEnding || isUserError(o.scale.err) || o.older != ""
+	if gone || patience <= 0 {
+		p.release = true
+		return
+	}
+	p.raise = o.scale.err == nil && o.scale.replicas == 0
+	carrying := false
+	for _, r := range p.roles {
+		carrying = carrying || r != roleNone
+	}
+	p.release = p.phase == v1alpha1.PhaseAwake && !carrying
+	p.again(min(patience, linger))
+}
+
+// again asks for another pass after d at the latest.
+func (p *plan) again(d time.Duration) {
+	if d > 0 && (p.requeue == 0 || d < p.requeue) {
+		p.requeue = d
+	}
+}
+
+// clients are those of all resolvers together.
+type clients struct {
+	sessions, queued int32
+	lastActive       time.Time
+	err              error
+}
+
+func sumClients(now time.Time, resolvers []resolver, handoff v1alpha1.Handoff) clients {
+	var c clients
+	var errs []error
+	for _, r := range resolvers {
+		if !r.reachable {
+			if now.Sub(r.silentSince) < lostAfter {
+				errs = append(errs, fmt.Errorf("resolver %s doesn't answer: %w", r.podName, r.err))
+			}
+			continue
+		}
+		c.sessions += r.sessions
+		c.queued += r.queued
+		active := r.lastActive
+		if active.IsZero() && handoff == v1alpha1.HandoffNever {
+			active = r.started // what was before it started is not known
+		}
+		c.lastActive = latest(c.lastActive, active)
+	}
+	c.err = errors.Join(errs...)
+	return c
+}
+
+// blocked is why a service that could sleep may not, as an error with a reason.
+func blocked(es *v1alpha1.ElasticService, o observed) *obstacle {
+	if es.Spec.Handoff == v1alpha1.HandoffNever && o.service != nil && len(o.service.Spec.Selector) > 0 {
+		return &obstacle{
+			reason: v1alpha1.ReasonSelectorBypassesResolver,
+			message: fmt.Sprintf("Service %s has a selector, by which Kubernetes sends clients past the resolver: remove spec.selector from the Service "+
+				"(Dormouse finds the pods by the target's scale), or set handoff: Direct.", es.Spec.Service),
+		}
+	}
+	return nil
+}
+
+func anyEligible(es *v1alpha1.ElasticService, resolvers []resolver) bool {
+	for _, r := range resolvers {
+		if r.ready && r.reachable && r.listensOn(es.Status.Ports) {
+			return true
+		}
+	}
+	return false
+}
+
+func anyRunning(servers []server) bool {
+	for _, s := range servers {
+		if !s.terminating {
+			return true
+		}
+	}
+	return false
+}
+
+func isAwake(p v1alpha1.Phase) bool {
+	return p == v1alpha1.PhaseAwake || p == v1alpha1.PhaseFallingAsleep
+}
+
+// settleTime is how long FallingAsleep lasts at least. With handoff Never no
+// endpoint changes, so there is nothing for kube-proxy to take in.
+func settleTime(es *v1alpha1.ElasticService) time.Duration {
+	if es.Spec.Handoff == v1alpha1.HandoffNever {
+		return 100 * time.Millisecond
+	}
+	return settle
+}
+
+func hasTriggers(es *v1alpha1.ElasticService) bool {
+	return es.Spec.Idle != nil && len(es.Spec.Idle.Triggers) > 0
+}
+
+func sleepAfter(es *v1alpha1.ElasticService) time.Duration {
+	if es.Spec.SleepAfter == nil {
+		return 10 * time.Minute
+	}
+	return es.Spec.SleepAfter.Duration
+}
+
+func phaseSince(es *v1alpha1.ElasticService) time.Time { return microTime(es.Status.PhaseSince) }
+
+func microTime(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}

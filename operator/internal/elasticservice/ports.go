@@ -1,0 +1,144 @@
+package elasticservice
+
+import (
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// portRest is how long a freed resolver port is not given out again, so that no
+// kube-proxy and no client still means the service that had it.
+const portRest = 10 * time.Minute
+
+// allocator gives out resolver ports. What it knows comes from the
+// ElasticServices' status, which is where the ports are kept.
+type allocator struct {
+	mu      sync.Mutex
+	owners  map[int32]types.UID
+	resting map[int32]time.Time // until when
+}
+
+func newAllocator() *allocator {
+	return &allocator{owners: map[int32]types.UID{}, resting: map[int32]time.Time{}}
+}
+
+// learn takes in a port that is in use according to an object's status, and says
+// whether it is that object's: of two, the one that was learnt first keeps it.
+func (a *allocator) learn(port int32, uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if owner, taken := a.owners[port]; taken {
+		return owner == uid
+	}
+	a.owners[port] = uid
+	delete(a.resting, port)
+	return true
+}
+
+// allocate gives out a port that nobody has and that is not resting. Where the
+// search begins depends on the object and the port's name, which spreads ports
+// out: a new object hardly ever gets one that another had just before.
+func (a *allocator) allocate(now time.Time, uid types.UID, name string, inUse func(int32) bool) (int32, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	const span = v1alpha1.MaxResolverPort - v1alpha1.MinResolverPort + 1
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(string(uid) + "/" + name))
+	start := h.Sum32() % span
+	for i := range uint32(span) {
+		port := v1alpha1.MinResolverPort + int32((start+i)%span)
+		if _, taken := a.owners[port]; taken || now.Before(a.resting[port]) || inUse(port) {
+			continue
+		}
+		a.owners[port] = uid
+		delete(a.resting, port)
+		return port, true
+	}
+	return 0, false
+}
+
+// free lets a port rest.
+func (a *allocator) free(now time.Time, port int32, uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.owners[port] == uid {
+		delete(a.owners, port)
+		a.resting[port] = now.Add(portRest)
+	}
+	for p, until := range a.resting {
+		if now.After(until) {
+			delete(a.resting, p)
+		}
+	}
+}
+
+// planPorts gives each port of the Service its entry in the status: it keeps the
+// resolver port that it has, unless that is somebody else's, and gets a new one
+// otherwise. Entries of ports that are gone free theirs.
+func planPorts(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *allocator, inUse func(int32) bool) ([]v1alpha1.PortStatus, error) {
+	known := map[string]v1alpha1.PortStatus{}
+	for _, p := range es.Status.Ports {
+		known[p.Name] = p
+	}
+	specs := map[string]v1alpha1.PortSpec{}
+	for _, p := range es.Spec.Ports {
+		specs[p.Name] = p
+	}
+	ports := make([]v1alpha1.PortStatus, 0, len(svc.Spec.Ports))
+	kept := map[int32]bool{}
+	for _, sp := range svc.Spec.Ports {
+		want := v1alpha1.PortStatus{
+			Name:      sp.Name,
+			Protocol:  defaultProtocol(sp.Protocol),
+			Readiness: v1alpha1.ReadinessAuto,
+		}
+		if spec, ok := specs[sp.Name]; ok {
+			if spec.Protocol != "" {
+				want.Protocol = spec.Protocol
+			}
+			if spec.Readiness != "" {
+				want.Readiness = spec.Readiness
+			}
+		}
+		old, had := known[sp.Name]
+		if had && transport(old.Protocol) == transport(want.Protocol) && a.learn(old.ResolverPort, es.UID) {
+			want.ResolverPort = old.ResolverPort
+		} else {
+			port, ok := a.allocate(now, es.UID, sp.Name, inUse)
+			if !ok {
+				return nil, fmt.Errorf("no resolver port from %d to %d is free for port %q: remove ElasticServices that are no longer needed",
+					v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, sp.Name)
+			}
+			want.ResolverPort = port
+		}
+		kept[want.ResolverPort] = true
+		ports = append(ports, want)
+	}
+	for _, old := range es.Status.Ports {
+		if !kept[old.ResolverPort] {
+			a.free(now, old.ResolverPort, es.UID)
+		}
+	}
+	return ports, nil
+}
+
+// transport is the transport protocol under what is spoken on a port.
+func transport(p v1alpha1.Protocol) corev1.Protocol {
+	if p == v1alpha1.ProtocolUDP {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
+}
+
+func defaultProtocol(p corev1.Protocol) v1alpha1.Protocol {
+	if p == corev1.ProtocolUDP {
+		return v1alpha1.ProtocolUDP
+	}
+	return v1alpha1.ProtocolTCP
+}

@@ -1,0 +1,104 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// watchedTargets are the kinds of target that are watched, by metadata alone.
+// Targets of other kinds work too: a change of their scale shows in their pods.
+var watchedTargets = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+}
+
+// maxConcurrent bounds the objects that are worked on at once. A pass waits for
+// the network a few times, so that many fit on a core.
+const maxConcurrent = 16
+
+// Setup registers the controller. changed brings the keys of objects whose idle
+// triggers changed.
+func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEvent[*v1alpha1.ElasticService]) error {
+	r.Init()
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("elasticservice").
+		For(&v1alpha1.ElasticService{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(resolverChanged())).
+		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
+	for _, gvk := range watchedTargets {
+		meta := &metav1.PartialObjectMetadata{}
+		meta.SetGroupVersionKind(gvk)
+		b = b.WatchesMetadata(meta, handler.EnqueueRequestsFromMapFunc(r.byTarget(gvk.Kind)),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("set up the ElasticService controller: %w", err)
+	}
+	return nil
+}
+
+// byService finds the ElasticServices that a Service, or a slice that is about
+// one, matters to: the user's own, or the private one beside it.
+func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile.Request {
+	name := o.GetName()
+	if public := o.GetLabels()[v1alpha1.PrivateServiceLabel]; public != "" {
+		name = public
+	}
+	return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: name})
+}
+
+func (r *Reconciler) byTarget(kind string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexTarget: kind + "/" + o.GetName()})
+	}
+}
+
+// all is for resolver pods, which stand in for every service.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.find(ctx)
+}
+
+func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reconcile.Request {
+	var list v1alpha1.ElasticServiceList
+	if err := r.Client.List(ctx, &list, opts...); err != nil {
+		return nil // only when the cache is gone, and so are we
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for _, es := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: es.Namespace, Name: es.Name}})
+	}
+	return requests
+}
+
+// resolverChanged lets through what changes who can stand in: a pod that gets
+// an address, becomes ready or unready, or is going.
+func resolverChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*corev1.Pod)
+			after, ok2 := e.ObjectNew.(*corev1.Pod)
+			return !ok1 || !ok2 || isReady(before) != isReady(after) || before.Status.PodIP != after.Status.PodIP ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+		},
+	}
+}

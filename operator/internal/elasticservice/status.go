@@ -1,0 +1,179 @@
+package elasticservice
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+)
+
+// setStatus writes what a pass found and decided into the object's status. ob is
+// what stopped it early, nil when nothing did.
+func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) {
+	s := &es.Status
+	s.ObservedGeneration = es.Generation
+	if ob == nil {
+		if s.Phase != p.phase && p.phase != "" {
+			if p.phase == v1alpha1.PhaseAsleep {
+				s.LastSleepTime = &metav1.MicroTime{Time: now}
+			}
+			s.PhaseSince = &metav1.MicroTime{Time: now}
+		}
+		s.Phase, s.Mode = p.phase, p.mode
+		s.Sessions, s.Queued = p.sessions, p.queued
+		if o.scale.err == nil {
+			s.Replicas = o.scale.replicas
+			s.Readiness = o.scale.readiness
+		}
+	}
+	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(es, o, p, ob)...)
+}
+
+// conditions are all that an ElasticService has. Ready sums up the others: its
+// message is that of the first thing that stands in the way.
+func conditions(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) []metav1.Condition {
+	list := []metav1.Condition{
+		targetFound(es, o),
+		endpointsInSync(es, o, p, ob),
+		triggersHealthy(es, o),
+		idleSignal(es, o),
+		directGated(es, o),
+		trafficPolicy(es, o),
+	}
+	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
+	switch {
+	case ob != nil:
+		ready = condition.False(v1alpha1.ConditionReady, ob.reason, "%s", ob.message)
+	case list[0].Status != metav1.ConditionTrue:
+		ready = condition.False(v1alpha1.ConditionReady, list[0].Reason, "%s", list[0].Message)
+	case blocked(es, o) != nil:
+		ready = condition.False(v1alpha1.ConditionReady, blocked(es, o).reason, "%s", blocked(es, o).message)
+	case list[1].Status != metav1.ConditionTrue:
+		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
+	}
+	return append(list, ready)
+}
+
+func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionTargetFound
+	ref := es.Spec.ScaleTargetRef
+	if o.scale.err == nil {
+		return condition.True(kind, v1alpha1.ReasonOK, "%s %s can be scaled.", ref.Kind, ref.Name)
+	}
+	reason := targetReason(o.scale.err)
+	advice := map[string]string{
+		v1alpha1.ReasonTargetNotFound:    "create it, or correct spec.scaleTargetRef",
+		v1alpha1.ReasonTargetNotScalable: "name an object of a kind that has one in spec.scaleTargetRef",
+		v1alpha1.ReasonTargetForbidden:   "grant the operator get and update on that kind's scale",
+		v1alpha1.ReasonTargetUnreadable:  "Dormouse tries again",
+	}[reason]
+	message := fmt.Sprintf("%s; %s.", upperFirst(o.scale.err.Error()), advice)
+	if reason == v1alpha1.ReasonTargetUnreadable {
+		return condition.Unknown(kind, reason, "%s", message)
+	}
+	return condition.False(kind, reason, "%s", message)
+}
+
+func endpointsInSync(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) metav1.Condition {
+	const kind = v1alpha1.ConditionEndpointsInSync
+	if ob != nil {
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", ob.message)
+	}
+	ready := 0
+	var late []string
+	for _, r := range o.resolvers {
+		switch {
+		case !r.ready:
+		case r.listensOn(es.Status.Ports) && r.reachable:
+			ready++
+		case !r.reachable:
+			late = append(late, fmt.Sprintf("resolver %s doesn't answer (%v)", r.podName, r.err))
+		case len(r.portErrors) > 0:
+			late = append(late, fmt.Sprintf("resolver %s can't listen (%s)", r.podName, strings.Join(r.portErrors, "; ")))
+		default:
+			late = append(late, fmt.Sprintf("resolver %s doesn't listen yet", r.podName))
+		}
+	}
+	switch {
+	case len(late) > 0:
+		return condition.False(kind, v1alpha1.ReasonResolverNotListening, "Waiting: %s.", strings.Join(late, ", "))
+	case ready == 0:
+		return condition.False(kind, v1alpha1.ReasonNoResolver,
+			"No resolver pod is ready, so nobody can stand in for the service: look at the resolver's Deployment and its pods.")
+	}
+	if p.mode == v1alpha1.ModeProxy {
+		return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d resolver pods.", ready)
+	}
+	return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d servers.", countUp(o.servers))
+}
+
+func triggersHealthy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionTriggersHealthy
+	switch {
+	case !hasTriggers(es):
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec has no triggers.")
+	case o.triggers.Err != nil:
+		return condition.False(kind, v1alpha1.ReasonTriggerUnreadable, "A trigger can't be read, so the service stays awake: %v.", o.triggers.Err)
+	case o.triggers.At.IsZero():
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Triggers are asked while a server is up.")
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "Every trigger was read.")
+	}
+}
+
+func idleSignal(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionIdleSignal
+	switch {
+	case blocked(es, o) != nil:
+		return condition.False(kind, v1alpha1.ReasonSelectorBypassesResolver, "The resolver doesn't see all clients, so the service stays awake.")
+	case sleepAfter(es) == 0:
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "sleepAfter is 0s, so the service never sleeps by itself.")
+	case es.Spec.Handoff == v1alpha1.HandoffNever, hasTriggers(es):
+		return condition.True(kind, v1alpha1.ReasonOK, "Dormouse can tell whether the service is idle.")
+	default:
+		return condition.False(kind, v1alpha1.ReasonNoIdleSignal,
+			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or set handoff: Never.")
+	}
+}
+
+func directGated(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionDirectGated
+	switch {
+	case es.Spec.Handoff == v1alpha1.HandoffNever:
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "No client connects past the resolver.")
+	case o.scale.err != nil:
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
+	case o.scale.readiness == v1alpha1.PodReadinessProbe:
+		return condition.True(kind, v1alpha1.ReasonOK, "Clients connect to a pod only once its readiness probe succeeds.")
+	default:
+		return condition.False(kind, v1alpha1.ReasonNoReadinessProbe,
+			"The target's pods have no readiness probe, so new clients may reach one before it listens and fail while it boots: give the game container a readinessProbe.")
+	}
+}
+
+func trafficPolicy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionTrafficPolicySupported
+	if o.service == nil {
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
+	}
+	internal := o.service.Spec.InternalTrafficPolicy
+	local := o.service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
+		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
+	if local && es.Spec.Handoff != v1alpha1.HandoffNever {
+		return condition.False(kind, v1alpha1.ReasonLocalTrafficPolicy,
+			"Service %s has a traffic policy Local, so nodes lose their endpoints at each sleep and wake: set it to Cluster, or handoff: Never.", o.service.Name)
+	}
+	return condition.True(kind, v1alpha1.ReasonOK, "The Service's traffic policies work with this handoff.")
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

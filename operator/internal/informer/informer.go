@@ -1,0 +1,149 @@
+// Package informer is the operator's wake endpoint. It runs on every replica,
+// leader or not, and keeps nothing that the cluster does not: what it remembers
+// for half a second only spares API calls.
+package informer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/valyala/fasthttp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// MaxBody bounds a wake call's body. Two names of 63 characters and a number fit
+// many times over.
+const MaxBody = 4 << 10
+
+// answerTime bounds the work for one call, below the second after which a
+// resolver gives up and calls again.
+const answerTime = 900 * time.Millisecond
+
+// Verifier checks a service account token.
+type Verifier interface {
+	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
+}
+
+// Handler answers wake calls.
+type Handler struct {
+	// Verifier checks the caller's token.
+	Verifier Verifier
+	// Pods has the resolver pods.
+	Pods client.Reader
+	// Resolver is the namespace and name of the resolvers' service account.
+	Resolver types.NamespacedName
+	// Waker does the waking.
+	Waker *Waker
+	// Metrics counts; nil counts nothing.
+	Metrics *metrics.Informer
+	// Log takes what a caller can't mend.
+	Log logr.Logger
+}
+
+// Register makes a server answer wake calls.
+func (h *Handler) Register(s *httpserver.Server) {
+	s.Handle(fasthttp.MethodPost, informerapi.WakePath, h.serve)
+}
+
+func (h *Handler) serve(rc *fasthttp.RequestCtx) {
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	h.answer(ctx, rc)
+	h.Metrics.Answered(strconv.Itoa(rc.Response.StatusCode()), time.Since(started))
+}
+
+func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
+	if err := h.authenticate(ctx, rc); err != nil {
+		if errors.Is(err, serviceauth.ErrKeysUnavailable) {
+			unavailable(rc, err)
+			return
+		}
+		rc.Response.Header.Set("WWW-Authenticate", "Bearer")
+		httpserver.Error(rc, fasthttp.StatusUnauthorized, err.Error())
+		return
+	}
+	request, err := parse(rc.PostBody())
+	if err != nil {
+		httpserver.Error(rc, fasthttp.StatusBadRequest, err.Error())
+		return
+	}
+	answer, err := h.Waker.Wake(ctx, request)
+	switch {
+	case err == nil:
+		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
+	case errors.Is(err, ErrUnknownService):
+		httpserver.Error(rc, fasthttp.StatusNotFound, err.Error())
+	case errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable), errors.Is(err, target.ErrForbidden):
+		// The conditions of the ElasticService say the same to its owner.
+		unavailable(rc, err)
+	default:
+		h.Log.Error(err, "wake", "namespace", request.Namespace, "service", request.Svc)
+		unavailable(rc, errors.New("the API server can't be reached or is too slow: try again"))
+	}
+}
+
+// authenticate checks that a live resolver pod calls.
+func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	token, err := serviceauth.BearerToken(rc.Request.Header.Peek(fasthttp.HeaderAuthorization))
+	if err != nil {
+		return err
+	}
+	id, err := h.Verifier.Verify(ctx, token)
+	if err != nil {
+		return err
+	}
+	if id.Namespace != h.Resolver.Namespace || id.ServiceAccount != h.Resolver.Name {
+		return fmt.Errorf("the token is of service account %s: only that of the resolver, %s, may wake", id.Account(), h.Resolver)
+	}
+	pod := &corev1.Pod{}
+	err = h.Pods.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod)
+	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return errors.New("the token is of a resolver pod that is gone")
+	}
+	return nil
+}
+
+func unavailable(rc *fasthttp.RequestCtx, err error) {
+	rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+	httpserver.Error(rc, fasthttp.StatusServiceUnavailable, err.Error())
+}
+
+// parse reads a wake call's body, which must be exactly one.
+func parse(body []byte) (informerapi.WakeRequest, error) {
+	var r informerapi.WakeRequest
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf(`the body must be JSON like {"count":1,"svc":"lobby","namespace":"games"}: %w`, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return r, errors.New("the body must be one JSON object: remove what follows it")
+	}
+	if r.Count < 1 || r.Count > informerapi.MaxWakeCount {
+		return r, fmt.Errorf("count is %d: it must be from 1 to %d", r.Count, informerapi.MaxWakeCount)
+	}
+	if problems := validation.IsDNS1035Label(r.Svc); len(problems) > 0 {
+		return r, fmt.Errorf("svc must be the name of a Service: %s", problems[0])
+	}
+	if problems := validation.IsDNS1123Label(r.Namespace); len(problems) > 0 {
+		return r, fmt.Errorf("namespace must be the name of a namespace: %s", problems[0])
+	}
+	return r, nil
+}

@@ -1,0 +1,190 @@
+package informer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// ErrUnknownService says that no ElasticService has the Service.
+var ErrUnknownService = errors.New("unknown service")
+
+// remember is for how long an answer serves the next caller. It is well below
+// the second for which a service must be idle before it may fall asleep.
+const remember = 500 * time.Millisecond
+
+// commitTime is how long after a sleep is committed its target may still be on
+// its way to zero. A target that is not at zero later than that was woken.
+const commitTime = 2 * time.Second
+
+// +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
+
+// Waker scales the target of a service up and stamps the wake, which stops a
+// sleep that is under way. Callers that come together share one wake.
+type Waker struct {
+	client  client.Client
+	scaler  *target.Scaler
+	events  events.EventRecorder
+	metrics *metrics.Informer
+	now     func() time.Time
+
+	flight singleflight.Group
+	mu     sync.Mutex
+	recent map[types.UID]recentWake
+}
+
+type recentWake struct {
+	at time.Time
+	// phaseSince is when the phase began that the wake found: a newer phase
+	// makes it void.
+	phaseSince time.Time
+	answer     informerapi.WakeResponse
+}
+
+// NewWaker makes a Waker. m may be nil.
+func NewWaker(c client.Client, s *target.Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
+	return &Waker{client: c, scaler: s, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}}
+}
+
+// Wake wakes a service. The answer's phase is Asleep only when the service has
+// just fallen asleep for good and its target is not at zero yet: the caller
+// must hold its clients and call again.
+func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerapi.WakeResponse, error) {
+	es, err := elasticservice.ForService(ctx, w.client, r.Namespace, r.Svc)
+	if err != nil {
+		return informerapi.WakeResponse{}, err
+	}
+	if es == nil {
+		return informerapi.WakeResponse{}, fmt.Errorf("no ElasticService has Service %s/%s: %w", r.Namespace, r.Svc, ErrUnknownService)
+	}
+	if answer, ok := w.recall(es); ok {
+		return answer, nil
+	}
+	// The first caller's context ends the work for all that wait with it; each
+	// calls again within a second then.
+	result, err, _ := w.flight.Do(string(es.UID), func() (any, error) {
+		if answer, ok := w.recall(es); ok {
+			return answer, nil
+		}
+		return w.wake(ctx, es, r.Count)
+	})
+	if err != nil {
+		return informerapi.WakeResponse{}, err
+	}
+	return result.(informerapi.WakeResponse), nil
+}
+
+func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.recent[es.UID]
+	if !ok || w.now().Sub(known.at) > remember || sinceOf(es).After(known.phaseSince) {
+		return informerapi.WakeResponse{}, false
+	}
+	return known.answer, true
+}
+
+func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
+	var before, after int32
+	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
+	raise := func(ctx context.Context) (err error) {
+		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.WakeReplicas(es))
+		return err
+	}
+	// As far as the cache knows, which is enough to scale up: the stamp tells
+	// what is so. Both at once, since a player waits for the pod.
+	raised := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
+	var stamped *v1alpha1.ElasticService
+	group, groupCtx := errgroup.WithContext(ctx)
+	if raised {
+		group.Go(func() error { return raise(groupCtx) })
+	}
+	group.Go(func() (err error) {
+		stamped, err = w.stamp(groupCtx, es)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return informerapi.WakeResponse{}, err
+	}
+	phase := stamped.Status.Phase
+	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
+	if !raised && phase != v1alpha1.PhaseFallingAsleep {
+		if err := raise(ctx); err != nil {
+			return informerapi.WakeResponse{}, err
+		}
+	}
+	answer := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: after}
+	switch {
+	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
+		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(after, es.Status.Replicas)}
+	case phase == v1alpha1.PhaseAsleep && before > 0 && w.now().Sub(asleepSince(stamped)) < commitTime:
+		// The sleep is committed, or another replica's wake was first: soon the
+		// phase tells which.
+		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: after}, nil
+	}
+	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
+	if after > before {
+		w.metrics.Raised(es.Namespace, es.Spec.Service)
+		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%d clients wait: scaled %s %s from %d to %d replicas.",
+			count, ref.Kind, ref.Name, before, after)
+	}
+	return answer, nil
+}
+
+// stamp writes lastWakeTime and gives the object as it is after that.
+func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService) (*v1alpha1.ElasticService, error) {
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(w.now())}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	stamped := es.DeepCopy()
+	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return nil, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return stamped, nil
+}
+
+// keep remembers an answer, and lets go of those that serve nobody any more.
+func (w *Waker) keep(uid types.UID, wake recentWake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.recent) > 1024 {
+		for known, r := range w.recent {
+			if wake.at.Sub(r.at) > remember {
+				delete(w.recent, known)
+			}
+		}
+	}
+	w.recent[uid] = wake
+}
+
+func asleepSince(es *v1alpha1.ElasticService) time.Time {
+	if es.Status.LastSleepTime == nil {
+		return time.Time{}
+	}
+	return es.Status.LastSleepTime.Time
+}
+
+func sinceOf(es *v1alpha1.ElasticService) time.Time {
+	if es.Status.PhaseSince == nil {
+		return time.Time{}
+	}
+	return es.Status.PhaseSince.Time
+}

@@ -1,0 +1,171 @@
+// Package resolvers asks resolver pods what they serve and whom they carry. One
+// answer serves every ElasticService that wants to know at about the same time,
+// so that the number of questions doesn't grow with the number of services.
+package resolvers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"dormouse.dev/dormouse/internal/informerapi"
+)
+
+const (
+	askTimeout = time.Second
+	// retryAfter is how long a pod that didn't answer is not asked again, so
+	// that a lost node slows nothing down.
+	retryAfter = 2 * time.Second
+	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
+	maxBody = 16 << 20
+)
+
+// View is what a resolver pod said of itself.
+type View struct {
+	// Asked is when the question was sent.
+	Asked time.Time
+	// Answered is when the pod last answered; zero if it never did.
+	Answered time.Time
+	// Err says why the last question had no answer; nil if it had.
+	Err      error
+	Started  time.Time
+	Routes   map[string]informerapi.Route    // by the ElasticService's UID
+	Sessions map[string]informerapi.Sessions // likewise
+	// ClockSkew is what to add to the pod's times to have the operator's.
+	ClockSkew time.Duration
+}
+
+// Observer asks resolver pods.
+type Observer struct {
+	http      *http.Client
+	port      int
+	tokenFile string
+
+	flight singleflight.Group
+	mu     sync.Mutex
+	views  map[string]View // by address
+}
+
+// NewObserver makes an Observer that asks on the given port, with the token in
+// tokenFile.
+func NewObserver(port int, tokenFile string) *Observer {
+	return &Observer{
+		http: &http.Client{
+			Timeout:       askTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
+		},
+		port:      port,
+		tokenFile: tokenFile,
+		views:     map[string]View{},
+	}
+}
+
+// Keep forgets every pod whose address is not in addresses.
+func (o *Observer) Keep(addresses map[string]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for a := range o.views {
+		if !addresses[a] {
+			delete(o.views, a)
+		}
+	}
+}
+
+// View gives what the pod at an address said no longer ago than maxAge, and asks
+// it otherwise. With a maxAge of 0 the question is sent after the call.
+func (o *Observer) View(ctx context.Context, address string, maxAge time.Duration) View {
+	called := time.Now()
+	for {
+		o.mu.Lock()
+		known := o.views[address]
+		o.mu.Unlock()
+		fresh := !known.Asked.IsZero() && !known.Asked.Before(called.Add(-maxAge))
+		resting := known.Err != nil && called.Sub(known.Asked) < retryAfter
+		if fresh || resting {
+			return known
+		}
+		// A question that was under way already may be older than maxAge allows:
+		// look again then.
+		_, err, _ := o.flight.Do(address, func() (any, error) {
+			o.ask(ctx, address)
+			return nil, ctx.Err()
+		})
+		if err != nil && ctx.Err() != nil {
+			return View{Err: ctx.Err()}
+		}
+	}
+}
+
+func (o *Observer) ask(ctx context.Context, address string) {
+	asked := time.Now()
+	var routes informerapi.RoutesResponse
+	var sessions informerapi.SessionsResponse
+	// Routes first: a client that came after the phase in them was seen counts
+	// in the sessions, or makes a wake call.
+	err := errors.Join(
+		o.get(ctx, address, informerapi.RoutesPath, &routes),
+		o.get(ctx, address, informerapi.SessionsPath, &sessions),
+	)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		known := o.views[address]
+		known.Asked, known.Err = asked, err
+		o.views[address] = known
+		return
+	}
+	now := time.Now()
+	v := View{
+		Asked:     asked,
+		Answered:  now,
+		Started:   sessions.Started,
+		Routes:    make(map[string]informerapi.Route, len(routes.Routes)),
+		Sessions:  make(map[string]informerapi.Sessions, len(sessions.Services)),
+		ClockSkew: now.Sub(sessions.Now),
+	}
+	for _, r := range routes.Routes {
+		v.Routes[r.UID] = r
+	}
+	for _, s := range sessions.Services {
+		v.Sessions[s.UID] = s
+	}
+	o.views[address] = v
+}
+
+func (o *Observer) get(ctx context.Context, address, path string, into any) (err error) {
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return fmt.Errorf("build the request for %s: %w", u.String(), err)
+	}
+	token, err := os.ReadFile(o.tokenFile)
+	if err != nil {
+		return fmt.Errorf("read the token for resolvers: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	res, err := o.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the resolver: %w", err)
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s answered %s, want 200", u.String(), res.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(into); err != nil {
+		return fmt.Errorf("decode the answer of %s: %w", u.String(), err)
+	}
+	return nil
+}

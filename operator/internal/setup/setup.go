@@ -1,0 +1,192 @@
+// Package setup puts the operator together: manager, caches, controllers and
+// the wake endpoint.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/informer"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=dormouse-system,resources=leases,verbs=get;create;update
+
+// LeaderElectionID is the name of the Lease by which replicas choose a leader.
+const LeaderElectionID = "operator.dormouse.dev"
+
+// Scheme knows the kinds that the operator reads and writes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	return scheme, nil
+}
+
+// Run runs the operator until ctx ends.
+func Run(ctx context.Context, config *rest.Config, o options.Options) error {
+	// The API server's priority and fairness limits us, and does it better.
+	config.QPS = -1
+	mgr, err := newManager(config, o)
+	if err != nil {
+		return err
+	}
+	log := mgr.GetLogger()
+	if err := elasticservice.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	scaler := target.NewScaler(mgr.GetClient())
+	if err := setupController(mgr, o, scaler); err != nil {
+		return err
+	}
+
+	// The wake endpoint serves on every replica, so its caches run on each too.
+	for _, o := range []client.Object{&v1alpha1.ElasticService{}, &corev1.Pod{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(verifier); err != nil {
+		return fmt.Errorf("add the token verifier: %w", err)
+	}
+	var synced atomic.Bool
+	web := httpserver.New(httpserver.Options{
+		Address:      o.Listen,
+		MaxBodyBytes: informer.MaxBody,
+		Gatherer:     ctrlmetrics.Registry,
+		Log:          log.WithName("http"),
+		Ready: func() error {
+			if !synced.Load() {
+				return errors.New("the caches are not filled yet")
+			}
+			return nil
+		},
+	})
+	counted := metrics.NewInformer(ctrlmetrics.Registry)
+	handler := &informer.Handler{
+		Verifier: verifier,
+		Pods:     mgr.GetClient(),
+		Resolver: types.NamespacedName{Namespace: o.Namespace, Name: o.ResolverServiceAccount},
+		Waker:    informer.NewWaker(mgr.GetClient(), scaler, mgr.GetEventRecorder("dormouse-informer"), counted),
+		Metrics:  counted,
+		Log:      log.WithName("informer"),
+	}
+	handler.Register(web)
+	if err := web.Listen(ctx); err != nil {
+		return err
+	}
+
+	// Beside the manager, which starts what it has only once caches are filled:
+	// health checks are to answer before that.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	webEnded := make(chan error, 1)
+	go func() {
+		defer cancel()
+		webEnded <- web.Start(ctx)
+	}()
+	go func() { synced.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
+	err = mgr.Start(ctx)
+	cancel()
+	return errors.Join(err, <-webEnded)
+}
+
+func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	ours, err := labels.NewRequirement(v1alpha1.PrivateServiceLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select EndpointSlices: %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              LeaderElectionID,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       server.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				// Of all the cluster's slices only those of services that may
+				// sleep, and of its pods only the resolvers.
+				&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
+				&corev1.Pod{}: {Namespaces: map[string]cache.Config{
+					o.Namespace: {LabelSelector: o.ResolverSelector},
+				}},
+				&corev1.Service{}:               {Transform: slim},
+				&metav1.PartialObjectMetadata{}: {Transform: slim},
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// slim drops what nobody here reads of objects that a cluster may have many of.
+func slim(o any) (any, error) {
+	if object, ok := o.(client.Object); ok {
+		object.SetManagedFields(nil)
+		object.SetAnnotations(nil)
+	}
+	return o, nil
+}
+
+func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler) error {
+	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
+	poller := trigger.NewPoller(func(key types.NamespacedName) {
+		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
+			Object: &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
+		}
+	})
+	if err := mgr.Add(poller); err != nil {
+		return fmt.Errorf("add the trigger poller: %w", err)
+	}
+	r := &elasticservice.Reconciler{
+		Client:           mgr.GetClient(),
+		Live:             mgr.GetAPIReader(),
+		Scaler:           scaler,
+		Resolvers:        resolvers.NewObserver(o.ResolverPort, o.TokenFile),
+		Triggers:         poller,
+		Events:           mgr.GetEventRecorder("dormouse-operator"),
+		Metrics:          metrics.NewController(ctrlmetrics.Registry),
+		Namespace:        o.Namespace,
+		ResolverSelector: o.ResolverSelector,
+	}
+	return r.Setup(mgr, changed)
+}

@@ -1,0 +1,170 @@
+// Package target reads and writes the scale of whatever a scaleTargetRef names,
+// and tells apart the ways in which that fails. It knows no kind in particular.
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Errors that a user can mend. Each comes wrapped in a sentence.
+var (
+	// ErrNotFound says that there is no such object or kind.
+	ErrNotFound = errors.New("not found")
+	// ErrNotScalable says that the object has no scale subresource.
+	ErrNotScalable = errors.New("no scale subresource")
+	// ErrForbidden says that the operator has no right to the target's scale.
+	ErrForbidden = errors.New("forbidden")
+)
+
+// Ref is a target: what a scaleTargetRef names in a namespace.
+type Ref struct {
+	v1alpha1.ScaleTargetRef
+	Namespace string
+}
+
+// String is the target as people write it: Deployment games/lobby.
+func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+
+// Scaler reads and writes scales through the API server, without a cache: what
+// it says is true at the time of the call.
+type Scaler struct {
+	client client.Client
+}
+
+// NewScaler makes a Scaler.
+func NewScaler(c client.Client) *Scaler { return &Scaler{client: c} }
+
+func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	return u
+}
+
+// Get reads the scale.
+func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
+	u := newScale()
+	if err := s.client.SubResource("scale").Get(ctx, s.object(ref), u); err != nil {
+		return nil, explain(ref, "read", err)
+	}
+	scale := &autoscalingv1.Scale{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, scale); err != nil {
+		return nil, fmt.Errorf("decode the scale of %s: %w", ref, err)
+	}
+	return scale, nil
+}
+
+// Set writes replicas into the scale that Get returned. It fails with a conflict
+// if somebody wrote the target in between.
+func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, replicas int32) error {
+	u := newScale()
+	u.SetName(scale.Name)
+	u.SetNamespace(scale.Namespace)
+	u.SetUID(scale.UID)
+	u.SetResourceVersion(scale.ResourceVersion)
+	if err := unstructured.SetNestedField(u.Object, int64(replicas), "spec", "replicas"); err != nil {
+		return fmt.Errorf("build the scale of %s: %w", ref, err)
+	}
+	if err := s.client.SubResource("scale").Update(ctx, s.object(ref), client.WithSubResourceBody(u)); err != nil {
+		return explain(ref, "write", err)
+	}
+	return nil
+}
+
+// RaiseTo scales the target up to at least replicas, never down, and says what
+// it wanted before and what it wants now. A conflict is tried again, since
+// another wake may have been faster.
+func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, replicas int32) (before, after int32, err error) {
+	for {
+		scale, err := s.Get(ctx, ref)
+		if err != nil {
+			return 0, 0, err
+		}
+		before := scale.Spec.Replicas
+		if before >= replicas {
+			return before, before, nil
+		}
+		err = s.Set(ctx, ref, scale, replicas)
+		if err == nil {
+			return before, replicas, nil
+		}
+		if !apierrors.IsConflict(err) || ctx.Err() != nil {
+			return before, before, err
+		}
+	}
+}
+
+// HasReadinessProbe says whether the pods that the target makes have a readiness
+// probe, by the pod template at the place where the well-known kinds keep it. A
+// target without one there, or that may not be read, counts as having none.
+func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) bool {
+	u := s.object(ref)
+	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+		return false
+	}
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		if m, ok := c.(map[string]any); ok && m["readinessProbe"] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func newScale() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion("autoscaling/v1")
+	u.SetKind("Scale")
+	return u
+}
+
+// explain turns the API server's answer into a sentence around one of this
+// package's errors where it is one that a user can mend.
+func explain(ref Ref, verb string, err error) error {
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the API server knows no kind %s in %s: %w", ref.Kind, ref.APIVersion, ErrNotFound)
+	case apierrors.IsNotFound(err) && isUnknownPath(err):
+		return fmt.Errorf("%s can't be scaled, because its kind has no scale subresource: %w", ref, ErrNotScalable)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no %s: %w", ref, ErrNotFound)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("may not %s the scale of %s (%w): %w", verb, ref, err, ErrForbidden)
+	default:
+		return fmt.Errorf("%s the scale of %s: %w", verb, ref, err)
+	}
+}
+
+// isUnknownPath tells a 404 of the API server's router from a 404 about an
+// object: only the latter is a Status document of its own.
+func isUnknownPath(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	if details == nil {
+		return true
+	}
+	for _, c := range details.Causes {
+		if c.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return details.Name == ""
+}

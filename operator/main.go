@@ -1,0 +1,40 @@
+// Command operator runs Dormouse's controllers and its wake endpoint.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap/zapcore"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/setup"
+)
+
+func main() {
+	if err := run(); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "operator:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	o, err := options.Parse(os.Args[1:])
+	if err != nil {
+		return err
+	}
+	level := zapcore.InfoLevel
+	if o.Verbose {
+		level = zapcore.DebugLevel
+	}
+	ctrl.SetLogger(zap.New(zap.Level(level)))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	return setup.Run(ctrl.SetupSignalHandler(), config, o)
+}
