@@ -131,7 +131,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		return reconcile.Result{}, r.release(ctx, es, o)
 	}
 	if o.service != nil {
-		if err := r.applySlices(ctx, es, o, p.roles); err != nil {
+		if err := r.applySlices(ctx, es, o, p); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -253,12 +253,12 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 }
 
 // applySlices makes the Service's slices of ours what they should be.
-func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, roles map[string]role) error {
+func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, p plan) error {
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range o.slices {
 		have[o.slices[i].Name] = &o.slices[i]
 	}
-	for _, want := range desiredSlices(es, o, roles) {
+	for _, want := range desiredSlices(es, o, p) {
 		old := have[want.Name]
 		delete(have, want.Name)
 		if old != nil && sameSlice(old, want) {

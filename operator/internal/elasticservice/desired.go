@@ -85,17 +85,17 @@ func desiredPrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, sel
 // desiredSlices are the EndpointSlices that Dormouse adds to the Service: the
 // resolvers', one for each address family, and, for a Service without a selector,
 // those of the servers. A slice without endpoints is not wanted.
-func desiredSlices(es *v1alpha1.ElasticService, o observed, roles map[string]role) []*discoveryv1.EndpointSlice {
+func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discoveryv1.EndpointSlice {
 	var wanted []*discoveryv1.EndpointSlice
 	for _, family := range o.service.Spec.IPFamilies {
-		if s := resolverSlice(es, o, roles, discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+		if s := resolverSlice(es, o, p.roles, discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
 			wanted = append(wanted, s)
 		}
 	}
 	if len(o.service.Spec.Selector) == 0 && es.Spec.Handoff != v1alpha1.HandoffNever {
 		known := addressesIn(o.slices)
 		for i := range o.sources {
-			if s := serverSlice(es, &o.sources[i], known); len(s.Endpoints) > 0 {
+			if s := serverSlice(es, &o.sources[i], known, p.phase); len(s.Endpoints) > 0 {
 				wanted = append(wanted, s)
 			}
 		}
@@ -157,7 +157,8 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 // serverSlice follows one of the private Service's slices. A server gets new
 // clients while it is up; it keeps those it has, over UDP too, until its pod is
 // gone, which is why serving stays true. One that has never been up is left out.
-func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool) *discoveryv1.EndpointSlice {
+// While the service falls asleep new clients go to the resolver alone.
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool, phase v1alpha1.Phase) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
 	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
 	s.Ports = source.Ports
@@ -166,7 +167,8 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 		if len(e.Addresses) == 0 || !up && !known[e.Addresses[0]] {
 			continue
 		}
-		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(up), Serving: ptr.To(true), Terminating: ptr.To(!up)}
+		ready := up && phase != v1alpha1.PhaseFallingAsleep
+		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(ready), Serving: ptr.To(true), Terminating: ptr.To(!ready)}
 		s.Endpoints = append(s.Endpoints, e)
 	}
 	return s

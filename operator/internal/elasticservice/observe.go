@@ -198,7 +198,11 @@ func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *observed) {
 			pods = append(pods, s.address)
 		}
 	}
-	o.triggers = r.Triggers.Read(key, trigger.Service{Triggers: es.Spec.Idle.Triggers, Pods: pods, SleepAfter: sleepAfter(es)})
+	every := sleepAfter(es) / 5
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+		every = trigger.MinInterval // a fresh answer is waited for
+	}
+	o.triggers = r.Triggers.Read(key, trigger.Service{Triggers: es.Spec.Idle.Triggers, Pods: pods, Every: every})
 }
 
 func isReady(pod *corev1.Pod) bool {

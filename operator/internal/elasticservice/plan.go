@@ -136,6 +136,12 @@ func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed
 		p.again(left)
 		return
 	}
+	if hasTriggers(es) && o.triggers.At.Before(since.Add(settleTime(es))) {
+		// A client that came before kube-proxy knew better went straight to a
+		// server: only a trigger that was asked since tells of it.
+		p.again(200 * time.Millisecond)
+		return
+	}
 	for _, r := range o.resolvers {
 		if r.ready && r.phase != string(v1alpha1.PhaseFallingAsleep) {
 			p.again(100 * time.Millisecond)
@@ -159,13 +165,11 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 	p.roles = map[string]role{}
 	for _, r := range o.resolvers {
 		was := current[r.uid]
+		p.again(untilItListens(es, r, standIn))
 		switch {
 		case standIn && r.ready && (r.listensOn(es.Status.Ports) || !r.reachable && was == roleReady):
 			p.roles[r.uid] = roleReady
 		case was == roleNone:
-			if standIn && r.ready {
-				p.again(200 * time.Millisecond) // its listeners are about to open
-			}
 		case !r.reachable:
 			if now.Sub(r.silentSince) < lostAfter {
 				p.roles[r.uid] = roleTerminating
@@ -181,6 +185,21 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 				p.again(left)
 			}
 		}
+	}
+}
+
+// untilItListens is when to ask a resolver again that should listen on every
+// port and doesn't; 0 when there is nothing to ask.
+func untilItListens(es *v1alpha1.ElasticService, r resolver, standIn bool) time.Duration {
+	switch {
+	case !r.ready, r.reachable && r.listensOn(es.Status.Ports):
+		return 0
+	case !r.reachable, len(r.portErrors) > 0:
+		return 5 * time.Second
+	case standIn:
+		return 200 * time.Millisecond // its listeners are about to open
+	default:
+		return time.Second
 	}
 }
 

@@ -29,6 +29,17 @@ var watchedTargets = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
 }
 
+// WatchedTargets are the kinds of target that are watched, as the cache has them.
+func WatchedTargets() []*metav1.PartialObjectMetadata {
+	list := make([]*metav1.PartialObjectMetadata, 0, len(watchedTargets))
+	for _, gvk := range watchedTargets {
+		meta := &metav1.PartialObjectMetadata{}
+		meta.SetGroupVersionKind(gvk)
+		list = append(list, meta)
+	}
+	return list
+}
+
 // maxConcurrent bounds the objects that are worked on at once. A pass waits for
 // the network a few times, so that many fit on a core.
 const maxConcurrent = 16
@@ -45,10 +56,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(resolverChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
-	for _, gvk := range watchedTargets {
-		meta := &metav1.PartialObjectMetadata{}
-		meta.SetGroupVersionKind(gvk)
-		b = b.WatchesMetadata(meta, handler.EnqueueRequestsFromMapFunc(r.byTarget(gvk.Kind)),
+	for _, meta := range WatchedTargets() {
+		b = b.WatchesMetadata(meta, handler.EnqueueRequestsFromMapFunc(r.byTarget(meta.Kind)),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	if err := b.Complete(r); err != nil {

@@ -37,6 +37,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=dormouse-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=events,verbs=create;patch
 
 // LeaderElectionID is the name of the Lease by which replicas choose a leader.
 const LeaderElectionID = "operator.dormouse.dev"
@@ -131,6 +132,18 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("select EndpointSlices: %w", err)
 	}
+	byObject := map[client.Object]cache.ByObject{
+		// Of all the cluster's slices only those of services that may sleep, and
+		// of its pods only the resolvers.
+		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
+		&corev1.Pod{}: {Namespaces: map[string]cache.Config{
+			o.Namespace: {LabelSelector: o.ResolverSelector},
+		}},
+		&corev1.Service{}: {Transform: slim},
+	}
+	for _, meta := range elasticservice.WatchedTargets() {
+		byObject[meta] = cache.ByObject{Transform: slim}
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		LeaderElection:                o.LeaderElect,
@@ -140,16 +153,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		Metrics:                       server.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				// Of all the cluster's slices only those of services that may
-				// sleep, and of its pods only the resolvers.
-				&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
-				&corev1.Pod{}: {Namespaces: map[string]cache.Config{
-					o.Namespace: {LabelSelector: o.ResolverSelector},
-				}},
-				&corev1.Service{}:               {Transform: slim},
-				&metav1.PartialObjectMetadata{}: {Transform: slim},
-			},
+			ByObject:         byObject,
 		},
 	})
 	if err != nil {

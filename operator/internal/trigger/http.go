@@ -28,7 +28,7 @@ var httpClient = &http.Client{
 	Transport: &http.Transport{
 		Proxy:               nil,
 		MaxIdleConnsPerHost: 1,
-		IdleConnTimeout:     2 * maxInterval,
+		IdleConnTimeout:     2 * MaxInterval,
 	},
 }
 

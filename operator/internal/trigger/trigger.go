@@ -16,12 +16,14 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
+// Bounds of the pace at which a service's triggers are asked.
 const (
-	minInterval = time.Second
-	maxInterval = 10 * time.Second
-	// maxAtOnce bounds the requests under way from this operator.
-	maxAtOnce = 64
+	MinInterval = time.Second
+	MaxInterval = 10 * time.Second
 )
+
+// maxAtOnce bounds the requests under way from this operator.
+const maxAtOnce = 64
 
 // Reading is what is known of a service's triggers.
 type Reading struct {
@@ -36,9 +38,10 @@ type Reading struct {
 
 // Service is what is asked: the triggers of one ElasticService and its pods.
 type Service struct {
-	Triggers   []v1alpha1.Trigger
-	Pods       []string // addresses
-	SleepAfter time.Duration
+	Triggers []v1alpha1.Trigger
+	Pods     []string // addresses
+	// Every is how often they are asked.
+	Every time.Duration
 }
 
 // Poller asks the triggers of awake services.
@@ -57,6 +60,8 @@ type polled struct {
 	service Service
 	reading Reading
 	cancel  context.CancelFunc
+	// sooner says that the pace went up.
+	sooner chan struct{}
 }
 
 // NewPoller makes a Poller. notify is called after a reading changed from busy
@@ -87,6 +92,12 @@ func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 	defer p.mu.Unlock()
 	if known := p.polled[key]; known != nil {
 		if equality.Semantic.DeepEqual(known.service.Triggers, s.Triggers) {
+			if s.Every < known.service.Every {
+				select {
+				case known.sooner <- struct{}{}:
+				default:
+				}
+			}
 			known.service = s
 			return known.reading
 		}
@@ -97,7 +108,7 @@ func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 		return Reading{}
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
-	entry := &polled{service: s, cancel: cancel}
+	entry := &polled{service: s, cancel: cancel, sooner: make(chan struct{}, 1)}
 	p.polled[key] = entry
 	go p.run(ctx, key, entry)
 	return Reading{}
@@ -133,7 +144,8 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(min(max(s.SleepAfter/5, minInterval), maxInterval)):
+		case <-entry.sooner:
+		case <-time.After(min(max(s.Every, MinInterval), MaxInterval)):
 		}
 	}
 }

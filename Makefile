@@ -1,0 +1,176 @@
+# What a developer does here. Each target is a few commands; what takes thought is
+# in the Go programs that they run.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO ?= go
+# How long each fuzz target runs.
+FUZZTIME ?= 10s
+# The overlay for deploy and undeploy, and further flags of hack/deploy such as
+# --image=dormouse-operator=registry.example/dormouse-operator:1.
+OVERLAY ?= config/default
+DEPLOY_FLAGS ?=
+# Where generate puts files, which is below another directory for verify.
+OUT ?= .
+# Flags for every go test.
+TEST_FLAGS ?=
+
+# Under sudo the checkout is somebody else's, and git refuses to tell its version.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+DEVCLUSTER := $(GO) run ./internal/devcluster/cmd/devcluster
+CONTROLLER_GEN := bin/tools/controller-gen
+GOLANGCI_LINT := bin/tools/golangci-lint
+PROGRAMS := operator resolver
+
+# Packages whose tests need an API server, a cluster, or nothing.
+is_api := /test/api(/|$$)
+is_e2e := /test/e2e(/|$$)
+packages = $$($(GO) list ./... | grep -E $(1))
+
+# $(call need_root,WHAT) ends with one message where a cluster can't be had.
+need_root = @if [ "$$(uname -s)" != Linux ]; then echo "make $@ needs Linux$(1); this is $$(uname -s). A virtual machine with Debian will do." >&2; exit 1; \
+	elif [ "$$(id -u)" != 0 ]; then echo "make $@ needs root, to make network namespaces and containers$(1): sudo make $@" >&2; exit 1; fi
+
+##@ Try it
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Play one player against a sleeping game and print what happens when
+	$(if $(KUBECONFIG),,$(call need_root, or KUBECONFIG and IMAGE_PREFIX for a cluster of yours))
+	$(if $(KUBECONFIG),,@$(DEVCLUSTER) install)
+	@$(GO) run ./hack/demo
+
+.PHONY: up
+up: ## Start a local Kubernetes with Dormouse in it and leave it running
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./hack/up
+
+.PHONY: down
+down: ## Remove the local Kubernetes and every trace of it
+	$(call need_root)
+	@$(DEVCLUSTER) down
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-api test-e2e ## Run all tests
+
+.PHONY: test-unit
+test-unit: race ## Run the tests that need nothing but Go
+	$(GO) test -race $(TEST_FLAGS) $(call packages,-v '$(is_api)|$(is_e2e)')
+
+.PHONY: test-api
+test-api: race ## Run the tests against a real API server
+	assets="$$($(GO) run ./hack/testassets)"; \
+	env $$assets $(GO) test -race $(TEST_FLAGS) $(call packages,'$(is_api)')
+
+.PHONY: test-e2e
+test-e2e: ## Run the tests against the local Kubernetes
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)')
+
+.PHONY: bench
+bench: bench-wake ## Run all benchmarks
+
+.PHONY: bench-wake
+bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./test/bench wake
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' api hack internal operator resolver test | \
+	while IFS=: read -r file function; do \
+		echo "fuzz $${function#func } in $$(dirname "$$file")"; \
+		$(GO) test -run='^$$' -fuzz="^$${function#func }\$$" -fuzztime=$(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
+	done
+
+# The race detector needs a C compiler.
+.PHONY: race
+race:
+	@if ! command -v "$$($(GO) env CC)" >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing a C compiler, which the race detector needs"; \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends gcc libc6-dev >/dev/null; \
+		else echo "the race detector needs a C compiler: install gcc and libc6-dev" >&2; exit 1; fi; fi
+
+##@ Develop
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write what is generated from the source
+	@mkdir -p $(OUT)/config/crd/bases $(OUT)/docs $(OUT)/api/v1alpha1
+	$(CONTROLLER_GEN) object paths=./api/... output:object:dir=$(OUT)/api/v1alpha1
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=$(OUT)/config/crd/bases
+	@for program in $(PROGRAMS); do \
+		mkdir -p $(OUT)/config/rbac/$$program; \
+		echo $(CONTROLLER_GEN) rbac:roleName=dormouse-$$program paths=./$$program/...; \
+		$(CONTROLLER_GEN) rbac:roleName=dormouse-$$program paths=./$$program/... output:rbac:dir=$(OUT)/config/rbac/$$program; \
+	done
+	$(GO) run ./hack/apidocs --crds=$(OUT)/config/crd/bases --output=$(OUT)/docs/api.md
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check the source's style and walls
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the source
+	$(GOLANGCI_LINT) fmt ./...
+
+.PHONY: verify
+verify: verify-generated verify-kustomize lint ## Check all that needs no test
+	$(GO) vet ./...
+
+.PHONY: verify-generated
+verify-generated: $(CONTROLLER_GEN)
+	@rm -rf bin/_verify && $(MAKE) --no-print-directory generate OUT=bin/_verify >/dev/null
+	@cd bin/_verify && find . -type f | while read -r file; do \
+		diff -u "../../$$file" "$$file" || { echo "$$file is out of date: run make generate" >&2; exit 1; }; done
+
+.PHONY: verify-kustomize
+verify-kustomize:
+	@$(GO) build -o bin/tools/deploy ./hack/deploy
+	@for overlay in $$(grep -l 'kind: Kustomization' config/*/kustomization.yaml); do \
+		bin/tools/deploy --overlay="$$(dirname "$$overlay")" print >/dev/null; done
+
+# Its database is on the internet.
+.PHONY: vulncheck
+vulncheck: ## Look for known holes in what we depend on
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+##@ Deploy
+
+.PHONY: images
+images: ## Build the programs' images into bin/images, without Docker
+	@$(GO) run ./hack/images
+
+.PHONY: deploy
+deploy: ## Bring OVERLAY into the cluster of your kubeconfig
+	@$(GO) run ./hack/deploy --overlay=$(OVERLAY) $(DEPLOY_FLAGS) apply
+
+.PHONY: undeploy
+undeploy: ## Remove every ElasticService, and then OVERLAY
+	@$(GO) run ./hack/deploy --overlay=$(OVERLAY) $(DEPLOY_FLAGS) delete
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+$(CONTROLLER_GEN): hack/tools/go.sum
+	@echo "building $@"
+	@$(GO) -C hack/tools build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(GOLANGCI_LINT): hack/tools/go.sum
+	@echo "building $@ (the first time takes minutes)"
+	@$(GO) -C hack/tools build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

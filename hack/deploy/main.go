@@ -1,0 +1,140 @@
+// Command deploy builds a kustomize overlay and brings it into the cluster of the
+// current kubeconfig, out of it, or onto the standard output. It is what the
+// Makefile's deploy and undeploy run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"dormouse.dev/dormouse/internal/manifests"
+)
+
+// owner is whose fields the applied ones are.
+const owner = "dormouse-deploy"
+
+const usage = `usage: deploy [flags] COMMAND
+
+commands:
+  apply   bring the overlay in and wait until its Deployments are available
+  delete  remove its users' objects, and then the overlay
+  print   show the overlay
+
+flags:
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "deploy:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	overlay, kubeconfig, context string
+	timeout                      time.Duration
+	images                       manifests.Images
+}
+
+func run(ctx context.Context, args []string) error {
+	o := options{images: manifests.Images{}}
+	flags := flag.NewFlagSet("deploy", flag.ContinueOnError)
+	flags.StringVar(&o.overlay, "overlay", "config/default", "directory of the kustomize overlay")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty goes by $KUBECONFIG and kubectl's default")
+	flags.StringVar(&o.context, "context", "", "context in the kubeconfig; empty is the current one")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "time for all of it")
+	flags.Func("image", "`name=reference` of an image to use instead; may be repeated", o.setImage)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("want one of apply, delete and print, got %d arguments", flags.NArg())
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return o.do(ctx, flags.Arg(0))
+}
+
+func (o options) setImage(value string) error {
+	name, ref, ok := strings.Cut(value, "=")
+	if !ok || name == "" || ref == "" {
+		return fmt.Errorf("want NAME=REFERENCE, such as dormouse-operator=registry.example/operator:1")
+	}
+	o.images[name] = ref
+	return nil
+}
+
+func (o options) do(ctx context.Context, verb string) error {
+	objects, err := manifests.Build(o.overlay, o.images)
+	if err != nil {
+		return err
+	}
+	if verb == "print" {
+		return printAll(objects)
+	}
+	c, err := o.client()
+	if err != nil {
+		return err
+	}
+	progress := func(line string) { fmt.Println(line) }
+	switch verb {
+	case "apply":
+		if err := manifests.Apply(ctx, c, owner, objects, progress); err != nil {
+			return err
+		}
+		return manifests.WaitAvailable(ctx, c, objects, progress)
+	case "delete":
+		return manifests.Delete(ctx, c, objects, progress)
+	default:
+		return fmt.Errorf("want one of apply, delete and print, got %q", verb)
+	}
+}
+
+func printAll(objects []*unstructured.Unstructured) error {
+	for i, object := range objects {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", object.GetName(), err)
+		}
+		if i > 0 {
+			fmt.Println("---")
+		}
+		fmt.Print(string(text))
+	}
+	return nil
+}
+
+func (o options) client() (client.Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,166 @@
+package devcluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const cgroupName = "dormouse-devcluster"
+
+// cgroup is the part of the machine's cgroup tree that is the cluster's. Every
+// process of the cluster is born in it, containers and their shims too, which
+// is how those are found that nobody wrote down.
+type cgroup struct {
+	// unified is where the second version of cgroups is mounted.
+	unified string
+	// mounts are all hierarchies, the unified one and those of the first
+	// version; kubelets make groups in each.
+	mounts []string
+}
+
+func findCgroup() (cgroup, error) {
+	f, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return cgroup{}, fmt.Errorf("list mounts: %w", err)
+	}
+	defer f.Close()
+	var c cgroup
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 {
+			continue
+		}
+		switch fields[2] {
+		case "cgroup2":
+			c.unified = fields[1]
+			c.mounts = append(c.mounts, fields[1])
+		case "cgroup":
+			c.mounts = append(c.mounts, fields[1])
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return cgroup{}, fmt.Errorf("list mounts: %w", err)
+	}
+	if c.unified == "" {
+		return cgroup{}, errors.New("find cgroups: a mounted cgroup2 hierarchy is needed")
+	}
+	return c, nil
+}
+
+func (c cgroup) root() string { return filepath.Join(c.unified, cgroupName) }
+
+// processes is the group of the components. It is a leaf: with cgroup v2 a
+// group that has controllers for its children can't have processes.
+func (c cgroup) processes() string { return filepath.Join(c.root(), "components") }
+
+// podCgroup is the cgroup below which a node's containers are, as kubelet names it.
+func podCgroup(nodeName string) string { return filepath.Join("/", cgroupName, nodeName) }
+
+// create makes the components' group, and the groups that kubelets want to
+// find in every hierarchy.
+func (c cgroup) create(p Plan) error {
+	groups := []string{c.processes()}
+	for _, mount := range c.mounts {
+		for node := 1; node <= p.Nodes; node++ {
+			groups = append(groups, filepath.Join(mount, podCgroup(p.NodeName(node))))
+		}
+	}
+	for _, group := range groups {
+		if err := os.MkdirAll(group, 0o755); err != nil {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove kills every process in the cluster's groups and removes the groups.
+func (c cgroup) remove(ctx context.Context) error {
+	err := until(ctx, 20*time.Second, func(context.Context) error {
+		left := 0
+		for _, mount := range c.mounts {
+			pids, err := pidsBelow(filepath.Join(mount, cgroupName))
+			if err != nil {
+				return err
+			}
+			left += len(pids)
+			for _, pid := range pids {
+				// The pid was in the group a moment ago, and a process leaves
+				// the group only by ending.
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if left > 0 {
+			return fmt.Errorf("kill processes of the cluster: %d are left", left)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, mount := range c.mounts {
+		if err := removeTree(ctx, filepath.Join(mount, cgroupName)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pidsBelow(group string) ([]int, error) {
+	var pids []int
+	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "cgroup.procs" {
+			return ignoreGone(err)
+		}
+		content, err := os.ReadFile(path) //nolint:gosec // cgroups have no links to be led astray by
+		for word := range strings.FieldsSeq(string(content)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return ignoreGone(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list processes of cgroup %s: %w", group, err)
+	}
+	return pids, nil
+}
+
+// removeTree removes a group and those below it, the deepest first. The kernel
+// may call a group busy for a moment after its last process ended.
+func removeTree(ctx context.Context, group string) error {
+	var groups []string
+	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			groups = append(groups, path)
+		}
+		return ignoreGone(err)
+	})
+	if err != nil {
+		return fmt.Errorf("list cgroups below %s: %w", group, err)
+	}
+	for _, deepest := range slices.Backward(groups) {
+		err := until(ctx, 5*time.Second, func(context.Context) error { return ignoreGone(os.Remove(deepest)) })
+		if err != nil {
+			return fmt.Errorf("remove cgroup %s: %w", deepest, err)
+		}
+	}
+	return nil
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	return err
+}

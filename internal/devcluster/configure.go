@@ -1,0 +1,154 @@
+package devcluster
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+)
+
+// configure writes every certificate and configuration file of the cluster.
+func (c *Cluster) configure() error {
+	for _, dir := range c.directories() {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make directory %s: %w", dir, err)
+		}
+	}
+	for _, secret := range []string{"pki", "etcd"} {
+		if err := os.Chmod(c.join(secret), 0o700); err != nil {
+			return fmt.Errorf("protect %s: %w", secret, err)
+		}
+	}
+	if err := c.certify(); err != nil {
+		return err
+	}
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make directory for %s: %w", path, err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// files are the configuration files by their paths.
+func (c *Cluster) files() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	objects := map[string]object{c.config("kube-scheduler.yaml"): c.schedulerConfig()}
+	for node := 1; node <= c.Nodes; node++ {
+		objects[c.node(node, "kubelet.yaml")] = c.kubeletConfig(node)
+		objects[c.node(node, "kube-proxy.yaml")] = c.kubeProxyConfig(node)
+		files[c.node(node, "containerd.toml")] = []byte(c.containerdConfig(node))
+		files[c.node(node, "mounts.sh")] = []byte(c.mountScript(node))
+		files[c.node(node, "resolv.conf")] = []byte(resolvConf)
+		for name, value := range sysctls {
+			files[c.node(node, "sysctl", sysctlFile(name))] = []byte(value + "\n")
+		}
+		cni, err := c.cniConfig(node).encodeJSON()
+		if err != nil {
+			return nil, err
+		}
+		files[c.node(node, "cni", "10-dormouse.conflist")] = cni
+	}
+	for path, o := range objects {
+		content, err := o.encode()
+		if err != nil {
+			return nil, err
+		}
+		files[path] = content
+	}
+	return files, nil
+}
+
+// certify makes the authorities, everyone's certificate and the kubeconfigs.
+// etcd and the aggregator have authorities of their own: a certificate for the
+// one must not open the other.
+func (c *Cluster) certify() error {
+	authorities := map[string]*authority{}
+	for _, name := range []string{"ca", "etcd-ca", "front-proxy-ca"} {
+		made, err := newAuthority("dormouse-devcluster-" + name)
+		if err != nil {
+			return err
+		}
+		if err := made.save(c.join("pki"), name); err != nil {
+			return err
+		}
+		authorities[name] = made
+	}
+	for _, cert := range c.certificates() {
+		issued, err := authorities[cert.authority].issue(cert.identity)
+		if err != nil {
+			return err
+		}
+		if err := issued.save(c.join("pki"), cert.name); err != nil {
+			return err
+		}
+		if cert.kubeconfig == "" {
+			continue
+		}
+		if err := c.writeKubeconfig(cert.kubeconfig, authorities["ca"], issued); err != nil {
+			return err
+		}
+	}
+	private, public, err := newTokenKey()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"sa.key": private, "sa.pub": public} {
+		if err := os.WriteFile(c.pki(name), content, 0o600); err != nil {
+			return fmt.Errorf("save %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// certificate is one to be issued, with the kubeconfig that it goes into.
+type certificate struct {
+	name, authority string
+	identity        identity
+	kubeconfig      string
+}
+
+func (c *Cluster) certificates() []certificate {
+	host := c.HostAddrs()
+	certs := []certificate{
+		{name: "etcd", authority: "etcd-ca", identity: identity{user: "etcd", addrs: host}},
+		{name: "etcd-client", authority: "etcd-ca", identity: identity{user: "kube-apiserver"}},
+		{name: "front-proxy-client", authority: "front-proxy-ca", identity: identity{user: "front-proxy-client"}},
+		{name: "kubelet-client", authority: "ca", identity: identity{user: kubeletClient}},
+		{name: "kube-apiserver", authority: "ca", identity: identity{
+			user: "kube-apiserver",
+			names: []string{
+				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain,
+			},
+			addrs: append(append([]netip.Addr{}, host...), c.kubernetesAddrs()...),
+		}},
+		{name: "admin", authority: "ca", kubeconfig: c.Kubeconfig(), identity: identity{
+			user: "dormouse-admin", groups: []string{"system:masters"},
+		}},
+		{name: "kube-controller-manager", authority: "ca", kubeconfig: c.config("kube-controller-manager.kubeconfig"), identity: identity{
+			user: "system:kube-controller-manager", addrs: host,
+		}},
+		{name: "kube-scheduler", authority: "ca", kubeconfig: c.config("kube-scheduler.kubeconfig"), identity: identity{
+			user: "system:kube-scheduler", addrs: host,
+		}},
+		{name: "kube-proxy", authority: "ca", kubeconfig: c.config("kube-proxy.kubeconfig"), identity: identity{
+			user: "system:kube-proxy",
+		}},
+	}
+	for node := 1; node <= c.Nodes; node++ {
+		name := c.NodeName(node)
+		certs = append(certs, certificate{
+			name: name, authority: "ca", kubeconfig: c.node(node, "kubelet.kubeconfig"), identity: identity{
+				user: "system:node:" + name, groups: []string{"system:nodes"}, names: []string{name}, addrs: c.NodeAddrs(node),
+			},
+		})
+	}
+	return certs
+}

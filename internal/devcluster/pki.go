@@ -1,0 +1,151 @@
+package devcluster
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// certLifetime is far longer than any development cluster lives.
+const certLifetime = 365 * 24 * time.Hour
+
+// pair is a certificate and its key, as PEM.
+type pair struct {
+	cert, key []byte
+}
+
+// authority signs certificates.
+type authority struct {
+	pair
+	cert   *x509.Certificate
+	signer crypto.Signer
+}
+
+// identity says whom a certificate is for. Kubernetes reads a client's user
+// from the common name and its groups from the organizations.
+type identity struct {
+	user   string
+	groups []string
+	names  []string
+	addrs  []netip.Addr
+}
+
+func newAuthority(name string) (*authority, error) {
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate key of %s: %w", name, err)
+	}
+	template, err := certTemplate(pkix.Name{CommonName: name})
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature
+	made, err := sign(template, template, signer, signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %s: %w", name, err)
+	}
+	block, _ := pem.Decode(made.cert)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate of %s: %w", name, err)
+	}
+	return &authority{pair: made, cert: cert, signer: signer}, nil
+}
+
+// issue makes a key and a certificate that serves both ends of a connection:
+// etcd and kubelets are clients and servers under one name.
+func (a *authority) issue(id identity) (pair, error) {
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, fmt.Errorf("generate key of %s: %w", id.user, err)
+	}
+	template, err := certTemplate(pkix.Name{CommonName: id.user, Organization: id.groups})
+	if err != nil {
+		return pair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	template.DNSNames = id.names
+	for _, addr := range id.addrs {
+		template.IPAddresses = append(template.IPAddresses, net.IP(addr.AsSlice()))
+	}
+	made, err := sign(template, a.cert, signer, a.signer)
+	if err != nil {
+		return pair{}, fmt.Errorf("sign certificate of %s: %w", id.user, err)
+	}
+	return made, nil
+}
+
+func certTemplate(subject pkix.Name) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
+	if err != nil {
+		return nil, fmt.Errorf("draw serial number of %s: %w", subject.CommonName, err)
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      subject,
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(certLifetime),
+	}, nil
+}
+
+func sign(template, parent *x509.Certificate, key, parentKey crypto.Signer) (pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		return pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: keyPEM}, nil
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// newTokenKey is the key that service account tokens are signed with. It is
+// RSA, as in nearly every cluster, so that verifiers meet the common case.
+func newTokenKey() (private, public []byte, err error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, nil, fmt.Errorf("generate service account key: %w", err)
+	}
+	if private, err = encodeKey(key); err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode service account key: %w", err)
+	}
+	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// save writes NAME.crt and NAME.key into dir.
+func (p pair) save(dir, name string) error {
+	for suffix, content := range map[string][]byte{".crt": p.cert, ".key": p.key} {
+		if err := os.WriteFile(filepath.Join(dir, name+suffix), content, 0o600); err != nil {
+			return fmt.Errorf("save certificate %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package httpserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/valyala/fasthttp"
+
+	"dormouse.dev/dormouse/internal/informerapi"
+)
+
+// JSON answers with a status and a JSON document.
+func JSON(ctx *fasthttp.RequestCtx, status int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		Error(ctx, fasthttp.StatusInternalServerError, "the answer could not be written as JSON")
+		return
+	}
+	ctx.SetStatusCode(status)
+	ctx.SetContentType("application/json")
+	ctx.SetBody(body)
+}
+
+// Error answers with a status and a sentence that says what to change.
+func Error(ctx *fasthttp.RequestCtx, status int, sentence string) {
+	JSON(ctx, status, informerapi.ErrorResponse{Error: sentence})
+}
+
+// refuse answers what fasthttp could not read as a request.
+func refuse(ctx *fasthttp.RequestCtx, err error) {
+	var tooMuchHeader *fasthttp.ErrSmallBuffer
+	var network net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		Error(ctx, fasthttp.StatusRequestEntityTooLarge, "the request's body is too large")
+	case errors.As(err, &tooMuchHeader):
+		Error(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "the request's header is too large")
+	case errors.As(err, &network) && network.Timeout():
+		Error(ctx, fasthttp.StatusRequestTimeout, "the request took too long to arrive")
+	default:
+		Error(ctx, fasthttp.StatusBadRequest, "this is not an HTTP request")
+	}
+}
+
+// check answers 200 or, with what is wrong, 503.
+func check(what func() error) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		ctx.SetContentType("text/plain; charset=utf-8")
+		if what != nil {
+			if err := what(); err != nil {
+				ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+				ctx.SetBodyString(err.Error() + "\n")
+				return
+			}
+		}
+		ctx.SetBodyString("ok\n")
+	}
+}
+
+// metrics shows what a registry gathers, in the format that the scraper asks
+// for. A collector that fails hides its own metrics only.
+func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		families, err := gatherer.Gather()
+		if err != nil && len(families) == 0 {
+			Error(ctx, fasthttp.StatusInternalServerError, "the metrics could not be gathered")
+			return
+		}
+		accept := http.Header{"Accept": {string(ctx.Request.Header.Peek(fasthttp.HeaderAccept))}}
+		format := expfmt.NegotiateIncludingOpenMetrics(accept)
+		ctx.SetContentType(string(format))
+		encoder := expfmt.NewEncoder(ctx, format)
+		for _, family := range families {
+			if err := encoder.Encode(family); err != nil {
+				ctx.Response.Reset()
+				Error(ctx, fasthttp.StatusInternalServerError, "the metrics could not be written")
+				return
+			}
+		}
+		// OpenMetrics ends with a line of its own.
+		if closer, ok := encoder.(expfmt.Closer); ok {
+			_ = closer.Close()
+		}
+	}
+}

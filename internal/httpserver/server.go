@@ -1,0 +1,225 @@
+// Package httpserver is the HTTP server of Dormouse's programs: bounded bodies
+// and times, a panic that costs one answer rather than the process, and the
+// paths that Kubernetes and Prometheus ask for.
+//
+// It knows nothing of what the programs serve. Handlers are registered before
+// Start and share no state through it.
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+)
+
+// Paths that each server answers by itself.
+const (
+	HealthPath  = "/healthz"
+	ReadyPath   = "/readyz"
+	MetricsPath = "/metrics"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxBodyBytes    = 64 << 10
+	DefaultReadTimeout     = 10 * time.Second
+	DefaultWriteTimeout    = 30 * time.Second
+	DefaultIdleTimeout     = 2 * time.Minute
+	DefaultShutdownTimeout = 5 * time.Second
+)
+
+// Options say how a server listens and what it answers by itself. Zero values
+// take the defaults above.
+type Options struct {
+	// Address is where to listen, such as ":8080".
+	Address string
+	// MaxBodyBytes bounds a request's body; a larger one is answered 413.
+	MaxBodyBytes int
+	// ReadTimeout bounds the reading of one request.
+	ReadTimeout time.Duration
+	// WriteTimeout bounds the writing of one answer.
+	WriteTimeout time.Duration
+	// IdleTimeout is how long a kept connection may be silent.
+	IdleTimeout time.Duration
+	// ShutdownTimeout is how long requests under way may take once the server
+	// is told to stop.
+	ShutdownTimeout time.Duration
+	// Healthy says what is wrong with the process; nil: nothing ever is.
+	Healthy func() error
+	// Ready says why the process should get no traffic; nil: it always should.
+	Ready func() error
+	// Gatherer is what MetricsPath shows; nil: there is no such path.
+	Gatherer prometheus.Gatherer
+	// Log gets panics and what the server itself has to say.
+	Log logr.Logger
+	// OnPanic is told of each recovered panic besides the log; may be nil.
+	OnPanic func(value any, stack []byte)
+}
+
+// Server is an HTTP server that runs from Start until its context ends. It is a
+// manager.Runnable that runs on each replica.
+type Server struct {
+	opts   Options
+	routes map[string]map[string]fasthttp.RequestHandler
+	server *fasthttp.Server
+	ln     net.Listener
+}
+
+// New makes a server; it listens once Listen or Start is called.
+func New(opts Options) *Server {
+	opts.MaxBodyBytes = orDefault(opts.MaxBodyBytes, DefaultMaxBodyBytes)
+	opts.ReadTimeout = orDefault(opts.ReadTimeout, DefaultReadTimeout)
+	opts.WriteTimeout = orDefault(opts.WriteTimeout, DefaultWriteTimeout)
+	opts.IdleTimeout = orDefault(opts.IdleTimeout, DefaultIdleTimeout)
+	opts.ShutdownTimeout = orDefault(opts.ShutdownTimeout, DefaultShutdownTimeout)
+
+	s := &Server{opts: opts, routes: map[string]map[string]fasthttp.RequestHandler{}}
+	s.server = &fasthttp.Server{
+		Handler:            s.serve,
+		ErrorHandler:       refuse,
+		ReadTimeout:        opts.ReadTimeout,
+		WriteTimeout:       opts.WriteTimeout,
+		IdleTimeout:        opts.IdleTimeout,
+		MaxRequestBodySize: opts.MaxBodyBytes,
+		// Multipart forms are parsed into files on disk otherwise.
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		// Headers may hold tokens; fasthttp would log the request's start.
+		SecureErrorLogMessage: true,
+		CloseOnShutdown:       true,
+		Logger:                logger{opts.Log},
+	}
+	s.Handle(fasthttp.MethodGet, HealthPath, check(opts.Healthy))
+	s.Handle(fasthttp.MethodGet, ReadyPath, check(opts.Ready))
+	if opts.Gatherer != nil {
+		s.Handle(fasthttp.MethodGet, MetricsPath, metrics(opts.Gatherer))
+	}
+	return s
+}
+
+// Handle makes the server answer a method on an exact path. It must be called
+// before Start. Where GET is handled HEAD is too.
+func (s *Server) Handle(method, path string, handler fasthttp.RequestHandler) {
+	if s.routes[path] == nil {
+		s.routes[path] = map[string]fasthttp.RequestHandler{}
+	}
+	s.routes[path][method] = handler
+}
+
+// Listen opens the server's port, so that a taken port shows before anything
+// else is started. Start does it otherwise.
+func (s *Server) Listen(ctx context.Context) error {
+	if s.ln != nil {
+		return nil
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", s.opts.Address)
+	if err != nil {
+		return fmt.Errorf("listening for HTTP on %q: %w", s.opts.Address, err)
+	}
+	s.ln = ln
+	return nil
+}
+
+// Addr is the address that Listen opened; nil before.
+func (s *Server) Addr() net.Addr {
+	if s.ln == nil {
+		return nil
+	}
+	return s.ln.Addr()
+}
+
+// Start serves until the context ends and the requests under way are answered
+// or ShutdownTimeout has passed.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.Listen(ctx); err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.server.Serve(s.ln) }()
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving HTTP on %s: %w", s.ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	// The caller's context has ended, and that is why the server stops.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
+	defer cancel()
+	err := s.server.ShutdownWithContext(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.opts.Log.Info("HTTP requests were still under way when the server stopped", "address", s.ln.Addr().String())
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("stopping HTTP on %s: %w", s.ln.Addr(), err)
+	}
+	<-failed
+	return nil
+}
+
+// NeedLeaderElection says that the server runs on each replica.
+func (*Server) NeedLeaderElection() bool { return false }
+
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		stack := debug.Stack()
+		s.opts.Log.Error(fmt.Errorf("panic: %v", value), "An HTTP handler panicked",
+			"method", string(ctx.Method()), "path", string(ctx.Path()), "stack", string(stack))
+		if s.opts.OnPanic != nil {
+			s.opts.OnPanic(value, stack)
+		}
+		ctx.Response.Reset()
+		Error(ctx, fasthttp.StatusInternalServerError, "something went wrong here; the log tells what")
+	}()
+
+	methods, ok := s.routes[string(ctx.Path())]
+	if !ok {
+		Error(ctx, fasthttp.StatusNotFound, "there is nothing at this path")
+		return
+	}
+	method := string(ctx.Method())
+	handler, ok := methods[method]
+	if !ok && method == fasthttp.MethodHead {
+		handler, ok = methods[fasthttp.MethodGet]
+	}
+	if !ok {
+		allowed := make([]string, 0, len(methods))
+		for m := range methods {
+			allowed = append(allowed, m)
+		}
+		slices.Sort(allowed)
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, strings.Join(allowed, ", "))
+		Error(ctx, fasthttp.StatusMethodNotAllowed, "this path takes "+strings.Join(allowed, ", ")+" only")
+		return
+	}
+	handler(ctx)
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+// logger takes what fasthttp itself logs: broken connections and the like,
+// which are the client's trouble rather than ours.
+type logger struct{ log logr.Logger }
+
+func (l logger) Printf(format string, args ...any) {
+	l.log.V(1).Info("HTTP server: " + fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,148 @@
+package elasticservice
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func TestThePrivateServiceOpensNothingToTheOutside(t *testing.T) {
+	svc := service()
+	svc.Annotations = map[string]string{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
+	svc.Labels = map[string]string{"external-dns": "yes"}
+	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+	svc.Spec.LoadBalancerIP = "203.0.113.7"
+	svc.Spec.ExternalIPs = []string{"203.0.113.8"}
+	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	svc.Spec.Ports[0].NodePort = 30777
+	svc.Spec.Ports[0].TargetPort = intstr.FromString("game-port")
+	es := lobby("", t0)
+
+	got := desiredPrivateService(es, svc, svc.Spec.Selector)
+	want := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "lobby-dormouse", Namespace: "games",
+			Labels:          map[string]string{v1alpha1.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse"},
+			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: "None", PublishNotReadyAddresses: true,
+			Selector: map[string]string{"app": "lobby"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Name: "game", Protocol: corev1.ProtocolTCP, Port: 7777, TargetPort: intstr.FromString("game-port")}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("private Service (-want +got):\n%s", diff)
+	}
+}
+
+func TestThePrivateServicesNameFitsAndIsTheServicesOwn(t *testing.T) {
+	long := strings.Repeat("a", 62)
+	x, y := privateServiceName(long+"x"), privateServiceName(long+"y")
+	if len(x) > 63 || len(y) > 63 || x == y {
+		t.Errorf("names %q and %q: want two different ones of at most 63 characters", x, y)
+	}
+}
+
+func TestResolverSlices(t *testing.T) {
+	es := lobby("", t0)
+	o := seen(0)
+	o.service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	o.resolvers = []resolver{standing("resolver-2", ""), standing("resolver-1", "")}
+	o.resolvers[0].addresses = []string{"10.244.1.2", "fd00::2"}
+	o.resolvers[1].addresses = []string{"10.244.1.1", "fd00::1"}
+	o.resolvers[1].node = "node-1"
+	slices := desiredSlices(es, o, plan{roles: map[string]role{"resolver-1": roleTerminating, "resolver-2": roleReady}})
+	if len(slices) != 2 {
+		t.Fatalf("%d slices, want one for each address family", len(slices))
+	}
+	v4 := slices[0]
+	if v4.AddressType != discoveryv1.AddressTypeIPv4 || slices[1].AddressType != discoveryv1.AddressTypeIPv6 {
+		t.Errorf("families %s and %s, want IPv4 and IPv6", v4.AddressType, slices[1].AddressType)
+	}
+	wantLabels := map[string]string{
+		"kubernetes.io/service-name": "lobby", "endpointslice.kubernetes.io/managed-by": "dormouse.dev",
+		v1alpha1.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse",
+	}
+	if diff := cmp.Diff(wantLabels, v4.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	wantPorts := []discoveryv1.EndpointPort{{Name: ptr.To("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](10001)}}
+	if diff := cmp.Diff(wantPorts, v4.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	want := []discoveryv1.Endpoint{{
+		Addresses:  []string{"10.244.1.1"},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)},
+		NodeName:   ptr.To("node-1"),
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "dormouse-system", Name: "resolver-1", UID: "resolver-1"},
+	}, {
+		Addresses:  []string{"10.244.1.2"},
+		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "dormouse-system", Name: "resolver-2", UID: "resolver-2"},
+	}}
+	if diff := cmp.Diff(want, v4.Endpoints); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+}
+
+func TestServersOfASelectorlessService(t *testing.T) {
+	source := discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p", Namespace: "games"},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](7000)}},
+	}
+	add := func(address string, serving, terminating bool) {
+		source.Endpoints = append(source.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{address},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(serving), Terminating: ptr.To(terminating)},
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: address},
+		})
+	}
+	add("10.244.2.1", true, false)
+	add("10.244.2.2", false, false) // boots
+	add("10.244.2.3", false, false) // was up: a blip
+	add("10.244.2.4", false, true)  // was up: goes
+	got := serverSlice(lobby("", t0), &source, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, v1alpha1.PhaseAwake)
+	if got.Name != "lobby-servers-x7k2p" {
+		t.Errorf("name = %s, want lobby-servers-x7k2p", got.Name)
+	}
+	type endpoint struct {
+		Address                     string
+		Ready, Serving, Terminating bool
+	}
+	var have []endpoint
+	for _, e := range got.Endpoints {
+		have = append(have, endpoint{e.Addresses[0], *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating})
+	}
+	want := []endpoint{
+		{"10.244.2.1", true, true, false},
+		{"10.244.2.3", false, true, true},
+		{"10.244.2.4", false, true, true},
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+}
+
+func TestSelectorlessServicesFindPodsByTheTargetsScale(t *testing.T) {
+	svc := service()
+	svc.Spec.Selector = nil
+	got, ob := podSelector(svc, "app=lobby,tier=game")
+	if ob != nil || cmp.Diff(map[string]string{"app": "lobby", "tier": "game"}, got) != "" {
+		t.Errorf("selector = %v, %v", got, ob)
+	}
+	for _, bad := range []string{"", "app in (a,b)", "app!=x"} {
+		if _, ob := podSelector(svc, bad); ob == nil || ob.reason != v1alpha1.ReasonNoTargetSelector {
+			t.Errorf("selector %q: obstacle = %v, want %s", bad, ob, v1alpha1.ReasonNoTargetSelector)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package elasticservice
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func free(int32) bool { return false }
+
+func TestPortsAreKeptWhileTheServiceHasThem(t *testing.T) {
+	a := newAllocator()
+	es, svc := lobby("", t0), service()
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "query", Protocol: corev1.ProtocolUDP, Port: 27015})
+	es.Status.Ports = nil
+	first, err := planPorts(t0, es, svc, a, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first) != 2 || first[0].ResolverPort == first[1].ResolverPort {
+		t.Fatalf("ports = %+v, want two different ones", first)
+	}
+	if first[0].Protocol != v1alpha1.ProtocolTCP || first[1].Protocol != v1alpha1.ProtocolUDP {
+		t.Errorf("protocols = %s and %s, want tcp and udp", first[0].Protocol, first[1].Protocol)
+	}
+	es.Status.Ports = first
+	again, err := planPorts(t0, es, svc, a, free)
+	if err != nil || again[0] != first[0] || again[1] != first[1] {
+		t.Errorf("second pass gave %+v (%v), want %+v", again, err, first)
+	}
+}
+
+func TestAFreedPortRestsForTenMinutes(t *testing.T) {
+	a := newAllocator()
+	port, _ := a.allocate(t0, "es-1", "game", free)
+	a.free(t0, port, "es-1")
+	if again, _ := a.allocate(at(599), "es-1", "game", free); again == port {
+		t.Errorf("port %d was given out again after 599 s", port)
+	} else {
+		a.free(at(599), again, "es-1")
+	}
+	if again, _ := a.allocate(at(601), "es-1", "game", free); again != port {
+		t.Errorf("allocate after 601 s = %d, want %d, where the search begins", again, port)
+	}
+}
+
+func TestAPortThatASliceStillNamesIsNotGivenOut(t *testing.T) {
+	a := newAllocator()
+	port, _ := a.allocate(t0, "es-1", "game", free)
+	b := newAllocator()
+	other, ok := b.allocate(t0, "es-1", "game", func(p int32) bool { return p == port })
+	if !ok || other == port {
+		t.Errorf("allocate = %d %v, want another port than %d", other, ok, port)
+	}
+}
+
+func TestOfTwoObjectsWithOnePortTheFirstLearntKeepsIt(t *testing.T) {
+	a := newAllocator()
+	older, younger := lobby("", t0), lobby("", t0)
+	younger.UID = "es-2"
+	a.learn(10001, older.UID)
+	got, err := planPorts(t0, younger, service(), a, free)
+	if err != nil || got[0].ResolverPort == 10001 {
+		t.Errorf("the younger has %+v (%v), want another port than 10001", got, err)
+	}
+	kept, err := planPorts(t0, older, service(), a, free)
+	if err != nil || kept[0].ResolverPort != 10001 {
+		t.Errorf("the older has %+v (%v), want 10001", kept, err)
+	}
+}
+
+func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
+	a := newAllocator()
+	es, svc := lobby("", t0), service()
+	a.learn(10001, es.UID)
+	svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP
+	got, err := planPorts(t0, es, svc, a, free)
+	if err != nil || got[0].ResolverPort == 10001 || got[0].Protocol != v1alpha1.ProtocolUDP {
+		t.Errorf("ports = %+v (%v), want udp on another port than 10001", got, err)
+	}
+	if !t0.Before(a.resting[10001]) {
+		t.Error("the port that was given up doesn't rest")
+	}
+}
+
+func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	a := newAllocator()
+	for p := int32(v1alpha1.MinResolverPort); p <= v1alpha1.MaxResolverPort; p++ {
+		a.learn(p, types.UID("other"))
+	}
+	es := lobby("", t0)
+	es.Status.Ports = nil
+	_, err := planPorts(t0, es, service(), a, free)
+	if err == nil || !strings.Contains(err.Error(), "remove ElasticServices") {
+		t.Errorf("planPorts = %v, want an error that says what to do", err)
+	}
+}
+
+func BenchmarkAllocateWhenNearlyFull(b *testing.B) {
+	a := newAllocator()
+	for p := int32(v1alpha1.MinResolverPort); p < v1alpha1.MaxResolverPort; p++ {
+		a.learn(p, types.UID("other"))
+	}
+	for b.Loop() {
+		port, _ := a.allocate(t0, "es-1", "game", free)
+		a.free(t0.Add(-time.Hour), port, "es-1")
+	}
+}

@@ -1,0 +1,73 @@
+// Package control is what the resolver answers to the operator: which ports it
+// serves and which clients it carries. Only the operator's service account may
+// ask.
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/serviceauth"
+)
+
+// verifyTimeout bounds the wait for the cluster's keys.
+const verifyTimeout = 3 * time.Second
+
+// uidQuery narrows an answer to one ElasticService.
+const uidQuery = "uid"
+
+// Verifier tells whose a token is.
+type Verifier interface {
+	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
+}
+
+// DataPlane is what is asked.
+type DataPlane interface {
+	Routes(uid string) informerapi.RoutesResponse
+	Sessions(uid string) informerapi.SessionsResponse
+}
+
+// Register makes a server answer. Account is the operator's service account as
+// namespace/name.
+func Register(server *httpserver.Server, plane DataPlane, verifier Verifier, account string) {
+	g := guard{verifier: verifier, account: account}
+	server.Handle(fasthttp.MethodGet, informerapi.RoutesPath, g.wrap(func(uid string) any { return plane.Routes(uid) }))
+	server.Handle(fasthttp.MethodGet, informerapi.SessionsPath, g.wrap(func(uid string) any { return plane.Sessions(uid) }))
+}
+
+type guard struct {
+	verifier Verifier
+	account  string
+}
+
+// wrap answers those who may ask.
+func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		token, err := serviceauth.BearerToken(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))
+		if err != nil {
+			ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
+			httpserver.Error(ctx, fasthttp.StatusUnauthorized, "send the operator's service account token as a bearer token")
+			return
+		}
+		bounded, cancel := context.WithTimeout(context.Background(), verifyTimeout)
+		defer cancel()
+		identity, err := g.verifier.Verify(bounded, token)
+		switch {
+		case errors.Is(err, serviceauth.ErrKeysUnavailable):
+			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+			httpserver.Error(ctx, fasthttp.StatusServiceUnavailable, serviceauth.ErrKeysUnavailable.Error())
+		case err != nil:
+			ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
+			httpserver.Error(ctx, fasthttp.StatusUnauthorized, err.Error())
+		case identity.Account() != g.account:
+			httpserver.Error(ctx, fasthttp.StatusForbidden, "only the operator's service account may ask this")
+		default:
+			httpserver.JSON(ctx, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(uidQuery))))
+		}
+	}
+}

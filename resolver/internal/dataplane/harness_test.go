@@ -1,0 +1,370 @@
+package dataplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// It ends once the kept connections have been idle for long.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))
+}
+
+// patience bounds what should happen at once on a busy machine.
+const patience = 10 * time.Second
+
+// operator is a wake endpoint on loopback.
+type operator struct {
+	*httptest.Server
+	mu       sync.Mutex
+	calls    []informerapi.WakeRequest
+	times    []time.Time
+	inFlight atomic.Int32
+	overlap  atomic.Bool
+	// answer may be replaced before clients come.
+	answer func(w http.ResponseWriter, call int)
+}
+
+func accept(phase v1alpha1.Phase) func(http.ResponseWriter, int) {
+	return func(w http.ResponseWriter, _ int) {
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(phase), Replicas: 1})
+	}
+}
+
+func newOperator(t testing.TB) *operator {
+	o := &operator{answer: accept(v1alpha1.PhaseWaking)}
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != informerapi.WakePath {
+			return
+		}
+		if o.inFlight.Add(1) > 1 {
+			o.overlap.Store(true)
+		}
+		defer o.inFlight.Add(-1)
+		var call informerapi.WakeRequest
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			t.Errorf("a wake call could not be read: %v", err)
+		}
+		if got := r.Header.Get("Authorization"); got != "Bearer the-token" {
+			t.Errorf("a wake call has the authorization %q", got)
+		}
+		o.mu.Lock()
+		o.calls = append(o.calls, call)
+		o.times = append(o.times, time.Now())
+		n := len(o.calls)
+		answer := o.answer
+		o.mu.Unlock()
+		answer(w, n)
+	}))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *operator) set(answer func(http.ResponseWriter, int)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answer = answer
+}
+
+func (o *operator) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.calls)
+}
+
+func (o *operator) all() []informerapi.WakeRequest {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]informerapi.WakeRequest(nil), o.calls...)
+}
+
+// rig is a data plane with one route.
+type rig struct {
+	t        testing.TB
+	operator *operator
+	server   *Server
+	registry *prometheus.Registry
+	route    route.Route
+}
+
+type rigOption func(*Options)
+
+func onAll(o *Options)                  { o.Host = "" }
+func udpIdle(d time.Duration) rigOption { return func(o *Options) { o.UDPIdle = d } }
+func maxUDP(n int) rigOption            { return func(o *Options) { o.MaxUDPSessions = n } }
+
+func newRig(t testing.TB, more ...rigOption) *rig {
+	o := newOperator(t)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("the-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := wake.New(o.URL, wake.NewToken(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	opts := Options{Host: "127.0.0.1", Waker: client, Metrics: metrics.New(registry), Log: logr.Discard()}
+	for _, option := range more {
+		option(&opts)
+	}
+	s := New(opts)
+	t.Cleanup(func() {
+		s.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = client.Start(ctx) // closes the kept connections
+	})
+	return &rig{
+		t: t, operator: o, server: s, registry: registry,
+		route: route.Route{
+			UID: "uid-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+			Hold: route.Hold{Timeout: time.Minute, MaxConnections: 1000, MaxBytes: 64 << 10},
+		},
+	}
+}
+
+// change shows the data plane a new version of the route.
+func (r *rig) change(with func(*route.Route)) {
+	with(&r.route)
+	copied := r.route
+	copied.Ports = append([]route.Port(nil), r.route.Ports...)
+	for i := range copied.Ports {
+		copied.Ports[i].Backends = append([]route.Backend(nil), copied.Ports[i].Backends...)
+	}
+	r.server.Update(&copied)
+}
+
+// serve adds a port and gives the address on which the data plane listens.
+func (r *rig) serve(name string, network route.Network, more ...func(*route.Port)) string {
+	number := freePort(r.t, network)
+	p := route.Port{Name: name, Network: network, Protocol: v1alpha1.Protocol(network), ResolverPort: int32(number)}
+	for _, m := range more {
+		m(&p)
+	}
+	r.change(func(rt *route.Route) { rt.Ports = append(rt.Ports, p) })
+	for _, d := range r.server.Routes("").Routes[0].Ports {
+		if !d.Listening {
+			r.t.Fatalf("port %s does not listen: %s", d.Name, d.Error)
+		}
+	}
+	return fmt.Sprintf("127.0.0.1:%d", number)
+}
+
+func probed(p *route.Port) { p.Probed = true }
+
+// backend sets the only backend of each port.
+func (r *rig) backend(address string, serving bool) {
+	r.change(func(rt *route.Route) {
+		for i := range rt.Ports {
+			rt.Ports[i].Backends = []route.Backend{{Address: netip.MustParseAddrPort(address), Serving: serving}}
+		}
+	})
+}
+
+func (r *rig) phase(p v1alpha1.Phase) { r.change(func(rt *route.Route) { rt.Phase = p }) }
+
+func (r *rig) sessions() informerapi.Sessions {
+	for _, s := range r.server.Sessions("").Services {
+		if s.UID == string(r.route.UID) {
+			return s
+		}
+	}
+	return informerapi.Sessions{}
+}
+
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it never came to be that %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (r *rig) queued(n int32) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d clients are held", n), func() bool { return r.sessions().Queued == n })
+}
+
+// metric is the sum of a metric's series that have the labels.
+func (r *rig) metric(name string, labels map[string]string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+	series:
+		for _, m := range family.GetMetric() {
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			for k, v := range labels {
+				if has[k] != v {
+					continue series
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+var taken sync.Map
+
+// freePort is a port that nobody listens on. It is not from the ephemeral range,
+// where a connection of another test might take it.
+func freePort(t testing.TB, network route.Network) int {
+	t.Helper()
+	for number := 21000 + os.Getpid()%4000; number < 29000; number++ {
+		if _, used := taken.LoadOrStore(number, true); used {
+			continue
+		}
+		if network == route.UDP {
+			if c, err := net.ListenUDP("udp", &net.UDPAddr{Port: number}); err == nil {
+				_ = c.Close()
+				return number
+			}
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", number)); err == nil {
+			_ = l.Close()
+			return number
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+func freeAddress(t testing.TB, network route.Network) string {
+	return fmt.Sprintf("127.0.0.1:%d", freePort(t, network))
+}
+
+// gameServer is a TCP server that hands its connections to a test.
+type gameServer struct {
+	net.Listener
+	wg    sync.WaitGroup
+	conns sync.Map
+}
+
+func listenTCP(t testing.TB, address string, handle func(*net.TCPConn)) *gameServer {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gameServer{Listener: ln}
+	g.wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			g.conns.Store(c, true)
+			g.wg.Go(func() {
+				defer func() { _ = c.Close() }()
+				handle(c.(*net.TCPConn))
+			})
+		}
+	})
+	t.Cleanup(g.stop)
+	return g
+}
+
+func (g *gameServer) stop() {
+	_ = g.Close()
+	g.conns.Range(func(c, _ any) bool {
+		_ = c.(net.Conn).Close()
+		return true
+	})
+	g.wg.Wait()
+}
+
+// echo sends back what it gets and ends when the client does.
+func echo(c *net.TCPConn) { _, _ = io.Copy(c, c) }
+
+// tag answers each connection with a text and then echoes.
+func tag(text string) func(*net.TCPConn) {
+	return func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, text)
+		echo(c)
+	}
+}
+
+func dialTCP(t testing.TB, address string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(3 * patience))
+	return c.(*net.TCPConn)
+}
+
+func write(t testing.TB, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect reads exactly a text.
+func expect(t testing.TB, c net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil {
+		t.Fatalf("reading %q: %v after %q", want, err, got[:n])
+	}
+	if string(got) != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// expectEnd says that nothing more comes.
+func expectEnd(t testing.TB, c net.Conn) {
+	t.Helper()
+	if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+		t.Fatalf("at the end came %q, %v", rest, err)
+	}
+}
+
+// expectGone says that the connection is ended or reset, without a byte.
+func expectGone(t testing.TB, c net.Conn) {
+	t.Helper()
+	if n, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Fatalf("got %d bytes, %v from a connection that should be gone", n, err)
+	}
+}

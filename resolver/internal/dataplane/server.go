@@ -1,0 +1,216 @@
+// Package dataplane carries the clients: it opens the ports of the routes that
+// it is given, decides for each client between a server and the queue, and
+// tells the operator what it carries.
+//
+// It asks the cluster nothing. Routes come from outside, and the only call that
+// a client causes is the queue's wake call.
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
+	"dormouse.dev/dormouse/resolver/internal/proto/udp"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// Defaults of Options.
+const (
+	DefaultUDPIdle        = 120 * time.Second
+	DefaultMaxUDPSessions = 100_000
+)
+
+// parallelDials is how many of a service's held clients connect to it at once.
+const parallelDials = 128
+
+// Options are what a Server works with.
+type Options struct {
+	// Host is the address to listen on; empty: all of them.
+	Host    string
+	Waker   hold.Waker
+	Metrics *metrics.Metrics
+	Log     logr.Logger
+	// UDPIdle is how long a UDP session may be silent.
+	UDPIdle time.Duration
+	// MaxUDPSessions bounds the UDP sessions of all services.
+	MaxUDPSessions int
+	// Protocols are the modules by name; nil: those that Dormouse has.
+	Protocols map[v1alpha1.Protocol]proto.Protocol
+}
+
+// Server is the data plane. It is a route.Sink.
+type Server struct {
+	opts    Options
+	started time.Time
+	ctx     context.Context //nolint:containedctx // the sessions' life, ended by Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	// sessions counts what is relayed, for routes that are gone, too.
+	sessions    atomic.Int32
+	udpSessions atomic.Int32
+
+	mu       sync.Mutex
+	services map[types.UID]*service
+	// ended are listeners of routes that are gone; kept for Close.
+	ended []*listener.Listener
+}
+
+var _ route.Sink = (*Server)(nil)
+
+// New makes a server without routes.
+func New(opts Options) *Server {
+	if opts.UDPIdle == 0 {
+		opts.UDPIdle = DefaultUDPIdle
+	}
+	if opts.MaxUDPSessions == 0 {
+		opts.MaxUDPSessions = DefaultMaxUDPSessions
+	}
+	if opts.Protocols == nil {
+		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
+			v1alpha1.ProtocolTCP: tcp.Protocol{},
+			v1alpha1.ProtocolUDP: udp.Protocol{},
+		}
+	}
+	s := &Server{opts: opts, started: time.Now(), services: map[types.UID]*service{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Update implements route.Sink. Each new port has been tried once when it
+// returns.
+func (s *Server) Update(r *route.Route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sv := s.services[r.UID]
+	if sv == nil {
+		sv = newService(s, r)
+		s.services[r.UID] = sv
+		s.opts.Metrics.Routes(len(s.services))
+	} else {
+		sv.queue.Update(r)
+	}
+	sv.route.Store(r)
+	s.ended = append(s.ended, sv.setPorts(r)...)
+	s.reap()
+}
+
+// Remove implements route.Sink. Held clients are refused, relayed ones go on.
+func (s *Server) Remove(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sv := s.services[uid]
+	if sv == nil {
+		return
+	}
+	delete(s.services, uid)
+	s.ended = append(s.ended, sv.close()...)
+	s.reap()
+	s.opts.Metrics.Routes(len(s.services))
+	r := sv.route.Load()
+	// Two ElasticServices may name one Service.
+	for _, other := range s.services {
+		if o := other.route.Load(); o.Namespace == r.Namespace && o.Service == r.Service {
+			return
+		}
+	}
+	s.opts.Metrics.Forget(r.Namespace, r.Service)
+}
+
+// reap forgets listeners that have ended.
+func (s *Server) reap() {
+	s.ended = slices.DeleteFunc(s.ended, (*listener.Listener).Ended)
+}
+
+// Carrying is how many clients are relayed or held.
+func (s *Server) Carrying() int {
+	n := int(s.sessions.Load())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sv := range s.services {
+		n += sv.queue.Len()
+	}
+	return n
+}
+
+// Close cuts everything and waits until it has ended.
+func (s *Server) Close() {
+	s.mu.Lock()
+	queues := make([]*hold.Queue, 0, len(s.services))
+	for uid, sv := range s.services {
+		s.ended = append(s.ended, sv.close()...)
+		queues = append(queues, sv.queue)
+		delete(s.services, uid)
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	s.cancel()
+	for _, l := range ended {
+		l.Wait()
+	}
+	s.wg.Wait()
+	for _, q := range queues {
+		q.Wait()
+	}
+}
+
+// Routes tells what is served. An empty uid is for all.
+func (s *Server) Routes(uid string) informerapi.RoutesResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := informerapi.RoutesResponse{Routes: []informerapi.Route{}}
+	for id, sv := range s.services {
+		if uid == "" || uid == string(id) {
+			out.Routes = append(out.Routes, sv.describe())
+		}
+	}
+	slices.SortFunc(out.Routes, func(a, b informerapi.Route) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// Sessions tells what is carried. An empty uid is for all.
+func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	out := informerapi.SessionsResponse{Started: s.started, Now: now, Services: []informerapi.Sessions{}}
+	for id, sv := range s.services {
+		if uid != "" && uid != string(id) {
+			continue
+		}
+		if sessions, ever := sv.carried(now); ever {
+			out.Services = append(out.Services, sessions)
+		}
+	}
+	slices.SortFunc(out.Services, func(a, b informerapi.Sessions) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+// dial connects to a server.
+func dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout, KeepAliveConfig: listener.KeepAlive}
+	c, err := d.DialContext(ctx, "tcp", address.String())
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,149 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// receivePause follows an error of a UDP socket that stays open.
+const receivePause = 5 * time.Millisecond
+
+// udpSocket is one UDP port and its clients' sessions. A session outlives the
+// port's route, and needs the socket to answer its client: a socket that is to
+// be closed takes no new sessions and ends with its last one.
+type udpSocket struct {
+	port    *servedPort
+	packets *conn.Packets
+
+	// mu is held for a map look-up a packet, by the one goroutine that
+	// receives; sessions that end are the only others.
+	mu       sync.Mutex
+	sessions map[netip.AddrPort]*udpSession
+	closing  bool
+}
+
+func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpSocket, error) {
+	packets, err := conn.ListenPackets(ctx, host, number)
+	if err != nil {
+		return nil, err
+	}
+	return &udpSocket{port: p, packets: packets, sessions: map[netip.AddrPort]*udpSession{}}, nil
+}
+
+// Serve implements listener.Socket.
+func (u *udpSocket) Serve() error {
+	for {
+		datagram, from, to, err := u.packets.Receive()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			time.Sleep(receivePause)
+			continue
+		}
+		if s := u.find(from); s == nil || !s.fromClient(datagram) {
+			u.admit(datagram, from, to)
+		}
+		u.packets.Done()
+	}
+}
+
+// Close implements listener.Socket.
+func (u *udpSocket) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closing = true
+	if len(u.sessions) > 0 {
+		return nil
+	}
+	return u.packets.Close()
+}
+
+func (u *udpSocket) find(client netip.AddrPort) *udpSession {
+	u.mu.Lock()
+	s := u.sessions[client]
+	u.mu.Unlock()
+	return s
+}
+
+// forget ends a session's entry.
+func (u *udpSocket) forget(s *udpSession) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	// Another session of the client may have begun already.
+	if u.sessions[s.client] == s {
+		delete(u.sessions, s.client)
+	}
+	u.port.service.server.udpSessions.Add(-1)
+	if u.closing && len(u.sessions) == 0 {
+		_ = u.packets.Close()
+	}
+}
+
+// admit takes a new client's first datagram.
+func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
+	p := u.port
+	server := p.service.server
+	source := u.packets.Source(to)
+	verdict := p.protocol.Inspect(datagram)
+	switch verdict.Action {
+	case proto.Hold:
+	case proto.Answer:
+		_ = u.packets.Send(verdict.Answer, source, from)
+		return
+	case proto.Refuse:
+		p.counts.Refused(string(proto.Unwanted))
+		if len(verdict.Answer) > 0 {
+			_ = u.packets.Send(verdict.Answer, source, from)
+		}
+		return
+	case proto.NeedMore:
+		return
+	}
+	s := &udpSession{socket: u, client: from, source: source, max: p.service.route.Load().Hold.MaxBytes}
+	u.mu.Lock()
+	if u.closing {
+		u.mu.Unlock()
+		return
+	}
+	if int(server.udpSessions.Load()) >= server.opts.MaxUDPSessions {
+		u.mu.Unlock()
+		p.counts.Refused(string(proto.TooManySessions))
+		u.refuse(s, proto.TooManySessions)
+		return
+	}
+	server.udpSessions.Add(1)
+	u.sessions[from] = s
+	u.mu.Unlock()
+
+	p.counts.ClientTaken()
+	s.fromClient(datagram)
+	if address, ok := p.service.queue.Pick(p.key.name); ok && s.connect(address) == nil {
+		s.start(address)
+		return
+	}
+	ticket, err := p.service.queue.Enter(p.key.name, s)
+	if err != nil {
+		reason := proto.QueueFull
+		if errors.Is(err, hold.ErrGone) {
+			reason = proto.RouteGone
+		}
+		s.Refused(reason)
+		return
+	}
+	s.held(ticket)
+}
+
+func (u *udpSocket) refuse(s *udpSession, reason proto.Reason) {
+	if text := u.port.protocol.Refusal(reason); len(text) > 0 {
+		_ = u.packets.Send(text, s.source, s.client)
+	}
+}

@@ -1,0 +1,415 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// udpServer notes what it gets, by the socket that sent it, and echoes.
+type udpServer struct {
+	*net.UDPConn
+	mu   sync.Mutex
+	got  []string
+	from map[netip.AddrPort][]string
+	done chan struct{}
+}
+
+func listenUDP(t testing.TB, address string) *udpServer {
+	t.Helper()
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &udpServer{UDPConn: c, from: map[netip.AddrPort][]string{}, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		buf := make([]byte, 64<<10)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(buf)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				continue
+			}
+			s.mu.Lock()
+			s.got = append(s.got, string(buf[:n]))
+			s.from[from] = append(s.from[from], string(buf[:n]))
+			s.mu.Unlock()
+			_, _ = c.WriteToUDPAddrPort(append([]byte("re:"), buf[:n]...), from)
+		}
+	}()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *udpServer) stop() {
+	_ = s.Close()
+	<-s.done
+}
+
+func (s *udpServer) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}
+
+func dialUDP(t testing.TB, address string) *net.UDPConn {
+	t.Helper()
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c
+}
+
+func hear(t testing.TB, c *net.UDPConn, want string) {
+	t.Helper()
+	buf := make([]byte, 64<<10)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatalf("waiting for %q: %v", want, err)
+	}
+	if string(buf[:n]) != want {
+		t.Fatalf("got %q, want %q", buf[:n], want)
+	}
+}
+
+func TestHeldDatagramsArriveInOrderFromOneSourceAndAreAnswered(t *testing.T) {
+	r := newRig(t)
+	c := dialUDP(t, r.serve("game", route.UDP))
+	for _, text := range []string{"one", "", "three"} {
+		write(t, c, text)
+	}
+	// A write of nothing sends no datagram on some paths, so it is sent as such.
+	r.queued(1)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	hear(t, c, "re:one")
+	hear(t, c, "re:")
+	hear(t, c, "re:three")
+	write(t, c, "four")
+	hear(t, c, "re:four")
+	s.mu.Lock()
+	if len(s.from) != 1 {
+		t.Errorf("the server saw %d peers, want 1", len(s.from))
+	}
+	s.mu.Unlock()
+	for direction, want := range map[string]float64{"to_server": 4, "to_client": 4} {
+		if got := r.metric("dormouse_resolver_datagrams_total", map[string]string{"direction": direction}); got != want {
+			t.Errorf("%v datagrams %s, want %v", got, direction, want)
+		}
+	}
+	for direction, want := range map[string]float64{"to_server": 12, "to_client": 24} {
+		if got := r.metric("dormouse_resolver_bytes_total", map[string]string{"direction": direction}); got != want {
+			t.Errorf("%v bytes %s, want %v", got, direction, want)
+		}
+	}
+	r.eventually("the session counts", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
+}
+
+func TestAServerThatIsNotBoundYetGetsEachDatagramOnceAndInOrder(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	const clients, each = 5, 4
+	var conns []*net.UDPConn
+	for i := range clients {
+		c := dialUDP(t, address)
+		for j := range each {
+			write(t, c, fmt.Sprintf("%d.%d", i, j))
+		}
+		conns = append(conns, c)
+	}
+	r.queued(clients)
+	server := freeAddress(t, route.UDP)
+	// The container runs, and its port is not bound.
+	r.backend(server, true)
+	r.eventually("datagrams were refused", func() bool { return r.metric("dormouse_resolver_refused_datagrams_total", nil) >= 2 })
+	s := listenUDP(t, server)
+	for i, c := range conns {
+		for j := range each {
+			hear(t, c, fmt.Sprintf("re:%d.%d", i, j))
+		}
+	}
+	if got := len(s.all()); got != clients*each {
+		t.Errorf("the server got %d datagrams, want %d", got, clients*each)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != clients {
+		t.Errorf("the server saw %d peers, want %d", len(s.from), clients)
+	}
+	for peer, got := range s.from {
+		if !slices.IsSorted(got) {
+			t.Errorf("%s sent %v", peer, got)
+		}
+	}
+}
+
+func TestAContainerThatDoesNotRunGetsNoDatagram(t *testing.T) {
+	r := newRig(t)
+	c := dialUDP(t, r.serve("game", route.UDP))
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, false)
+	write(t, c, "x")
+	r.queued(1)
+	time.Sleep(100 * time.Millisecond) // it would have been sent by now
+	if got := s.all(); len(got) > 0 {
+		t.Errorf("the server got %v", got)
+	}
+	r.backend(server, true)
+	hear(t, c, "re:x")
+}
+
+func TestDatagramsOverTheBoundAreDroppedAndCounted(t *testing.T) {
+	r := newRig(t)
+	r.route.Hold.MaxBytes = 1024
+	c := dialUDP(t, r.serve("game", route.UDP))
+	big := strings.Repeat("x", 500)
+	for i := range 5 {
+		write(t, c, fmt.Sprintf("%d%s", i, big))
+	}
+	r.eventually("three are dropped", func() bool {
+		return r.metric("dormouse_resolver_dropped_datagrams_total", nil) == 3
+	})
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	hear(t, c, "re:0"+big)
+	hear(t, c, "re:1"+big)
+	write(t, c, "later")
+	hear(t, c, "re:later")
+}
+
+func TestAUDPSessionEndsAfterSilence(t *testing.T) {
+	const idle = 150 * time.Millisecond
+	r := newRig(t, udpIdle(idle))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	r.eventually("the session counts", func() bool { return r.sessions().Sessions == 1 })
+	last := r.sessions().LastActive
+	r.eventually("the session ends", func() bool { return r.sessions().Sessions == 0 })
+	if lived := time.Since(last); lived < idle {
+		t.Errorf("the session ended %s after its last datagram", lived)
+	}
+	if got := r.sessions().LastActive; !got.Equal(last) {
+		t.Errorf("lastActive moved from %s to %s without a datagram", last, got)
+	}
+	// The client comes again from the same port, as another session.
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != 2 {
+		t.Errorf("the server saw %d peers, want 2", len(s.from))
+	}
+}
+
+func TestADatagramKeepsASessionAlive(t *testing.T) {
+	const idle = 400 * time.Millisecond
+	r := newRig(t, udpIdle(idle))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	for began := time.Now(); time.Since(began) < 3*idle; time.Sleep(idle / 8) {
+		write(t, c, "a")
+		hear(t, c, "re:a")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != 1 {
+		t.Errorf("the server saw %d peers, want 1", len(s.from))
+	}
+}
+
+func TestAHeldUDPClientThatIsSilentIsLetGo(t *testing.T) {
+	r := newRig(t, udpIdle(100*time.Millisecond))
+	c := dialUDP(t, r.serve("game", route.UDP))
+	write(t, c, "a")
+	r.queued(1)
+	r.queued(0)
+}
+
+func TestARefusedDatagramIsNotTheEndOfASession(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	s.stop()
+	write(t, c, "lost")
+	r.eventually("it was refused", func() bool { return r.metric("dormouse_resolver_refused_datagrams_total", nil) > 0 })
+	again := listenUDP(t, server)
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	if got := again.all(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("the server got %v", got)
+	}
+	if got := r.sessions().Sessions; got != 1 {
+		t.Errorf("%d sessions, want 1", got)
+	}
+}
+
+func TestUDPSessionsAreBounded(t *testing.T) {
+	r := newRig(t, maxUDP(2))
+	address := r.serve("game", route.UDP)
+	for range 3 {
+		write(t, dialUDP(t, address), "x")
+	}
+	r.eventually("one is refused", func() bool {
+		return r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": "too_many_sessions"}) == 1
+	})
+	r.queued(2)
+}
+
+func TestHeldUDPSessionsAreBoundedByMaxConnections(t *testing.T) {
+	r := newRig(t)
+	r.route.Hold.MaxConnections = 2
+	address := r.serve("game", route.UDP)
+	for range 4 {
+		write(t, dialUDP(t, address), "x")
+	}
+	r.eventually("two are refused", func() bool {
+		return r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": "queue_full"}) == 2
+	})
+	r.queued(2)
+}
+
+func TestAReplyComesFromTheAddressThatTheClientSentTo(t *testing.T) {
+	r := newRig(t, onAll)
+	address := r.serve("game", route.UDP)
+	port := netip.MustParseAddrPort(address).Port()
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	for _, target := range []string{"127.0.0.1", "127.0.0.2", "127.7.7.7", "::1"} {
+		t.Run(target, func(t *testing.T) {
+			// A connected socket takes datagrams of its peer's address only.
+			c := dialUDP(t, netip.AddrPortFrom(netip.MustParseAddr(target), port).String())
+			write(t, c, "x")
+			hear(t, c, "re:x")
+			write(t, c, "y")
+			hear(t, c, "re:y")
+		})
+	}
+}
+
+func TestARemovedRouteLeavesRelayedUDPSessions(t *testing.T) {
+	r := newRig(t, udpIdle(300*time.Millisecond))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	r.server.Remove(r.route.UID)
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	other := dialUDP(t, address)
+	write(t, other, "new")
+	r.eventually("the session ends, and its port with it", func() bool {
+		p, err := net.ListenPacket("udp", address)
+		if err == nil {
+			_ = p.Close()
+		}
+		return err == nil
+	})
+	if got := s.all(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the server got %v", got)
+	}
+}
+
+func TestUDPWakesBeforeItIsSentAnywhereWhileFallingAsleep(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	r.phase(v1alpha1.PhaseAwake)
+	warm := dialUDP(t, address)
+	write(t, warm, "warm")
+	hear(t, warm, "re:warm")
+
+	before := r.operator.count()
+	r.phase(v1alpha1.PhaseFallingAsleep)
+	c := dialUDP(t, address)
+	write(t, c, "x")
+	hear(t, c, "re:x")
+	if r.operator.count() != before+1 {
+		t.Errorf("%d wake calls, want 1", r.operator.count()-before)
+	}
+	if got := s.all(); !slices.Equal(got, []string{"warm", "x"}) {
+		t.Errorf("the server got %v", got)
+	}
+}
+
+func TestEveryDatagramIsCounted(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	const clients, each = 10, 200
+	var wg sync.WaitGroup
+	for i := range clients {
+		c := dialUDP(t, address)
+		wg.Go(func() {
+			for j := range each {
+				text := fmt.Sprintf("%d.%d", i, j)
+				_, _ = c.Write([]byte(text))
+				buf := make([]byte, 64)
+				n, err := c.Read(buf)
+				if err != nil || string(buf[:n]) != "re:"+text {
+					t.Errorf("got %q, %v, want %q", buf[:n], err, "re:"+text)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(s.all()); got != clients*each {
+		t.Errorf("the server got %d datagrams, want %d", got, clients*each)
+	}
+	for _, direction := range []string{"to_server", "to_client"} {
+		// What a client has heard may be counted a moment later.
+		r.eventually("all are counted "+direction, func() bool {
+			return r.metric("dormouse_resolver_datagrams_total", map[string]string{"direction": direction}) == clients*each
+		})
+	}
+}
+
+func TestAFullSizedDatagramPasses(t *testing.T) {
+	r := newRig(t)
+	c := dialUDP(t, r.serve("game", route.UDP))
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	big := strings.Repeat("z", 60_000)
+	write(t, c, big)
+	r.backend(server, true)
+	hear(t, c, "re:"+big)
+}

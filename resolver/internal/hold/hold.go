@@ -1,0 +1,108 @@
+// Package hold owns the clients that wait for a sleeping service: one Queue for
+// each ElasticService, with its bounds and timeouts, the calls that wake the
+// service, and the probing that finds out when a server is up.
+//
+// It knows clients only as something that can be granted a server or refused.
+// What a client sent, and how it is relayed, is the data plane's.
+package hold
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+// Times of a queue.
+const (
+	// wakePeriod is how far apart wake calls are while clients wait.
+	wakePeriod = time.Second
+	// wakeSoon is the period after an answer that lets nobody in: the sleep was
+	// past cancelling, or the call failed.
+	wakeSoon = 250 * time.Millisecond
+	// wakeGap is how far apart calls are that are made for clients who came
+	// after the last one.
+	wakeGap = 50 * time.Millisecond
+
+	// probePeriod is how often a server that is not up is dialled.
+	probePeriod = 10 * time.Millisecond
+	// probeShort bounds most dials: within a cluster an answer takes a few
+	// milliseconds, and one that got lost would hide a server that is up.
+	probeShort = 50 * time.Millisecond
+	// probeLong bounds every fifth, for pods that are far away.
+	probeLong = 250 * time.Millisecond
+	// probeWidth is how many addresses are dialled at once.
+	probeWidth = 4
+
+	// asideFor is how long an address is left alone after a failed dial.
+	asideFor = time.Second
+	// DialTimeout bounds a dial to a server that is thought to be up.
+	DialTimeout = 250 * time.Millisecond
+)
+
+// datagramPeriods space the tries of a datagram that was refused. Linux sends a
+// peer a burst of about six port-unreachable messages, then one a second: tried
+// more often, a datagram that met no server would look as if it was delivered.
+var datagramPeriods = []time.Duration{
+	20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
+	160 * time.Millisecond, 320 * time.Millisecond, 1050 * time.Millisecond,
+}
+
+// Errors of Enter.
+var (
+	// ErrFull says that as many clients wait as may.
+	ErrFull = errors.New("the queue is full")
+	// ErrGone says that the service or port is not served any more.
+	ErrGone = errors.New("the service is gone")
+)
+
+// Grant is a server for a client that waited.
+type Grant struct {
+	// Address is the server's.
+	Address netip.AddrPort
+	// Conn is a connection to it that is already made; may be nil.
+	Conn net.Conn
+}
+
+// Client waits in a queue. Its methods are called without locks held and must
+// not block, Probe excepted. Each wait ends in exactly one call of Granted or
+// Refused, unless the client leaves first.
+type Client interface {
+	// Granted gives the client a server to try.
+	Granted(Grant)
+	// Refused sends it away.
+	Refused(proto.Reason)
+}
+
+// Datagrams is a Client of a UDP port. One of those that wait is asked to try
+// whether a server is up.
+type Datagrams interface {
+	Client
+	// Probe sends the client's first datagram and waits a moment for a refusal.
+	Probe(ctx context.Context, server netip.AddrPort) Probed
+}
+
+// Probed is what came of a datagram.
+type Probed int
+
+const (
+	// Taken says that nothing refused it.
+	Taken Probed = iota
+	// NotBound says that the server's port is not bound yet; the datagram is to
+	// be sent again.
+	NotBound
+	// Failed says that it could not be sent.
+	Failed
+)
+
+// Waker makes a wake call.
+type Waker interface {
+	Wake(ctx context.Context, namespace, service string, count int) wake.Result
+}
+
+// DialFunc connects to a server.
+type DialFunc func(ctx context.Context, address netip.AddrPort, timeout time.Duration) (net.Conn, error)

@@ -1,0 +1,213 @@
+package hold
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// start makes the port's one prober run.
+func (p *port) start() {
+	if p.probing {
+		return
+	}
+	p.probing = true
+	p.queue.wg.Go(p.probeLoop)
+}
+
+// probeLoop looks for a server while clients wait, and grants it to all of them
+// at once.
+func (p *port) probeLoop() {
+	q := p.queue
+	for {
+		q.mu.Lock()
+		if p.closed || len(p.waiting) == 0 {
+			p.probing = false
+			q.mu.Unlock()
+			return
+		}
+		first := p.firstAllowed()
+		candidates := p.candidates()
+		if len(candidates) > 0 && p.addressAt.IsZero() {
+			p.addressAt = time.Now()
+		}
+		if first == nil || len(candidates) == 0 {
+			q.mu.Unlock()
+			p.pause(time.Hour)
+			continue
+		}
+		if wait := time.Until(p.notBefore); wait > 0 {
+			q.mu.Unlock()
+			p.pause(wait)
+			continue
+		}
+		if p.probed {
+			now := time.Now()
+			if _, up := p.pick(now); !up {
+				wait := p.calm(now)
+				q.mu.Unlock()
+				p.pause(wait)
+				continue
+			}
+			p.grant(netip.AddrPort{}, nil)
+			continue
+		}
+		p.tries++
+		tries := p.tries
+		p.space(time.Now())
+		q.mu.Unlock()
+		if p.network == route.UDP {
+			p.tryDatagram(first, candidates[(tries-1)%len(candidates)])
+		} else {
+			p.tryDial(candidates, tries)
+		}
+	}
+}
+
+// firstAllowed is the first client that may be connected.
+func (p *port) firstAllowed() *Ticket {
+	for _, t := range p.waiting {
+		if p.queue.mayConnect(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// space sets when the next try may be.
+func (p *port) space(now time.Time) {
+	wait := probePeriod
+	if p.network == route.UDP {
+		wait = datagramPeriods[min(p.tries, len(datagramPeriods))-1]
+	}
+	p.notBefore = now.Add(wait)
+}
+
+// calm is how long to wait for a change where nothing is usable: until an
+// address that was left alone may be tried again.
+func (p *port) calm(now time.Time) time.Duration {
+	wait := time.Hour
+	for _, s := range p.servers {
+		if until := s.aside.Sub(now); until > 0 {
+			wait = min(wait, until)
+		}
+	}
+	return wait
+}
+
+// grant gives all who may be connected a server, the first of them a connection
+// that is already made. It is called with the queue's lock and releases it.
+func (p *port) grant(address netip.AddrPort, conn net.Conn) {
+	q := p.queue
+	now := time.Now()
+	if p.upAt.IsZero() {
+		p.upAt = now
+	}
+	var out []*Ticket
+	var grants []Grant
+	rest := p.waiting[:0]
+	for _, t := range p.waiting {
+		if !q.mayConnect(t) {
+			rest = append(rest, t)
+			continue
+		}
+		g := Grant{Address: address, Conn: conn}
+		// The server that was found gets the first, and others their share.
+		if len(out) > 0 || !address.IsValid() {
+			if picked, ok := p.pick(now); ok {
+				g.Address = picked
+			}
+			g.Conn = nil
+		}
+		t.state = granted
+		out, grants = append(out, t), append(grants, g)
+	}
+	clear(p.waiting[len(rest):])
+	p.waiting = rest
+	q.waiting -= len(out)
+	q.mu.Unlock()
+	for i, t := range out {
+		t.client.Granted(grants[i])
+	}
+	if len(out) == 0 && conn != nil {
+		_ = conn.Close()
+	}
+}
+
+// tryDial dials a few addresses at once; the first that answers is up.
+func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
+	q := p.queue
+	timeout := probeShort
+	if tries%5 == 0 {
+		timeout = probeLong
+	}
+	width := min(probeWidth, len(candidates))
+	type dialled struct {
+		address netip.AddrPort
+		conn    net.Conn
+	}
+	found := make(chan dialled, width)
+	ctx, cancel := context.WithCancel(q.ctx)
+	for i := range width {
+		address := candidates[((tries-1)*width+i)%len(candidates)]
+		q.wg.Go(func() {
+			conn, err := q.opts.Dial(ctx, address, timeout)
+			if err != nil {
+				conn = nil
+			}
+			found <- dialled{address, conn}
+		})
+	}
+	for i := range width {
+		d := <-found
+		if d.conn == nil {
+			continue
+		}
+		cancel()
+		if left := width - i - 1; left > 0 {
+			q.wg.Go(func() {
+				for range left {
+					if late := <-found; late.conn != nil {
+						_ = late.conn.Close()
+					}
+				}
+			})
+		}
+		q.mu.Lock()
+		p.reached(d.address)
+		p.tries = 0
+		p.grant(d.address, d.conn)
+		return
+	}
+	cancel()
+}
+
+// tryDatagram lets one client's first datagram find out.
+func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
+	q := p.queue
+	client, ok := first.client.(Datagrams)
+	if !ok {
+		return
+	}
+	if client.Probe(q.ctx, address) != Taken {
+		return
+	}
+	q.mu.Lock()
+	p.reached(address)
+	p.tries = 0
+	p.grant(address, nil)
+}
+
+// pause waits for a time or until there is a reason to look again.
+func (p *port) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.rouse:
+	case <-p.queue.ctx.Done():
+	}
+}

@@ -1,0 +1,306 @@
+package hold
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+// Options are what a queue works with.
+type Options struct {
+	Waker   Waker
+	Dial    DialFunc
+	Metrics *metrics.Metrics
+	Log     logr.Logger
+}
+
+// Queue holds the clients of one ElasticService. It is bounded over all of the
+// service's ports together.
+type Queue struct {
+	opts   Options
+	ctx    context.Context //nolint:containedctx // the queue's own life, ended by Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	size   atomic.Int32
+
+	mu     sync.Mutex
+	route  *route.Route
+	ports  map[string]*port
+	closed bool
+
+	// tickets counts clients that wait or try a server; waiting, of those, the
+	// ones that have none to try.
+	tickets, waiting int
+	// lastSeq numbers clients in the order in which they came.
+	lastSeq uint64
+	// asked is the last client that the last wake call was made for, approved
+	// the last that may be connected while the service's phase says asleep.
+	asked, approved uint64
+	waking          bool
+	lastCall        time.Time
+	lastResult      wake.Result
+	// rouse makes the wake loop look again.
+	rouse chan struct{}
+	// began and called are when the first of these clients came, and when the
+	// first call for them was made.
+	began, called time.Time
+}
+
+// Ticket is one client's place in a queue.
+type Ticket struct {
+	queue  *Queue
+	port   *port
+	client Client
+	seq    uint64
+	until  time.Time
+	timer  *time.Timer
+	state  state
+}
+
+type state int
+
+const (
+	waiting state = iota
+	granted
+	gone
+)
+
+// New makes the queue of a route.
+func New(r *route.Route, opts Options) *Queue {
+	q := &Queue{opts: opts, ports: map[string]*port{}, rouse: make(chan struct{}, 1)}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	q.Update(r)
+	return q
+}
+
+// Update takes a new version of the route.
+func (q *Queue) Update(r *route.Route) {
+	q.mu.Lock()
+	var refused []*Ticket
+	q.route = r
+	for i := range r.Ports {
+		p := q.ports[r.Ports[i].Name]
+		if p == nil || p.network != r.Ports[i].Network {
+			if p != nil {
+				refused = append(refused, q.drop(p)...)
+			}
+			p = newPort(q, r, &r.Ports[i])
+			q.ports[r.Ports[i].Name] = p
+		}
+		p.update(r, &r.Ports[i])
+	}
+	for name, p := range q.ports {
+		if _, ok := r.Port(name); !ok {
+			refused = append(refused, q.drop(p)...)
+			delete(q.ports, name)
+		}
+	}
+	q.rouseLocked()
+	q.mu.Unlock()
+	refuse(refused, proto.RouteGone)
+}
+
+// Close refuses who waits. It does not wait for what is under way; Wait does.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	var refused []*Ticket
+	for name, p := range q.ports {
+		refused = append(refused, q.drop(p)...)
+		delete(q.ports, name)
+	}
+	q.mu.Unlock()
+	q.cancel()
+	refuse(refused, proto.RouteGone)
+}
+
+// Wait waits for the goroutines of a closed queue.
+func (q *Queue) Wait() { q.wg.Wait() }
+
+// drop takes all who wait from a port that is no more.
+func (q *Queue) drop(p *port) []*Ticket {
+	p.closed = true
+	out := p.waiting
+	p.waiting = nil
+	for _, t := range out {
+		q.end(t)
+		q.waiting--
+	}
+	p.wake()
+	return out
+}
+
+func refuse(tickets []*Ticket, reason proto.Reason) {
+	for _, t := range tickets {
+		t.port.counts.Refused(string(reason))
+		t.client.Refused(reason)
+	}
+}
+
+// Len is how many clients are held: those that wait, and those that try a
+// server and may come back.
+func (q *Queue) Len() int { return int(q.size.Load()) }
+
+// Pick gives a server that a new client of a port may use at once; false when
+// it has to wait its turn.
+func (q *Queue) Pick(name string) (netip.AddrPort, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.ports[name]
+	if p == nil || q.route.AwaitsWake() || len(p.waiting) > 0 {
+		return netip.AddrPort{}, false
+	}
+	return p.pick(time.Now())
+}
+
+// Avoid leaves a server alone for a moment after it could not be reached.
+func (q *Queue) Avoid(name string, server netip.AddrPort) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.ports[name]; p != nil {
+		p.avoid(server)
+	}
+}
+
+// Enter makes a client wait for a server of a port.
+func (q *Queue) Enter(name string, client Client) (*Ticket, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.ports[name]
+	if q.closed || p == nil {
+		return nil, ErrGone
+	}
+	if q.tickets >= q.route.Hold.MaxConnections {
+		p.counts.Refused(string(proto.QueueFull))
+		return nil, ErrFull
+	}
+	now := time.Now()
+	if q.tickets == 0 {
+		q.began, q.called = now, time.Time{}
+	}
+	q.lastSeq++
+	t := &Ticket{queue: q, port: p, client: client, seq: q.lastSeq}
+	if timeout := q.route.Hold.Timeout; timeout > 0 {
+		t.until = now.Add(timeout)
+		t.timer = time.AfterFunc(timeout, t.expire)
+	}
+	q.tickets++
+	q.size.Store(int32(q.tickets)) //nolint:gosec // bounded by the API
+	p.counts.HeldBegun()
+	q.add(t)
+	return t, nil
+}
+
+// add makes a ticket wait and starts what has to run meanwhile.
+func (q *Queue) add(t *Ticket) {
+	t.state = waiting
+	q.waiting++
+	t.port.waiting = append(t.port.waiting, t)
+	t.port.start()
+	t.port.wake()
+	q.startWaking()
+}
+
+// end takes a ticket out of the queue for good.
+func (q *Queue) end(t *Ticket) {
+	t.state = gone
+	q.tickets--
+	q.size.Store(int32(q.tickets)) //nolint:gosec // bounded by the API
+	t.port.counts.HeldEnded()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// Leave ends the wait of a client that went away. False says that it was
+// granted a server or refused meanwhile and has been, or will be, told.
+func (t *Ticket) Leave() bool {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.state != waiting {
+		return false
+	}
+	t.port.take(t)
+	q.waiting--
+	q.end(t)
+	return true
+}
+
+// Delivered ends the stay of a client that has its server, or that went away
+// after it was granted one.
+func (t *Ticket) Delivered() {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.state != granted {
+		return
+	}
+	q.end(t)
+	t.port.delivered()
+}
+
+// Abandon is Delivered for a client that went away.
+func (t *Ticket) Abandon() {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.state == granted {
+		q.end(t)
+	}
+}
+
+// Back makes a client wait again whose server could not be reached after all.
+// It is refused when its time is over.
+func (t *Ticket) Back(failed netip.AddrPort) {
+	q := t.queue
+	q.mu.Lock()
+	if t.state != granted {
+		q.mu.Unlock()
+		return
+	}
+	reason := proto.Reason("")
+	switch {
+	case q.closed || t.port.closed:
+		reason = proto.RouteGone
+	case !t.until.IsZero() && !time.Now().Before(t.until):
+		reason = proto.TimedOut
+	}
+	if reason != "" {
+		q.end(t)
+		q.mu.Unlock()
+		if reason == proto.TimedOut {
+			t.port.counts.Refused(string(reason))
+		}
+		// The series of a service that is gone are gone, too.
+		t.client.Refused(reason)
+		return
+	}
+	t.port.failed(failed)
+	q.add(t)
+	q.mu.Unlock()
+}
+
+func (t *Ticket) expire() {
+	q := t.queue
+	q.mu.Lock()
+	if t.state != waiting {
+		// It tries a server; Back refuses it if that comes to nothing.
+		q.mu.Unlock()
+		return
+	}
+	t.port.take(t)
+	q.waiting--
+	q.end(t)
+	q.mu.Unlock()
+	refuse([]*Ticket{t}, proto.TimedOut)
+}

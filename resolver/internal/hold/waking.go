@@ -1,0 +1,137 @@
+package hold
+
+import (
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+// startWaking makes the wake loop run, or look again.
+func (q *Queue) startWaking() {
+	if q.waking {
+		q.rouseLocked()
+		return
+	}
+	q.waking = true
+	q.wg.Go(q.wakeLoop)
+}
+
+func (q *Queue) rouseLocked() {
+	select {
+	case q.rouse <- struct{}{}:
+	default:
+	}
+}
+
+// wakeLoop calls the operator while somebody waits, one call at a time.
+func (q *Queue) wakeLoop() {
+	for {
+		q.mu.Lock()
+		if q.closed || q.waiting == 0 {
+			q.waking = false
+			q.mu.Unlock()
+			return
+		}
+		wait := time.Until(q.due())
+		if wait > 0 {
+			q.mu.Unlock()
+			q.pause(wait)
+			continue
+		}
+		r, count, seq := q.route, q.waiting, q.lastSeq
+		q.asked = seq
+		q.lastCall = time.Now()
+		if q.called.IsZero() {
+			q.called = q.lastCall
+			for _, p := range q.ports {
+				if len(p.waiting) > 0 {
+					p.counts.Took(metrics.StageAsked, q.called.Sub(q.began))
+				}
+			}
+		}
+		q.mu.Unlock()
+
+		result := q.opts.Waker.Wake(q.ctx, r.Namespace, r.Service, count)
+		q.answered(result, seq)
+	}
+}
+
+// due is when the next call is to be made.
+func (q *Queue) due() time.Time {
+	switch {
+	case q.lastCall.IsZero():
+		return time.Time{}
+	case q.called.IsZero():
+		// The first client of a queue that was empty waits for nothing.
+		return q.lastCall.Add(wakeGap)
+	case q.route.AwaitsWake() && q.lastSeq > q.asked && q.lastResult.Outcome == wake.Accepted:
+		// Somebody came after the last call. Only a call of their own stops a
+		// sleep that has begun since.
+		return q.lastCall.Add(wakeGap)
+	case !q.lastResult.Cancelled():
+		return q.lastCall.Add(wakeSoon)
+	}
+	return q.lastCall.Add(wakePeriod)
+}
+
+// mayConnect says that a client's wish is known to the operator, as far as that
+// is needed: while a sleep is under way only a call that was made for the client
+// keeps the servers from going down under it.
+func (q *Queue) mayConnect(t *Ticket) bool {
+	if t.seq <= q.approved {
+		return true
+	}
+	// The operator's word is newer than what was watched.
+	down := q.lastResult.Outcome == wake.Accepted && q.lastResult.Phase == v1alpha1.PhaseAsleep
+	return !q.route.AwaitsWake() && !down
+}
+
+// answered takes in what came of a call that was made for all up to seq.
+func (q *Queue) answered(result wake.Result, seq uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.opts.Metrics.WakeCalled(q.route.Namespace, q.route.Service, string(result.Outcome))
+	changed := result.Outcome != q.lastResult.Outcome
+	q.lastResult = result
+	switch {
+	case result.Cancelled():
+		q.approved = seq
+		for _, p := range q.ports {
+			p.wake()
+		}
+	case result.Outcome == wake.Accepted && result.Phase == v1alpha1.PhaseAsleep:
+		// The service goes down in spite of an earlier call.
+		q.approved = 0
+	}
+	if changed && result.Outcome != wake.Accepted {
+		q.opts.Log.Info("The operator could not be asked to wake a service",
+			"namespace", q.route.Namespace, "service", q.route.Service,
+			"outcome", result.Outcome, "error", errText(result.Err))
+	} else if changed {
+		q.opts.Log.V(1).Info("The operator was asked to wake a service",
+			"namespace", q.route.Namespace, "service", q.route.Service, "phase", result.Phase)
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// pause waits for a time or until there is a reason to look again.
+func (q *Queue) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-q.rouse:
+	case <-q.ctx.Done():
+	}
+}

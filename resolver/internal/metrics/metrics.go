@@ -1,0 +1,237 @@
+// Package metrics owns the resolver's metrics. They are labelled by service and
+// protocol, never by client, and a service's series end with its route.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Direction of bytes and datagrams.
+const (
+	toServer = "to_server"
+	toClient = "to_client"
+)
+
+// Stage is a part of the time from a client's arrival to its delivery.
+type Stage string
+
+// Stages of a wake, as the resolver sees them.
+const (
+	// StageAsked is from the first client's arrival to the wake call.
+	StageAsked Stage = "asked"
+	// StageAddress is from the wake call to the first address of a pod.
+	StageAddress Stage = "address"
+	// StageUp is from the address to a server that is up.
+	StageUp Stage = "up"
+	// StageDelivered is from there to the first client's delivery.
+	StageDelivered Stage = "delivered"
+	// StageTotal is all of them.
+	StageTotal Stage = "total"
+)
+
+// Metrics are all of them. A nil Metrics counts nothing.
+type Metrics struct {
+	held, sessions                    *prometheus.GaugeVec
+	clients, bytes, datagrams         *prometheus.CounterVec
+	refused, dropped, notBound, wakes *prometheus.CounterVec
+	stages                            *prometheus.HistogramVec
+	routes                            prometheus.Gauge
+	byService                         []interface{ DeletePartialMatch(prometheus.Labels) int }
+}
+
+// New registers the metrics.
+func New(registry prometheus.Registerer) *Metrics {
+	port := []string{"namespace", "service", "protocol"}
+	with := func(more string) []string { return append(append([]string(nil), port...), more) }
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, port)
+	}
+	counter := func(name, help string, labels []string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		held:     gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
+		sessions: gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
+		clients:  counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
+		bytes:    counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
+		datagrams: counter("dormouse_resolver_datagrams_total",
+			"Datagrams relayed, by direction.", with("direction")),
+		refused: counter("dormouse_resolver_refused_clients_total",
+			"Clients that were sent away, by reason.", with("reason")),
+		dropped: counter("dormouse_resolver_dropped_datagrams_total",
+			"Datagrams that were dropped because a session held as many bytes as it may.", port),
+		notBound: counter("dormouse_resolver_refused_datagrams_total",
+			"Datagrams that a server refused because nothing was bound to its port.", port),
+		wakes: counter("dormouse_resolver_wake_calls_total",
+			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dormouse_resolver_wake_seconds",
+			Help: "Time from the first held client to its delivery, by stage.",
+			Buckets: []float64{
+				.001, .0025, .005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300,
+			},
+		}, with("stage")),
+		routes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dormouse_resolver_routes", Help: "ElasticServices that are served.",
+		}),
+	}
+	registry.MustRegister(m.held, m.sessions, m.clients, m.bytes, m.datagrams, m.refused, m.dropped,
+		m.notBound, m.wakes, m.stages, m.routes)
+	m.byService = append(m.byService, m.held, m.sessions, m.clients, m.bytes, m.datagrams, m.refused,
+		m.dropped, m.notBound, m.wakes, m.stages)
+	return m
+}
+
+// Routes says how many ElasticServices are served.
+func (m *Metrics) Routes(n int) {
+	if m != nil {
+		m.routes.Set(float64(n))
+	}
+}
+
+// WakeCalled counts a wake call.
+func (m *Metrics) WakeCalled(namespace, service, outcome string) {
+	if m != nil {
+		m.wakes.WithLabelValues(namespace, service, outcome).Inc()
+	}
+}
+
+// Forget removes the series of a service.
+func (m *Metrics) Forget(namespace, service string) {
+	if m == nil {
+		return
+	}
+	for _, vec := range m.byService {
+		vec.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "service": service})
+	}
+}
+
+// Port finds the series of a service's port once, so that counting costs an
+// atomic addition.
+func (m *Metrics) Port(namespace, service, protocol string) *Port {
+	if m == nil {
+		return nil
+	}
+	l := []string{namespace, service, protocol}
+	with := func(vec *prometheus.CounterVec, more string) prometheus.Counter {
+		return vec.WithLabelValues(namespace, service, protocol, more)
+	}
+	return &Port{
+		all: m, labels: l,
+		held:              m.held.WithLabelValues(l...),
+		sessions:          m.sessions.WithLabelValues(l...),
+		clients:           m.clients.WithLabelValues(l...),
+		bytesToServer:     with(m.bytes, toServer),
+		bytesToClient:     with(m.bytes, toClient),
+		datagramsToServer: with(m.datagrams, toServer),
+		datagramsToClient: with(m.datagrams, toClient),
+		dropped:           m.dropped.WithLabelValues(l...),
+		notBound:          m.notBound.WithLabelValues(l...),
+	}
+}
+
+// Port counts for one service and protocol. A nil Port counts nothing.
+type Port struct {
+	all                                  *Metrics
+	labels                               []string
+	held, sessions                       prometheus.Gauge
+	clients                              prometheus.Counter
+	bytesToServer, bytesToClient         prometheus.Counter
+	datagramsToServer, datagramsToClient prometheus.Counter
+	dropped, notBound                    prometheus.Counter
+}
+
+// ClientTaken counts a connection or session.
+func (p *Port) ClientTaken() {
+	if p != nil {
+		p.clients.Inc()
+	}
+}
+
+// HeldBegun and HeldEnded follow a client that waits.
+func (p *Port) HeldBegun() {
+	if p != nil {
+		p.held.Inc()
+	}
+}
+
+// HeldEnded ends what HeldBegun began.
+func (p *Port) HeldEnded() {
+	if p != nil {
+		p.held.Dec()
+	}
+}
+
+// SessionBegun and SessionEnded follow a client that is relayed.
+func (p *Port) SessionBegun() {
+	if p != nil {
+		p.sessions.Inc()
+	}
+}
+
+// SessionEnded ends what SessionBegun began.
+func (p *Port) SessionEnded() {
+	if p != nil {
+		p.sessions.Dec()
+	}
+}
+
+// BytesToServer counts what a client sent.
+func (p *Port) BytesToServer(n int) {
+	if p != nil {
+		p.bytesToServer.Add(float64(n))
+	}
+}
+
+// BytesToClient counts what a server sent.
+func (p *Port) BytesToClient(n int) {
+	if p != nil {
+		p.bytesToClient.Add(float64(n))
+	}
+}
+
+// DatagramToServer counts a datagram of n bytes that a client sent.
+func (p *Port) DatagramToServer(n int) {
+	if p != nil {
+		p.datagramsToServer.Inc()
+		p.bytesToServer.Add(float64(n))
+	}
+}
+
+// DatagramToClient counts a datagram of n bytes that a server sent.
+func (p *Port) DatagramToClient(n int) {
+	if p != nil {
+		p.datagramsToClient.Inc()
+		p.bytesToClient.Add(float64(n))
+	}
+}
+
+// DatagramDropped counts a datagram that a full session could not hold.
+func (p *Port) DatagramDropped() {
+	if p != nil {
+		p.dropped.Inc()
+	}
+}
+
+// DatagramRefused counts a datagram that met no bound port.
+func (p *Port) DatagramRefused() {
+	if p != nil {
+		p.notBound.Inc()
+	}
+}
+
+// Refused counts a client that was sent away.
+func (p *Port) Refused(reason string) {
+	if p != nil {
+		p.all.refused.WithLabelValues(append(append([]string(nil), p.labels...), reason)...).Inc()
+	}
+}
+
+// Took observes a stage of a wake.
+func (p *Port) Took(stage Stage, d time.Duration) {
+	if p != nil {
+		p.all.stages.WithLabelValues(append(append([]string(nil), p.labels...), string(stage))...).Observe(d.Seconds())
+	}
+}

@@ -1,0 +1,124 @@
+// Package options reads the resolver's settings from flags and, for those that
+// are not given, from the environment.
+package options
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane"
+)
+
+// envPrefix precedes a flag's name in the environment: --operator-url is
+// DORMOUSE_OPERATOR_URL there.
+const envPrefix = "DORMOUSE_"
+
+// Options are the resolver's settings.
+type Options struct {
+	OperatorURL            string
+	OperatorServiceAccount string
+	TokenFile              string
+	HTTPAddress            string
+	Kubeconfig             string
+	MaxUDPSessions         int
+	UDPIdle                time.Duration
+	DrainDelay             time.Duration
+	DrainTimeout           time.Duration
+	LogLevel               slog.Level
+}
+
+// Parse reads the settings and checks them. It returns flag.ErrHelp when help
+// was asked for, which has been written to out then.
+func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
+	var o Options
+	var level string
+	fs := flag.NewFlagSet("resolver", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&o.OperatorURL, "operator-url", "http://dormouse-operator.dormouse-system.svc:8080",
+		"where wake calls go: http://host:port")
+	fs.StringVar(&o.OperatorServiceAccount, "operator-service-account", "dormouse-system/dormouse-operator",
+		"the service account that may ask for /routes and /sessions: namespace/name")
+	fs.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token",
+		"the file with the token for wake calls, of audience "+v1alpha1.TokenAudience)
+	fs.StringVar(&o.HTTPAddress, "http-address", ":8080",
+		"where /routes, /sessions, /metrics, /healthz and /readyz are answered: host:port")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "a kubeconfig file; empty: the Pod's own service account")
+	fs.IntVar(&o.MaxUDPSessions, "max-udp-sessions", dataplane.DefaultMaxUDPSessions, "how many UDP sessions there may be at once")
+	fs.DurationVar(&o.UDPIdle, "udp-idle", dataplane.DefaultUDPIdle, "how long a UDP session may be silent before it ends")
+	fs.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
+		"how long clients are taken at least after the resolver is told to stop")
+	fs.DurationVar(&o.DrainTimeout, "drain-timeout", time.Hour,
+		"how long clients are carried at most after the resolver is told to stop")
+	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	fs.Usage = func() {
+		_, _ = fmt.Fprintf(out, "Usage: resolver [flags]\nEach flag can be set in the environment, too: --operator-url as %sOPERATOR_URL.\n\n", envPrefix)
+		fs.PrintDefaults()
+	}
+	if err := fs.Parse(args); err != nil {
+		return Options{}, fmt.Errorf("reading the flags: %w", err)
+	}
+	if fs.NArg() > 0 {
+		return Options{}, fmt.Errorf("reading the flags: %q is not a flag", fs.Arg(0))
+	}
+	if err := fromEnv(fs, env); err != nil {
+		return Options{}, err
+	}
+	if err := o.LogLevel.UnmarshalText([]byte(level)); err != nil {
+		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
+	}
+	return o, o.validate()
+}
+
+// fromEnv sets the flags that were not given.
+func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) error {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := env(name)
+		if !ok || given[f.Name] {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("reading %s from the environment: %w", name, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	u, err := url.Parse(o.OperatorURL)
+	check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" && u.User == nil,
+		"--operator-url must be like http://host:port, not %q", o.OperatorURL)
+	namespace, name, ok := strings.Cut(o.OperatorServiceAccount, "/")
+	check(ok && namespace != "" && name != "" && !strings.Contains(name, "/"),
+		"--operator-service-account must be namespace/name, not %q", o.OperatorServiceAccount)
+	check(o.TokenFile != "", "--token-file must name a file")
+	_, port, err := net.SplitHostPort(o.HTTPAddress)
+	number, numberErr := strconv.Atoi(port)
+	check(err == nil && numberErr == nil && number >= 0 && number <= 65535,
+		"--http-address must be host:port, not %q", o.HTTPAddress)
+	check(number < v1alpha1.MinResolverPort || number > v1alpha1.MaxResolverPort,
+		"--http-address must not use a port from %d to %d, which are for services", v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
+	check(o.MaxUDPSessions > 0, "--max-udp-sessions must be 1 or more")
+	check(o.UDPIdle >= time.Second, "--udp-idle must be 1s or more")
+	check(o.DrainDelay >= 0, "--drain-delay must be 0s or more")
+	check(o.DrainTimeout >= o.DrainDelay, "--drain-timeout must not be shorter than --drain-delay")
+	return errors.Join(errs...)
+}

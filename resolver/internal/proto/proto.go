@@ -1,0 +1,96 @@
+// Package proto is the seam between the data plane and the protocols that it
+// understands. The data plane owns sockets, queues and times; a Protocol only
+// judges bytes, which it never consumes: whatever is held reaches the server as
+// the client sent it.
+//
+// Each protocol has a package of its own below this one. What parses bytes
+// stands in files named parse.go, which know nothing of Kubernetes.
+package proto
+
+import (
+	"context"
+	"net"
+)
+
+// Action is what to do with a client that wants a service which is not up.
+type Action int
+
+const (
+	// Hold keeps the client, and what it sent, until a server is up.
+	Hold Action = iota
+	// NeedMore waits for more bytes before it decides. A datagram is all that
+	// there is: with UDP it is dropped.
+	NeedMore
+	// Answer sends Verdict.Answer in the server's place and wakes nothing. A
+	// connection goes on: what the client sends next is judged anew.
+	Answer
+	// Refuse sends Verdict.Answer, which may be empty, and ends the client.
+	Refuse
+)
+
+// Verdict is what a protocol makes of a client's first bytes.
+type Verdict struct {
+	Action Action
+	// Answer is sent with Answer and Refuse.
+	Answer []byte
+	// Used is how many bytes an Answer is for; they are not replayed.
+	Used int
+}
+
+// WakeOn is the moment at which a client counts as wanting the server.
+type WakeOn int
+
+const (
+	// OnConnect is as soon as there is a connection: Inspect isn't asked.
+	OnConnect WakeOn = iota
+	// OnData is when Inspect says Hold.
+	OnData
+)
+
+// Reason is why a held client is sent away.
+type Reason string
+
+// Reasons.
+const (
+	// TimedOut says that the server was not up in time.
+	TimedOut Reason = "timeout"
+	// QueueFull says that as many clients are held as may be.
+	QueueFull Reason = "queue_full"
+	// TooManySessions says that the pod has as many UDP sessions as it may have.
+	TooManySessions Reason = "too_many_sessions"
+	// RouteGone says that the service is not served here any more.
+	RouteGone Reason = "route_gone"
+	// Unwanted says that the protocol refused what the client sent.
+	Unwanted Reason = "unwanted"
+	// Unfinished says that the client did not send enough in time to tell what
+	// it wants.
+	Unfinished Reason = "unfinished"
+)
+
+// MaxHead bounds what Inspect is given of a connection. Protocols decide with
+// less; a client that makes them ask for more is refused.
+const MaxHead = 16 << 10
+
+// Protocol judges the bytes of one protocol. Its methods are called by many at
+// once and keep nothing.
+type Protocol interface {
+	// Name is the protocol's name in the API.
+	Name() string
+	// WakeOn says when a client counts as wanting the server.
+	WakeOn() WakeOn
+	// Inspect judges what a client sent so far, or one datagram. It keeps no
+	// reference to head.
+	Inspect(head []byte) Verdict
+	// Refusal is what a client that is sent away should be told in its own
+	// protocol; nil when there is nothing but to close.
+	Refusal(Reason) []byte
+}
+
+// Prober is a Protocol whose servers can be asked whether they are up. Without
+// it a server is up once it takes a TCP connection, which is then given to a
+// client, or once it doesn't refuse a datagram.
+type Prober interface {
+	// Probe asks over a fresh connection, which is closed afterwards. An error
+	// means: not yet.
+	Probe(ctx context.Context, server net.Conn) error
+}

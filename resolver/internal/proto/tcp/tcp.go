@@ -1,0 +1,23 @@
+// Package tcp is any protocol over TCP of which nothing is known: a connection
+// wakes the service, bytes are kept as they are, and a refusal is a close.
+package tcp
+
+import "dormouse.dev/dormouse/resolver/internal/proto"
+
+// Protocol is the module.
+type Protocol struct{}
+
+var _ proto.Protocol = Protocol{}
+
+// Name implements proto.Protocol.
+func (Protocol) Name() string { return "tcp" }
+
+// WakeOn implements proto.Protocol. A connection alone must wake: in many
+// protocols the server speaks first.
+func (Protocol) WakeOn() proto.WakeOn { return proto.OnConnect }
+
+// Inspect implements proto.Protocol.
+func (Protocol) Inspect([]byte) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
+
+// Refusal implements proto.Protocol.
+func (Protocol) Refusal(proto.Reason) []byte { return nil }

@@ -1,0 +1,23 @@
+// Package udp is any protocol over UDP of which nothing is known: the first
+// datagram wakes the service, and datagrams are kept as they are.
+package udp
+
+import "dormouse.dev/dormouse/resolver/internal/proto"
+
+// Protocol is the module.
+type Protocol struct{}
+
+var _ proto.Protocol = Protocol{}
+
+// Name implements proto.Protocol.
+func (Protocol) Name() string { return "udp" }
+
+// WakeOn implements proto.Protocol.
+func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
+
+// Inspect implements proto.Protocol.
+func (Protocol) Inspect([]byte) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
+
+// Refusal implements proto.Protocol. Silence is what clients of UDP expect of a
+// server that is not there yet.
+func (Protocol) Refusal(proto.Reason) []byte { return nil }

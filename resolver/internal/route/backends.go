@@ -1,0 +1,89 @@
+package route
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Backends finds a port's addresses in the private Service's slices. The port's
+// number is looked up in each slice by the port's name, for pods may differ in
+// it. An address in several slices counts once, as its best.
+func Backends(all []*discoveryv1.EndpointSlice, port string, network Network) []Backend {
+	found := map[netip.AddrPort]Backend{}
+	for _, slice := range all {
+		number, ok := portNumber(slice, port, network)
+		if !ok || slice.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for i := range slice.Endpoints {
+			endpoint := &slice.Endpoints[i]
+			serving, terminating := conditions(endpoint)
+			for _, text := range endpoint.Addresses {
+				address, err := netip.ParseAddr(text)
+				if err != nil {
+					continue
+				}
+				at := netip.AddrPortFrom(address.Unmap(), number)
+				b := Backend{Address: at, Serving: serving, Terminating: terminating}
+				if was, ok := found[at]; !ok || better(b, was) {
+					found[at] = b
+				}
+			}
+		}
+	}
+	out := make([]Backend, 0, len(found))
+	for _, b := range found {
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b Backend) int {
+		return cmp.Or(a.Address.Addr().Compare(b.Address.Addr()), cmp.Compare(a.Address.Port(), b.Address.Port()))
+	})
+	return out
+}
+
+// portNumber is the resolved target port.
+func portNumber(slice *discoveryv1.EndpointSlice, name string, network Network) (uint16, bool) {
+	want := corev1.ProtocolTCP
+	if network == UDP {
+		want = corev1.ProtocolUDP
+	}
+	for _, p := range slice.Ports {
+		protocol := corev1.ProtocolTCP
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		var has string
+		if p.Name != nil {
+			has = *p.Name
+		}
+		if has != name || protocol != want || p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
+			continue
+		}
+		return uint16(*p.Port), true
+	}
+	return 0, false
+}
+
+// conditions reads what the API says of absent ones: serving is as ready then.
+func conditions(e *discoveryv1.Endpoint) (serving, terminating bool) {
+	serving = true
+	switch {
+	case e.Conditions.Serving != nil:
+		serving = *e.Conditions.Serving
+	case e.Conditions.Ready != nil:
+		serving = *e.Conditions.Ready
+	}
+	terminating = e.Conditions.Terminating != nil && *e.Conditions.Terminating
+	return serving, terminating
+}
+
+func better(a, b Backend) bool {
+	if a.Terminating != b.Terminating {
+		return !a.Terminating
+	}
+	return a.Serving && !b.Serving
+}

@@ -1,0 +1,149 @@
+// Package route owns what the resolver knows of the cluster: which service is
+// served on which port, in which phase it is, and where its pods are.
+//
+// Build and Backends are pure. Table keeps the latest of everything and hands
+// out immutable Routes, one at a time, as they change; whoever carries packets
+// reads those and never asks the table.
+package route
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Network is a transport protocol as the net package names it.
+type Network string
+
+// Networks.
+const (
+	TCP Network = "tcp"
+	UDP Network = "udp"
+)
+
+// Defaults of a hold for objects that came without the API server's defaults.
+const (
+	defaultTimeout        = 5 * time.Minute
+	defaultMaxConnections = 1000
+	defaultMaxBytes       = 64 << 10
+)
+
+// Route is one ElasticService as it is served. It is never changed.
+type Route struct {
+	UID       types.UID
+	Namespace string
+	Name      string
+	// Service is the name of the Service that the route stands in for.
+	Service string
+	Phase   v1alpha1.Phase
+	Hold    Hold
+	Ports   []Port
+	// Created decides between routes that claim one port.
+	Created time.Time
+	// PrivateService is the headless Service whose slices name the pods.
+	PrivateService string
+}
+
+// Hold bounds what is kept for clients while the service wakes.
+type Hold struct {
+	// Timeout is how long a client is held; 0: for ever.
+	Timeout time.Duration
+	// MaxConnections is how many clients are held at once.
+	MaxConnections int
+	// MaxBytes is how much of what one client sends is kept.
+	MaxBytes int
+}
+
+// Port is one service port.
+type Port struct {
+	Name     string
+	Protocol v1alpha1.Protocol
+	Network  Network
+	// ResolverPort is where the resolver listens for it.
+	ResolverPort int32
+	// Probed says that a backend is up once Kubernetes calls it serving, because
+	// the pods have a readiness probe and the spec does not overrule it.
+	Probed bool
+	// Taken names the older route that has the resolver port; empty when this
+	// one has it.
+	Taken string
+	// Backends are the pods' addresses for the port, sorted.
+	Backends []Backend
+}
+
+// Backend is one pod's address for one port.
+type Backend struct {
+	Address netip.AddrPort
+	// Serving says that the pod is ready or, terminating, still serves. In the
+	// private Service's slices ready itself is always true.
+	Serving     bool
+	Terminating bool
+}
+
+// AwaitsWake says that new clients must ask the operator before they are
+// connected: a sleep is under way or done, and only a wake call undoes it.
+func (r *Route) AwaitsWake() bool {
+	return r.Phase != v1alpha1.PhaseAwake && r.Phase != v1alpha1.PhaseWaking
+}
+
+// Port finds a port by its name.
+func (r *Route) Port(name string) (Port, bool) {
+	for _, p := range r.Ports {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Port{}, false
+}
+
+// Build makes the route of an ElasticService, without backends.
+func Build(es *v1alpha1.ElasticService) *Route {
+	r := &Route{
+		UID:            es.UID,
+		Namespace:      es.Namespace,
+		Name:           es.Name,
+		Service:        es.Spec.Service,
+		Phase:          es.Status.Phase,
+		Created:        es.CreationTimestamp.Time,
+		PrivateService: es.Status.PrivateService,
+		Hold: Hold{
+			Timeout:        defaultTimeout,
+			MaxConnections: defaultMaxConnections,
+			MaxBytes:       defaultMaxBytes,
+		},
+	}
+	if t := es.Spec.Hold.Timeout; t != nil {
+		r.Hold.Timeout = max(t.Duration, 0)
+	}
+	if n := es.Spec.Hold.MaxConnections; n > 0 {
+		r.Hold.MaxConnections = int(n)
+	}
+	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
+		r.Hold.MaxBytes = int(n)
+	}
+	for _, p := range es.Status.Ports {
+		network := TCP
+		if p.Protocol == v1alpha1.ProtocolUDP {
+			network = UDP
+		}
+		r.Ports = append(r.Ports, Port{
+			Name:         p.Name,
+			Protocol:     p.Protocol,
+			Network:      network,
+			ResolverPort: p.ResolverPort,
+			Probed:       p.Readiness != v1alpha1.ReadinessConnect && es.Status.Readiness == v1alpha1.PodReadinessProbe,
+		})
+	}
+	return r
+}
+
+// older says that a has a port that both claim.
+func older(a, b *Route) bool {
+	if !a.Created.Equal(b.Created) {
+		return a.Created.Before(b.Created)
+	}
+	return a.UID < b.UID
+}

@@ -1,0 +1,373 @@
+package route
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var byAddress = cmpopts.EquateComparable(netip.AddrPort{})
+
+// service builds an ElasticService.
+type service struct{ *v1alpha1.ElasticService }
+
+func newService(name string, uid types.UID, age time.Duration) service {
+	return service{&v1alpha1.ElasticService{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: name, UID: uid, CreationTimestamp: metav1.NewTime(epoch.Add(-age)),
+		},
+		Spec: v1alpha1.ElasticServiceSpec{Service: name},
+		Status: v1alpha1.ElasticServiceStatus{
+			Phase: v1alpha1.PhaseAsleep, PrivateService: name + "-private", Readiness: v1alpha1.PodReadinessConnect,
+		},
+	}}
+}
+
+func (s service) port(name string, protocol v1alpha1.Protocol, number int32) service {
+	s.Status.Ports = append(s.Status.Ports, v1alpha1.PortStatus{
+		Name: name, Protocol: protocol, Readiness: v1alpha1.ReadinessAuto, ResolverPort: number,
+	})
+	return s
+}
+
+func (s service) phase(p v1alpha1.Phase) service {
+	s.Status.Phase = p
+	return s
+}
+
+// slice builds an EndpointSlice of a private Service.
+type slice struct{ *discoveryv1.EndpointSlice }
+
+func newSlice(name, owner string) slice {
+	return slice{&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: owner},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}}
+}
+
+func (s slice) port(name string, protocol corev1.Protocol, number int32) slice {
+	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Protocol: &protocol, Port: &number})
+	return s
+}
+
+func (s slice) endpoint(address string, serving, terminating bool) slice {
+	s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+		Addresses: []string{address},
+		Conditions: discoveryv1.EndpointConditions{
+			Ready: ptr.To(true), Serving: &serving, Terminating: &terminating,
+		},
+	})
+	return s
+}
+
+func TestBuild(t *testing.T) {
+	full := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001).port("voice", v1alpha1.ProtocolUDP, 10002)
+	full.Spec.Hold = v1alpha1.Hold{
+		Timeout: &metav1.Duration{Duration: 0}, MaxConnections: 7, MaxBytesPerConnection: 2048,
+	}
+	full.Status.Readiness = v1alpha1.PodReadinessProbe
+	full.Status.Ports[1].Readiness = v1alpha1.ReadinessConnect
+	cases := map[string]struct {
+		service service
+		want    *Route
+	}{
+		"what the spec and the status say is taken over": {
+			service: full,
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
+				Ports: []Port{
+					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true},
+					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002},
+				},
+			},
+		},
+		"absent bounds are the API's defaults": {
+			service: newService("lobby", "u1", 0),
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Build(tc.service.ElasticService), byAddress); diff != "" {
+				t.Errorf("route (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClientsAwaitAWakeUnlessTheServiceIsUpOrComesUp(t *testing.T) {
+	want := map[v1alpha1.Phase]bool{
+		"": true, v1alpha1.PhaseAsleep: true, v1alpha1.PhaseFallingAsleep: true,
+		v1alpha1.PhaseWaking: false, v1alpha1.PhaseAwake: false,
+	}
+	for phase, await := range want {
+		if got := (&Route{Phase: phase}).AwaitsWake(); got != await {
+			t.Errorf("phase %q: %t, want %t", phase, got, await)
+		}
+	}
+}
+
+func TestBackends(t *testing.T) {
+	at := netip.MustParseAddrPort
+	unknown := newSlice("s", "p").port("game", corev1.ProtocolTCP, 25565)
+	unknown.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.9"}}}
+	notReady := newSlice("s", "p").port("game", corev1.ProtocolTCP, 25565)
+	notReady.Endpoints = []discoveryv1.Endpoint{{
+		Addresses: []string{"10.0.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+	}}
+	six := newSlice("six", "p").port("game", corev1.ProtocolTCP, 25565).endpoint("fd00::1", true, false)
+	six.AddressType = discoveryv1.AddressTypeIPv6
+
+	cases := map[string]struct {
+		slices []slice
+		want   []Backend
+	}{
+		"no slice, no backend": {want: []Backend{}},
+		"ready is always true, so serving and terminating count": {
+			slices: []slice{newSlice("s", "p").port("game", corev1.ProtocolTCP, 25565).
+				endpoint("10.0.0.2", false, false).endpoint("10.0.0.1", true, false).endpoint("10.0.0.3", true, true)},
+			want: []Backend{
+				{Address: at("10.0.0.1:25565"), Serving: true},
+				{Address: at("10.0.0.2:25565")},
+				{Address: at("10.0.0.3:25565"), Serving: true, Terminating: true},
+			},
+		},
+		"the number is each slice's own": {
+			slices: []slice{
+				newSlice("a", "p").port("game", corev1.ProtocolTCP, 1000).endpoint("10.0.0.1", true, false),
+				newSlice("b", "p").port("query", corev1.ProtocolTCP, 9).port("game", corev1.ProtocolTCP, 2000).endpoint("10.0.0.2", true, false),
+			},
+			want: []Backend{
+				{Address: at("10.0.0.1:1000"), Serving: true},
+				{Address: at("10.0.0.2:2000"), Serving: true},
+			},
+		},
+		"both families": {
+			slices: []slice{six, newSlice("four", "p").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.1", true, false)},
+			want: []Backend{
+				{Address: at("10.0.0.1:25565"), Serving: true},
+				{Address: at("[fd00::1]:25565"), Serving: true},
+			},
+		},
+		"the same name with another protocol is another port": {
+			slices: []slice{newSlice("s", "p").port("game", corev1.ProtocolUDP, 1).endpoint("10.0.0.1", true, false)},
+			want:   []Backend{},
+		},
+		"an address in two slices counts once, as its best": {
+			slices: []slice{
+				newSlice("a", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, true),
+				newSlice("b", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false),
+			},
+			want: []Backend{{Address: at("10.0.0.1:1"), Serving: true}},
+		},
+		"absent conditions mean serving":            {slices: []slice{unknown}, want: []Backend{{Address: at("10.0.0.9:25565"), Serving: true}}},
+		"absent serving is as ready":                {slices: []slice{notReady}, want: []Backend{{Address: at("10.0.0.9:25565")}}},
+		"an address that can't be read is left out": {slices: []slice{newSlice("s", "p").port("game", corev1.ProtocolTCP, 1).endpoint("x", true, false)}, want: []Backend{}},
+		"a port without a number is left out":       {slices: []slice{newSlice("s", "p").port("game", corev1.ProtocolTCP, 0).endpoint("10.0.0.1", true, false)}, want: []Backend{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var all []*discoveryv1.EndpointSlice
+			for _, s := range tc.slices {
+				all = append(all, s.EndpointSlice)
+			}
+			if diff := cmp.Diff(tc.want, Backends(all, "game", TCP), byAddress); diff != "" {
+				t.Errorf("backends (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// sink notes what it is told.
+type sink struct {
+	routes map[types.UID]*Route
+	told   []string
+}
+
+func newSink() *sink { return &sink{routes: map[types.UID]*Route{}} }
+
+func (s *sink) Update(r *Route) {
+	s.routes[r.UID] = r
+	s.told = append(s.told, "update "+string(r.UID))
+}
+
+func (s *sink) Remove(uid types.UID) {
+	delete(s.routes, uid)
+	s.told = append(s.told, "remove "+string(uid))
+}
+
+func (s *sink) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	s.told = nil
+}
+
+func (s *sink) served(uid types.UID) bool {
+	return s.routes[uid] != nil && s.routes[uid].Ports[0].Taken == ""
+}
+
+func TestTheOlderOfTwoRoutesHasThePort(t *testing.T) {
+	tcp := v1alpha1.ProtocolTCP
+	cases := map[string]struct {
+		first, second service
+		want          types.UID
+	}{
+		"the older comes first": {
+			newService("a", "ua", 2*time.Hour).port("p", tcp, 10001), newService("b", "ub", time.Hour).port("p", tcp, 10001), "ua",
+		},
+		"the older comes second": {
+			newService("b", "ub", time.Hour).port("p", tcp, 10001), newService("a", "ua", 2*time.Hour).port("p", tcp, 10001), "ua",
+		},
+		"of the same age the smaller UID": {
+			newService("b", "ub", time.Hour).port("p", tcp, 10001), newService("a", "ua", time.Hour).port("p", tcp, 10001), "ua",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSink()
+			table := NewTable(s)
+			table.SetService(tc.first.ElasticService)
+			table.SetService(tc.second.ElasticService)
+			for uid := range s.routes {
+				if s.served(uid) != (uid == tc.want) {
+					t.Errorf("%s is served: %t", uid, s.served(uid))
+				}
+			}
+			// The one that waited has it once the other is gone.
+			var other types.UID = "ub"
+			table.DeleteService("games", "a")
+			if !s.served(other) {
+				t.Error("the port that got free is not served")
+			}
+		})
+	}
+}
+
+func TestTheLoserIsToldBeforeTheWinner(t *testing.T) {
+	s := newSink()
+	table := NewTable(s)
+	table.SetService(newService("young", "u2", time.Hour).port("p", v1alpha1.ProtocolTCP, 10001).ElasticService)
+	s.told = nil
+	table.SetService(newService("old", "u1", 2*time.Hour).port("p", v1alpha1.ProtocolTCP, 10001).ElasticService)
+	s.expect(t, "update u2", "update u1")
+}
+
+func TestTheSameNumberForTCPAndUDPIsNoConflict(t *testing.T) {
+	s := newSink()
+	table := NewTable(s)
+	table.SetService(newService("a", "ua", 0).port("p", v1alpha1.ProtocolTCP, 10001).ElasticService)
+	table.SetService(newService("b", "ub", 0).port("p", v1alpha1.ProtocolUDP, 10001).ElasticService)
+	if !s.served("ua") || !s.served("ub") {
+		t.Error("one of them is not served")
+	}
+}
+
+func TestTheTableTellsWhatChanges(t *testing.T) {
+	s := newSink()
+	table := NewTable(s)
+	lobby := newService("lobby", "u1", 0).port("game", v1alpha1.ProtocolTCP, 10001)
+	pods := newSlice("s1", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.1", true, false)
+
+	table.SetSlice(pods.EndpointSlice)
+	s.expect(t)
+	table.SetService(lobby.ElasticService)
+	s.expect(t, "update u1")
+	if got := len(s.routes["u1"].Ports[0].Backends); got != 1 {
+		t.Errorf("%d backends, want 1", got)
+	}
+	// Nothing that matters has changed.
+	table.SetService(lobby.DeepCopy())
+	table.SetSlice(pods.DeepCopy())
+	s.expect(t)
+	before := s.routes["u1"]
+	table.SetService(service{lobby.DeepCopy()}.phase(v1alpha1.PhaseWaking).ElasticService)
+	s.expect(t, "update u1")
+	if before.Phase != v1alpha1.PhaseAsleep {
+		t.Error("a route that was handed out has changed")
+	}
+	table.DeleteSlice(pods.EndpointSlice)
+	s.expect(t, "update u1")
+	if got := len(s.routes["u1"].Ports[0].Backends); got != 0 {
+		t.Errorf("%d backends, want 0", got)
+	}
+	// Deleted and created again between two looks.
+	table.SetService(newService("lobby", "u2", 0).port("game", v1alpha1.ProtocolTCP, 10001).ElasticService)
+	s.expect(t, "remove u1", "update u2")
+	table.DeleteService("games", "lobby")
+	s.expect(t, "remove u2")
+	table.DeleteService("games", "lobby")
+	s.expect(t)
+	if len(table.claims)+len(table.private)+len(table.names)+len(table.slices)+len(table.shown) != 0 {
+		t.Error("something is left of a service that is gone")
+	}
+}
+
+func TestHandlersTakeObjectsThatWereDeletedUnseen(t *testing.T) {
+	s := newSink()
+	table := NewTable(s)
+	h := handlers(table.SetService, func(es *v1alpha1.ElasticService) { table.DeleteService(es.Namespace, es.Name) })
+	lobby := newService("lobby", "u1", 0)
+	h.OnAdd(lobby.ElasticService, true)
+	h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "games/lobby", Obj: lobby.ElasticService})
+	s.expect(t, "update u1", "remove u1")
+}
+
+func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
+	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
+	lobby.Status.Conditions = []metav1.Condition{{Type: "Ready"}}
+	lobby.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	want := Build(lobby.DeepCopy())
+	if _, err := stripService(lobby.ElasticService); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, Build(lobby.ElasticService), byAddress); diff != "" {
+		t.Errorf("route (-want +got):\n%s", diff)
+	}
+	if lobby.ManagedFields != nil || lobby.Status.Conditions != nil {
+		t.Error("nothing was stripped")
+	}
+	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false)
+	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP)
+	if _, err := stripSlice(pods.EndpointSlice); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(backends, Backends([]*discoveryv1.EndpointSlice{pods.EndpointSlice}, "game", TCP)) {
+		t.Error("the backends changed")
+	}
+}
+
+func BenchmarkAThousandServicesStart(b *testing.B) {
+	all := make([]*v1alpha1.ElasticService, 1000)
+	for i := range all {
+		name := "s" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+		all[i] = newService(name, types.UID(name), time.Duration(i)).port("p", v1alpha1.ProtocolTCP, int32(10000+i)).ElasticService
+	}
+	for b.Loop() {
+		table := NewTable(newSink())
+		for _, es := range all {
+			table.SetService(es)
+		}
+	}
+}

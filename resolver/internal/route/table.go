@@ -1,0 +1,241 @@
+package route
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Sink takes routes as they change. It is called by one goroutine at a time.
+type Sink interface {
+	// Update takes a new route or a new version of one.
+	Update(*Route)
+	// Remove ends a route.
+	Remove(types.UID)
+}
+
+// claim is a resolver port that a route wants.
+type claim struct {
+	network Network
+	port    int32
+}
+
+// Table keeps the latest ElasticServices and slices and tells its sink what
+// changes. A change costs the routes that it touches, not all of them.
+type Table struct {
+	sink Sink
+
+	mu     sync.Mutex
+	routes map[types.UID]*Route
+	// names finds the route of a name, which may come back with another UID.
+	names map[types.NamespacedName]types.UID
+	// claims are the routes that want a resolver port, the oldest first.
+	claims map[claim][]types.UID
+	// private finds the routes whose pods a private Service names.
+	private map[types.NamespacedName]types.UID
+	// slices are the private Services' slices by name.
+	slices map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice
+	// shown is what the sink has been told.
+	shown map[types.UID]*Route
+}
+
+// NewTable makes an empty table.
+func NewTable(sink Sink) *Table {
+	return &Table{
+		sink:    sink,
+		routes:  map[types.UID]*Route{},
+		names:   map[types.NamespacedName]types.UID{},
+		claims:  map[claim][]types.UID{},
+		private: map[types.NamespacedName]types.UID{},
+		slices:  map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
+		shown:   map[types.UID]*Route{},
+	}
+}
+
+// SetService takes a new or changed ElasticService.
+func (t *Table) SetService(es *v1alpha1.ElasticService) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := types.NamespacedName{Namespace: es.Namespace, Name: es.Name}
+	// A watch may show a deletion and a creation as one change.
+	if was, ok := t.names[name]; ok && was != es.UID {
+		t.remove(was)
+	}
+	r := Build(es)
+	touched := t.unclaim(r.UID)
+	t.routes[r.UID] = r
+	t.names[name] = r.UID
+	if r.PrivateService != "" {
+		t.private[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] = r.UID
+	}
+	touched = append(touched, t.claim(r)...)
+	t.show(append(touched, r.UID))
+}
+
+// DeleteService forgets an ElasticService.
+func (t *Table) DeleteService(namespace, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if uid, ok := t.names[types.NamespacedName{Namespace: namespace, Name: name}]; ok {
+		t.remove(uid)
+	}
+}
+
+// SetSlice takes a new or changed slice of a private Service.
+func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owner := ownerOf(slice)
+	if t.slices[owner] == nil {
+		t.slices[owner] = map[string]*discoveryv1.EndpointSlice{}
+	}
+	t.slices[owner][slice.Name] = slice
+	t.showOwner(owner)
+}
+
+// DeleteSlice forgets a slice.
+func (t *Table) DeleteSlice(slice *discoveryv1.EndpointSlice) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owner := ownerOf(slice)
+	delete(t.slices[owner], slice.Name)
+	if len(t.slices[owner]) == 0 {
+		delete(t.slices, owner)
+	}
+	t.showOwner(owner)
+}
+
+func ownerOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+}
+
+func (t *Table) showOwner(owner types.NamespacedName) {
+	if uid, ok := t.private[owner]; ok {
+		t.show([]types.UID{uid})
+	}
+}
+
+// remove ends a route and gives its ports to those who waited for them.
+func (t *Table) remove(uid types.UID) {
+	r := t.routes[uid]
+	if r == nil {
+		return
+	}
+	touched := t.unclaim(uid)
+	delete(t.routes, uid)
+	delete(t.names, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+	delete(t.shown, uid)
+	// The old route's listeners close before others want their ports.
+	t.sink.Remove(uid)
+	t.show(touched)
+}
+
+// claim enters a route's ports and tells which other routes claim them too.
+func (t *Table) claim(r *Route) (touched []types.UID) {
+	for _, p := range r.Ports {
+		c := claim{p.Network, p.ResolverPort}
+		if slices.Contains(t.claims[c], r.UID) {
+			continue
+		}
+		touched = append(touched, t.claims[c]...)
+		t.claims[c] = append(t.claims[c], r.UID)
+		slices.SortFunc(t.claims[c], func(a, b types.UID) int {
+			if older(t.routes[a], t.routes[b]) {
+				return -1
+			}
+			return 1
+		})
+	}
+	return touched
+}
+
+// unclaim takes a route's ports and private Service from the indexes.
+func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
+	r := t.routes[uid]
+	if r == nil {
+		return nil
+	}
+	private := types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}
+	if t.private[private] == uid {
+		delete(t.private, private)
+	}
+	for _, p := range r.Ports {
+		c := claim{p.Network, p.ResolverPort}
+		rest := slices.DeleteFunc(t.claims[c], func(other types.UID) bool { return other == uid })
+		if len(rest) == 0 {
+			delete(t.claims, c)
+			continue
+		}
+		t.claims[c] = rest
+		touched = append(touched, rest...)
+	}
+	return touched
+}
+
+// show tells the sink the routes that differ from what it knows. Those that
+// lose a port come before those that gain it.
+func (t *Table) show(uids []types.UID) {
+	var losing, others []*Route
+	seen := map[types.UID]bool{}
+	for _, uid := range uids {
+		if seen[uid] || t.routes[uid] == nil {
+			continue
+		}
+		seen[uid] = true
+		r := t.complete(t.routes[uid])
+		was := t.shown[uid]
+		if reflect.DeepEqual(was, r) {
+			continue
+		}
+		t.shown[uid] = r
+		if losesPort(was, r) {
+			losing = append(losing, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	for _, r := range append(losing, others...) {
+		t.sink.Update(r)
+	}
+}
+
+func losesPort(was, is *Route) bool {
+	if was == nil {
+		return false
+	}
+	return slices.ContainsFunc(was.Ports, func(p Port) bool {
+		return p.Taken == "" && !slices.ContainsFunc(is.Ports, func(q Port) bool {
+			return q.Taken == "" && q.Network == p.Network && q.ResolverPort == p.ResolverPort
+		})
+	})
+}
+
+// complete fills in what comes from other objects.
+func (t *Table) complete(r *Route) *Route {
+	full := *r
+	full.Ports = slices.Clone(r.Ports)
+	var all []*discoveryv1.EndpointSlice
+	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
+		all = append(all, slice)
+	}
+	for i := range full.Ports {
+		p := &full.Ports[i]
+		p.Backends = Backends(all, p.Name, p.Network)
+		first := t.routes[t.claims[claim{p.Network, p.ResolverPort}][0]]
+		switch {
+		case first.UID != r.UID:
+			p.Taken = fmt.Sprintf("port %d is served for the older ElasticService %s/%s", p.ResolverPort, first.Namespace, first.Name)
+		case slices.ContainsFunc(full.Ports[:i], func(q Port) bool {
+			return q.Network == p.Network && q.ResolverPort == p.ResolverPort
+		}):
+			p.Taken = fmt.Sprintf("port %d is served for an earlier port of the same Service", p.ResolverPort)
+		}
+	}
+	return &full
+}

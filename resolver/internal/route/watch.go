@@ -1,0 +1,148 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Watcher fills a Table from the cluster: one watch of the ElasticServices and
+// one of the private Services' slices, for all namespaces.
+type Watcher struct {
+	table  *Table
+	cache  cache.Cache
+	synced []toolscache.InformerSynced
+}
+
+// NewWatcher makes a watcher; it watches once Start is called.
+func NewWatcher(ctx context.Context, config *rest.Config, table *Table) (*Watcher, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	private, err := labels.NewRequirement(v1alpha1.PrivateServiceLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting private slices: %w", err)
+	}
+	c, err := cache.New(config, cache.Options{
+		Scheme:           scheme,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.ElasticService{}: {Transform: stripService},
+			&discoveryv1.EndpointSlice{}: {
+				Label:     labels.NewSelector().Add(*private),
+				Transform: stripSlice,
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the watch cache: %w", err)
+	}
+	w := &Watcher{table: table, cache: c}
+	if err := w.handle(ctx, &v1alpha1.ElasticService{}, handlers(
+		table.SetService,
+		func(es *v1alpha1.ElasticService) { table.DeleteService(es.Namespace, es.Name) },
+	)); err != nil {
+		return nil, err
+	}
+	if err := w.handle(ctx, &discoveryv1.EndpointSlice{}, handlers(table.SetSlice, table.DeleteSlice)); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Watcher) handle(ctx context.Context, object client.Object, handler toolscache.ResourceEventHandler) error {
+	informer, err := w.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", object, err)
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("handling changes of %T: %w", object, err)
+	}
+	w.synced = append(w.synced, registration.HasSynced)
+	return nil
+}
+
+// Start watches until the context ends.
+func (w *Watcher) Start(ctx context.Context) error {
+	if err := w.cache.Start(ctx); err != nil {
+		return fmt.Errorf("watching the cluster: %w", err)
+	}
+	return nil
+}
+
+// Synced says that the table has seen everything that the cluster held when
+// the watch began, and that its sink has been told.
+func (w *Watcher) Synced() bool {
+	for _, synced := range w.synced {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}
+
+// handlers turns typed functions into an informer's handler.
+func handlers[T client.Object](set, remove func(T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if typed, ok := object.(T); ok {
+				set(typed)
+			}
+		},
+		UpdateFunc: func(_, object any) {
+			if typed, ok := object.(T); ok {
+				set(typed)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			if typed, ok := object.(T); ok {
+				remove(typed)
+			}
+		},
+	}
+}
+
+// stripService drops what a route is not made of, which is most of an object.
+func stripService(object any) (any, error) {
+	if es, ok := object.(*v1alpha1.ElasticService); ok {
+		stripMeta(&es.ObjectMeta)
+		es.Spec.Idle = nil
+		es.Status.Conditions = nil
+	}
+	return object, nil
+}
+
+func stripSlice(object any) (any, error) {
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+		stripMeta(&slice.ObjectMeta)
+		for i := range slice.Endpoints {
+			e := &slice.Endpoints[i]
+			e.TargetRef, e.Hints, e.NodeName, e.Zone = nil, nil, nil, nil
+		}
+	}
+	return object, nil
+}
+
+func stripMeta(meta *metav1.ObjectMeta) {
+	meta.ManagedFields = nil
+	meta.Annotations = nil
+	meta.OwnerReferences = nil
+	meta.Finalizers = nil
+}

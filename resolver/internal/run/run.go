@@ -1,0 +1,114 @@
+// Package run puts the resolver together and ends it in order: it stops being
+// ready first, carries its clients to their end, and only then lets go.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/resolver/internal/control"
+	"dormouse.dev/dormouse/resolver/internal/dataplane"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/options"
+	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+const (
+	// leeway forgives clocks that differ between nodes.
+	leeway = 10 * time.Second
+	// drainLook is how often a draining resolver looks whether it still carries
+	// somebody.
+	drainLook = 200 * time.Millisecond
+)
+
+// Run runs the resolver until the context ends and its clients are gone.
+func Run(ctx context.Context, config *rest.Config, opts options.Options, log logr.Logger) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	waker, err := wake.New(opts.OperatorURL, wake.NewToken(opts.TokenFile))
+	if err != nil {
+		return fmt.Errorf("making the wake client: %w", err)
+	}
+	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience, Leeway: leeway})
+	if err != nil {
+		return fmt.Errorf("making the token verifier: %w", err)
+	}
+	plane := dataplane.New(dataplane.Options{
+		Waker: waker, Metrics: metrics.New(registry), Log: log,
+		UDPIdle: opts.UDPIdle, MaxUDPSessions: opts.MaxUDPSessions,
+	})
+	defer plane.Close()
+
+	// What runs goes on while clients are carried, beyond ctx.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	watcher, err := route.NewWatcher(running, config, route.NewTable(plane))
+	if err != nil {
+		return fmt.Errorf("making the watcher: %w", err)
+	}
+	var draining atomic.Bool
+	server := httpserver.New(httpserver.Options{
+		Address: opts.HTTPAddress, Gatherer: registry, Log: log,
+		Ready: func() error {
+			switch {
+			case draining.Load():
+				return errors.New("the resolver is told to stop")
+			case !watcher.Synced():
+				return errors.New("the routes are not known yet")
+			}
+			return nil
+		},
+	})
+	control.Register(server, plane, verifier, opts.OperatorServiceAccount)
+	if err := server.Listen(running); err != nil {
+		return err
+	}
+
+	group, groupCtx := errgroup.WithContext(running)
+	for _, part := range []interface{ Start(context.Context) error }{watcher, server, verifier, waker} {
+		group.Go(func() error { return part.Start(groupCtx) })
+	}
+	log.Info("The resolver runs", "address", server.Addr().String(), "operator", opts.OperatorURL)
+	select {
+	case <-ctx.Done():
+		draining.Store(true)
+		drain(groupCtx, plane, opts, log)
+	case <-groupCtx.Done():
+	}
+	stop()
+	return group.Wait()
+}
+
+// drain carries on until nobody is left, for drain-delay at least: Kubernetes
+// sends clients until it has heard that the resolver stops.
+func drain(ctx context.Context, plane interface{ Carrying() int }, opts options.Options, log logr.Logger) {
+	log.Info("The resolver is told to stop", "carrying", plane.Carrying())
+	began := time.Now()
+	ticker := time.NewTicker(drainLook)
+	defer ticker.Stop()
+	for {
+		took := time.Since(began)
+		if took >= opts.DrainTimeout || (took >= opts.DrainDelay && plane.Carrying() == 0) {
+			log.Info("The resolver stops", "carrying", plane.Carrying())
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package elasticservice_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+)
+
+// callTimeout is the second after which a resolver gives up, and what a machine
+// that builds needs besides.
+const callTimeout = 10 * time.Second
+
+// caller keeps a connection for each call under way, as resolvers do.
+var caller = &http.Client{
+	Timeout:   callTimeout,
+	Transport: &http.Transport{MaxIdleConnsPerHost: 256},
+}
+
+// answer is what a wake call got.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// sentence is an error answer's.
+func (a answer) sentence(t *testing.T) string {
+	t.Helper()
+	var e informerapi.ErrorResponse
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil || e.Error == "" {
+		t.Fatalf("the answer %d %q is not an ErrorResponse: %v", a.code, a.body, err)
+	}
+	return e.Error
+}
+
+// call calls an operator with any method, path, token and body.
+func call(t *testing.T, replica int, method, path, token string, body []byte) (answer, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+cluster.operators[replica].address+path, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := caller.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	got, err := io.ReadAll(res.Body)
+	return answer{code: res.StatusCode, header: res.Header, body: got}, err
+}
+
+// resolverToken is the token of one of the resolver pods.
+func resolverToken(t *testing.T) string {
+	t.Helper()
+	token, err := cluster.token(t.Context(), systemNamespace, resolverAccount, v1alpha1.TokenAudience, cluster.resolvers.members[0].pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// wake makes a good wake call and returns the answer, which must be 202.
+func (w *world) wake(replica int, token, service string) informerapi.WakeResponse {
+	w.t.Helper()
+	body, err := json.Marshal(informerapi.WakeRequest{Count: 1, Svc: service, Namespace: w.ns})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got, err := call(w.t, replica, http.MethodPost, informerapi.WakePath, token, body)
+	if err != nil {
+		w.t.Fatalf("call the operator: %v", err)
+	}
+	if got.code != http.StatusAccepted {
+		w.t.Fatalf("the wake call of %s/%s was answered %d %s, want 202", w.ns, service, got.code, got.body)
+	}
+	var response informerapi.WakeResponse
+	if err := json.Unmarshal(got.body, &response); err != nil {
+		w.t.Fatalf("read the answer %q: %v", got.body, err)
+	}
+	return response
+}

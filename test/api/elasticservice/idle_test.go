@@ -1,0 +1,106 @@
+package elasticservice_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func TestDirectWithoutATriggerNeverSleepsByItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.awake("lobby", 1, sleepAfter(time.Second))
+	w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, v1alpha1.ReasonNoIdleSignal))
+	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+
+	w.scale("lobby", 0)
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+
+	w.servers("lobby")
+	w.scale("lobby", 2)
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	w.servers("lobby", newServer())
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	if n := w.replicas("lobby"); n != 2 {
+		t.Errorf("the target wants %d replicas, want the 2 that a person set", n)
+	}
+}
+
+func TestHandoffNeverSleepsByTheSessionsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 1)
+	w.service("lobby", selectorless)
+	w.clients(1, 1, 0)
+	w.elastic("lobby", handoffNever, sleepAfter(time.Second))
+	w.servers("lobby", newServer())
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
+		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK),
+		hasCondition(v1alpha1.ConditionDirectGated, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	shown := w.latest()
+	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.clients(1, 0, 0)
+	w.want("lobby", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.must("the target at 0", promptly, shown, toReplicas("lobby", 0))
+	w.servers("lobby")
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	if n := w.count(shown, func(c change) bool { return isOurs(c, "lobby") }); n > 0 {
+		t.Errorf("the slices were written %d times, want none: resolvers take all clients all the time", n)
+	}
+}
+
+func TestHandoffNeverWithASelectorSaysWhyItDoesNotSleep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 1)
+	service := w.service("lobby")
+	w.elastic("lobby", handoffNever, sleepAfter(time.Second))
+	w.servers("lobby", newServer())
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
+		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSelectorBypassesResolver),
+		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, v1alpha1.ReasonSelectorBypassesResolver))
+	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.edit(service, func() { service.Spec.Selector = nil })
+	w.want("lobby", promptly, ready)
+	w.want("lobby", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+}
+
+func TestAServiceWithoutASelectorGetsItsServersFromDormouse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 2)
+	w.service("lobby", selectorless)
+	w.elastic("lobby")
+	one, two := newServer(), newServer()
+	one.serving, two.serving = false, false
+	w.servers("lobby", one, two)
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	// A server that has never been up is not in it.
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+
+	one.serving = true
+	w.servers("lobby", one, two)
+	w.wantEndpoints("lobby", promptly, and(resolversAre(keepsClients), map[string]string{one.address: takesClients}))
+	two.serving = true
+	w.servers("lobby", one, two)
+	w.wantEndpoints("lobby", promptly, and(resolversAre(keepsClients), map[string]string{one.address: takesClients, two.address: takesClients}))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+
+	// A blip of readiness, and a pod that is being deleted, cut nobody off.
+	one.serving, two.terminating, two.serving = false, true, false
+	w.servers("lobby", one, two)
+	w.wantEndpoints("lobby", promptly, and(resolversAre(keepsClients), map[string]string{one.address: keepsClients, two.address: keepsClients}))
+	// With none up for five seconds the resolvers step in.
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	w.wantEndpoints("lobby", promptly, and(resolversAre(takesClients), map[string]string{one.address: keepsClients, two.address: keepsClients}))
+
+	one.serving = true
+	w.servers("lobby", one)
+	w.wantEndpoints("lobby", promptly, and(resolversAre(keepsClients), map[string]string{one.address: takesClients}))
+	w.wantEndpoints("lobby", afterLingering, map[string]string{one.address: takesClients})
+}

@@ -1,0 +1,176 @@
+package elasticservice_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+)
+
+func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	since := w.asleep("lobby")
+	// A replica that didn't wake a service which has just fallen asleep says
+	// Asleep, because it can't know yet that the wake came second.
+	w.want("lobby", promptly, func(es *v1alpha1.ElasticService) error {
+		if asleep := time.Since(es.Status.LastSleepTime.Time); asleep < 2*time.Second {
+			return fmt.Errorf("asleep for %s only", asleep)
+		}
+		return nil
+	})
+	token := resolverToken(t)
+	body := []byte(`{"count":3,"svc":"lobby","namespace":"` + w.ns + `"}`)
+
+	const calls = 200
+	answers := make([]answer, calls)
+	errs := make([]error, calls)
+	var wg sync.WaitGroup
+	for i := range calls {
+		wg.Go(func() {
+			answers[i], errs[i] = call(t, i%len(cluster.operators), http.MethodPost, informerapi.WakePath, token, body)
+		})
+	}
+	wg.Wait()
+	for i, a := range answers {
+		if errs[i] != nil || a.code != http.StatusAccepted || string(a.body) != `{"phase":"Waking","replicas":1}` {
+			t.Errorf("call %d was answered %d %s, %v; want 202 and Waking with 1 replica", i, a.code, a.body, errs[i])
+		}
+	}
+	w.must("the target at 1", promptly, since, toReplicas("lobby", 1))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy), func(es *v1alpha1.ElasticService) error {
+		if es.Status.LastWakeTime == nil {
+			return fmt.Errorf("no lastWakeTime")
+		}
+		return nil
+	})
+	if n := w.count(since, writesTo("lobby")); n != 1 {
+		t.Errorf("the target was written %d times, want once", n)
+	}
+}
+
+func TestAWakeAsksForMinReplicasAndNeverScalesDown(t *testing.T) {
+	t.Parallel()
+	min3 := func(es *v1alpha1.ElasticService) { es.Spec.MinReplicas = ptr.To[int32](3) }
+	for name, c := range map[string]struct {
+		before, after int32
+		change        func(*v1alpha1.ElasticService)
+	}{
+		"from none to the one by default":    {before: 0, after: 1, change: func(*v1alpha1.ElasticService) {}},
+		"from none to minReplicas":           {before: 0, after: 3, change: min3},
+		"from below to minReplicas":          {before: 1, after: 3, change: min3},
+		"not from above down to minReplicas": {before: 5, after: 5, change: min3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.deployment("lobby", c.before)
+			w.service("lobby")
+			w.elastic("lobby", c.change)
+			w.want("lobby", promptly, ready)
+			since := w.latest()
+			got := w.wake(0, resolverToken(t), "lobby")
+			if got.Replicas != c.after || w.replicas("lobby") != c.after {
+				t.Errorf("answered %d replicas, the target wants %d; want %d", got.Replicas, w.replicas("lobby"), c.after)
+			}
+			w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+			writes := 0
+			if c.before != c.after {
+				writes = 1
+			}
+			if n := w.count(since, writesTo("lobby")); n != writes {
+				t.Errorf("the target was written %d times, want %d", n, writes)
+			}
+		})
+	}
+}
+
+func TestWakingOneOfTwoEqualNamesDoesNotWakeTheOther(t *testing.T) {
+	t.Parallel()
+	one, other := newWorld(t), newWorld(t)
+	one.asleep("lobby")
+	since := other.asleep("lobby")
+	one.wake(0, resolverToken(t), "lobby")
+	one.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	other.stays("lobby", time.Second, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	other.wantStillAsleep("lobby", since)
+}
+
+func TestWakeAnswersComeOutOfTheCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.asleep("lobby")
+	token := resolverToken(t)
+	var took []time.Duration
+	for range 200 {
+		started := time.Now()
+		w.wake(1, token, "lobby")
+		took = append(took, time.Since(started))
+	}
+	first := took[0]
+	slices.Sort(took)
+	t.Logf("wake answers, with the race detector and beside other tests: first %s, median %s, 90th percentile %s, last %s",
+		first, took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+	if median := took[len(took)/2]; median > 50*time.Millisecond {
+		t.Errorf("the median of warm answers is %s, want a few milliseconds", median)
+	}
+}
+
+func TestAwakeServersTakeOverFromTheResolvers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.asleep("lobby")
+	w.clients(0, 0, 2)
+	w.wake(0, resolverToken(t), "lobby")
+	server := newServer()
+	server.serving = false
+	w.servers("lobby", server)
+	w.stays("lobby", time.Second, func(es *v1alpha1.ElasticService) error {
+		if es.Status.Phase == v1alpha1.PhaseAwake {
+			return fmt.Errorf("awake though the server is not ready")
+		}
+		return nil
+	})
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	server.serving = true
+	before := w.latest()
+	w.servers("lobby", server)
+	w.clients(0, 2, 0)
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	if c, ok := w.firstAfter(0, toEndpoints("lobby", resolversAre(keepsClients))); !ok || c.revision < before {
+		t.Errorf("the resolvers stopped taking clients at revision %d, before the server was up at %d", c.revision, before)
+	}
+	r := cluster.resolvers.members
+	started := time.Now()
+	w.wantEndpoints("lobby", afterLingering, map[string]string{r[0].address: keepsClients})
+	if took := time.Since(started); took < 8*time.Second {
+		t.Errorf("the idle resolver's endpoint went after %s, want 10s from when the server took over", took)
+	}
+	w.want("lobby", promptly, func(es *v1alpha1.ElasticService) error {
+		if es.Status.Sessions != 2 || es.Status.Queued != 0 {
+			return fmt.Errorf("%d sessions and %d queued, want 2 and 0", es.Status.Sessions, es.Status.Queued)
+		}
+		return nil
+	})
+	consistently(t, 2*time.Second, "the resolver with sessions keeps its endpoint", func(ctx context.Context) error {
+		list, err := w.ourSlices(ctx, "lobby")
+		if err == nil && endpoints(list)[r[0].address] != keepsClients {
+			err = fmt.Errorf("endpoints are %v", endpoints(list))
+		}
+		return err
+	})
+	w.clients(0, 0, 0)
+	started = time.Now()
+	w.wantEndpoints("lobby", afterLingering, map[string]string{})
+	if took := time.Since(started); took < 8*time.Second {
+		t.Errorf("the resolver's endpoint went %s after its last session, want 10s", took)
+	}
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/player"
+)
+
+// paths are the ways to a Service's address.
+var paths = map[string]func(context.Context, *testing.T, env.Game, int32) string{
+	"by ClusterIP": clusterIP,
+	"by NodePort of node 1": func(ctx context.Context, t *testing.T, g env.Game, port int32) string {
+		return nodePort(ctx, t, g, port, 1)
+	},
+	"by NodePort of node 2": func(ctx context.Context, t *testing.T, g env.Game, port int32) string {
+		return nodePort(ctx, t, g, port, 2)
+	},
+}
+
+// Scenario 1.
+func TestTheFirstTCPClientIsServedOnItsConnection(t *testing.T) {
+	t.Parallel()
+	for name, address := range paths {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, ns := newNamespace(t)
+			g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, Type: corev1.ServiceTypeNodePort, Probe: true}
+			asleep(ctx, t, g)
+			play, cancel := context.WithTimeout(ctx, playTimeout)
+			defer cancel()
+			p := dialTCP(play, t, address(ctx, t, g, 7000))
+			if _, err := p.Exchange(play); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				if _, err := p.Exchange(play); err != nil {
+					t.Fatal(err)
+				}
+			}
+			intact(t, "the player", p)
+			oneServer(ctx, t, ns)
+		})
+	}
+}
+
+// Scenario 2.
+func TestUDPDatagramsArriveInOrderFromOneSource(t *testing.T) {
+	t.Parallel()
+	for name, address := range paths {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, ns := newNamespace(t)
+			g := env.Game{Namespace: ns, Name: "arena", UDP: []int32{7000}, Type: corev1.ServiceTypeNodePort}
+			asleep(ctx, t, g)
+			play, cancel := context.WithTimeout(ctx, playTimeout)
+			defer cancel()
+			p := dialUDP(play, t, address(ctx, t, g, 7000))
+			for range 3 {
+				if _, err := p.Send(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Drain(play); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				if _, err := p.Exchange(play); err != nil {
+					t.Fatal(err)
+				}
+			}
+			intact(t, "the player", p)
+			oneServer(ctx, t, ns)
+		})
+	}
+}
+
+// Scenario 3.
+func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
+	t.Parallel()
+	ctx, ns := newNamespace(t)
+	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, Probe: true}
+	asleep(ctx, t, g)
+	address := clusterIP(ctx, t, g, 7000)
+	play, cancel := context.WithTimeout(ctx, playTimeout)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make(chan error, 200)
+	started := time.Now()
+	for range 200 {
+		group.Go(func() {
+			p, err := player.DialTCP(play, address, player.Options{Dial: cluster.DialPlayer})
+			if err != nil {
+				errs <- err
+				return
+			}
+			defer func() { _ = p.Close() }()
+			if _, err := p.Exchange(play); err != nil {
+				errs <- err
+				return
+			}
+			if err := p.Stats().Intact(); err != nil {
+				errs <- err
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(started)
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	oneServer(ctx, t, ns)
+	// Each resolver calls at once and then at most once a second.
+	resolvers, err := cluster.Metrics(ctx, "dormouse-resolver", "dormouse_resolver_wake_calls_total", map[string]string{"namespace": ns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resolvers) == 0 {
+		t.Fatal("no resolver counts wake calls")
+	}
+	for pod, calls := range resolvers {
+		if most := 2 + took.Seconds(); calls > most {
+			t.Errorf("resolver %s made %.0f wake calls in %s, want at most %.0f", pod, calls, took, most)
+		}
+	}
+}
+
+// Scenario 11.
+func TestEqualNamesInTwoNamespacesAreTwoServices(t *testing.T) {
+	t.Parallel()
+	ctx, first := newNamespace(t)
+	_, second := newNamespace(t)
+	woken := env.Game{Namespace: first, Name: "lobby", TCP: []int32{7000}}
+	other := env.Game{Namespace: second, Name: "lobby", TCP: []int32{7000}}
+	asleep(ctx, t, woken)
+	asleep(ctx, t, other)
+	p := dialTCP(ctx, t, clusterIP(ctx, t, woken, 7000))
+	if _, err := p.Exchange(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.WaitPhase(ctx, woken.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+		t.Fatal(err)
+	}
+	es := &v1alpha1.ElasticService{}
+	if err := cluster.Client.Get(ctx, other.Key(), es); err != nil {
+		t.Fatal(err)
+	}
+	if es.Status.Phase != v1alpha1.PhaseAsleep || es.Status.LastWakeTime != nil {
+		t.Errorf("the other service has status %+v, want one that never woke", es.Status)
+	}
+	var pods corev1.PodList
+	if err := cluster.Client.List(ctx, &pods, client.InNamespace(second)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) > 0 {
+		t.Errorf("the other service has %d pods, want none", len(pods.Items))
+	}
+}
+
+// Scenario 12, over both address families.
+func TestEveryPortWorksAsleepAndAwake(t *testing.T) {
+	t.Parallel()
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		for _, first := range []string{"tcp 7000", "udp 7001", "tcp 7002"} {
+			t.Run(fmt.Sprintf("%s, woken by %s", family, first), func(t *testing.T) {
+				t.Parallel()
+				ctx, ns := newNamespace(t)
+				g := env.Game{
+					Namespace: ns, Name: "lobby", TCP: []int32{7000, 7002}, UDP: []int32{7001}, Probe: true,
+					Families: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+				}
+				asleep(ctx, t, g)
+				everyPort(ctx, t, g, family, first)
+				if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+					t.Fatal(err)
+				}
+				everyPort(ctx, t, g, family, first)
+			})
+		}
+	}
+}
+
+// everyPort plays on each port, on the one named first before the others.
+func everyPort(ctx context.Context, t *testing.T, g env.Game, family corev1.IPFamily, first string) {
+	t.Helper()
+	order := []string{first}
+	for _, p := range []string{"tcp 7000", "udp 7001", "tcp 7002"} {
+		if p != first {
+			order = append(order, p)
+		}
+	}
+	for _, name := range order {
+		var network string
+		var port int32
+		if _, err := fmt.Sscanf(name, "%s %d", &network, &port); err != nil {
+			t.Fatal(err)
+		}
+		address, err := cluster.ClusterIP(ctx, g.Key(), port, family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := dialTCP
+		if network == "udp" {
+			dial = dialUDP
+		}
+		p := dial(ctx, t, address)
+		for range 3 {
+			if _, err := p.Exchange(ctx); err != nil {
+				t.Fatalf("%s over %s: %v", name, family, err)
+			}
+		}
+		intact(t, name, p)
+	}
+}
+
+// oneServer fails unless exactly one pod was made in a namespace.
+func oneServer(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := cluster.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 {
+		t.Errorf("%d pods, want 1", len(pods.Items))
+	}
+}

@@ -1,0 +1,88 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Describe tells what is in a namespace, and what Dormouse's programs logged
+// last, for a person who looks into a failure.
+func (e *Env) Describe(ctx context.Context, namespace string) (string, error) {
+	var b strings.Builder
+	var services v1alpha1.ElasticServiceList
+	var deployments appsv1.DeploymentList
+	var slices discoveryv1.EndpointSliceList
+	var pods corev1.PodList
+	var events eventsv1.EventList
+	for _, list := range []client.ObjectList{&services, &deployments, &slices, &pods, &events} {
+		if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return b.String(), fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	for _, es := range services.Items {
+		fmt.Fprintf(&b, "ElasticService %s: mode %s, phase %s, sessions %d, queued %d, ports %v\n",
+			es.Name, es.Status.Mode, es.Status.Phase, es.Status.Sessions, es.Status.Queued, es.Status.Ports)
+		for _, c := range es.Status.Conditions {
+			fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	for _, d := range deployments.Items {
+		fmt.Fprintf(&b, "Deployment %s: wants %d, ready %d\n", d.Name, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
+	}
+	for _, s := range slices.Items {
+		fmt.Fprintf(&b, "EndpointSlice %s:", s.Name)
+		for _, p := range s.Ports {
+			fmt.Fprintf(&b, " %s=%d", ptr.Deref(p.Name, ""), ptr.Deref(p.Port, 0))
+		}
+		for _, ep := range s.Endpoints {
+			fmt.Fprintf(&b, " %v(ready %v, serving %v, terminating %v)", ep.Addresses,
+				ptr.Deref(ep.Conditions.Ready, true), ptr.Deref(ep.Conditions.Serving, true), ptr.Deref(ep.Conditions.Terminating, false))
+		}
+		b.WriteByte('\n')
+	}
+	for _, p := range pods.Items {
+		fmt.Fprintf(&b, "Pod %s: %s on %s, %s\n", p.Name, p.Status.Phase, p.Spec.NodeName, p.Status.PodIP)
+	}
+	for _, ev := range events.Items {
+		fmt.Fprintf(&b, "%s %s %s/%s: %s\n", ev.EventTime.Format("15:04:05.000"), ev.Reason, ev.Regarding.Kind, ev.Regarding.Name, ev.Note)
+	}
+	return b.String(), e.logs(ctx, &b)
+}
+
+// logs appends the last lines of each of Dormouse's pods.
+func (e *Env) logs(ctx context.Context, b *strings.Builder) error {
+	set, err := kubernetes.NewForConfig(e.Config)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", e.Config.Host, err)
+	}
+	var pods corev1.PodList
+	if err := e.Client.List(ctx, &pods, client.InNamespace(SystemNamespace)); err != nil {
+		return fmt.Errorf("list pods of %s: %w", SystemNamespace, err)
+	}
+	for _, pod := range pods.Items {
+		fmt.Fprintf(b, "--- %s\n", pod.Name)
+		stream, err := set.CoreV1().Pods(SystemNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](40)}).Stream(ctx)
+		if err != nil {
+			fmt.Fprintf(b, "no log: %v\n", err)
+			continue
+		}
+		_, err = io.Copy(b, stream)
+		_ = stream.Close()
+		if err != nil {
+			return fmt.Errorf("read the log of %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}

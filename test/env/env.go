@@ -1,0 +1,149 @@
+// Package env brings up what end-to-end tests, benchmarks and the demo run
+// against: the local cluster, with Dormouse in it as config/dev deploys it, and
+// the programs' images built from this source.
+package env
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/manifests"
+)
+
+// SystemNamespace is where Dormouse runs.
+const SystemNamespace = "dormouse-system"
+
+// owner is whose fields the deployed ones are.
+const owner = "dormouse-deploy"
+
+// Env is a cluster with Dormouse in it.
+type Env struct {
+	// Repo is the root of the project's source.
+	Repo string
+	// Config and Client have every right.
+	Config *rest.Config
+	Client client.WithWatch
+	// TestServer is the reference of the test game server's image.
+	TestServer string
+	// Cluster is the local one; nil for somebody else's.
+	Cluster *devcluster.Cluster
+}
+
+// Local brings up the local cluster, if it isn't, and brings Dormouse in it up
+// to date.
+func Local(ctx context.Context, progress io.Writer) (*Env, error) {
+	repo, err := repoRoot()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := devcluster.Up(ctx, devcluster.Options{Repo: repo, Kubeconfig: filepath.Join(repo, "bin", "kubeconfig"), Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	config, err := cluster.RestConfig()
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{Repo: repo, Config: config, Cluster: cluster}
+	built, err := images.BuildPrograms(ctx, repo, "", "", images.Programs(), progress)
+	if err != nil {
+		return nil, err
+	}
+	refs := map[string]string{}
+	archives := make([]string, 0, len(built))
+	for _, b := range built {
+		refs[b.Image] = b.Ref
+		archives = append(archives, b.Archive)
+	}
+	fmt.Fprintln(progress, "loading images into the nodes")
+	if err := cluster.LoadImage(ctx, archives...); err != nil {
+		return nil, err
+	}
+	return e, e.deploy(ctx, refs, progress)
+}
+
+// Existing brings Dormouse into the cluster of a kubeconfig, with images that
+// its nodes can pull below a prefix.
+func Existing(ctx context.Context, config *rest.Config, prefix string, progress io.Writer) (*Env, error) {
+	repo, err := repoRoot()
+	if err != nil {
+		return nil, err
+	}
+	refs := map[string]string{}
+	for _, p := range images.Programs() {
+		refs[p.Image] = p.Ref(prefix, images.DevTag)
+	}
+	e := &Env{Repo: repo, Config: config}
+	return e, e.deploy(ctx, refs, progress)
+}
+
+// deploy applies config/dev with the images and waits until it is available.
+func (e *Env) deploy(ctx context.Context, refs map[string]string, progress io.Writer) error {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("build the scheme: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("build the scheme: %w", err)
+	}
+	c, err := client.NewWithWatch(e.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", e.Config.Host, err)
+	}
+	e.Client = c
+	e.TestServer = refs["dormouse-testserver"]
+	deployed := manifests.Images{}
+	for _, name := range []string{"dormouse-operator", "dormouse-resolver"} {
+		deployed[name] = refs[name]
+	}
+	objects, err := manifests.Build(filepath.Join(e.Repo, "config", "dev"), deployed)
+	if err != nil {
+		return err
+	}
+	say := func(line string) { fmt.Fprintln(progress, line) }
+	if err := manifests.Apply(ctx, c, owner, objects, say); err != nil {
+		return err
+	}
+	return manifests.WaitAvailable(ctx, c, objects, say)
+}
+
+// DialPlayer opens a socket where players are: in the network namespace of the
+// local cluster's player.
+func (e *Env) DialPlayer(ctx context.Context, network, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := e.Cluster.InPlayer(func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// repoRoot walks up from the working directory to the project's go.mod.
+func repoRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the project's root: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "config", "dev")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("find the project's root: run this inside the project")
+		}
+		dir = parent
+	}
+}

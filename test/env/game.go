@@ -1,0 +1,170 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Game is a game of the test server: a Deployment, its Service and its
+// ElasticService, all of one name.
+type Game struct {
+	Namespace, Name string
+	// TCP, UDP and Echo are the game's ports; each is a port of the Service too.
+	TCP, UDP, Echo []int32
+	// Replicas are what the Deployment begins with.
+	Replicas int32
+	// Probe gives the pods a readiness probe.
+	Probe bool
+	// Trigger lets the game's own number of players tell whether it is idle.
+	Trigger bool
+	// Selectorless makes a Service without a selector.
+	Selectorless bool
+	Type         corev1.ServiceType
+	Families     []corev1.IPFamily
+	Handoff      v1alpha1.Handoff
+	SleepAfter   time.Duration
+	BootDelay    time.Duration
+	// Image and Command replace the test server with another game.
+	Image   string
+	Command []string
+	// Args are more arguments of the game.
+	Args []string
+}
+
+// Key is the name of the game's objects.
+func (g Game) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+}
+
+// Create makes the game's objects.
+func (e *Env) Create(ctx context.Context, g Game) error {
+	for _, o := range []client.Object{e.deployment(g), g.service(), g.elasticService()} {
+		if err := e.Client.Create(ctx, o); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, g.Key(), err)
+		}
+	}
+	return nil
+}
+
+func (e *Env) deployment(g Game) *appsv1.Deployment {
+	container := corev1.Container{
+		Name:            "game",
+		Image:           e.TestServer,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Args:            g.args(),
+		Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
+		}}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+	if g.Image != "" {
+		container.Image, container.Command, container.Args = g.Image, g.Command, g.Args
+	}
+	if g.Probe {
+		container.ReadinessProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}},
+			PeriodSeconds: 1,
+		}
+	}
+	labels := map[string]string{"app": g.Name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(g.Replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:                    []corev1.Container{container},
+					AutomountServiceAccountToken:  ptr.To(false),
+					EnableServiceLinks:            ptr.To(false),
+					TerminationGracePeriodSeconds: ptr.To[int64](1),
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532),
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+				},
+			},
+		},
+	}
+}
+
+func (g Game) args() []string {
+	args := []string{"--http=:8080"}
+	for flag, ports := range map[string][]int32{"tcp": g.TCP, "udp": g.UDP, "echo": g.Echo} {
+		if len(ports) > 0 {
+			args = append(args, "--"+flag+"="+list(ports))
+		}
+	}
+	if g.BootDelay > 0 {
+		args = append(args, "--boot-delay="+g.BootDelay.String())
+	}
+	return append(args, g.Args...)
+}
+
+func (g Game) service() *corev1.Service {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
+		Spec:       corev1.ServiceSpec{Type: g.Type, IPFamilies: g.Families},
+	}
+	if len(g.Families) == 2 {
+		svc.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+	}
+	if !g.Selectorless {
+		svc.Spec.Selector = map[string]string{"app": g.Name}
+	}
+	add := func(prefix string, protocol corev1.Protocol, ports []int32) {
+		for _, p := range ports {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{
+				Name: fmt.Sprintf("%s-%d", prefix, p), Protocol: protocol, Port: p,
+			})
+		}
+	}
+	add("tcp", corev1.ProtocolTCP, g.TCP)
+	add("udp", corev1.ProtocolUDP, g.UDP)
+	add("echo", corev1.ProtocolTCP, g.Echo)
+	return svc
+}
+
+func (g Game) elasticService() *v1alpha1.ElasticService {
+	es := &v1alpha1.ElasticService{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
+		Spec: v1alpha1.ElasticServiceSpec{
+			Service:        g.Name,
+			ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: g.Name},
+			SleepAfter:     &metav1.Duration{Duration: g.SleepAfter},
+			Handoff:        g.Handoff,
+		},
+	}
+	if g.Trigger {
+		es.Spec.Idle = &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{{
+			Type: v1alpha1.TriggerHTTP,
+			HTTP: &v1alpha1.HTTPTrigger{Port: 8080, Path: "/players", JSONPointer: "/players/online", Threshold: 1},
+		}}}
+	}
+	return es
+}
+
+func list(ports []int32) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = strconv.Itoa(int(p))
+	}
+	return strings.Join(texts, ",")
+}

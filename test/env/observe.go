@@ -1,0 +1,133 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// WaitFor watches an ElasticService until done says that it is as wanted, and
+// gives it as it was then.
+func (e *Env) WaitFor(ctx context.Context, key types.NamespacedName, what string, done func(*v1alpha1.ElasticService) bool) (*v1alpha1.ElasticService, error) {
+	w, err := e.Client.Watch(ctx, &v1alpha1.ElasticServiceList{}, client.InNamespace(key.Namespace),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", key.Name)})
+	if err != nil {
+		return nil, fmt.Errorf("watch ElasticService %s: %w", key, err)
+	}
+	defer w.Stop()
+	var last *v1alpha1.ElasticService
+	for {
+		select {
+		case <-ctx.Done():
+			if last == nil {
+				return nil, fmt.Errorf("wait until ElasticService %s is %s: it was never seen: %w", key, what, ctx.Err())
+			}
+			return nil, fmt.Errorf("wait until ElasticService %s is %s: %w; its status is %+v", key, what, ctx.Err(), last.Status)
+		case event, open := <-w.ResultChan():
+			if !open {
+				return nil, fmt.Errorf("wait until ElasticService %s is %s: the watch ended", key, what)
+			}
+			if es, ok := event.Object.(*v1alpha1.ElasticService); ok {
+				last = es
+				if done(es) {
+					return es, nil
+				}
+			}
+		}
+	}
+}
+
+// WaitPhase waits until an ElasticService is in a phase and mode, and its
+// endpoints are in sync.
+func (e *Env) WaitPhase(ctx context.Context, key types.NamespacedName, phase v1alpha1.Phase, mode v1alpha1.Mode) (*v1alpha1.ElasticService, error) {
+	return e.WaitFor(ctx, key, string(phase)+"/"+string(mode), func(es *v1alpha1.ElasticService) bool {
+		return es.Status.Phase == phase && es.Status.Mode == mode && Condition(es, v1alpha1.ConditionEndpointsInSync) == metav1.ConditionTrue
+	})
+}
+
+// Condition is the status of one of an ElasticService's conditions.
+func Condition(es *v1alpha1.ElasticService, kind string) metav1.ConditionStatus {
+	for _, c := range es.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return metav1.ConditionUnknown
+}
+
+// ClusterIP is the address of a Service's port in a family.
+func (e *Env) ClusterIP(ctx context.Context, key types.NamespacedName, port int32, family corev1.IPFamily) (string, error) {
+	svc := &corev1.Service{}
+	if err := e.Client.Get(ctx, key, svc); err != nil {
+		return "", fmt.Errorf("read Service %s: %w", key, err)
+	}
+	for _, text := range svc.Spec.ClusterIPs {
+		ip, err := netip.ParseAddr(text)
+		if err == nil && ip.Is4() == (family == corev1.IPv4Protocol) {
+			return net.JoinHostPort(text, strconv.Itoa(int(port))), nil
+		}
+	}
+	return "", fmt.Errorf("service %s has no %s address", key, family)
+}
+
+// NodePort is the address of a Service's port on a node of the local cluster.
+func (e *Env) NodePort(ctx context.Context, key types.NamespacedName, port int32, node int) (string, error) {
+	svc := &corev1.Service{}
+	if err := e.Client.Get(ctx, key, svc); err != nil {
+		return "", fmt.Errorf("read Service %s: %w", key, err)
+	}
+	for _, p := range svc.Spec.Ports {
+		if p.Port == port && p.NodePort != 0 {
+			return net.JoinHostPort(e.Cluster.NodeAddrs(node)[0].String(), strconv.Itoa(int(p.NodePort))), nil
+		}
+	}
+	return "", fmt.Errorf("service %s has no node port for %d", key, port)
+}
+
+// ResolverAddrs are the addresses of the resolver pods.
+func (e *Env) ResolverAddrs(ctx context.Context) ([]netip.Addr, error) {
+	var pods corev1.PodList
+	if err := e.Client.List(ctx, &pods, client.InNamespace(SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": "dormouse-resolver"}); err != nil {
+		return nil, fmt.Errorf("list resolver pods: %w", err)
+	}
+	var addrs []netip.Addr
+	for _, pod := range pods.Items {
+		for _, ip := range pod.Status.PodIPs {
+			addr, err := netip.ParseAddr(ip.IP)
+			if err != nil {
+				return nil, fmt.Errorf("address of resolver pod %s: %w", pod.Name, err)
+			}
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs, nil
+}
+
+// WaitUntil calls done until it says yes or the context ends, a few times a
+// second. It is for what can't be watched.
+func WaitUntil(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := done(ctx)
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w (last: %v)", what, ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
