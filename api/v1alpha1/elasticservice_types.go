@@ -179,7 +179,7 @@ type HTTPTrigger struct {
 	// +optional
 	// +kubebuilder:default="/"
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!-~]*$')",message="path must start with '/' and have no spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/([!$&-~]|%[0-9A-Fa-f]{2})*$')",message="path must start with '/' and have no spaces, quotes or '#', and '%' only before two hexadecimal digits"
 	Path string `json:"path,omitempty"`
 
 	// jsonPointer says where the number stands in the answer, as in RFC 6901:
@@ -187,7 +187,7 @@ type HTTPTrigger struct {
 	// number.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="jsonPointer must be empty or start with '/', as in /players/online"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^/~]|~[01])*)*$')",message="jsonPointer must be empty or start with '/', as in /players/online, and have '~' only in ~0 and ~1"
 	JSONPointer string `json:"jsonPointer,omitempty"`
 
 	// threshold is the number from which on the service counts as busy: with 1,

@@ -71,7 +71,7 @@ func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 			return
 		}
 		accept := http.Header{"Accept": {string(ctx.Request.Header.Peek(fasthttp.HeaderAccept))}}
-		format := expfmt.NegotiateIncludingOpenMetrics(accept)
+		format := expfmt.NegotiateAccept(accept, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 		ctx.SetContentType(string(format))
 		encoder := expfmt.NewEncoder(ctx, format)
 		for _, family := range families {

@@ -152,7 +152,7 @@ func (k *keys) refresh(ctx context.Context, always bool) error {
 		k.tried = k.now()
 		// A caller that goes away doesn't take the fetch from the others, and its
 		// context may not be used any more then (fasthttp uses them again).
-		go k.fetchAll() //nolint:contextcheck // on purpose, see above
+		go k.fetchAll() //nolint:contextcheck,gosec // on purpose, see above
 	}
 	fetching := k.fetching
 	k.mu.Unlock()

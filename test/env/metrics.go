@@ -14,7 +14,7 @@ import (
 )
 
 // Metrics sums the series of a counter or gauge that have the labels, for each
-// pod of one of Dormouse's Deployments. A pod without such a series is left out.
+// running pod of one of Dormouse's Deployments. A pod without such a series is left out.
 func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]string) (map[string]float64, error) {
 	var pods corev1.PodList
 	if err := e.Client.List(ctx, &pods, client.InNamespace(SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": app}); err != nil {
@@ -22,7 +22,7 @@ func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]s
 	}
 	sums := map[string]float64{}
 	for _, pod := range pods.Items {
-		if pod.Status.PodIP == "" {
+		if pod.Status.PodIP == "" || !pod.DeletionTimestamp.IsZero() || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		families, err := scrape(ctx, net.JoinHostPort(pod.Status.PodIP, "8080"))

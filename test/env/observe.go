@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,4 +131,28 @@ func WaitUntil(ctx context.Context, what string, done func(context.Context) (boo
 		case <-tick.C:
 		}
 	}
+}
+
+// ResolverEndpoints counts the resolvers' endpoints of a Service, and those of
+// them that get new clients.
+func (e *Env) ResolverEndpoints(ctx context.Context, key types.NamespacedName) (all, ready int, err error) {
+	var slices discoveryv1.EndpointSliceList
+	err = e.Client.List(ctx, &slices, client.InNamespace(key.Namespace), client.MatchingLabels{
+		discoveryv1.LabelServiceName: key.Name, discoveryv1.LabelManagedBy: v1alpha1.ManagedBy,
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("list the EndpointSlices of Service %s: %w", key, err)
+	}
+	for _, s := range slices.Items {
+		for _, ep := range s.Endpoints {
+			if ep.TargetRef == nil || ep.TargetRef.Namespace != SystemNamespace {
+				continue
+			}
+			all++
+			if ep.Conditions.Ready == nil || *ep.Conditions.Ready {
+				ready++
+			}
+		}
+	}
+	return all, ready, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strconv"
 	"strings"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -23,7 +22,8 @@ func (e *Env) WaitRouted(ctx context.Context, es *v1alpha1.ElasticService, famil
 					return false, err
 				}
 				for _, p := range es.Status.Ports {
-					if !strings.Contains(rules, ":"+strconv.Itoa(int(p.ResolverPort))+"\n") {
+					target := fmt.Sprintf(" . %d", p.ResolverPort)
+					if !strings.Contains(rules, target+" }") && !strings.Contains(rules, target+",") {
 						return false, nil
 					}
 				}

@@ -89,6 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	es := &v1alpha1.ElasticService{}
 	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
 		r.Triggers.Forget(req.NamespacedName)
+		r.Metrics.Forget(req.Namespace, req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
@@ -99,6 +100,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.addFinalizer(ctx, es)
 	}
 	result, err := r.reconcile(ctx, es.DeepCopy())
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// The ElasticService is about to be deleted, too.
+		return reconcile.Result{RequeueAfter: missingRetry}, nil
+	}
 	if apierrors.IsConflict(err) {
 		// Somebody, likely a wake, wrote first: the cache will tell what.
 		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil
@@ -108,6 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
 	original := es.DeepCopy()
+	if !es.DeletionTimestamp.IsZero() {
+		if released, err := r.released(ctx, es); released || err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	o, err := r.observe(ctx, es)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -126,6 +136,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		return r.stop(ctx, now, original, es, o, ob)
 	}
 
+	o.neverStarted = ob != nil && es.Status.Phase == ""
 	p := makePlan(now, es, o)
 	if p.release {
 		return reconcile.Result{}, r.release(ctx, es, o)
@@ -305,6 +316,19 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	return nil
+}
+
+// released says that a deleted object, which the cache may still have, was
+// released already: nothing may be made for it again.
+func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read deleted ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, v1alpha1.ElasticServiceFinalizer), nil
 }
 
 // orphan lets a slice outlive its ElasticService.

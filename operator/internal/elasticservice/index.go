@@ -15,6 +15,8 @@ import (
 const (
 	// IndexService finds ElasticServices by the name of their Service.
 	IndexService = "spec.service"
+	// indexPrivate finds them by the name of the private Service that they need.
+	indexPrivate = "private-service"
 	// indexTarget finds them by kind/name of their target.
 	indexTarget = "spec.scaleTargetRef"
 	// indexSliceService finds slices by the user's Service that they are about.
@@ -32,6 +34,9 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&v1alpha1.ElasticService{}, IndexService, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.ElasticService).Spec.Service}
+		}},
+		{&v1alpha1.ElasticService{}, indexPrivate, func(o client.Object) []string {
+			return []string{privateServiceName(o.(*v1alpha1.ElasticService).Spec.Service)}
 		}},
 		{&v1alpha1.ElasticService{}, indexTarget, func(o client.Object) []string {
 			ref := o.(*v1alpha1.ElasticService).Spec.ScaleTargetRef

@@ -16,6 +16,9 @@ type observed struct {
 	service *corev1.Service
 	// namespaceEnding says that the namespace is being deleted.
 	namespaceEnding bool
+	// neverStarted says that an obstacle has been there from the first: nobody
+	// counts on Dormouse.
+	neverStarted bool
 	// older is the name of an older ElasticService of the same Service.
 	older string
 	// private is the private Service; nil when there is none.

@@ -207,7 +207,7 @@ func untilItListens(es *v1alpha1.ElasticService, r resolver, standIn bool) time.
 // It never holds a user up for longer than deletionPatience.
 func (p *plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o observed) {
 	patience := es.DeletionTimestamp.Add(deletionPatience).Sub(now)
-	gone := o.service == nil || o.namespaceEnding || isUserError(o.scale.err) || o.older != ""
+	gone := o.service == nil || o.namespaceEnding || isUserError(o.scale.err) || o.older != "" || o.neverStarted
 	if gone || patience <= 0 {
 		p.release = true
 		return

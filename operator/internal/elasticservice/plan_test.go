@@ -154,7 +154,7 @@ func TestPlan(t *testing.T) {
 			o: inSlices(with(seen(1, upServer), func(o *observed) {
 				o.resolvers[0].reachable, o.resolvers[0].silentSince, o.resolvers[0].err = false, at(-301), errors.New("timeout")
 			}), lobby("", at(0)), terminating),
-			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: 30 * time.Second},
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: 5 * time.Second},
 		},
 		"a resolver pod that is going gets no new clients and keeps those it has": {
 			es: lobby(v1alpha1.PhaseAsleep, at(-600)),
@@ -196,7 +196,7 @@ func TestPlan(t *testing.T) {
 		"no service falls asleep without a resolver that listens": {
 			es:   lobby(v1alpha1.PhaseAwake, at(-60)),
 			o:    with(seen(1, upServer), func(o *observed) { o.resolvers[0].listening = nil }),
-			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}},
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: time.Second},
 		},
 		"a sleep is not committed before kube-proxy had its time": {
 			es: lobby(v1alpha1.PhaseFallingAsleep, at(-2)),

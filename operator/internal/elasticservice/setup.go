@@ -52,6 +52,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Named("elasticservice").
 		For(&v1alpha1.ElasticService{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(resolverChanged())).
@@ -67,13 +71,24 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 }
 
 // byService finds the ElasticServices that a Service, or a slice that is about
-// one, matters to: the user's own, or the private one beside it.
+// one, matters to: the user's own, the private one beside it, or a stranger with
+// that one's name.
 func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile.Request {
-	name := o.GetName()
 	if public := o.GetLabels()[v1alpha1.PrivateServiceLabel]; public != "" {
-		name = public
+		return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: public})
 	}
-	return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: name})
+	return append(r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: o.GetName()}),
+		r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPrivate: o.GetName()})...)
+}
+
+// bySibling finds the other ElasticServices of the same Service: one of them
+// takes over from one that is gone.
+func (r *Reconciler) bySibling(ctx context.Context, o client.Object) []reconcile.Request {
+	es, ok := o.(*v1alpha1.ElasticService)
+	if !ok {
+		return nil
+	}
+	return r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{IndexService: es.Spec.Service})
 }
 
 func (r *Reconciler) byTarget(kind string) handler.MapFunc {

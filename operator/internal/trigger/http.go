@@ -91,5 +91,8 @@ func parseNumber(body []byte, pointer string) (float64, error) {
 	if !ok {
 		return 0, fmt.Errorf("the answer has no number at %q but a %T", pointer, value)
 	}
+	if n < 0 {
+		return 0, fmt.Errorf("the answer has a negative number at %q: %v", pointer, n) // it would hide other pods' numbers
+	}
 	return n, nil
 }

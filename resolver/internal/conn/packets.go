@@ -104,7 +104,7 @@ func (p *Packets) receive(fd uintptr) bool {
 		p.buf = Datagrams.Get()
 	}
 	for {
-		p.iov.Base = unsafe.SliceData(*p.buf)
+		p.iov.Base = unsafe.SliceData(*p.buf) //nolint:gosec // the kernel writes the datagram there
 		p.iov.SetLen(len(*p.buf))
 		p.msg = unix.Msghdr{
 			Name:    (*byte)(unsafe.Pointer(&p.name)), //nolint:gosec // the kernel writes the address there
@@ -117,7 +117,7 @@ func (p *Packets) receive(fd uintptr) bool {
 		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&p.msg)), unix.MSG_DONTWAIT) //nolint:gosec // see the socket's fields
 		switch errno {
 		case 0:
-			p.n = int(n) //nolint:gosec // at most the buffer's size
+			p.n = int(n)
 			return true
 		case unix.EINTR:
 			continue

@@ -122,7 +122,7 @@ func BenchmarkWake(b *testing.B) {
 		r.queued(1)
 		server := freeAddress(b, route.TCP)
 		r.backend(server, true)
-		time.Sleep(50 * time.Millisecond) // it is dialled in vain meanwhile
+		<-time.After(50 * time.Millisecond) // it is dialled in vain meanwhile
 		heard := make(chan time.Time, 1)
 		ln, err := net.Listen("tcp", server)
 		if err != nil {

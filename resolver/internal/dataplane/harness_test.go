@@ -199,13 +199,29 @@ func (r *rig) sessions() informerapi.Sessions {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("it never came to be that %s", what)
-		}
-		time.Sleep(time.Millisecond)
+	if !within(patience, ok) {
+		r.t.Fatalf("it never came to be that %s", what)
 	}
+}
+
+// never watches for a while that something does not happen.
+func (r *rig) never(what string, while time.Duration, happened func() bool) {
+	r.t.Helper()
+	if within(while, happened) {
+		r.t.Errorf("it came to be that %s", what)
+	}
+}
+
+// within looks each millisecond whether something is so.
+func within(d time.Duration, ok func() bool) bool {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); <-ticker.C {
+		if ok() {
+			return true
+		}
+	}
+	return ok()
 }
 
 func (r *rig) queued(n int32) {

@@ -46,7 +46,8 @@ func (u *udpSocket) Serve() error {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			time.Sleep(receivePause)
+			// The socket stays open; it is no use to spin.
+			<-time.After(receivePause)
 			continue
 		}
 		if s := u.find(from); s == nil || !s.fromClient(datagram) {

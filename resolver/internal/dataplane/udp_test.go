@@ -167,10 +167,7 @@ func TestAContainerThatDoesNotRunGetsNoDatagram(t *testing.T) {
 	r.backend(server, false)
 	write(t, c, "x")
 	r.queued(1)
-	time.Sleep(100 * time.Millisecond) // it would have been sent by now
-	if got := s.all(); len(got) > 0 {
-		t.Errorf("the server got %v", got)
-	}
+	r.never("the server gets it", 100*time.Millisecond, func() bool { return len(s.all()) > 0 })
 	r.backend(server, true)
 	hear(t, c, "re:x")
 }
@@ -232,7 +229,7 @@ func TestADatagramKeepsASessionAlive(t *testing.T) {
 	s := listenUDP(t, server)
 	r.backend(server, true)
 	c := dialUDP(t, address)
-	for began := time.Now(); time.Since(began) < 3*idle; time.Sleep(idle / 8) {
+	for began := time.Now(); time.Since(began) < 3*idle; <-time.After(idle / 8) {
 		write(t, c, "a")
 		hear(t, c, "re:a")
 	}
@@ -355,13 +352,13 @@ func TestUDPWakesBeforeItIsSentAnywhereWhileFallingAsleep(t *testing.T) {
 	write(t, warm, "warm")
 	hear(t, warm, "re:warm")
 
-	before := r.operator.count()
+	r.eventually("its first client's call is made", func() bool { return r.operator.count() == 1 })
 	r.phase(v1alpha1.PhaseFallingAsleep)
 	c := dialUDP(t, address)
 	write(t, c, "x")
 	hear(t, c, "re:x")
-	if r.operator.count() != before+1 {
-		t.Errorf("%d wake calls, want 1", r.operator.count()-before)
+	if n := r.operator.count(); n != 2 {
+		t.Errorf("%d wake calls, want 2", n)
 	}
 	if got := s.all(); !slices.Equal(got, []string{"warm", "x"}) {
 		t.Errorf("the server got %v", got)

@@ -41,7 +41,7 @@ func pump(dst, src *net.TCPConn, count Counter) error {
 	if err == nil {
 		// The other direction goes on. It fails when the other side is gone
 		// already, which that direction will notice.
-		_ = dst
+		_ = dst.CloseWrite()
 		return nil
 	}
 	if errors.Is(err, net.ErrClosed) {

@@ -125,7 +125,7 @@ func (l *Listener) run() {
 	socket := l.current()
 	for {
 		if socket == nil {
-			if !l.sleep(pause) {
+			if !sleep(l.ctx, pause) {
 				return
 			}
 			pause = min(2*pause, openLast)
@@ -155,13 +155,14 @@ func (l *Listener) current() Socket {
 	return l.socket
 }
 
-func (l *Listener) sleep(d time.Duration) bool {
+// sleep waits for a time; false: the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-l.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -175,11 +176,12 @@ func TCP(host string, port int, handle func(*net.TCPConn)) Open {
 		if err != nil {
 			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 		}
-		return &tcpSocket{ln: ln.(*net.TCPListener), handle: handle}, nil
+		return &tcpSocket{ctx: ctx, ln: ln.(*net.TCPListener), handle: handle}, nil
 	}
 }
 
 type tcpSocket struct {
+	ctx    context.Context //nolint:containedctx // its listener's life
 	ln     *net.TCPListener
 	handle func(*net.TCPConn)
 }
@@ -193,7 +195,9 @@ func (s *tcpSocket) Serve() error {
 			return nil
 		case err != nil:
 			// The port stays open: clients wait in the kernel's queue meanwhile.
-			time.Sleep(pause)
+			if !sleep(s.ctx, pause) {
+				return nil
+			}
 			pause = min(2*pause, acceptLast)
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -70,7 +69,7 @@ func (s slice) endpoint(address string, serving, terminating bool) slice {
 	s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 		Addresses: []string{address},
 		Conditions: discoveryv1.EndpointConditions{
-			Ready: ptr.To(true), Serving: &serving, Terminating: &terminating,
+			Ready: new(true), Serving: &serving, Terminating: &terminating,
 		},
 	})
 	return s
@@ -133,7 +132,7 @@ func TestBackends(t *testing.T) {
 	unknown.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.9"}}}
 	notReady := newSlice("s", "p").port("game", corev1.ProtocolTCP, 25565)
 	notReady.Endpoints = []discoveryv1.Endpoint{{
-		Addresses: []string{"10.0.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+		Addresses: []string{"10.0.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
 	}}
 	six := newSlice("six", "p").port("game", corev1.ProtocolTCP, 25565).endpoint("fd00::1", true, false)
 	six.AddressType = discoveryv1.AddressTypeIPv6

@@ -72,7 +72,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 			return nil
 		},
 	})
-	control.Register(server, plane, verifier, opts.OperatorServiceAccount)
+	control.Register(server, plane, verifier, opts.OperatorServiceAccount) //nolint:contextcheck // its handlers have a request's life
 	if err := server.Listen(running); err != nil {
 		return err
 	}

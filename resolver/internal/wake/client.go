@@ -104,7 +104,7 @@ func New(operator string, token *Token) (*Client, error) {
 			Name:  "dormouse-resolver",
 			// fasthttp's own dials IPv4 only.
 			Dial: func(address string) (net.Conn, error) {
-				return (&net.Dialer{Timeout: Timeout}).Dial("tcp", address) //nolint:noctx // bounded by its timeout; fasthttp has no context
+				return (&net.Dialer{Timeout: Timeout}).Dial("tcp", address)
 			},
 			MaxConns:            maxConns,
 			MaxConnWaitTimeout:  Timeout,

@@ -24,7 +24,7 @@ func publicGame(s *corev1.Service) {
 	s.Annotations = map[string]string{"lb.example.com/static-address": "198.51.100.7"}
 	s.Labels = map[string]string{"team": "games"}
 	s.Spec.Type = corev1.ServiceTypeLoadBalancer
-	s.Spec.LoadBalancerClass = ptr.To("example.com/lb")
+	s.Spec.LoadBalancerClass = new("example.com/lb")
 	s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
 	s.Spec.ExternalIPs = []string{"198.51.100.8"}
 	s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -32,7 +32,7 @@ func publicGame(s *corev1.Service) {
 	s.Spec.Ports = []corev1.ServicePort{
 		{Name: "game", Port: 25565, TargetPort: intstr.FromString("game"), NodePort: 30565},
 		{Name: "query", Port: 25565, TargetPort: intstr.FromInt32(19132), Protocol: corev1.ProtocolUDP},
-		{Name: "web", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: ptr.To("kubernetes.io/ws")},
+		{Name: "web", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: new("kubernetes.io/ws")},
 	}
 }
 
@@ -155,9 +155,9 @@ func wantSlices(t *testing.T, w *world, es *v1alpha1.ElasticService) {
 			if p.Protocol == v1alpha1.ProtocolUDP {
 				protocol = corev1.ProtocolUDP
 			}
-			want = append(want, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.ResolverPort), Protocol: ptr.To(protocol)})
+			want = append(want, discoveryv1.EndpointPort{Name: new(p.Name), Port: new(p.ResolverPort), Protocol: new(protocol)})
 		}
-		want[2].AppProtocol = ptr.To("kubernetes.io/ws")
+		want[2].AppProtocol = new("kubernetes.io/ws")
 		if diff := cmp.Diff(want, s.Ports); diff != "" {
 			t.Errorf("ports of slice %s (-want +got):\n%s", s.Name, diff)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,10 +132,10 @@ func (e *environment) pod(ctx context.Context, name string, labels map[string]st
 			NodeName:           node,
 			// As the namespace's Pod Security wants it.
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{Name: "main", Image: "none", SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}}},
 		},
 	}
@@ -154,4 +155,14 @@ func (e *environment) pod(ctx context.Context, name string, labels map[string]st
 		return nil, fmt.Errorf("write the status of Pod %s: %w", name, err)
 	}
 	return pod, nil
+}
+
+// setReady says whether a Pod is ready.
+func (e *environment) setReady(t *testing.T, pod *corev1.Pod, ready corev1.ConditionStatus) {
+	t.Helper()
+	original := pod.DeepCopy()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	if err := e.client.Status().Patch(e.cleanup, pod, client.MergeFrom(original)); err != nil {
+		t.Fatalf("write the status of Pod %s: %v", pod.Name, err)
+	}
 }

@@ -65,7 +65,7 @@ func consistently(t *testing.T, during time.Duration, what string, check func(ct
 	var failed error
 	_ = poll(ctx, func() error {
 		if failed = check(t.Context()); failed != nil {
-			return nil
+			return fatal{failed}
 		}
 		return errors.New("go on")
 	})

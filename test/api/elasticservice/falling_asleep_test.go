@@ -16,7 +16,7 @@ import (
 
 // awake makes a service that is awake with servers whose players are counted;
 // nine players are on each.
-func (w *world) awake(name string, replicas int, change ...func(*v1alpha1.ElasticService)) (*playerCount, []gameServer) {
+func (w *world) awake(name string, replicas int, change ...func(*v1alpha1.ElasticService)) *playerCount {
 	w.t.Helper()
 	var servers []gameServer
 	for range replicas {
@@ -29,44 +29,44 @@ func (w *world) awake(name string, replicas int, change ...func(*v1alpha1.Elasti
 	w.elastic(name, change...)
 	w.servers(name, servers...)
 	w.want(name, promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
-	return players, servers
+	return players
 }
 
 func TestAnIdleServiceFallsAsleepInTheOrderThatLosesNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	// Busy from 4 players on, of three servers together.
-	players, _ := w.awake("lobby", 3, sleepAfter(time.Second), byPlayers(4))
+	players := w.awake("arena", 3, sleepAfter(time.Second), byPlayers(4))
 	players.is(2)
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK),
+	w.want("arena", promptly, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK),
 		hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionTrue, v1alpha1.ReasonOK))
-	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	w.stays("arena", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 
 	// The sum is below the threshold now.
 	busy := w.latest()
 	players.is(1)
-	falling := w.must("FallingAsleep", promptly, busy, toPhase("lobby", v1alpha1.PhaseFallingAsleep))
-	proxied := w.must("resolvers that take clients", promptly, busy, toEndpoints("lobby", resolversAre(takesClients)))
+	falling := w.must("FallingAsleep", promptly, busy, toPhase("arena", v1alpha1.PhaseFallingAsleep))
+	proxied := w.must("resolvers that take clients", promptly, busy, toEndpoints("arena", resolversAre(takesClients)))
 	if proxied.revision > falling.revision {
 		t.Errorf("the resolvers take clients from revision %d, after FallingAsleep at %d", proxied.revision, falling.revision)
 	}
-	asleep := w.must("Asleep", afterSettling, falling.revision, toPhase("lobby", v1alpha1.PhaseAsleep))
-	zero := w.must("the target at 0", promptly, falling.revision, toReplicas("lobby", 0))
+	asleep := w.must("Asleep", afterSettling, falling.revision, toPhase("arena", v1alpha1.PhaseAsleep))
+	zero := w.must("the target at 0", promptly, falling.revision, toReplicas("arena", 0))
 	if zero.revision < asleep.revision {
 		t.Errorf("the target went to 0 at revision %d, before the sleep was committed at %d", zero.revision, asleep.revision)
 	}
 	if settled := asleep.at.Sub(falling.at); settled < 2500*time.Millisecond {
 		t.Errorf("FallingAsleep lasted %s, want the 3s that kube-proxy may need", settled)
 	}
-	w.servers("lobby")
-	es := w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.servers("arena")
+	es := w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	if es.Status.ReplicasBeforeSleep != 3 || es.Status.LastSleepTime == nil {
 		t.Errorf("replicasBeforeSleep is %d and lastSleepTime %v, want 3 and a time", es.Status.ReplicasBeforeSleep, es.Status.LastSleepTime)
 	}
-	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
 
-	w.wake(0, resolverToken(t), "lobby")
-	if n := w.replicas("lobby"); n != 3 {
+	w.wake(0, resolverToken(t), "arena")
+	if n := w.replicas("arena"); n != 3 {
 		t.Errorf("woken to %d replicas, want the 3 from before", n)
 	}
 }
@@ -75,7 +75,7 @@ func TestASleepWaitsUntilEachResolverKnowsOfIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cluster.resolvers.change(w.ns, func(b *behaviour) { b.phase = v1alpha1.PhaseAwake })
-	players, _ := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
+	players := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
 	players.is(0)
 	w.want("lobby", afterSettling, inPhase(v1alpha1.PhaseFallingAsleep, v1alpha1.ModeProxy))
 	w.stays("lobby", 5*time.Second, inPhase(v1alpha1.PhaseFallingAsleep, v1alpha1.ModeProxy))
@@ -106,7 +106,7 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			players, _ := w.awake("lobby", 2, sleepAfter(time.Second), byPlayers(1))
+			players := w.awake("lobby", 2, sleepAfter(time.Second), byPlayers(1))
 			since := w.latest()
 			players.is(0)
 			falling := w.must("FallingAsleep", afterSettling, since, toPhase("lobby", v1alpha1.PhaseFallingAsleep))
@@ -155,7 +155,7 @@ func TestATriggerThatCannotBeReadKeepsTheServiceAwake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			players, _ := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
+			players := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
 			since := w.latest()
 			players.answers(c.answer)
 			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionFalse, v1alpha1.ReasonTriggerUnreadable),

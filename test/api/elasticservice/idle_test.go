@@ -33,23 +33,23 @@ func TestDirectWithoutATriggerNeverSleepsByItself(t *testing.T) {
 func TestHandoffNeverSleepsByTheSessionsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.deployment("lobby", 1)
-	w.service("lobby", selectorless)
+	w.deployment("arena", 1)
+	w.service("arena", selectorless)
 	w.clients(1, 1, 0)
-	w.elastic("lobby", handoffNever, sleepAfter(time.Second))
-	w.servers("lobby", newServer())
-	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
+	w.elastic("arena", handoffNever, sleepAfter(time.Second))
+	w.servers("arena", newServer())
+	w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
 		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK),
 		hasCondition(v1alpha1.ConditionDirectGated, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
-	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
 	shown := w.latest()
-	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.stays("arena", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	w.clients(1, 0, 0)
-	w.want("lobby", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
-	w.must("the target at 0", promptly, shown, toReplicas("lobby", 0))
-	w.servers("lobby")
-	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
-	if n := w.count(shown, func(c change) bool { return isOurs(c, "lobby") }); n > 0 {
+	w.want("arena", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.must("the target at 0", promptly, shown, toReplicas("arena", 0))
+	w.servers("arena")
+	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
+	if n := w.count(shown, func(c change) bool { return isOurs(c, "arena") }); n > 0 {
 		t.Errorf("the slices were written %d times, want none: resolvers take all clients all the time", n)
 	}
 }

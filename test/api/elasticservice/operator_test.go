@@ -119,7 +119,7 @@ func (o *operator) judge(failed bool) error {
 	for text, what := range map[string]string{
 		"WARNING: DATA RACE": "has a data race",
 		"panic":              "panicked",
-		"forbidden":          "lacks a right that its role should give",
+		"is forbidden: User": "lacks a right that its role should give",
 		"eyJ":                "logs a token",
 	} {
 		if bytes.Contains(log, []byte(text)) {

@@ -146,13 +146,13 @@ func (w *world) servers(service string, pods ...gameServer) {
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 	for _, p := range private.Items[0].Spec.Ports {
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.Port), Protocol: ptr.To(p.Protocol)})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Port: new(p.Port), Protocol: new(p.Protocol)})
 	}
 	for _, p := range pods {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{p.address},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(p.serving), Terminating: ptr.To(p.terminating)},
-			NodeName:   ptr.To("node-1"),
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(p.serving), Terminating: new(p.terminating)},
+			NodeName:   new("node-1"),
 			TargetRef: &corev1.ObjectReference{
 				Kind: "Pod", Namespace: w.ns, Name: "game-" + p.address[strings.LastIndexByte(p.address, '.')+1:], UID: types.UID("uid-" + p.address),
 			},

@@ -14,11 +14,11 @@ import (
 )
 
 // asleep makes a service that sleeps and returns the revision since when it does.
-func (w *world) asleep(name string, change ...func(*v1alpha1.ElasticService)) uint64 {
+func (w *world) asleep(name string) uint64 {
 	w.t.Helper()
 	w.deployment(name, 0)
 	w.service(name)
-	w.elastic(name, change...)
+	w.elastic(name)
 	w.want(name, promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.wantEndpoints(name, promptly, resolversAre(takesClients))
 	return w.latest()

@@ -1,0 +1,263 @@
+package elasticservice_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// minimal is the least that an ElasticService says.
+const minimal = `
+apiVersion: dormouse.dev/v1alpha1
+kind: ElasticService
+metadata: {name: lobby, namespace: default}
+spec:
+  service: lobby
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: lobby}
+`
+
+// parse reads YAML.
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatalf("parse %s: %v", text, err)
+	}
+	return content
+}
+
+// merge lays b over a as a JSON merge patch does.
+func merge(a, b map[string]any) {
+	for key, value := range b {
+		inner, isMap := value.(map[string]any)
+		old, wasMap := a[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(a, key)
+		case isMap && wasMap:
+			merge(old, inner)
+		default:
+			a[key] = value
+		}
+	}
+}
+
+// try creates the minimal object with a patch over it, without keeping it.
+func try(t *testing.T, patch string) (*unstructured.Unstructured, error) {
+	t.Helper()
+	content := parse(t, minimal)
+	merge(content, parse(t, patch))
+	u := &unstructured.Unstructured{Object: content}
+	strict := client.WithFieldValidation(cluster.client, metav1.FieldValidationStrict)
+	return u, strict.Create(t.Context(), u, client.DryRunAll)
+}
+
+func spec(text string) string { return "spec: " + text }
+
+func trigger(text string) string { return "spec: {idle: {triggers: [" + text + "]}}" }
+
+func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
+	t.Parallel()
+	const port, duration = "name: game", "must be a duration from 1s to "
+	for name, c := range map[string]struct {
+		patch string
+		want  string
+	}{
+		"no spec":                            {`spec: null`, "spec: Required value"},
+		"an unknown field":                   {spec(`{sleepafter: 1m}`), `unknown field "spec.sleepafter"`},
+		"a name of 64 characters":            {`metadata: {name: ` + strings.Repeat("a", 64) + `}`, "metadata.name must have at most 63 characters"},
+		"no service":                         {spec(`{service: null}`), "spec.service: Required value"},
+		"an empty service":                   {spec(`{service: ""}`), "spec.service"},
+		"a service in capitals":              {spec(`{service: Lobby}`), "service must be the name of a Service: lower case letters"},
+		"a service of another namespace":     {spec(`{service: games/lobby}`), "service must be the name of a Service"},
+		"a service that begins with a digit": {spec(`{service: 1lobby}`), "starting with a letter"},
+		"a service that ends in a dash":      {spec(`{service: lobby-}`), "service must be the name of a Service"},
+		"a service of 64 characters":         {spec(`{service: ` + strings.Repeat("a", 64) + `}`), "may not be more than 63"},
+		"a service that is a number":         {spec(`{service: 7}`), "must be of type string"},
+
+		"no scaleTargetRef":             {spec(`{scaleTargetRef: null}`), "spec.scaleTargetRef: Required value"},
+		"no apiVersion":                 {spec(`{scaleTargetRef: {apiVersion: null}}`), "spec.scaleTargetRef.apiVersion: Required value"},
+		"an empty apiVersion":           {spec(`{scaleTargetRef: {apiVersion: ""}}`), "spec.scaleTargetRef.apiVersion"},
+		"an apiVersion without version": {spec(`{scaleTargetRef: {apiVersion: apps}}`), "apiVersion must be a group and a version such as apps/v1"},
+		"an apiVersion of three parts":  {spec(`{scaleTargetRef: {apiVersion: a/b/v1}}`), "apiVersion must be a group and a version"},
+		"a long apiVersion":             {spec(`{scaleTargetRef: {apiVersion: ` + strings.Repeat("a", 260) + `/v1}}`), "may not be more than 253"},
+		"no kind":                       {spec(`{scaleTargetRef: {kind: null}}`), "spec.scaleTargetRef.kind: Required value"},
+		"an empty kind":                 {spec(`{scaleTargetRef: {kind: ""}}`), "spec.scaleTargetRef.kind"},
+		"a kind in lower case":          {spec(`{scaleTargetRef: {kind: deployments}}`), "kind must be a kind's name in CamelCase such as Deployment"},
+		"a long kind":                   {spec(`{scaleTargetRef: {kind: ` + strings.Repeat("A", 64) + `}}`), "may not be more than 63"},
+		"no target's name":              {spec(`{scaleTargetRef: {name: null}}`), "spec.scaleTargetRef.name: Required value"},
+		"an empty target's name":        {spec(`{scaleTargetRef: {name: ""}}`), "spec.scaleTargetRef.name"},
+		"a target's name with a slash":  {spec(`{scaleTargetRef: {name: a/b}}`), "name must be an object's name"},
+		"a long target's name":          {spec(`{scaleTargetRef: {name: ` + strings.Repeat("a", 254) + `}}`), "may not be more than 253"},
+
+		"minReplicas of zero":         {spec(`{minReplicas: 0}`), "should be greater than or equal to 1"},
+		"negative minReplicas":        {spec(`{minReplicas: -1}`), "should be greater than or equal to 1"},
+		"too many minReplicas":        {spec(`{minReplicas: 10001}`), "should be less than or equal to 10000"},
+		"minReplicas beyond integers": {spec(`{minReplicas: 99999999999}`), "spec.minReplicas"},
+		"minReplicas in words":        {spec(`{minReplicas: "2"}`), "must be of type integer"},
+
+		"an empty sleepAfter":           {spec(`{sleepAfter: ""}`), "sleepAfter " + duration + "8760h"},
+		"sleepAfter without a unit":     {spec(`{sleepAfter: "10"}`), "sleepAfter " + duration},
+		"sleepAfter as a number":        {spec(`{sleepAfter: 10}`), "must be of type string"},
+		"sleepAfter in days":            {spec(`{sleepAfter: 1d}`), "sleepAfter " + duration},
+		"a negative sleepAfter":         {spec(`{sleepAfter: -5m}`), "sleepAfter " + duration},
+		"sleepAfter of a moment":        {spec(`{sleepAfter: 999ms}`), "sleepAfter " + duration},
+		"sleepAfter over a year":        {spec(`{sleepAfter: 8760h1s}`), "sleepAfter " + duration},
+		"sleepAfter beyond durations":   {spec(`{sleepAfter: 99999999h}`), "sleepAfter " + duration},
+		"sleepAfter beyond integers":    {spec(`{sleepAfter: "99999999999999999999999999h"}`), "sleepAfter " + duration},
+		"sleepAfter of many characters": {spec(`{sleepAfter: ` + strings.Repeat("1s", 17) + `}`), "may not be more than 32"},
+		"sleepAfter with spaces":        {spec(`{sleepAfter: "10 m"}`), "sleepAfter " + duration},
+
+		"too many triggers":           {trigger(strings.Repeat("{type: http, http: {port: 1}},", 9)), "must have at most 8 items"},
+		"a trigger without a type":    {trigger(`{http: {port: 80}}`), "type: Required value"},
+		"an unknown trigger type":     {trigger(`{type: prometheus, http: {port: 80}}`), `supported values: "http"`},
+		"a trigger without settings":  {trigger(`{type: http}`), "a trigger of type http needs the field http"},
+		"a trigger without a port":    {trigger(`{type: http, http: {path: /}}`), "http.port: Required value"},
+		"a trigger's port of zero":    {trigger(`{type: http, http: {port: 0}}`), "should be greater than or equal to 1"},
+		"a trigger's port of 65536":   {trigger(`{type: http, http: {port: 65536}}`), "should be less than or equal to 65535"},
+		"a trigger's port by name":    {trigger(`{type: http, http: {port: web}}`), "must be of type integer"},
+		"a path without a slash":      {trigger(`{type: http, http: {port: 80, path: status}}`), "path must start with '/' and have no spaces"},
+		"an empty path":               {trigger(`{type: http, http: {port: 80, path: ""}}`), "path must start with '/'"},
+		"a path with a space":         {trigger(`{type: http, http: {port: 80, path: "/a b"}}`), "path must start with '/' and have no spaces"},
+		"a path with a line's end":    {trigger(`{type: http, http: {port: 80, path: "/a\r\nHost: b"}}`), "path must start with '/' and have no spaces"},
+		"a path with a bad escape":    {trigger(`{type: http, http: {port: 80, path: "/a%zz"}}`), "'%' only before two hexadecimal digits"},
+		"a path with a fragment":      {trigger(`{type: http, http: {port: 80, path: "/a#b"}}`), "path must start with '/' and have no spaces, quotes or '#'"},
+		"a long path":                 {trigger(`{type: http, http: {port: 80, path: /` + strings.Repeat("a", 1024) + `}}`), "may not be more than 1024"},
+		"a pointer without a slash":   {trigger(`{type: http, http: {port: 80, jsonPointer: players}}`), "jsonPointer must be empty or start with '/'"},
+		"a pointer in JSONPath":       {trigger(`{type: http, http: {port: 80, jsonPointer: $.players}}`), "jsonPointer must be empty or start with '/'"},
+		"a pointer with a bad escape": {trigger(`{type: http, http: {port: 80, jsonPointer: "/a~2"}}`), "'~' only in ~0 and ~1"},
+		"a long pointer":              {trigger(`{type: http, http: {port: 80, jsonPointer: /` + strings.Repeat("a", 256) + `}}`), "may not be more than 256"},
+		"a threshold of zero":         {trigger(`{type: http, http: {port: 80, threshold: 0}}`), "should be greater than or equal to 1"},
+		"a broken threshold":          {trigger(`{type: http, http: {port: 80, threshold: 1.5}}`), "must be of type integer"},
+
+		"an unknown handoff":         {spec(`{handoff: Sometimes}`), `supported values: "Direct", "Never"`},
+		"handoff in lower case":      {spec(`{handoff: never}`), `supported values: "Direct", "Never"`},
+		"a port without a name":      {spec(`{ports: [{protocol: tcp}]}`), "name: Required value"},
+		"two ports of one name":      {spec(`{ports: [{` + port + `}, {` + port + `}]}`), "Duplicate value"},
+		"too many ports":             {spec(`{ports: [` + manyPorts(65) + `]}`), "must have at most 64 items"},
+		"a long port's name":         {spec(`{ports: [{name: ` + strings.Repeat("a", 64) + `}]}`), "may not be more than 63"},
+		"an unknown protocol":        {spec(`{ports: [{` + port + `, protocol: minecraft}]}`), `supported values: "tcp", "udp"`},
+		"a protocol in capitals":     {spec(`{ports: [{` + port + `, protocol: TCP}]}`), `supported values: "tcp", "udp"`},
+		"an unknown readiness":       {spec(`{ports: [{` + port + `, readiness: Never}]}`), `supported values: "Auto", "Connect"`},
+		"udp with readiness Connect": {spec(`{ports: [{` + port + `, protocol: udp, readiness: Connect}]}`), "remove it or choose Auto"},
+
+		"a hold's timeout of a moment":      {spec(`{hold: {timeout: 1ms}}`), "timeout " + duration + "24h"},
+		"a hold's timeout over a day":       {spec(`{hold: {timeout: 25h}}`), "timeout " + duration + "24h"},
+		"a negative hold's timeout":         {spec(`{hold: {timeout: -1s}}`), "timeout " + duration},
+		"a hold's timeout beyond durations": {spec(`{hold: {timeout: 99999999h}}`), "timeout " + duration},
+		"a hold's timeout in words":         {spec(`{hold: {timeout: long}}`), "timeout " + duration},
+		"no connections":                    {spec(`{hold: {maxConnections: 0}}`), "should be greater than or equal to 1"},
+		"too many connections":              {spec(`{hold: {maxConnections: 100001}}`), "should be less than or equal to 100000"},
+		"too few bytes":                     {spec(`{hold: {maxBytesPerConnection: 1023}}`), "should be greater than or equal to 1024"},
+		"too many bytes":                    {spec(`{hold: {maxBytesPerConnection: 1048577}}`), "should be less than or equal to 1048576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := try(t, c.patch)
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+				t.Fatalf("refused with %v, want Invalid or BadRequest", err)
+			}
+			// The API server writes " in body" into some of its messages.
+			if got := strings.ReplaceAll(err.Error(), " in body", ""); !strings.Contains(got, c.want) {
+				t.Errorf("refused with %q, want %q in it", got, c.want)
+			}
+		})
+	}
+}
+
+func manyPorts(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{name: port-%d},", i)
+	}
+	return b.String()
+}
+
+func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
+	t.Parallel()
+	const target = `scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: lobby}`
+	const hold = `hold: {timeout: 5m, maxConnections: 1000, maxBytesPerConnection: 65536}`
+	for name, c := range map[string]struct{ patch, want string }{
+		"the least": {
+			patch: `{}`,
+			want:  `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `}`,
+		},
+		"never asleep": {
+			patch: spec(`{sleepAfter: 0s}`),
+			want:  `{service: lobby, ` + target + `, sleepAfter: 0s, handoff: Direct, ` + hold + `}`,
+		},
+		"durations of several units": {
+			patch: spec(`{sleepAfter: 1h30m5s500ms, hold: {timeout: 0s}}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 1h30m5s500ms, handoff: Direct,
+				hold: {timeout: 0s, maxConnections: 1000, maxBytesPerConnection: 65536}}`,
+		},
+		"a port and a trigger of the least": {
+			patch: spec(`{ports: [{name: game}, {name: ""}], idle: {triggers: [{type: http, http: {port: 80}}]}}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
+				ports: [{name: game, readiness: Auto}, {name: "", readiness: Auto}],
+				idle: {triggers: [{type: http, http: {port: 80, path: /, threshold: 1}}]}}`,
+		},
+		"everything at its upper bound": {
+			patch: spec(`{service: ` + strings.Repeat("a", 63) + `, minReplicas: 10000, sleepAfter: 8760h, handoff: Never,
+				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
+				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp}],
+				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`),
+			want: `{service: ` + strings.Repeat("a", 63) + `, minReplicas: 10000, sleepAfter: 8760h, handoff: Never,
+				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
+				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp, readiness: Auto}],
+				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`,
+		},
+		"everything at its lower bound": {
+			patch: spec(`{service: a, minReplicas: 1, sleepAfter: 1s, scaleTargetRef: {apiVersion: v1, kind: K, name: a},
+				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024}}`),
+			want: `{service: a, minReplicas: 1, sleepAfter: 1s, handoff: Direct, scaleTargetRef: {apiVersion: v1, kind: K, name: a},
+				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := try(t, c.patch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := parse(t, c.want)
+			// Both as JSON: numbers have one type then.
+			if diff := cmp.Diff(normal(t, want), normal(t, got.Object["spec"])); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func normal(t *testing.T, value any) map[string]any {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text))
+}
+
+func TestTheServiceOfAnElasticServiceCanNotBeChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	es := w.elastic("lobby")
+	original := es.DeepCopy()
+	es.Spec.Service = "arena"
+	err := w.c.Patch(t.Context(), es, client.MergeFrom(original))
+	if err == nil || !strings.Contains(err.Error(), "service can't be changed; delete this ElasticService and create one for the other Service") {
+		t.Errorf("answered %v, want a refusal that says what to do", err)
+	}
+}
