@@ -27,6 +27,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == "play" {
+		return play(ctx, args[1])
+	}
 	options, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil

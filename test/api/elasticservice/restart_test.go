@@ -73,11 +73,11 @@ func (o *operator) counters(ctx context.Context, name string) (map[string]float6
 
 // writes counts the requests by which the operators' controllers change objects.
 // Leases are written by PUT and scales, which nobody asks for here, too.
-func writes(t *testing.T) map[string]float64 {
+func writes(ctx context.Context, t *testing.T) map[string]float64 {
 	t.Helper()
 	sum := map[string]float64{}
 	for _, o := range cluster.operators {
-		values, err := o.counters(t.Context(), "rest_client_requests_total")
+		values, err := o.counters(ctx, "rest_client_requests_total")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,9 +125,9 @@ func settled(t *testing.T) *world {
 func TestPassesThatChangeNothingWriteNothing(t *testing.T) {
 	w := settled(t)
 	// Earlier tests' objects are still being deleted.
-	sent, since := writes(t), time.Now()
-	eventually(t, afterSettling, "no write for two seconds", func(context.Context) error {
-		if now := writes(t); !maps.Equal(sent, now) {
+	sent, since := writes(t.Context(), t), time.Now()
+	eventually(t, afterSettling, "no write for two seconds", func(ctx context.Context) error {
+		if now := writes(ctx, t); !maps.Equal(sent, now) {
 			sent, since = now, time.Now()
 		}
 		if quiet := time.Since(since); quiet < 2*time.Second {
@@ -141,8 +141,8 @@ func TestPassesThatChangeNothingWriteNothing(t *testing.T) {
 			// The pods' slice is the test's own; each touch makes a pass.
 			w.touchService(name, fmt.Sprint(i))
 		}
-		consistently(t, time.Second, "no write", func(context.Context) error {
-			if now := writes(t); !maps.Equal(sent, now) {
+		consistently(t, time.Second, "no write", func(ctx context.Context) error {
+			if now := writes(ctx, t); !maps.Equal(sent, now) {
 				return fmt.Errorf("the operators had sent %v and have %v", sent, now)
 			}
 			return nil

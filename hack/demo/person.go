@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/player"
+)
+
+// visit is what a player saw.
+type visit struct {
+	sent, replied time.Time
+	// from is where the server saw the player come from.
+	from netip.Addr
+}
+
+// person plays.
+type person interface {
+	// play sends a message to an address, waits for the reply, and stays until
+	// leave is called.
+	play(ctx context.Context, namespace, address string) (v visit, leave func(context.Context) error, err error)
+}
+
+// neighbour plays from the network namespace of the local cluster's player.
+type neighbour struct{ env *env.Env }
+
+func (n *neighbour) play(ctx context.Context, _, address string) (visit, func(context.Context) error, error) {
+	p, err := player.DialTCP(ctx, address, player.Options{Dial: n.env.DialPlayer})
+	if err != nil {
+		return visit{}, nil, err
+	}
+	if _, err := p.Exchange(ctx); err != nil {
+		return visit{}, nil, errors.Join(err, p.Close())
+	}
+	stats := p.Stats()
+	v := visit{sent: stats.Dialed, replied: stats.FirstReply, from: stats.Paths[0].PeerIP()}
+	playing, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Play(playing, 100*time.Millisecond) }()
+	return v, func(ctx context.Context) error {
+		stop()
+		return errors.Join(<-ended, p.Drain(ctx), p.Stats().Intact(), p.Close())
+	}, nil
+}
+
+// guest plays from a pod, by the test server's own image.
+type guest struct{ env *env.Env }
+
+func (g *guest) play(ctx context.Context, namespace, address string) (visit, func(context.Context) error, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "player-"},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			AutomountServiceAccountToken:  ptr.To(false),
+			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			Containers:                    []corev1.Container{{Name: "player", Image: g.env.TestServer, Args: []string{"play", address}}},
+		},
+	}
+	if err := g.env.Client.Create(ctx, pod); err != nil {
+		return visit{}, nil, fmt.Errorf("create a player's pod: %w", err)
+	}
+	leave := func(ctx context.Context) error {
+		if err := g.env.Client.Delete(ctx, pod); err != nil {
+			return fmt.Errorf("delete the player's pod %s: %w", pod.Name, err)
+		}
+		return nil
+	}
+	v, err := g.follow(ctx, pod)
+	if err != nil {
+		return visit{}, nil, errors.Join(err, leave(context.WithoutCancel(ctx)))
+	}
+	return v, leave, nil
+}
+
+// follow reads what the player prints up to its first reply.
+func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
+	set, err := kubernetes.NewForConfig(g.env.Config)
+	if err != nil {
+		return visit{}, fmt.Errorf("connect to %s: %w", g.env.Config.Host, err)
+	}
+	err = env.WaitUntil(ctx, "the player's pod runs", func(ctx context.Context) (bool, error) {
+		p, err := set.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("read pod %s: %w", pod.Name, err)
+		}
+		return p.Status.Phase != corev1.PodPending, nil
+	})
+	if err != nil {
+		return visit{}, err
+	}
+	stream, err := set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true, Timestamps: true}).Stream(ctx)
+	if err != nil {
+		return visit{}, fmt.Errorf("follow pod %s: %w", pod.Name, err)
+	}
+	defer func() { _ = stream.Close() }()
+	var v visit
+	for lines := bufio.NewScanner(stream); lines.Scan(); {
+		at, line, err := stamped(lines.Text())
+		if err != nil {
+			return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
+		}
+		switch line.Event {
+		case "sent":
+			v.sent = at
+		case "reply":
+			peer, err := netip.ParseAddrPort(line.Peer)
+			if err != nil {
+				return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
+			}
+			v.replied, v.from = at, peer.Addr().Unmap()
+			return v, nil
+		}
+	}
+	return visit{}, fmt.Errorf("pod %s ended without a reply", pod.Name)
+}
+
+// printed is a line of "gameserver play".
+type printed struct{ Event, Peer string }
+
+// stamped splits a line of a pod's log into its time and what was printed.
+func stamped(text string) (time.Time, printed, error) {
+	var stamp string
+	var p printed
+	for i := range text {
+		if text[i] == ' ' {
+			stamp, text = text[:i], text[i+1:]
+			break
+		}
+	}
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		return at, p, fmt.Errorf("read its time: %w", err)
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return at, p, fmt.Errorf("read it: %w", err)
+	}
+	return at, p, nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/env"
+)
+
+// moment is something that happens once.
+type moment struct {
+	at   time.Time
+	what string
+}
+
+// mark holds a moment until somebody asks for it.
+type mark struct {
+	once sync.Once
+	ch   chan moment
+}
+
+func newMark() *mark { return &mark{ch: make(chan moment, 1)} }
+
+func (m *mark) set(at time.Time, what string) { m.once.Do(func() { m.ch <- moment{at, what} }) }
+
+func (m *mark) wait(ctx context.Context, what string) (moment, error) {
+	select {
+	case found := <-m.ch:
+		return found, nil
+	case <-ctx.Done():
+		return moment{}, fmt.Errorf("wait for %s: %w", what, ctx.Err())
+	}
+}
+
+// story is what the API server tells of the game, by watches.
+type story struct {
+	wakeAsked, podCreated, serverUp, fallingAsleep, asleep *mark
+
+	watches []watch.Interface
+}
+
+// observe begins to watch a game that sleeps.
+func observe(ctx context.Context, e *env.Env, g env.Game) (*story, error) {
+	s := &story{newMark(), newMark(), newMark(), newMark(), newMark(), nil}
+	woken := false
+	for _, w := range []struct {
+		list client.ObjectList
+		see  func(client.Object)
+	}{
+		{&v1alpha1.ElasticServiceList{}, func(o client.Object) {
+			if es, ok := o.(*v1alpha1.ElasticService); ok {
+				if es.Status.LastWakeTime != nil {
+					s.wakeAsked.set(es.Status.LastWakeTime.Time, "")
+				}
+				if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+					s.fallingAsleep.set(time.Now(), "")
+				}
+			}
+		}},
+		{&corev1.PodList{}, func(o client.Object) {
+			if pod, ok := o.(*corev1.Pod); ok && pod.Labels["app"] == g.Name {
+				s.podCreated.set(time.Now(), "pod "+pod.Name)
+				for _, c := range pod.Status.Conditions {
+					if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+						s.serverUp.set(time.Now(), "")
+					}
+				}
+			}
+		}},
+		{&appsv1.DeploymentList{}, func(o client.Object) {
+			if d, ok := o.(*appsv1.Deployment); ok {
+				replicas := ptr.Deref(d.Spec.Replicas, 1)
+				woken = woken || replicas > 0
+				if woken && replicas == 0 {
+					s.asleep.set(time.Now(), "Deployment "+d.Name+" is at zero replicas")
+				}
+			}
+		}},
+	} {
+		opened, err := e.Client.Watch(ctx, w.list, client.InNamespace(g.Namespace))
+		if err != nil {
+			s.end()
+			return nil, fmt.Errorf("watch the game: %w", err)
+		}
+		s.watches = append(s.watches, opened)
+		go func() {
+			for event := range opened.ResultChan() {
+				if o, ok := event.Object.(client.Object); ok {
+					w.see(o)
+				}
+			}
+		}()
+	}
+	return s, nil
+}
+
+func (s *story) end() {
+	for _, w := range s.watches {
+		w.Stop()
+	}
+}
