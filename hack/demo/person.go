@@ -99,26 +99,26 @@ func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
 	if err != nil {
 		return visit{}, err
 	}
-	stream, err := set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true, Timestamps: true}).Stream(ctx)
+	stream, err := set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
 		return visit{}, fmt.Errorf("follow pod %s: %w", pod.Name, err)
 	}
 	defer func() { _ = stream.Close() }()
 	var v visit
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
-		at, line, err := stamped(lines.Text())
-		if err != nil {
+		var line printed
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
 		}
 		switch line.Event {
 		case "sent":
-			v.sent = at
+			v.sent = line.At
 		case "reply":
 			peer, err := netip.ParseAddrPort(line.Peer)
 			if err != nil {
 				return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
 			}
-			v.replied, v.from = at, peer.Addr().Unmap()
+			v.replied, v.from = line.At, peer.Addr().Unmap()
 			return v, nil
 		}
 	}
@@ -126,24 +126,8 @@ func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
 }
 
 // printed is a line of "gameserver play".
-type printed struct{ Event, Peer string }
-
-// stamped splits a line of a pod's log into its time and what was printed.
-func stamped(text string) (time.Time, printed, error) {
-	var stamp string
-	var p printed
-	for i := range text {
-		if text[i] == ' ' {
-			stamp, text = text[:i], text[i+1:]
-			break
-		}
-	}
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if err != nil {
-		return at, p, fmt.Errorf("read its time: %w", err)
-	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return at, p, fmt.Errorf("read it: %w", err)
-	}
-	return at, p, nil
+type printed struct {
+	Event string    `json:"event"`
+	At    time.Time `json:"at"`
+	Peer  string    `json:"peer"`
 }

@@ -325,6 +325,7 @@ func TestARemovedRouteLeavesRelayedUDPSessions(t *testing.T) {
 	c := dialUDP(t, address)
 	write(t, c, "a")
 	hear(t, c, "re:a")
+	r.eventually("the client is relayed", func() bool { return r.sessions().Sessions == 1 })
 	r.server.Remove(r.route.UID)
 	write(t, c, "b")
 	hear(t, c, "re:b")
