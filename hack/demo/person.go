@@ -62,7 +62,7 @@ func (g *guest) play(ctx context.Context, namespace, address string) (visit, fun
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "player-"},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
-			AutomountServiceAccountToken:  ptr.To(false),
+			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](1),
 			Containers:                    []corev1.Container{{Name: "player", Image: g.env.TestServer, Args: []string{"play", address}}},
 		},

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string) error {
 	runs := flags.Int("runs", 30, "how many wakes are measured")
 	fanIn := flags.Int("clients", 500, "how many clients connect at once to one sleeping server")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: bench [flags] wake\n\n  wake   time from a player's packet to the sleeping server, by stage\n\nflags:")
+		fmt.Fprintln(flags.Output(), "usage: bench [flags] wake\n\n  time from a player's packet to the sleeping server, by stage\n\nflags:")
 		flags.PrintDefaults()
 	}
 	switch err := flags.Parse(args); {

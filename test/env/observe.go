@@ -127,7 +127,7 @@ func WaitUntil(ctx context.Context, what string, done func(context.Context) (boo
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w (last: %v)", what, ctx.Err(), err)
+			return fmt.Errorf("wait until %s: %w (last: %w)", what, ctx.Err(), err)
 		case <-tick.C:
 		}
 	}

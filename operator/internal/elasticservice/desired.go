@@ -124,9 +124,9 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 	}
 	for _, p := range es.Status.Ports {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{
-			Name:        ptr.To(p.Name),
-			Protocol:    ptr.To(transport(p.Protocol)),
-			Port:        ptr.To(p.ResolverPort),
+			Name:        new(p.Name),
+			Protocol:    new(transport(p.Protocol)),
+			Port:        new(p.ResolverPort),
 			AppProtocol: protocols[p.Name].AppProtocol,
 		})
 	}
@@ -139,14 +139,14 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 		e := discoveryv1.Endpoint{
 			Addresses: []string{address},
 			Conditions: discoveryv1.EndpointConditions{
-				Ready:       ptr.To(role == roleReady),
-				Serving:     ptr.To(true),
-				Terminating: ptr.To(role == roleTerminating),
+				Ready:       new(role == roleReady),
+				Serving:     new(true),
+				Terminating: new(role == roleTerminating),
 			},
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: r.namespace, Name: r.podName, UID: uid(r.uid)},
 		}
 		if r.node != "" {
-			e.NodeName = ptr.To(r.node)
+			e.NodeName = new(r.node)
 		}
 		s.Endpoints = append(s.Endpoints, e)
 	}
@@ -168,7 +168,7 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 			continue
 		}
 		ready := up && phase != v1alpha1.PhaseFallingAsleep
-		e.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(ready), Serving: ptr.To(true), Terminating: ptr.To(!ready)}
+		e.Conditions = discoveryv1.EndpointConditions{Ready: new(ready), Serving: new(true), Terminating: new(!ready)}
 		s.Endpoints = append(s.Endpoints, e)
 	}
 	return s

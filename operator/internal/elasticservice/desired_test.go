@@ -56,7 +56,7 @@ func TestResolverSlices(t *testing.T) {
 	es := lobby("", t0)
 	o := seen(0)
 	o.service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	o.resolvers = []resolver{standing("resolver-2", ""), standing("resolver-1", "")}
+	o.resolvers = []resolver{standing("resolver-2"), standing("resolver-1")}
 	o.resolvers[0].addresses = []string{"10.244.1.2", "fd00::2"}
 	o.resolvers[1].addresses = []string{"10.244.1.1", "fd00::1"}
 	o.resolvers[1].node = "node-1"
@@ -75,18 +75,18 @@ func TestResolverSlices(t *testing.T) {
 	if diff := cmp.Diff(wantLabels, v4.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	wantPorts := []discoveryv1.EndpointPort{{Name: ptr.To("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](10001)}}
+	wantPorts := []discoveryv1.EndpointPort{{Name: new("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](10001)}}
 	if diff := cmp.Diff(wantPorts, v4.Ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 	want := []discoveryv1.Endpoint{{
 		Addresses:  []string{"10.244.1.1"},
-		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)},
-		NodeName:   ptr.To("node-1"),
+		Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)},
+		NodeName:   new("node-1"),
 		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "dormouse-system", Name: "resolver-1", UID: "resolver-1"},
 	}, {
 		Addresses:  []string{"10.244.1.2"},
-		Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "dormouse-system", Name: "resolver-2", UID: "resolver-2"},
 	}}
 	if diff := cmp.Diff(want, v4.Endpoints); diff != "" {
@@ -98,12 +98,12 @@ func TestServersOfASelectorlessService(t *testing.T) {
 	source := discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p", Namespace: "games"},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](7000)}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("game"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](7000)}},
 	}
 	add := func(address string, serving, terminating bool) {
 		source.Endpoints = append(source.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{address},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(serving), Terminating: ptr.To(terminating)},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(serving), Terminating: new(terminating)},
 			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: address},
 		})
 	}

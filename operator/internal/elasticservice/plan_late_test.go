@@ -9,7 +9,7 @@ import (
 
 func TestAResolverThatShouldListenIsAskedAgain(t *testing.T) {
 	silent := func(change func(*resolver)) resolver {
-		r := standing("resolver-1", "")
+		r := standing("resolver-1")
 		r.listening = nil
 		change(&r)
 		return r
@@ -24,7 +24,7 @@ func TestAResolverThatShouldListenIsAskedAgain(t *testing.T) {
 		"seldom, when it can't listen":          {v1alpha1.PhaseAsleep, silent(func(r *resolver) { r.portErrors = []string{"port 10001: in use"} }), 5 * time.Second},
 		"seldom, when it doesn't answer":        {v1alpha1.PhaseAsleep, silent(func(r *resolver) { r.reachable = false }), 5 * time.Second},
 		"not, when it isn't ready":              {v1alpha1.PhaseAsleep, silent(func(r *resolver) { r.ready = false }), 0},
-		"not, when it listens on all it should": {v1alpha1.PhaseAsleep, standing("resolver-1", ""), 0},
+		"not, when it listens on all it should": {v1alpha1.PhaseAsleep, standing("resolver-1"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			es := lobby(c.phase, at(-3600))

@@ -48,11 +48,11 @@ func deleted(es *v1alpha1.ElasticService, when time.Time) *v1alpha1.ElasticServi
 	return es
 }
 
-// standing is a resolver that listens on lobby's port and knows its phase.
-func standing(name string, phase v1alpha1.Phase) resolver {
+// standing is a resolver that listens on lobby's port.
+func standing(name string) resolver {
 	return resolver{
 		uid: name, podName: name, namespace: "dormouse-system", addresses: []string{"10.244.1." + name[len(name)-1:]},
-		ready: true, reachable: true, phase: string(phase), listening: map[int32]bool{10001: true}, started: at(-3600),
+		ready: true, reachable: true, listening: map[int32]bool{10001: true}, started: at(-3600),
 	}
 }
 
@@ -72,7 +72,7 @@ func seen(replicas int32, servers ...server) observed {
 		service:   service(),
 		scale:     scaleView{replicas: replicas},
 		servers:   servers,
-		resolvers: []resolver{standing("resolver-1", "")},
+		resolvers: []resolver{standing("resolver-1")},
 		triggers:  trigger.Reading{At: at(0), BelowSince: at(-3600)},
 	}
 }
@@ -160,7 +160,7 @@ func TestPlan(t *testing.T) {
 			es: lobby(v1alpha1.PhaseAsleep, at(-600)),
 			o: inSlices(with(seen(0), func(o *observed) {
 				o.resolvers[0].ready, o.resolvers[0].queued = false, 1
-				o.resolvers = append(o.resolvers, standing("resolver-2", ""))
+				o.resolvers = append(o.resolvers, standing("resolver-2"))
 			}), lobby("", at(0)), ready),
 			want: want{
 				Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy,

@@ -1,0 +1,34 @@
+package options
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string // in the error; empty: taken
+	}{
+		"a namespace is enough":                       {[]string{"--namespace=dormouse-system"}, ""},
+		"a missing namespace is refused":              {nil, "set it, or POD_NAMESPACE"},
+		"an address without a port is refused":        {[]string{"--namespace=x", "--listen=localhost"}, "--listen=localhost must be an address"},
+		"a resolver port beyond the range is refused": {[]string{"--namespace=x", "--resolver-port=70000"}, "--resolver-port=70000 must be from 1 to 65535"},
+		"a selector that is none is refused":          {[]string{"--namespace=x", "--resolver-selector=a=b=c"}, "must be a label selector"},
+		"an empty selector is refused":                {[]string{"--namespace=x", "--resolver-selector="}, "must be a label selector"},
+		"an empty service account is refused":         {[]string{"--namespace=x", "--resolver-service-account="}, "must not be empty"},
+		"an argument is refused":                      {[]string{"--namespace=x", "run"}, `unexpected argument "run"`},
+		"an unknown flag is refused":                  {[]string{"--namespace=x", "--port=1"}, "flag provided but not defined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("POD_NAMESPACE", "")
+			_, err := Parse(c.args)
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("Parse = %v, want no error", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("Parse = %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package resolvers
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/internal/informerapi"
+)
+
+// pod is a resolver's HTTP server on loopback.
+type pod struct {
+	asked  atomic.Int32 // for /sessions
+	broken atomic.Bool
+}
+
+func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.broken.Load() || r.Header.Get("Authorization") != "Bearer secret" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	var answer any
+	switch r.URL.Path {
+	case informerapi.RoutesPath:
+		answer = informerapi.RoutesResponse{Routes: []informerapi.Route{{UID: "es-1", Phase: "Asleep"}}}
+	case informerapi.SessionsPath:
+		p.asked.Add(1)
+		answer = informerapi.SessionsResponse{
+			Now: time.Now().Add(-time.Hour), Services: []informerapi.Sessions{{UID: "es-1", Sessions: 3, Queued: 2}},
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func newObserver(t *testing.T, p *pod) (*Observer, string) {
+	t.Helper()
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return NewObserver(n, token), host
+}
+
+func TestAViewHasWhatThePodSays(t *testing.T) {
+	o, host := newObserver(t, &pod{})
+	v := o.View(t.Context(), host, 0)
+	if v.Err != nil || v.Routes["es-1"].Phase != "Asleep" || v.Sessions["es-1"].Sessions != 3 || v.Sessions["es-1"].Queued != 2 {
+		t.Errorf("view = %+v", v)
+	}
+	if d := (v.ClockSkew - time.Hour).Abs(); d > time.Minute {
+		t.Errorf("clock skew = %s, want about an hour", v.ClockSkew)
+	}
+}
+
+func TestOneAnswerServesAllWhoAskAtAboutTheSameTime(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	o.View(t.Context(), host, time.Minute)
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() { o.View(t.Context(), host, time.Minute) })
+	}
+	group.Wait()
+	if n := p.asked.Load(); n != 1 {
+		t.Errorf("the pod was asked %d times, want once", n)
+	}
+}
+
+func TestWithoutAnAgeTheQuestionIsAskedAfterTheCall(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	for i := range 5 {
+		before := time.Now()
+		if v := o.View(t.Context(), host, 0); v.Asked.Before(before) {
+			t.Errorf("answer %d is of a question before the call", i)
+		}
+	}
+}
+
+func TestAPodThatFailsIsNotAskedAgainAtOnceAndKeepsWhatItSaid(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	good := o.View(t.Context(), host, 0)
+	p.broken.Store(true)
+	v := o.View(t.Context(), host, 0)
+	if v.Err == nil || !v.Answered.Equal(good.Answered) || v.Sessions["es-1"].Sessions != 3 {
+		t.Errorf("view of a failing pod = %+v, want an error and what it said before", v)
+	}
+	p.broken.Store(false)
+	asked := p.asked.Load()
+	if v := o.View(t.Context(), host, 0); v.Err == nil || p.asked.Load() != asked {
+		t.Error("the pod was asked again at once after it failed")
+	}
+}
+
+func TestPodsThatAreGoneAreForgotten(t *testing.T) {
+	o, host := newObserver(t, &pod{})
+	o.View(t.Context(), host, 0)
+	o.Keep(map[string]bool{})
+	if len(o.views) != 0 {
+		t.Errorf("%d views are kept, want none", len(o.views))
+	}
+}
