@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// receiveBytes is how much may wait for a socket to be read.
+const receiveBytes = 1 << 20
+
 // controlBytes has room for one packet-info message of either family.
 const controlBytes = 64
 
@@ -63,6 +66,9 @@ func ListenPackets(ctx context.Context, host string, port int) (*Packets, error)
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
 	p.conn = opened.(*net.UDPConn)
+	// One socket receives for all of the port's clients. The kernel grants what
+	// the node allows, and takes memory only for what waits.
+	_ = p.conn.SetReadBuffer(receiveBytes)
 	if p.raw, err = p.conn.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reaching the socket of UDP port %d: %w", port, err), p.conn.Close())
 	}

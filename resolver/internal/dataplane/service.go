@@ -47,6 +47,8 @@ type servedPort struct {
 	protocol proto.Protocol
 	counts   *metrics.Port
 	listener *listener.Listener
+	// pace is for the held datagrams of a UDP port.
+	pace *pace
 }
 
 func newService(s *Server, r *route.Route) *service {
@@ -80,6 +82,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			continue
 		}
 		p := &servedPort{
+			pace:    newPace(),
 			service: sv, key: key, protocol: protocol,
 			counts: sv.server.opts.Metrics.Port(r.Namespace, r.Service, string(key.protocol)),
 		}

@@ -309,6 +309,9 @@ func (s *udpSession) run(address netip.AddrPort) {
 // flush delivers what is held in order and makes the session live: from then on
 // the client's datagrams go to the server as they come.
 func (s *udpSession) flush() {
+	p := s.socket.port
+	p.pace.turn.Lock()
+	defer p.pace.turn.Unlock()
 	for {
 		s.mu.Lock()
 		queue := s.queue
@@ -327,8 +330,9 @@ func (s *udpSession) flush() {
 		}
 		s.mu.Unlock()
 		var datagram []byte
-		for len(queue) > 0 {
+		for len(queue) > 0 && s.state.Load() != sessionOver {
 			datagram, queue = nextHeld(queue)
+			p.pace.wait(p.service.server.ctx)
 			s.send(datagram)
 		}
 	}

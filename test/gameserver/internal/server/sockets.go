@@ -42,11 +42,19 @@ func openSockets(ctx context.Context, o Options) (*sockets, error) {
 				all.close()
 				return nil, fmt.Errorf("open game port: %w", err)
 			}
+			// As a game server should whose players all send at once.
+			if udp, ok := conn.(*net.UDPConn); ok {
+				_ = udp.SetReadBuffer(receiveBytes)
+			}
 			*list.to = append(*list.to, conn)
 		}
 	}
 	return &all, nil
 }
+
+// receiveBytes is how much may wait for a UDP socket to be read, as far as the
+// node allows it.
+const receiveBytes = 1 << 20
 
 // closeListeners refuses new TCP sessions. UDP has no such thing: its sessions
 // share the socket.
