@@ -47,7 +47,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 	// And bytes without frames, whose every one must come back: they are held,
 	// relayed, and more than fit any buffer on the way.
-	group.Go(func() { errs <- player.Echo(ctx, cluster.DialPlayer, clusterIP(ctx, t, g, 7002), 64<<20) })
+	group.Go(func() { errs <- player.Echo(ctx, cluster.DialPlayer, clusterIP(ctx, t, g, 7002), 16<<20) })
 
 	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 		sent += p.Stats().Sent
 		bytes += p.Stats().BytesSent
 	}
-	t.Logf("%d sessions sent %d messages of %d bytes across the handover, and 64 MiB without frames; none lost", len(players), sent, bytes)
+	t.Logf("%d sessions sent %d messages of %d bytes across the handover, and 16 MiB without frames; none lost", len(players), sent, bytes)
 
 	// Once they have left, the resolver's endpoints go.
 	for _, p := range players {
@@ -249,29 +249,16 @@ func TestHandoffNeverSleepsBySessionsAlone(t *testing.T) {
 	t.Parallel()
 	ctx, ns := newNamespace(t)
 	g := env.Game{
-		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001},
+		Namespace: ns, Name: "lobby", TCP: []int32{7000},
 		Selectorless: true, Handoff: v1alpha1.HandoffNever, SleepAfter: 2 * time.Second,
 	}
 	asleep(ctx, t, g)
-	resolvers, err := cluster.ResolverAddrs(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := dialTCP(ctx, t, clusterIP(ctx, t, g, 7000))
 	if _, err := p.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
-	}
-	for range 5 {
-		stats, err := playOnce(ctx, "udp", clusterIP(ctx, t, g, 7001))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !stats.Paths[0].Through(resolvers...) {
-			t.Errorf("a client came from %s, want a resolver: handoff is Never", stats.Paths[0].Peer)
-		}
 	}
 	intact(t, "the player", p)
 	if err := p.Close(); err != nil {
@@ -283,6 +270,40 @@ func TestHandoffNeverSleepsBySessionsAlone(t *testing.T) {
 	if _, err := playOnce(ctx, "tcp", clusterIP(ctx, t, g, 7000)); err != nil {
 		t.Errorf("the second wake: %v", err)
 	}
+}
+
+// And every client goes through the resolver for good.
+func TestHandoffNeverRelaysEveryClient(t *testing.T) {
+	t.Parallel()
+	ctx, ns := newNamespace(t)
+	g := env.Game{
+		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001},
+		Selectorless: true, Handoff: v1alpha1.HandoffNever,
+	}
+	asleep(ctx, t, g)
+	resolvers, err := cluster.ResolverAddrs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := dialUDP(ctx, t, clusterIP(ctx, t, g, 7001))
+	if _, err := first.Exchange(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		for network, port := range map[string]int32{"tcp": 7000, "udp": 7001} {
+			stats, err := playOnce(ctx, network, clusterIP(ctx, t, g, port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !stats.Paths[0].Through(resolvers...) {
+				t.Errorf("a client came from %s, want a resolver: handoff is Never", stats.Paths[0].Peer)
+			}
+		}
+	}
+	intact(t, "the player who was held", first)
 }
 
 // A Service without a selector gets its servers' endpoints from Dormouse.
