@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,25 +101,23 @@ func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, b
 }
 
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
+	asked := w.now()
 	var before, after int32
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(ctx context.Context) (err error) {
 		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.WakeReplicas(es))
 		return err
 	}
-	// As far as the cache knows, which is enough to scale up: the stamp tells
-	// what is so. Both at once, since a player waits for the pod.
+	// As far as the cache knows, which is enough to scale up first: the player
+	// waits for the pod, and the stamp tells afterwards what is so.
 	raised := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
-	var stamped *v1alpha1.ElasticService
-	group, groupCtx := errgroup.WithContext(ctx)
 	if raised {
-		group.Go(func() error { return raise(groupCtx) })
+		if err := raise(ctx); err != nil {
+			return informerapi.WakeResponse{}, err
+		}
 	}
-	group.Go(func() (err error) {
-		stamped, err = w.stamp(groupCtx, es)
-		return err
-	})
-	if err := group.Wait(); err != nil {
+	stamped, err := w.stamp(ctx, es, asked)
+	if err != nil {
 		return informerapi.WakeResponse{}, err
 	}
 	phase := stamped.Status.Phase
@@ -149,8 +146,8 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 }
 
 // stamp writes lastWakeTime and gives the object as it is after that.
-func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService) (*v1alpha1.ElasticService, error) {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(w.now())}})
+func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time) (*v1alpha1.ElasticService, error) {
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
 	if err != nil {
 		return nil, fmt.Errorf("encode the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
