@@ -50,18 +50,20 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 	r.Init()
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("elasticservice").
-		For(&v1alpha1.ElasticService{}).
+		For(&v1alpha1.ElasticService{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		// Wakes are stamped into the status, and finalizers are no generation.
+		Watches(&v1alpha1.ElasticService{}, soon(itself, nil)).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
+		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(resolverChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
-		b = b.WatchesMetadata(meta, handler.EnqueueRequestsFromMapFunc(r.byTarget(meta.Kind)),
+		b = b.WatchesMetadata(meta, soon(r.byTarget(meta.Kind), nil),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	if err := b.Complete(r); err != nil {
