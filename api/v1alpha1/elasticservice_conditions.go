@@ -28,10 +28,10 @@ const (
 	// readiness probe: Kubernetes sends connections there before they listen.
 	ConditionDirectGated = "DirectGated"
 
-	// ConditionTrafficPolicySupported is False when a traffic policy Local is
-	// combined with handoff Direct, where load balancers would leave nodes
-	// without endpoints at each sleep.
-	ConditionTrafficPolicySupported = "TrafficPolicySupported"
+	// ConditionTrafficPolicyUnsupported is True when a traffic policy Local is
+	// combined with handoff Direct, where nodes lose their endpoints at each
+	// sleep and load balancers move.
+	ConditionTrafficPolicyUnsupported = "TrafficPolicyUnsupported"
 )
 
 // Reasons of an ElasticService's conditions.
@@ -46,6 +46,8 @@ const (
 	ReasonServiceNotFound = "ServiceNotFound"
 	// ReasonServiceTaken says that an older ElasticService has the same Service.
 	ReasonServiceTaken = "ServiceTaken"
+	// ReasonTargetTaken says that an older ElasticService has the same target.
+	ReasonTargetTaken = "TargetTaken"
 	// ReasonServiceUnsupported says that the Service is of a kind that can't
 	// sleep: of type ExternalName, headless, or without ports.
 	ReasonServiceUnsupported = "ServiceUnsupported"

@@ -373,7 +373,7 @@ type ElasticServiceStatus struct {
 	Queued int32 `json:"queued,omitempty"`
 
 	// conditions are Ready, TargetFound, EndpointsInSync, TriggersHealthy,
-	// IdleSignal, DirectGated and TrafficPolicySupported.
+	// IdleSignal, DirectGated and TrafficPolicyUnsupported.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -34,6 +34,9 @@ const fieldOwner = "dormouse-operator"
 // missingRetry is how often a target of a kind that isn't watched is looked for.
 const missingRetry = 30 * time.Second
 
+// scaleTime bounds the write that puts a target to sleep.
+const scaleTime = time.Second
+
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/finalizers,verbs=update
@@ -129,7 +132,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		}
 	}
 	ob, err := r.prepare(ctx, now, es, o)
-	if err != nil {
+	if err != nil && !o.namespaceEnding && !patienceOver(now, es) {
 		return reconcile.Result{}, err
 	}
 	if ob != nil && es.DeletionTimestamp.IsZero() {
@@ -138,6 +141,11 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 
 	o.neverStarted = ob != nil && es.Status.Phase == ""
 	p := makePlan(now, es, o)
+	if p.raise {
+		if _, _, err := r.Scaler.RaiseTo(ctx, refOf(es), Wanted(es)); err != nil && !p.release {
+			return reconcile.Result{}, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
+		}
+	}
 	if p.release {
 		return reconcile.Result{}, r.release(ctx, es, o)
 	}
@@ -151,11 +159,6 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	}
 	if err := r.writeStatus(ctx, now, original, es, o, p); err != nil {
 		return reconcile.Result{}, err
-	}
-	if p.raise {
-		if _, _, err := r.Scaler.RaiseTo(ctx, refOf(es), WakeReplicas(es)); err != nil {
-			return reconcile.Result{}, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
-		}
 	}
 	if o.scale.err != nil {
 		p.again(missingRetry)
@@ -200,7 +203,9 @@ func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1al
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return reconcile.Result{}, err
 	}
-	if m := r.memoryOf(es); m.lastObstacle != ob.message {
+	m := r.memoryOf(es)
+	m.sleepBegun = nil
+	if m.lastObstacle != ob.message {
 		m.lastObstacle = ob.message
 		emit(r.Events, es, []notice{obstacleEvent(*ob)})
 	}
@@ -226,6 +231,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 		r.Metrics.PhaseChanged(es.Namespace, es.Name, string(p.phase))
 	}
 	emit(r.Events, es, phaseEvents(before, es, p))
+	emit(r.Events, es, resolverEvents(original, es))
 	return nil
 }
 
@@ -237,6 +243,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	scale, err := r.Scaler.Get(ctx, refOf(es))
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	// With a selector a client may have gone straight to a server up to now.
+	if hasTriggers(es) && !r.Triggers.Idle(ctx, triggersOf(es, o)) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	live := &v1alpha1.ElasticService{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
@@ -255,7 +265,11 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 		return reconcile.Result{}, err
 	}
 	r.memoryOf(es).sleepBegun = nil
-	if err := r.Scaler.Set(ctx, refOf(es), scale, 0); err != nil {
+	// A wake within commitTime is told to wait for this write: it must be over by
+	// then, one way or the other.
+	soon, cancel := context.WithTimeout(ctx, scaleTime)
+	defer cancel()
+	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
 		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
 	}
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
@@ -294,7 +308,7 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 	for i := range o.slices {
 		s := &o.slices[i]
 		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
-			errs = append(errs, r.orphan(ctx, s))
+			errs = append(errs, r.orphan(ctx, s, o.service))
 			continue
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
@@ -331,10 +345,11 @@ func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) 
 	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, v1alpha1.ElasticServiceFinalizer), nil
 }
 
-// orphan lets a slice outlive its ElasticService.
-func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice) error {
+// orphan lets a slice outlive its ElasticService, for as long as the Service
+// lives. A later ElasticService of the Service takes it over.
+func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice, svc *corev1.Service) error {
 	original := s.DeepCopy()
-	s.OwnerReferences = nil
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
 	return r.Client.Patch(ctx, s, client.MergeFrom(original))
 }
 
@@ -368,7 +383,7 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	sortByAge(list.Items)
 	for _, es := range list.Items {
 		for _, p := range es.Status.Ports {
-			r.ports.learn(p.ResolverPort, es.UID)
+			r.ports.learn(p.ResolverPort, portOwner{es.UID, p.Name, transport(p.Protocol)})
 		}
 	}
 }
@@ -383,10 +398,15 @@ func refOf(es *v1alpha1.ElasticService) target.Ref {
 	return target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 }
 
-// WakeReplicas is how many replicas a wake asks for at least.
-func WakeReplicas(es *v1alpha1.ElasticService) int32 {
+// Wanted is how many replicas a wake asks for.
+func Wanted(es *v1alpha1.ElasticService) target.Replicas {
 	if es.Spec.MinReplicas != nil {
-		return *es.Spec.MinReplicas
+		return target.Replicas{AtLeast: *es.Spec.MinReplicas, FromZero: *es.Spec.MinReplicas}
 	}
-	return max(es.Status.ReplicasBeforeSleep, 1)
+	return target.Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1)}
+}
+
+// patienceOver says that a deletion waits for nothing any more.
+func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
+	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= deletionPatience
 }

@@ -92,10 +92,11 @@ func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discovery
 			wanted = append(wanted, s)
 		}
 	}
-	if len(o.service.Spec.Selector) == 0 && es.Spec.Handoff != v1alpha1.HandoffNever {
+	if len(o.service.Spec.Selector) == 0 {
 		known := addressesIn(o.slices)
+		accepting := p.phase == v1alpha1.PhaseAwake && handoff(es) == v1alpha1.HandoffDirect
 		for i := range o.sources {
-			if s := serverSlice(es, &o.sources[i], known, p.phase); len(s.Endpoints) > 0 {
+			if s := serverSlice(es, &o.sources[i], known, accepting); len(s.Endpoints) > 0 {
 				wanted = append(wanted, s)
 			}
 		}
@@ -156,18 +157,18 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 
 // serverSlice follows one of the private Service's slices. A server gets new
 // clients while it is up; it keeps those it has, over UDP too, until its pod is
-// gone, which is why serving stays true. One that has never been up is left out.
-// While the service falls asleep new clients go to the resolver alone.
-func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool, phase v1alpha1.Phase) *discoveryv1.EndpointSlice {
+// gone, which is why serving stays true. Unless servers are accepting, new clients
+// go to the resolver alone. A server that never got any is left out.
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
 	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
 	s.Ports = source.Ports
 	for _, e := range source.Endpoints {
 		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
-		if len(e.Addresses) == 0 || !up && !known[e.Addresses[0]] {
+		ready := up && accepting
+		if len(e.Addresses) == 0 || !ready && !known[e.Addresses[0]] {
 			continue
 		}
-		ready := up && phase != v1alpha1.PhaseFallingAsleep
 		e.Conditions = discoveryv1.EndpointConditions{Ready: new(ready), Serving: new(true), Terminating: new(!ready)}
 		s.Endpoints = append(s.Endpoints, e)
 	}

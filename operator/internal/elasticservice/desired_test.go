@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 func TestThePrivateServiceOpensNothingToTheOutside(t *testing.T) {
@@ -111,7 +112,7 @@ func TestServersOfASelectorlessService(t *testing.T) {
 	add("10.244.2.2", false, false) // boots
 	add("10.244.2.3", false, false) // was up: a blip
 	add("10.244.2.4", false, true)  // was up: goes
-	got := serverSlice(lobby("", t0), &source, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, v1alpha1.PhaseAwake)
+	got := serverSlice(lobby("", t0), &source, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, true)
 	if got.Name != "lobby-servers-x7k2p" {
 		t.Errorf("name = %s, want lobby-servers-x7k2p", got.Name)
 	}
@@ -130,6 +131,48 @@ func TestServersOfASelectorlessService(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+}
+
+func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
+	o := seen(1, upServer)
+	o.service.Spec.Selector = nil
+	o.sources = []discoveryv1.EndpointSlice{{
+		ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p"}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.9"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}}},
+	}}
+	known := o
+	known.slices = []discoveryv1.EndpointSlice{*desiredSlices(lobby("", t0), o, plan{phase: v1alpha1.PhaseAwake})[0]}
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep} {
+		slices := desiredSlices(lobby("", t0), known, plan{phase: phase})
+		if len(slices) != 1 {
+			t.Fatalf("%s: %d slices, want the servers'", phase, len(slices))
+		}
+		if got, want := *slices[0].Endpoints[0].Conditions.Ready, phase == v1alpha1.PhaseAwake; got != want {
+			t.Errorf("%s: a server that is up is ready = %v, want %v", phase, got, want)
+		}
+	}
+	if s := desiredSlices(never(lobby("", t0)), o, plan{phase: v1alpha1.PhaseAwake}); len(s) != 0 {
+		t.Errorf("handoff Never: %d slices of servers that never had clients, want none", len(s))
+	}
+	changed := desiredSlices(never(lobby("", t0)), known, plan{phase: v1alpha1.PhaseAwake})
+	if len(changed) != 1 || *changed[0].Endpoints[0].Conditions.Ready || !*changed[0].Endpoints[0].Conditions.Serving {
+		t.Errorf("after a change to handoff Never: %+v, want the servers to keep the clients that they have", changed)
+	}
+}
+
+func TestAWakeWantsAsManyAsBeforeOnlyFromZero(t *testing.T) {
+	es := lobby("", t0)
+	es.Status.ReplicasBeforeSleep = 5
+	if got, want := Wanted(es), (target.Replicas{AtLeast: 1, FromZero: 5}); got != want {
+		t.Errorf("wanted = %+v, want %+v", got, want)
+	}
+	es.Spec.MinReplicas = ptr.To[int32](3)
+	if got, want := Wanted(es), (target.Replicas{AtLeast: 3, FromZero: 3}); got != want {
+		t.Errorf("wanted with minReplicas = %+v, want %+v", got, want)
+	}
+	if got, want := Wanted(lobby("", t0)), (target.Replicas{AtLeast: 1, FromZero: 1}); got != want {
+		t.Errorf("wanted the first time = %+v, want %+v", got, want)
 	}
 }
 

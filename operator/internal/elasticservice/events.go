@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -48,6 +49,16 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p plan) []n
 func asleepEvent(es *v1alpha1.ElasticService, replicas int32) notice {
 	return notice{corev1.EventTypeNormal, "Asleep", "Sleep", fmt.Sprintf("Scaled %s %s from %d replicas to zero; the next client wakes it.",
 		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, replicas)}
+}
+
+// resolverEvents tell of the moment when nobody can stand in any more.
+func resolverEvents(before, after *v1alpha1.ElasticService) []notice {
+	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEndpointsInSync),
+		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
+	if is == nil || is.Reason != v1alpha1.ReasonNoResolver || was != nil && was.Reason == is.Reason {
+		return nil
+	}
+	return []notice{{corev1.EventTypeWarning, is.Reason, "Proxy", is.Message}}
 }
 
 func obstacleEvent(c obstacle) notice {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // memory is what the controller remembers of one object between passes. All of
@@ -15,6 +16,7 @@ type memory struct {
 	noneUpSince        time.Time
 	sleepBegun         *time.Time
 	readiness          v1alpha1.PodReadiness
+	template           target.Ref
 	templateGeneration int64
 	templateRead       time.Time
 	lastObstacle       string

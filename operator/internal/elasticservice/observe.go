@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, privateServiceName(es.Spec.Service), err)
 	}
+	if err := r.observeSiblings(ctx, es, &o); err != nil {
+		return o, err
+	}
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
@@ -69,6 +73,25 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	return o, nil
 }
 
+// observeSiblings looks for an older ElasticService with the same target.
+func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+	ref := es.Spec.ScaleTargetRef
+	var list v1alpha1.ElasticServiceList
+	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{indexTarget: ref.Kind + "/" + ref.Name})
+	if err != nil {
+		return fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
+	}
+	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	for i := range list.Items {
+		other := &list.Items[i]
+		otherRef := other.Spec.ScaleTargetRef
+		if other.UID != es.UID && olderThan(other, es) && schema.FromAPIVersionAndKind(otherRef.APIVersion, otherRef.Kind).GroupKind() == group {
+			o.targetTaken = other.Name
+		}
+	}
+	return nil
+}
+
 func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{indexSliceService: es.Spec.Service}); err != nil {
@@ -77,7 +100,9 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	for _, s := range list.Items {
 		switch s.Labels[discoveryv1.LabelManagedBy] {
 		case v1alpha1.ManagedBy:
-			if metav1.IsControlledBy(&s, es) {
+			// One without a controller was left for the Service by an
+			// ElasticService that is gone.
+			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {
 				o.slices = append(o.slices, s)
 			}
 		case endpointSliceController:
@@ -100,12 +125,20 @@ func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticServi
 	// generation changed, or after a minute where that isn't watched.
 	generation := r.targetGeneration(ctx, ref)
 	now := r.Now()
-	if m.readiness == "" || m.templateGeneration != generation || generation == 0 && now.Sub(m.templateRead) > time.Minute {
-		m.readiness = v1alpha1.PodReadinessConnect
-		if r.Scaler.HasReadinessProbe(ctx, ref) {
-			m.readiness = v1alpha1.PodReadinessProbe
+	stale := m.readiness == "" || generation == 0
+	if m.template != ref || m.templateGeneration != generation || stale && now.Sub(m.templateRead) > time.Minute {
+		if m.template != ref {
+			m.readiness = ""
 		}
-		m.templateGeneration, m.templateRead = generation, now
+		probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
+		switch {
+		case err != nil: // what was known is the best there is
+		case probed:
+			m.readiness = v1alpha1.PodReadinessProbe
+		default:
+			m.readiness = v1alpha1.PodReadinessConnect
+		}
+		m.template, m.templateGeneration, m.templateRead = ref, generation, now
 	}
 	return scaleView{replicas: scale.Spec.Replicas, selector: scale.Status.Selector, readiness: m.readiness}
 }
@@ -138,13 +171,23 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 		maxAge = 100 * time.Millisecond
 	}
 	addresses := map[string]bool{}
+	var running []*corev1.Pod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		addresses[pod.Status.PodIP] = true
-		o.resolvers = append(o.resolvers, resolverOf(pod, es, r.Resolvers.View(ctx, pod.Status.PodIP, maxAge)))
+		running = append(running, pod)
+	}
+	views := make([]resolvers.View, len(running))
+	var asked sync.WaitGroup
+	for i, pod := range running {
+		asked.Go(func() { views[i] = r.Resolvers.View(ctx, pod.Status.PodIP, maxAge) })
+	}
+	asked.Wait()
+	for i, pod := range running {
+		o.resolvers = append(o.resolvers, resolverOf(pod, es, views[i]))
 	}
 	r.Resolvers.Keep(addresses)
 	return nil
@@ -159,7 +202,7 @@ func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 		node:        pod.Spec.NodeName,
 		ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
 		reachable:   v.Err == nil,
-		silentSince: latest(v.Answered, pod.CreationTimestamp.Time),
+		silentSince: latest(v.Answered, v.FirstAsked, pod.CreationTimestamp.Time),
 		err:         v.Err,
 		listening:   map[int32]bool{},
 		started:     v.Started.Add(v.ClockSkew),
@@ -192,17 +235,22 @@ func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *observed) {
 		r.Triggers.Forget(key)
 		return
 	}
-	var pods []string
-	for _, s := range o.servers {
-		if s.up() {
-			pods = append(pods, s.address)
+	o.triggers = r.Triggers.Read(key, triggersOf(es, *o))
+}
+
+// triggersOf is what is asked about a service. A pod that isn't ready may have
+// players all the same.
+func triggersOf(es *v1alpha1.ElasticService, o observed) trigger.Service {
+	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, Every: sleepAfter(es) / 5}
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+		s.Every = trigger.MinInterval // a fresh answer is waited for
+	}
+	for _, server := range o.servers {
+		if !server.terminating {
+			s.Pods = append(s.Pods, server.address)
 		}
 	}
-	every := sleepAfter(es) / 5
-	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
-		every = trigger.MinInterval // a fresh answer is waited for
-	}
-	o.triggers = r.Triggers.Read(key, trigger.Service{Triggers: es.Spec.Idle.Triggers, Pods: pods, Every: every})
+	return s
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -21,6 +21,8 @@ type observed struct {
 	neverStarted bool
 	// older is the name of an older ElasticService of the same Service.
 	older string
+	// targetTaken is the name of an older ElasticService of the same target.
+	targetTaken string
 	// private is the private Service; nil when there is none.
 	private *corev1.Service
 	// scale is the target's.

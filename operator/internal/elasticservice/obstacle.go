@@ -30,6 +30,10 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 	case o.older != "":
 		return &obstacle{v1alpha1.ReasonServiceTaken, fmt.Sprintf(
 			"ElasticService %s is older and has Service %s already: delete one of the two.", o.older, es.Spec.Service)}
+	case o.targetTaken != "":
+		return &obstacle{v1alpha1.ReasonTargetTaken, fmt.Sprintf(
+			"ElasticService %s is older and has %s %s as its target already, so each would put the other's clients to sleep: give one Service all the ports, TCP and UDP alike, and delete this ElasticService.",
+			o.targetTaken, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)}
 	case svc.Spec.Type == corev1.ServiceTypeExternalName:
 		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf(
 			"Service %s is of type ExternalName and has no endpoints to switch: use a Service of type ClusterIP, NodePort or LoadBalancer.", svc.Name)}

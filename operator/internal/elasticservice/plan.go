@@ -64,7 +64,7 @@ type plan struct {
 // is; only the step from Awake to FallingAsleep and on to Asleep is our own wish.
 func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 	p := plan{phase: es.Status.Phase}
-	clients := sumClients(now, o.resolvers, es.Spec.Handoff)
+	clients := sumClients(now, o.resolvers, handoff(es))
 	p.sessions, p.queued = clients.sessions, clients.queued
 
 	deleting := !es.DeletionTimestamp.IsZero()
@@ -103,7 +103,7 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 	}
 	p.idle = decide(now, idleness{
 		sleepAfter:  sleepAfter(es),
-		handoff:     es.Spec.Handoff,
+		handoff:     handoff(es),
 		awakeSince:  latest(awakeSince, microTime(es.Status.LastWakeTime)),
 		clientsErr:  clients.err,
 		sessions:    clients.sessions,
@@ -142,8 +142,11 @@ func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed
 		p.again(200 * time.Millisecond)
 		return
 	}
+	// One that is going may take clients still.
+	current := currentRoles(o.slices)
 	for _, r := range o.resolvers {
-		if r.ready && r.phase != string(v1alpha1.PhaseFallingAsleep) {
+		takes := r.ready || r.reachable && current[r.uid] != roleNone
+		if takes && r.phase != string(v1alpha1.PhaseFallingAsleep) {
 			p.again(100 * time.Millisecond)
 			return
 		}
@@ -153,7 +156,7 @@ func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed
 
 func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed) {
 	p.mode = v1alpha1.ModeServe
-	standIn := p.phase != v1alpha1.PhaseAwake || es.Spec.Handoff == v1alpha1.HandoffNever
+	standIn := p.phase != v1alpha1.PhaseAwake || handoff(es) == v1alpha1.HandoffNever
 	if standIn {
 		p.mode = v1alpha1.ModeProxy
 	}
@@ -208,11 +211,12 @@ func untilItListens(es *v1alpha1.ElasticService, r resolver, standIn bool) time.
 func (p *plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o observed) {
 	patience := es.DeletionTimestamp.Add(deletionPatience).Sub(now)
 	gone := o.service == nil || o.namespaceEnding || isUserError(o.scale.err) || o.older != "" || o.neverStarted
+	ours := o.older == "" && !o.neverStarted && !o.namespaceEnding
+	p.raise = ours && o.scale.err == nil && o.scale.replicas == 0
 	if gone || patience <= 0 {
 		p.release = true
 		return
 	}
-	p.raise = o.scale.err == nil && o.scale.replicas == 0
 	carrying := false
 	for _, r := range p.roles {
 		carrying = carrying || r != roleNone
@@ -259,7 +263,7 @@ func sumClients(now time.Time, resolvers []resolver, handoff v1alpha1.Handoff) c
 
 // blocked is why a service that could sleep may not, as an error with a reason.
 func blocked(es *v1alpha1.ElasticService, o observed) *obstacle {
-	if es.Spec.Handoff == v1alpha1.HandoffNever && o.service != nil && len(o.service.Spec.Selector) > 0 {
+	if handoff(es) == v1alpha1.HandoffNever && o.service != nil && len(o.service.Spec.Selector) > 0 {
 		return &obstacle{
 			reason: v1alpha1.ReasonSelectorBypassesResolver,
 			message: fmt.Sprintf("Service %s has a selector, by which Kubernetes sends clients past the resolver: remove spec.selector from the Service "+
@@ -294,10 +298,19 @@ func isAwake(p v1alpha1.Phase) bool {
 // settleTime is how long FallingAsleep lasts at least. With handoff Never no
 // endpoint changes, so there is nothing for kube-proxy to take in.
 func settleTime(es *v1alpha1.ElasticService) time.Duration {
-	if es.Spec.Handoff == v1alpha1.HandoffNever {
+	if handoff(es) == v1alpha1.HandoffNever {
 		return 100 * time.Millisecond
 	}
 	return settle
+}
+
+// handoff is what the spec says, but for a deleted object, whose Service is to
+// work without a resolver.
+func handoff(es *v1alpha1.ElasticService) v1alpha1.Handoff {
+	if !es.DeletionTimestamp.IsZero() {
+		return v1alpha1.HandoffDirect
+	}
+	return es.Spec.Handoff
 }
 
 func hasTriggers(es *v1alpha1.ElasticService) bool {

@@ -220,6 +220,20 @@ func TestPlan(t *testing.T) {
 			}),
 			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 200 * time.Millisecond},
 		},
+		"a sleep is not committed while a resolver that is going may still take clients": {
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			o: inSlices(with(seen(1, upServer), func(o *observed) {
+				o.sleepBegun = stamp(time.Time{})
+				o.resolvers[0].ready, o.resolvers[0].phase, o.resolvers[0].lastActive = false, string(v1alpha1.PhaseAwake), at(-60)
+				o.resolvers = append(o.resolvers, standing("resolver-2"))
+				o.resolvers[1].phase = string(v1alpha1.PhaseFallingAsleep)
+			}), lobby("", at(0)), terminating),
+			want: want{
+				Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy,
+				Roles:   map[string]role{"resolver-1": roleTerminating, "resolver-2": roleReady},
+				Requeue: 100 * time.Millisecond,
+			},
+		},
 		"a sleep that nobody disturbed is committed": {
 			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
 			o: with(seen(1, upServer), func(o *observed) {
@@ -275,6 +289,19 @@ func TestPlan(t *testing.T) {
 			es:   deleted(lobby(v1alpha1.PhaseAwake, at(-30)), at(-20)),
 			o:    seen(1, upServer),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Release: true, Requeue: linger},
+		},
+		"a deleted ElasticService with handoff Never hands over to its servers": {
+			es: deleted(never(lobby(v1alpha1.PhaseAwake, at(-30))), at(0)),
+			o: inSlices(with(seen(1, upServer), func(o *observed) {
+				o.service.Spec.Selector = nil
+				o.resolvers[0].sessions = 1
+			}), lobby("", at(0)), ready),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: linger},
+		},
+		"a deleted ElasticService whose Service is gone leaves its target awake": {
+			es:   deleted(lobby(v1alpha1.PhaseAsleep, at(-600)), at(0)),
+			o:    with(seen(0), func(o *observed) { o.service = nil }),
+			want: want{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Raise: true, Release: true},
 		},
 		"a deleted ElasticService holds nobody up for longer than five minutes": {
 			es:   deleted(lobby(v1alpha1.PhaseWaking, at(-600)), at(-300)),

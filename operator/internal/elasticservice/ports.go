@@ -20,44 +20,59 @@ const portRest = 10 * time.Minute
 // ElasticServices' status, which is where the ports are kept.
 type allocator struct {
 	mu      sync.Mutex
-	owners  map[int32]types.UID
+	owners  map[int32]portOwner
+	ports   map[portOwner]int32
 	resting map[int32]time.Time // until when
 }
 
+// portOwner is one port of one ElasticService.
+type portOwner struct {
+	uid      types.UID
+	name     string
+	protocol corev1.Protocol
+}
+
 func newAllocator() *allocator {
-	return &allocator{owners: map[int32]types.UID{}, resting: map[int32]time.Time{}}
+	return &allocator{owners: map[int32]portOwner{}, ports: map[portOwner]int32{}, resting: map[int32]time.Time{}}
 }
 
 // learn takes in a port that is in use according to an object's status, and says
 // whether it is that object's: of two, the one that was learnt first keeps it.
-func (a *allocator) learn(port int32, uid types.UID) bool {
+func (a *allocator) learn(port int32, owner portOwner) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if owner, taken := a.owners[port]; taken {
-		return owner == uid
+	if known, taken := a.owners[port]; taken {
+		return known == owner
 	}
-	a.owners[port] = uid
-	delete(a.resting, port)
+	a.give(port, owner)
 	return true
 }
 
-// allocate gives out a port that nobody has and that is not resting. Where the
-// search begins depends on the object and the port's name, which spreads ports
-// out: a new object hardly ever gets one that another had just before.
-func (a *allocator) allocate(now time.Time, uid types.UID, name string, inUse func(int32) bool) (int32, bool) {
+func (a *allocator) give(port int32, owner portOwner) {
+	a.owners[port], a.ports[owner] = owner, port
+	delete(a.resting, port)
+}
+
+// allocate gives out the port that the owner has, though it may not be in the
+// status yet, or else one that nobody has and that is not resting. Where the
+// search begins depends on the owner, which spreads ports out: a new object
+// hardly ever gets one that another had just before.
+func (a *allocator) allocate(now time.Time, owner portOwner, inUse func(int32) bool) (int32, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if port, has := a.ports[owner]; has {
+		return port, true
+	}
 	const span = v1alpha1.MaxResolverPort - v1alpha1.MinResolverPort + 1
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(string(uid) + "/" + name))
+	_, _ = h.Write([]byte(string(owner.uid) + "/" + owner.name))
 	start := h.Sum32() % span
 	for i := range uint32(span) {
 		port := v1alpha1.MinResolverPort + int32((start+i)%span)
 		if _, taken := a.owners[port]; taken || now.Before(a.resting[port]) || inUse(port) {
 			continue
 		}
-		a.owners[port] = uid
-		delete(a.resting, port)
+		a.give(port, owner)
 		return port, true
 	}
 	return 0, false
@@ -67,8 +82,9 @@ func (a *allocator) allocate(now time.Time, uid types.UID, name string, inUse fu
 func (a *allocator) free(now time.Time, port int32, uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.owners[port] == uid {
+	if owner, taken := a.owners[port]; taken && owner.uid == uid {
 		delete(a.owners, port)
+		delete(a.ports, owner)
 		a.resting[port] = now.Add(portRest)
 	}
 	for p, until := range a.resting {
@@ -106,11 +122,12 @@ func planPorts(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, 
 				want.Readiness = spec.Readiness
 			}
 		}
+		owner := portOwner{es.UID, sp.Name, transport(want.Protocol)}
 		old, had := known[sp.Name]
-		if had && transport(old.Protocol) == transport(want.Protocol) && a.learn(old.ResolverPort, es.UID) {
+		if had && transport(old.Protocol) == transport(want.Protocol) && a.learn(old.ResolverPort, owner) {
 			want.ResolverPort = old.ResolverPort
 		} else {
-			port, ok := a.allocate(now, es.UID, sp.Name, inUse)
+			port, ok := a.allocate(now, owner, inUse)
 			if !ok {
 				return nil, fmt.Errorf("no resolver port from %d to %d is free for port %q: remove ElasticServices that are no longer needed",
 					v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, sp.Name)

@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,28 @@ import (
 )
 
 func free(int32) bool { return false }
+
+// gameOf is the owner of an ElasticService's TCP port named game.
+func gameOf(uid types.UID) portOwner { return portOwner{uid, "game", corev1.ProtocolTCP} }
+
+func TestAPassThatFailedBeforeTheStatusWasWrittenLeaksNoPort(t *testing.T) {
+	a := newAllocator()
+	es := lobby("", t0)
+	es.Status.Ports = nil
+	first, err := planPorts(t0, es, service(), a, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		again, err := planPorts(t0, es, service(), a, free)
+		if err != nil || again[0] != first[0] {
+			t.Errorf("a later pass gave %+v (%v), want %+v", again, err, first)
+		}
+	}
+	if len(a.owners) != 1 {
+		t.Errorf("%d ports are given out, want 1", len(a.owners))
+	}
+}
 
 func TestPortsAreKeptWhileTheServiceHasThem(t *testing.T) {
 	a := newAllocator()
@@ -37,23 +60,23 @@ func TestPortsAreKeptWhileTheServiceHasThem(t *testing.T) {
 
 func TestAFreedPortRestsForTenMinutes(t *testing.T) {
 	a := newAllocator()
-	port, _ := a.allocate(t0, "es-1", "game", free)
+	port, _ := a.allocate(t0, gameOf("es-1"), free)
 	a.free(t0, port, "es-1")
-	if again, _ := a.allocate(at(599), "es-1", "game", free); again == port {
+	if again, _ := a.allocate(at(599), gameOf("es-1"), free); again == port {
 		t.Errorf("port %d was given out again after 599 s", port)
 	} else {
 		a.free(at(599), again, "es-1")
 	}
-	if again, _ := a.allocate(at(601), "es-1", "game", free); again != port {
+	if again, _ := a.allocate(at(601), gameOf("es-1"), free); again != port {
 		t.Errorf("allocate after 601 s = %d, want %d, where the search begins", again, port)
 	}
 }
 
 func TestAPortThatASliceStillNamesIsNotGivenOut(t *testing.T) {
 	a := newAllocator()
-	port, _ := a.allocate(t0, "es-1", "game", free)
+	port, _ := a.allocate(t0, gameOf("es-1"), free)
 	b := newAllocator()
-	other, ok := b.allocate(t0, "es-1", "game", func(p int32) bool { return p == port })
+	other, ok := b.allocate(t0, gameOf("es-1"), func(p int32) bool { return p == port })
 	if !ok || other == port {
 		t.Errorf("allocate = %d %v, want another port than %d", other, ok, port)
 	}
@@ -63,7 +86,7 @@ func TestOfTwoObjectsWithOnePortTheFirstLearntKeepsIt(t *testing.T) {
 	a := newAllocator()
 	older, younger := lobby("", t0), lobby("", t0)
 	younger.UID = "es-2"
-	a.learn(10001, older.UID)
+	a.learn(10001, gameOf(older.UID))
 	got, err := planPorts(t0, younger, service(), a, free)
 	if err != nil || got[0].ResolverPort == 10001 {
 		t.Errorf("the younger has %+v (%v), want another port than 10001", got, err)
@@ -77,7 +100,7 @@ func TestOfTwoObjectsWithOnePortTheFirstLearntKeepsIt(t *testing.T) {
 func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
 	a := newAllocator()
 	es, svc := lobby("", t0), service()
-	a.learn(10001, es.UID)
+	a.learn(10001, gameOf(es.UID))
 	svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP
 	got, err := planPorts(t0, es, svc, a, free)
 	if err != nil || got[0].ResolverPort == 10001 || got[0].Protocol != v1alpha1.ProtocolUDP {
@@ -91,7 +114,7 @@ func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
 func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	a := newAllocator()
 	for p := int32(v1alpha1.MinResolverPort); p <= v1alpha1.MaxResolverPort; p++ {
-		a.learn(p, types.UID("other"))
+		a.learn(p, portOwner{"other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	es := lobby("", t0)
 	es.Status.Ports = nil
@@ -104,10 +127,10 @@ func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 func BenchmarkAllocateWhenNearlyFull(b *testing.B) {
 	a := newAllocator()
 	for p := int32(v1alpha1.MinResolverPort); p < v1alpha1.MaxResolverPort; p++ {
-		a.learn(p, types.UID("other"))
+		a.learn(p, portOwner{"other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	for b.Loop() {
-		port, _ := a.allocate(t0, "es-1", "game", free)
+		port, _ := a.allocate(t0, gameOf("es-1"), free)
 		a.free(t0.Add(-time.Hour), port, "es-1")
 	}
 }

@@ -56,7 +56,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&v1alpha1.ElasticService{}, soon(itself, nil)).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				before, ok1 := e.ObjectOld.(*v1alpha1.ElasticService)
+				after, ok2 := e.ObjectNew.(*v1alpha1.ElasticService)
+				return ok1 && ok2 && before.Spec.ScaleTargetRef != after.Spec.ScaleTargetRef
+			},
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
@@ -83,14 +87,16 @@ func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile
 		r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPrivate: o.GetName()})...)
 }
 
-// bySibling finds the other ElasticServices of the same Service: one of them
+// bySibling finds the other ElasticServices of the same Service or target: one of them
 // takes over from one that is gone.
 func (r *Reconciler) bySibling(ctx context.Context, o client.Object) []reconcile.Request {
 	es, ok := o.(*v1alpha1.ElasticService)
 	if !ok {
 		return nil
 	}
-	return r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{IndexService: es.Spec.Service})
+	ref := es.Spec.ScaleTargetRef
+	return append(r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{IndexService: es.Spec.Service}),
+		r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{indexTarget: ref.Kind + "/" + ref.Name})...)
 }
 
 func (r *Reconciler) byTarget(kind string) handler.MapFunc {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -106,10 +107,29 @@ func endpointsInSync(es *v1alpha1.ElasticService, o observed, p plan, ob *obstac
 		return condition.False(kind, v1alpha1.ReasonNoResolver,
 			"No resolver pod is ready, so nobody can stand in for the service: look at the resolver's Deployment and its pods.")
 	}
+	if family := missingFamily(o); family != "" {
+		return condition.False(kind, v1alpha1.ReasonNoResolver,
+			"Service %s has an %s address and no resolver pod has one: make the resolver's pods dual-stack, or the Service single-stack.", es.Spec.Service, family)
+	}
 	if p.mode == v1alpha1.ModeProxy {
 		return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d resolver pods.", ready)
 	}
 	return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d servers.", countUp(o.servers))
+}
+
+// missingFamily is an address family of the Service in which no resolver can be
+// reached; empty when there is none.
+func missingFamily(o observed) corev1.IPFamily {
+	for _, family := range o.service.Spec.IPFamilies {
+		reached := false
+		for _, r := range o.resolvers {
+			reached = reached || r.ready && addressOf(r.addresses, discoveryv1.AddressType(family)) != ""
+		}
+		if !reached {
+			return family
+		}
+	}
+	return ""
 }
 
 func triggersHealthy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
@@ -148,6 +168,9 @@ func directGated(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 		return condition.True(kind, v1alpha1.ReasonNotNeeded, "No client connects past the resolver.")
 	case o.scale.err != nil:
 		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
+	case o.scale.readiness == "":
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved,
+			"Whether the target's pods have a readiness probe is not known: the operator could not read its pod template.")
 	case o.scale.readiness == v1alpha1.PodReadinessProbe:
 		return condition.True(kind, v1alpha1.ReasonOK, "Clients connect to a pod only once its readiness probe succeeds.")
 	default:
@@ -157,7 +180,7 @@ func directGated(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 }
 
 func trafficPolicy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
-	const kind = v1alpha1.ConditionTrafficPolicySupported
+	const kind = v1alpha1.ConditionTrafficPolicyUnsupported
 	if o.service == nil {
 		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
 	}
@@ -165,10 +188,10 @@ func trafficPolicy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	local := o.service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
 		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
 	if local && es.Spec.Handoff != v1alpha1.HandoffNever {
-		return condition.False(kind, v1alpha1.ReasonLocalTrafficPolicy,
+		return condition.True(kind, v1alpha1.ReasonLocalTrafficPolicy,
 			"Service %s has a traffic policy Local, so nodes lose their endpoints at each sleep and wake: set it to Cluster, or handoff: Never.", o.service.Name)
 	}
-	return condition.True(kind, v1alpha1.ReasonOK, "The Service's traffic policies work with this handoff.")
+	return condition.False(kind, v1alpha1.ReasonOK, "The Service's traffic policies work with this handoff.")
 }
 
 func upperFirst(s string) string {

@@ -4,21 +4,20 @@
 package informer
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/valyala/fasthttp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
 
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -34,6 +33,9 @@ const MaxBody = 4 << 10
 // answerTime bounds the work for one call, below the second after which a
 // resolver gives up and calls again.
 const answerTime = 900 * time.Millisecond
+
+// errNotReady says that the caller is right and this replica isn't ready yet.
+var errNotReady = errors.New("try again")
 
 // Verifier checks a service account token.
 type Verifier interface {
@@ -71,7 +73,7 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 
 func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
 	if err := h.authenticate(ctx, rc); err != nil {
-		if errors.Is(err, serviceauth.ErrKeysUnavailable) {
+		if errors.Is(err, serviceauth.ErrKeysUnavailable) || errors.Is(err, errNotReady) {
 			unavailable(rc, err)
 			return
 		}
@@ -114,6 +116,9 @@ func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) err
 	}
 	pod := &corev1.Pod{}
 	err = h.Pods.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: the cache of resolver pods can't be read: %w", errNotReady, err)
+	}
 	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return errors.New("the token is of a resolver pod that is gone")
 	}
@@ -128,13 +133,10 @@ func unavailable(rc *fasthttp.RequestCtx, err error) {
 // parse reads a wake call's body, which must be exactly one.
 func parse(body []byte) (informerapi.WakeRequest, error) {
 	var r informerapi.WakeRequest
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		return r, fmt.Errorf(`the body must be JSON like {"count":1,"svc":"lobby","namespace":"games"}: %w`, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return r, errors.New("the body must be one JSON object: remove what follows it")
+	const like = `the body must be one JSON object like {"count":1,"svc":"lobby","namespace":"games"}: %w`
+	strict, err := json.UnmarshalStrict(body, &r)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return r, fmt.Errorf(like, err)
 	}
 	if r.Count < 1 || r.Count > informerapi.MaxWakeCount {
 		return r, fmt.Errorf("count is %d: it must be from 1 to %d", r.Count, informerapi.MaxWakeCount)

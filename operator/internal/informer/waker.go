@@ -25,9 +25,9 @@ import (
 // ErrUnknownService says that no ElasticService has the Service.
 var ErrUnknownService = errors.New("unknown service")
 
-// remember is for how long an answer serves the next caller. It is well below
-// the second for which a service must be idle before it may fall asleep.
-const remember = 500 * time.Millisecond
+// remember is for how long an answer serves the next caller, and so how seldom
+// wakes are stamped. No service falls asleep within a second of a stamp.
+const remember = time.Second
 
 // commitTime is how long after a sleep is committed its target may still be on
 // its way to zero. A target that is not at zero later than that was woken.
@@ -105,7 +105,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var before, after int32
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(ctx context.Context) (err error) {
-		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.WakeReplicas(es))
+		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.Wanted(es))
 		return err
 	}
 	// As far as the cache knows, which is enough to scale up first: the player

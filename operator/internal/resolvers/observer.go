@@ -24,16 +24,21 @@ import (
 )
 
 const (
+	// askTimeout bounds one question, which takes two requests.
 	askTimeout = time.Second
-	// retryAfter is how long a pod that didn't answer is not asked again, so
-	// that a lost node slows nothing down.
-	retryAfter = 2 * time.Second
+	// A pod that didn't answer is not asked again for minRest after that, and
+	// for twice as long each time up to maxRest, so that a lost node slows
+	// nothing down.
+	minRest = 2 * time.Second
+	maxRest = 10 * time.Second
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
 	maxBody = 16 << 20
 )
 
 // View is what a resolver pod said of itself.
 type View struct {
+	// FirstAsked is when the pod was first asked.
+	FirstAsked time.Time
 	// Asked is when the question was sent.
 	Asked time.Time
 	// Answered is when the pod last answered; zero if it never did.
@@ -45,6 +50,11 @@ type View struct {
 	Sessions map[string]informerapi.Sessions // likewise
 	// ClockSkew is what to add to the pod's times to have the operator's.
 	ClockSkew time.Duration
+
+	// rest is for how long, and restUntil until when, a pod that didn't answer
+	// is left alone.
+	rest      time.Duration
+	restUntil time.Time
 }
 
 // Observer asks resolver pods.
@@ -63,7 +73,6 @@ type Observer struct {
 func NewObserver(port int, tokenFile string) *Observer {
 	return &Observer{
 		http: &http.Client{
-			Timeout:       askTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
 		},
@@ -93,7 +102,7 @@ func (o *Observer) View(ctx context.Context, address string, maxAge time.Duratio
 		known := o.views[address]
 		o.mu.Unlock()
 		fresh := !known.Asked.IsZero() && !known.Asked.Before(called.Add(-maxAge))
-		resting := known.Err != nil && called.Sub(known.Asked) < retryAfter
+		resting := called.Before(known.restUntil)
 		if fresh || resting {
 			return known
 		}
@@ -113,28 +122,36 @@ func (o *Observer) ask(ctx context.Context, address string) {
 	asked := time.Now()
 	var routes informerapi.RoutesResponse
 	var sessions informerapi.SessionsResponse
+	bounded, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	// Routes first: a client that came after the phase in them was seen counts
 	// in the sessions, or makes a wake call.
-	err := errors.Join(
-		o.get(ctx, address, informerapi.RoutesPath, &routes),
-		o.get(ctx, address, informerapi.SessionsPath, &sessions),
-	)
+	err := o.get(bounded, address, informerapi.RoutesPath, &routes)
+	if err == nil {
+		err = o.get(bounded, address, informerapi.SessionsPath, &sessions)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	known := o.views[address]
+	if known.FirstAsked.IsZero() {
+		known.FirstAsked = asked
+	}
 	if err != nil {
-		known := o.views[address]
 		known.Asked, known.Err = asked, err
+		known.rest = min(max(2*known.rest, minRest), maxRest)
+		known.restUntil = time.Now().Add(known.rest)
 		o.views[address] = known
 		return
 	}
 	now := time.Now()
 	v := View{
-		Asked:     asked,
-		Answered:  now,
-		Started:   sessions.Started,
-		Routes:    make(map[string]informerapi.Route, len(routes.Routes)),
-		Sessions:  make(map[string]informerapi.Sessions, len(sessions.Services)),
-		ClockSkew: now.Sub(sessions.Now),
+		FirstAsked: known.FirstAsked,
+		Asked:      asked,
+		Answered:   now,
+		Started:    sessions.Started,
+		Routes:     make(map[string]informerapi.Route, len(routes.Routes)),
+		Sessions:   make(map[string]informerapi.Sessions, len(sessions.Services)),
+		ClockSkew:  now.Sub(sessions.Now),
 	}
 	for _, r := range routes.Routes {
 		v.Routes[r.UID] = r

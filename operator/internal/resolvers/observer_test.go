@@ -111,6 +111,31 @@ func TestAPodThatFailsIsNotAskedAgainAtOnceAndKeepsWhatItSaid(t *testing.T) {
 	}
 }
 
+func TestASilentPodHoldsUpOneQuestionAndThenNobody(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	o, _ := newObserver(t, &pod{})
+	o.port = silent.Addr().(*net.TCPAddr).Port
+	began := time.Now()
+	first := o.View(t.Context(), "127.0.0.1", 0)
+	if took := time.Since(began); first.Err == nil || took >= 2*askTimeout {
+		t.Errorf("the first question took %s (%v), want an error within one timeout", took, first.Err)
+	}
+	if first.FirstAsked.Before(began) {
+		t.Errorf("first asked at %s, want after %s: the pod has not been silent for longer", first.FirstAsked, began)
+	}
+	began = time.Now()
+	for range 100 {
+		o.View(t.Context(), "127.0.0.1", 0)
+	}
+	if took := time.Since(began); took > minRest/2 {
+		t.Errorf("a hundred questions after that took %s, want none to be sent", took)
+	}
+}
+
 func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 	o, host := newObserver(t, &pod{})
 	o.View(t.Context(), host, 0)

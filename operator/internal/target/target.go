@@ -86,16 +86,28 @@ func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, r
 	return nil
 }
 
-// RaiseTo scales the target up to at least replicas, never down, and says what
-// it wanted before and what it wants now. A conflict is tried again, since
-// another wake may have been faster.
-func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, replicas int32) (before, after int32, err error) {
+// Replicas are how many a wake wants.
+type Replicas struct {
+	// AtLeast is for a target that has some.
+	AtLeast int32
+	// FromZero is for one that has none.
+	FromZero int32
+}
+
+// RaiseTo scales the target up to what is wanted, never down, and says what it
+// had before and what it has now. A conflict is tried again, since another wake
+// may have been faster.
+func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (before, after int32, err error) {
 	for {
 		scale, err := s.Get(ctx, ref)
 		if err != nil {
 			return 0, 0, err
 		}
 		before := scale.Spec.Replicas
+		replicas := want.AtLeast
+		if before == 0 {
+			replicas = want.FromZero
+		}
 		if before >= replicas {
 			return before, before, nil
 		}
@@ -111,19 +123,19 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, replicas int32) (before, 
 
 // HasReadinessProbe says whether the pods that the target makes have a readiness
 // probe, by the pod template at the place where the well-known kinds keep it. A
-// target without one there, or that may not be read, counts as having none.
-func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) bool {
+// target without one there counts as having none.
+func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	u := s.object(ref)
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
-		return false
+		return false, explain(ref, "read", err)
 	}
 	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 	for _, c := range containers {
 		if m, ok := c.(map[string]any); ok && m["readinessProbe"] != nil {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 func newScale() *unstructured.Unstructured {

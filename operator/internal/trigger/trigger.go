@@ -114,6 +114,13 @@ func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 	return Reading{}
 }
 
+// Idle asks now, and says whether every trigger could be read and is below its
+// threshold.
+func (p *Poller) Idle(ctx context.Context, s Service) bool {
+	reading := p.poll(ctx, s, Reading{})
+	return reading.Err == nil && !reading.BelowSince.IsZero()
+}
+
 // Forget stops asking for a service, which sleeps or is gone.
 func (p *Poller) Forget(key types.NamespacedName) {
 	p.mu.Lock()

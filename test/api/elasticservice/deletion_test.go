@@ -88,7 +88,7 @@ func TestADeletedElasticServiceLeavesTheServersOfASelectorlessService(t *testing
 	t.Parallel()
 	w := newWorld(t)
 	w.deployment("lobby", 1)
-	w.service("lobby", selectorless)
+	public := w.service("lobby", selectorless)
 	w.elastic("lobby")
 	server := newServer()
 	w.servers("lobby", server)
@@ -100,16 +100,43 @@ func TestADeletedElasticServiceLeavesTheServersOfASelectorlessService(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 1 || endpoints(list)[server.address] != takesClients || len(list[0].OwnerReferences) > 0 {
-		t.Errorf("slices are %v, want one with the server, of nobody", list)
+	if len(list) != 1 || endpoints(list)[server.address] != takesClients || metav1.GetControllerOf(&list[0]) != nil {
+		t.Fatalf("slices are %v, want one with the server, and nobody in control of it", list)
+	}
+	if owners := list[0].OwnerReferences; len(owners) != 1 || owners[0].UID != public.UID {
+		t.Errorf("the slice is owned by %v, want the Service alone, with which it goes", owners)
+	}
+
+	// Another ElasticService takes it over, and not its pods, which are others by
+	// now. Kubernetes has removed what it wrote for the first private Service.
+	if err := w.c.DeleteAllOf(t.Context(), &discoveryv1.EndpointSlice{}, client.InNamespace(w.ns),
+		client.MatchingLabels{discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}); err != nil {
+		t.Fatal(err)
 	}
 	w.elastic("lobby")
+	next := newServer()
+	w.servers("lobby", next)
 	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
-	w.wantEndpoints("lobby", promptly, map[string]string{server.address: takesClients})
+	w.wantEndpoints("lobby", afterLingering, map[string]string{next.address: takesClients})
 	if err := w.c.DeleteAllOf(t.Context(), &discoveryv1.EndpointSlice{}, client.InNamespace(w.ns),
 		client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}); err != nil {
 		t.Fatal(err)
 	}
+	w.wantEndpoints("lobby", promptly, map[string]string{next.address: takesClients})
+}
+
+func TestADeletedElasticServiceWithHandoffNeverHandsOverFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 1)
+	w.service("lobby", selectorless)
+	w.elastic("lobby", handoffNever)
+	server := newServer()
+	w.servers("lobby", server)
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	w.delete("lobby")
+	w.wantGone("lobby", afterLingering)
 	w.wantEndpoints("lobby", promptly, map[string]string{server.address: takesClients})
 }
 

@@ -175,6 +175,26 @@ func obstacles() map[string]obstacle {
 				}
 			},
 		},
+		"an older ElasticService of the same target": {
+			setUp: func(w *world) {
+				w.deployment("lobby", 0)
+				w.service("other")
+				w.service("lobby")
+				older := w.elastic("other", func(es *v1alpha1.ElasticService) { es.Spec.ScaleTargetRef.Name = "lobby" })
+				w.want("other", promptly, ready)
+				w.waitForAnotherSecond(older.CreationTimestamp)
+				w.elastic("lobby")
+			},
+			reason: v1alpha1.ReasonTargetTaken, says: []string{"ElasticService other is older", "give one Service all the ports"},
+			mend: func(w *world) {
+				w.want("other", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+				older := &v1alpha1.ElasticService{}
+				if err := w.read(w.t.Context(), "other", older); err != nil {
+					w.t.Fatal(err)
+				}
+				w.edit(older, func() { older.Spec.ScaleTargetRef.Name = "missing" })
+			},
+		},
 		"an older ElasticService of the same Service": {
 			setUp: func(w *world) {
 				w.deployment("lobby", 0)

@@ -135,7 +135,8 @@ func (w *world) servers(service string, pods ...gameServer) {
 	name := private.Items[0].Name
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name + "-x7k2p", Namespace: w.ns,
+			// Another private Service of the name gets slices of other names.
+			Name: name + "-" + string(private.Items[0].UID[:5]), Namespace: w.ns,
 			Labels: map[string]string{
 				discoveryv1.LabelServiceName: name,
 				discoveryv1.LabelManagedBy:   "endpointslice-controller.k8s.io",

@@ -133,14 +133,14 @@ func TestTheWakeEndpointRefusesWhatIsNotAWakeCall(t *testing.T) {
 		code               int
 		want               string
 	}{
-		"no body":                      {body: "", code: 400, want: "must be JSON like"},
-		"not JSON":                     {body: "wake lobby", code: 400, want: "must be JSON like"},
-		"cut short":                    {body: good[:len(good)-1], code: 400, want: "must be JSON like"},
-		"an array":                     {body: "[" + good + "]", code: 400, want: "must be JSON like"},
+		"no body":                      {body: "", code: 400, want: "must be one JSON object like"},
+		"not JSON":                     {body: "wake lobby", code: 400, want: "must be one JSON object like"},
+		"cut short":                    {body: good[:len(good)-1], code: 400, want: "must be one JSON object like"},
+		"an array":                     {body: "[" + good + "]", code: 400, want: "must be one JSON object like"},
 		"null":                         {body: "null", code: 400, want: "count is 0"},
 		"an empty object":              {body: "{}", code: 400, want: "count is 0: it must be from 1 to 1000000"},
-		"something after it":           {body: good + good, code: 400, want: "remove what follows"},
-		"a bracket after it":           {body: good + "}", code: 400, want: "remove what follows"},
+		"something after it":           {body: good + good, code: 400, want: "must be one JSON object like"},
+		"a bracket after it":           {body: good + "}", code: 400, want: "must be one JSON object like"},
 		"an unknown field":             {body: with(`"count"`, `"replicas":9,"count"`), code: 400, want: `unknown field "replicas"`},
 		"no count":                     {body: with(`"count":1,`, ``), code: 400, want: "count is 0"},
 		"a count of zero":              {body: with(`1`, `0`), code: 400, want: "count is 0"},
