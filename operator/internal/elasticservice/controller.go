@@ -2,7 +2,6 @@ package elasticservice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,9 +31,6 @@ const fieldOwner = "dormouse-operator"
 
 // missingRetry is how often a target of a kind that isn't watched is looked for.
 const missingRetry = 30 * time.Second
-
-// scaleTime bounds the write that puts a target to sleep.
-const scaleTime = time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
@@ -235,124 +230,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	return nil
 }
 
-// commitSleep writes phase Asleep under the resourceVersion of a live read, in
-// which no wake was stamped since the sleep began, and then scales the target to
-// zero. A wake that comes in between makes the first write fail; one that comes
-// after it sees phase Asleep and scales the target up again.
-func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticService, o observed) (reconcile.Result, error) {
-	scale, err := r.Scaler.Get(ctx, refOf(es))
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	// With a selector a client may have gone straight to a server up to now.
-	if hasTriggers(es) && !r.Triggers.Idle(ctx, triggersOf(es, o)) {
-		return reconcile.Result{RequeueAfter: time.Second}, nil
-	}
-	live := &v1alpha1.ElasticService{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
-		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
-	}
-	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
-		!microTime(live.Status.LastWakeTime).Equal(*o.sleepBegun) {
-		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil // the cache will tell
-	}
-	original := live.DeepCopy()
-	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
-	o.scale.replicas = 0
-	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
-	setStatus(r.Now(), live, o, p, nil)
-	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
-		return reconcile.Result{}, err
-	}
-	r.memoryOf(es).sleepBegun = nil
-	// A wake within commitTime is told to wait for this write: it must be over by
-	// then, one way or the other.
-	soon, cancel := context.WithTimeout(ctx, scaleTime)
-	defer cancel()
-	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
-		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
-	}
-	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
-	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
-	return reconcile.Result{RequeueAfter: time.Second}, nil
-}
-
-// applySlices makes the Service's slices of ours what they should be.
-func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, p plan) error {
-	have := map[string]*discoveryv1.EndpointSlice{}
-	for i := range o.slices {
-		have[o.slices[i].Name] = &o.slices[i]
-	}
-	for _, want := range desiredSlices(es, o, p) {
-		old := have[want.Name]
-		delete(have, want.Name)
-		if old != nil && sameSlice(old, want) {
-			continue
-		}
-		if err := patch.Apply(ctx, r.Client, fieldOwner, want); err != nil {
-			return err
-		}
-	}
-	for _, old := range have {
-		if err := r.Client.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
-		}
-	}
-	return nil
-}
-
-// release ends a deletion: what we made goes, except for the endpoints of
-// servers that nobody else would write.
-func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o observed) error {
-	var errs []error
-	for i := range o.slices {
-		s := &o.slices[i]
-		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
-			errs = append(errs, r.orphan(ctx, s, o.service))
-			continue
-		}
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
-	}
-	if o.private != nil && metav1.IsControlledBy(o.private, es) {
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.private)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
-	}
-	for _, p := range es.Status.Ports {
-		r.ports.free(r.Now(), p.ResolverPort, es.UID)
-	}
-	r.Triggers.Forget(client.ObjectKeyFromObject(es))
-	r.forget(es.UID)
-	original := es.DeepCopy()
-	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
-	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
-	}
-	return nil
-}
-
-// released says that a deleted object, which the cache may still have, was
-// released already: nothing may be made for it again.
-func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
-	live := &v1alpha1.ElasticService{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, fmt.Errorf("read deleted ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
-	}
-	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, v1alpha1.ElasticServiceFinalizer), nil
-}
-
-// orphan lets a slice outlive its ElasticService, for as long as the Service
-// lives. A later ElasticService of the Service takes it over.
-func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice, svc *corev1.Service) error {
-	original := s.DeepCopy()
-	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
-	return r.Client.Patch(ctx, s, client.MergeFrom(original))
-}
-
 func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {
 	changed := es.DeepCopy()
 	controllerutil.AddFinalizer(changed, v1alpha1.ElasticServiceFinalizer)
@@ -360,17 +237,6 @@ func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticServi
 		return fmt.Errorf("add the finalizer to ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	return nil
-}
-
-func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, error) {
-	ns := &corev1.Namespace{}
-	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, ns); err != nil {
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, fmt.Errorf("read namespace %s: %w", name, err)
-	}
-	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
 // learnPorts takes in all ports that are given out, oldest objects first, so
@@ -404,9 +270,4 @@ func Wanted(es *v1alpha1.ElasticService) target.Replicas {
 		return target.Replicas{AtLeast: *es.Spec.MinReplicas, FromZero: *es.Spec.MinReplicas}
 	}
 	return target.Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1)}
-}
-
-// patienceOver says that a deletion waits for nothing any more.
-func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
-	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= deletionPatience
 }

@@ -79,3 +79,10 @@ func (m *Informer) Raised(namespace, service string) {
 		m.raised.WithLabelValues(namespace, service).Inc()
 	}
 }
+
+// Forget drops the series of a Service that has no ElasticService any more.
+func (m *Informer) Forget(namespace, service string) {
+	if m != nil {
+		m.raised.DeleteLabelValues(namespace, service)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,11 +69,9 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 		return err
 	}
 
-	// The wake endpoint serves on every replica, so its caches run on each too.
-	for _, o := range []client.Object{&v1alpha1.ElasticService{}, &corev1.Pod{}} {
-		if _, err := mgr.GetCache().GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", o, err)
-		}
+	counted := metrics.NewInformer(ctrlmetrics.Registry)
+	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
+		return err
 	}
 	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience})
 	if err != nil {
@@ -94,7 +93,6 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 			return nil
 		},
 	})
-	counted := metrics.NewInformer(ctrlmetrics.Registry)
 	handler := &informer.Handler{
 		Verifier: verifier,
 		Pods:     mgr.GetClient(),
@@ -121,6 +119,30 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-webEnded)
+}
+
+// watchForWakes fills the caches of the wake endpoint, which serves on every
+// replica, leader or not, and lets go of what is counted of objects that go.
+func watchForWakes(ctx context.Context, c cache.Cache, counted *metrics.Informer) error {
+	if _, err := c.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch resolver pods: %w", err)
+	}
+	services, err := c.GetInformer(ctx, &v1alpha1.ElasticService{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch ElasticServices: %w", err)
+	}
+	_, err = services.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
+		}
+		if es, ok := o.(*v1alpha1.ElasticService); ok {
+			counted.Forget(es.Namespace, es.Spec.Service)
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("watch ElasticServices: %w", err)
+	}
+	return nil
 }
 
 func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {

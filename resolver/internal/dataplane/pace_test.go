@@ -39,7 +39,7 @@ func TestHeldDatagramsDontOverflowAServersBuffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,86 @@
+package elasticservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// release ends a deletion: what we made goes, except for the endpoints of
+// servers that nobody else would write.
+func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o observed) error {
+	var errs []error
+	for i := range o.slices {
+		s := &o.slices[i]
+		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
+			errs = append(errs, r.orphan(ctx, s, o.service))
+			continue
+		}
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
+	}
+	if o.private != nil && metav1.IsControlledBy(o.private, es) {
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.private)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	for _, p := range es.Status.Ports {
+		r.ports.free(r.Now(), p.ResolverPort, es.UID)
+	}
+	r.Triggers.Forget(client.ObjectKeyFromObject(es))
+	r.forget(es.UID)
+	original := es.DeepCopy()
+	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
+	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return nil
+}
+
+// released says that a deleted object, which the cache may still have, was
+// released already: nothing may be made for it again.
+func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read deleted ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, v1alpha1.ElasticServiceFinalizer), nil
+}
+
+// orphan lets a slice outlive its ElasticService, for as long as the Service
+// lives. A later ElasticService of the Service takes it over.
+func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice, svc *corev1.Service) error {
+	original := s.DeepCopy()
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
+	return r.Client.Patch(ctx, s, client.MergeFrom(original))
+}
+
+func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return !ns.DeletionTimestamp.IsZero(), nil
+}
+
+// patienceOver says that a deletion waits for nothing any more.
+func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
+	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= deletionPatience
+}

@@ -1,0 +1,59 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
+)
+
+// scaleTime bounds the write that puts a target to sleep.
+const scaleTime = time.Second
+
+// commitSleep writes phase Asleep under the resourceVersion of a live read, in
+// which no wake was stamped since the sleep began, and then scales the target to
+// zero. A wake that comes in between makes the first write fail; one that comes
+// after it sees phase Asleep and scales the target up again.
+func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticService, o observed) (reconcile.Result, error) {
+	scale, err := r.Scaler.Get(ctx, refOf(es))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	// With a selector a client may have gone straight to a server up to now.
+	if hasTriggers(es) && !r.Triggers.Idle(ctx, triggersOf(es, o)) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
+		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
+		!microTime(live.Status.LastWakeTime).Equal(*o.sleepBegun) {
+		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil // the cache will tell
+	}
+	original := live.DeepCopy()
+	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
+	o.scale.replicas = 0
+	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
+	setStatus(r.Now(), live, o, p, nil)
+	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.memoryOf(es).sleepBegun = nil
+	// A wake within commitTime is told to wait for this write: it must be over by
+	// then, one way or the other.
+	soon, cancel := context.WithTimeout(ctx, scaleTime)
+	defer cancel()
+	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
+		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
+	}
+	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
+	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
+	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
