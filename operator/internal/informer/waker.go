@@ -131,9 +131,9 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	switch {
 	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
 		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(after, es.Status.Replicas)}
-	case phase == v1alpha1.PhaseAsleep && before > 0 && w.now().Sub(asleepSince(stamped)) < commitTime:
-		// The sleep is committed, or another replica's wake was first: soon the
-		// phase tells which.
+	case phase == v1alpha1.PhaseAsleep && before > 0 && !wokenSinceSleep(es) && w.now().Sub(asleepSince(stamped)) < commitTime:
+		// The sleep is committed, or another replica's wake was first and this
+		// one hasn't heard of it: soon the stamp or the phase tells which.
 		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: after}, nil
 	}
 	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
@@ -170,6 +170,11 @@ func (w *Waker) keep(uid types.UID, wake recentWake) {
 		}
 	}
 	w.recent[uid] = wake
+}
+
+// wokenSinceSleep says that somebody has woken the service already.
+func wokenSinceSleep(es *v1alpha1.ElasticService) bool {
+	return es.Status.LastWakeTime != nil && es.Status.LastWakeTime.After(asleepSince(es))
 }
 
 func asleepSince(es *v1alpha1.ElasticService) time.Time {
