@@ -14,7 +14,7 @@ import (
 )
 
 // Images are full image references by the last element of an image's name:
-// "dormouse-operator" stands for ghcr.io/dormouse-dev/dormouse-operator:latest as
+// "dormouse-operator" stands for registry.example/games/dormouse-operator:1.0 as
 // well as for dormouse-operator:dev.
 type Images map[string]string
 

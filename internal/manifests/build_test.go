@@ -14,7 +14,7 @@ func TestShortNames(t *testing.T) {
 	for image, want := range map[string]string{
 		"dormouse-operator":                                            "dormouse-operator",
 		"dormouse-operator:dev":                                        "dormouse-operator",
-		"ghcr.io/dormouse-dev/dormouse-operator:latest":                "dormouse-operator",
+		"registry.example/games/dormouse-operator:latest":                "dormouse-operator",
 		"localhost:5000/dormouse-operator":                             "dormouse-operator",
 		"localhost:5000/dormouse-operator:v1@sha256:0123456789abcdef0": "dormouse-operator",
 	} {
@@ -34,8 +34,8 @@ metadata: {name: lobby}
 spec:
   template:
     spec:
-      initContainers: [{name: copy, image: ghcr.io/games/copy:1}]
-      containers: [{name: game, image: ghcr.io/games/lobby:1}, {name: other, image: other:2}]
+      initContainers: [{name: copy, image: registry.example/games/copy:1}]
+      containers: [{name: game, image: registry.example/games/lobby:1}, {name: other, image: other:2}]
 `)
 	objects, err := Build(dir, Images{"lobby": "registry.example/lobby:2", "copy": "registry.example/copy:2"})
 	if err != nil {
