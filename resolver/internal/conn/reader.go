@@ -19,6 +19,8 @@ type Reader struct {
 	pool *Pool
 	// stream says that nothing read means the end; else it is an empty datagram.
 	stream bool
+	// budget, if there is one, is charged with what is read.
+	budget *Budget
 	limit  int
 	buf    *[]byte
 	n      int
@@ -26,6 +28,9 @@ type Reader struct {
 	// attempt is the method value, made once so that reading allocates nothing.
 	attempt func(fd uintptr) bool
 }
+
+// ErrNoRoom says that there is something to read, and no budget to keep it.
+var ErrNoRoom = errors.New("no room for more bytes")
 
 // NewReader makes a reader of a TCP connection.
 func NewReader(c *net.TCPConn) (*Reader, error) { return newReader(c, Streams, true) }
@@ -42,6 +47,11 @@ func newReader(c syscall.Conn, pool *Pool, stream bool) (*Reader, error) {
 	r.attempt = r.read
 	return r, nil
 }
+
+// Charge makes reads take what they read from a budget, which the caller gives
+// back. Where nothing is left Next reads nothing and its error is ErrNoRoom; the
+// bytes stay in the kernel, which slows the peer down.
+func (r *Reader) Charge(b *Budget) { r.budget = b }
 
 // Next waits for bytes, at most limit of them, and lends them until Done. The
 // error is io.EOF at the end of the stream, os.ErrDeadlineExceeded at the read
@@ -88,17 +98,45 @@ func (r *Reader) read(fd uintptr) bool {
 	if r.buf == nil {
 		r.buf = r.pool.Get()
 	}
+	room := min(r.limit, len(*r.buf))
+	if r.budget != nil {
+		if room = r.budget.Some(room); room == 0 {
+			return r.peek(fd)
+		}
+		defer func() { r.budget.Give(room - r.n) }()
+	}
 	for {
-		r.n, r.err = unix.Read(int(fd), (*r.buf)[:min(r.limit, len(*r.buf))])
+		r.n, r.err = unix.Read(int(fd), (*r.buf)[:room])
 		switch {
 		case errors.Is(r.err, unix.EINTR):
 			continue
 		case errors.Is(r.err, unix.EAGAIN):
+			r.n = 0
 			r.Done()
 			return false
 		case r.err != nil:
 			r.n = 0
 			r.err = os.NewSyscallError("read", r.err)
+		}
+		return true
+	}
+}
+
+// peek is read without room: what there is stays, but an end is an end.
+func (r *Reader) peek(fd uintptr) bool {
+	for {
+		n, _, err := unix.Recvfrom(int(fd), (*r.buf)[:1], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		r.n, r.err = 0, nil
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			r.Done()
+			return false
+		case err != nil:
+			r.err = os.NewSyscallError("recvfrom", err)
+		case n > 0:
+			r.err = ErrNoRoom
 		}
 		return true
 	}

@@ -22,6 +22,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -35,10 +36,14 @@ import (
 const (
 	DefaultUDPIdle        = 120 * time.Second
 	DefaultMaxUDPSessions = 100_000
+	DefaultMaxHeldBytes   = 256 << 20
 )
 
 // parallelDials is how many of a service's held clients connect to it at once.
 const parallelDials = 128
+
+// reapLeast is how many listeners may have ended before it is looked for them.
+const reapLeast = 16
 
 // Options are what a Server works with.
 type Options struct {
@@ -51,6 +56,9 @@ type Options struct {
 	UDPIdle time.Duration
 	// MaxUDPSessions bounds the UDP sessions of all services.
 	MaxUDPSessions int
+	// MaxHeldBytes bounds what is kept for the clients of all services while
+	// they have no server.
+	MaxHeldBytes int64
 	// Protocols are the modules by name; nil: those that Dormouse has.
 	Protocols map[v1alpha1.Protocol]proto.Protocol
 }
@@ -66,11 +74,18 @@ type Server struct {
 	// sessions counts what is relayed, for routes that are gone, too.
 	sessions    atomic.Int32
 	udpSessions atomic.Int32
+	// held is charged with what is kept.
+	held *conn.Budget
 
 	mu       sync.Mutex
 	services map[types.UID]*service
-	// ended are listeners of routes that are gone; kept for Close.
-	ended []*listener.Listener
+	// named counts the services of a name: two ElasticServices may name one
+	// Service, whose series end with the last.
+	named map[types.NamespacedName]int
+	// ended are listeners of routes that are gone; kept for Close. Those that
+	// have ended are forgotten once there are reapAt.
+	ended  []*listener.Listener
+	reapAt int
 }
 
 var _ route.Sink = (*Server)(nil)
@@ -83,13 +98,19 @@ func New(opts Options) *Server {
 	if opts.MaxUDPSessions == 0 {
 		opts.MaxUDPSessions = DefaultMaxUDPSessions
 	}
+	if opts.MaxHeldBytes == 0 {
+		opts.MaxHeldBytes = DefaultMaxHeldBytes
+	}
 	if opts.Protocols == nil {
 		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
 			v1alpha1.ProtocolTCP: tcp.Protocol{},
 			v1alpha1.ProtocolUDP: udp.Protocol{},
 		}
 	}
-	s := &Server{opts: opts, started: time.Now(), services: map[types.UID]*service{}}
+	s := &Server{
+		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes),
+		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -104,12 +125,33 @@ func (s *Server) Update(r *route.Route) {
 		sv = newService(s, r)
 		s.services[r.UID] = sv
 		s.opts.Metrics.Routes(len(s.services))
+		s.named[nameOf(r)]++
+		sv.route.Store(r)
 	} else {
+		// The queue comes second: whoever it sends to a server finds that server
+		// in the route.
+		was := sv.route.Swap(r)
 		sv.queue.Update(r)
+		if nameOf(was) != nameOf(r) {
+			s.named[nameOf(r)]++
+			s.unname(nameOf(was))
+		}
+		sv.endLost(was, r)
 	}
-	sv.route.Store(r)
-	s.ended = append(s.ended, sv.setPorts(r)...)
-	s.reap()
+	s.end(sv.setPorts(r))
+}
+
+func nameOf(r *route.Route) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
+}
+
+// unname forgets the series of a Service that no route names any more.
+func (s *Server) unname(name types.NamespacedName) {
+	if s.named[name]--; s.named[name] > 0 {
+		return
+	}
+	delete(s.named, name)
+	s.opts.Metrics.Forget(name.Namespace, name.Name)
 }
 
 // Remove implements route.Sink. Held clients are refused, relayed ones go on.
@@ -121,22 +163,19 @@ func (s *Server) Remove(uid types.UID) {
 		return
 	}
 	delete(s.services, uid)
-	s.ended = append(s.ended, sv.close()...)
-	s.reap()
+	s.end(sv.close())
 	s.opts.Metrics.Routes(len(s.services))
-	r := sv.route.Load()
-	// Two ElasticServices may name one Service.
-	for _, other := range s.services {
-		if o := other.route.Load(); o.Namespace == r.Namespace && o.Service == r.Service {
-			return
-		}
-	}
-	s.opts.Metrics.Forget(r.Namespace, r.Service)
+	s.unname(nameOf(sv.route.Load()))
 }
 
-// reap forgets listeners that have ended.
-func (s *Server) reap() {
-	s.ended = slices.DeleteFunc(s.ended, (*listener.Listener).Ended)
+// end keeps closed listeners until they have ended. It looks at all of them only
+// once they have become twice as many.
+func (s *Server) end(closed []*listener.Listener) {
+	s.ended = append(s.ended, closed...)
+	if len(s.ended) > s.reapAt {
+		s.ended = slices.DeleteFunc(s.ended, (*listener.Listener).Ended)
+		s.reapAt = 2*len(s.ended) + reapLeast
+	}
 }
 
 // Carrying is how many clients are relayed or held.

@@ -3,7 +3,9 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +26,10 @@ type service struct {
 	active activity
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
-	// ports is guarded by the server's lock.
-	ports map[portKey]*servedPort
+	// ports and closed are guarded by the server's lock. Closed are ports that
+	// may have UDP sessions still.
+	ports  map[portKey]*servedPort
+	closed []*servedPort
 }
 
 // portKey is what a listener can't be kept for when it changes.
@@ -47,6 +51,8 @@ type servedPort struct {
 	protocol proto.Protocol
 	counts   *metrics.Port
 	listener *listener.Listener
+	// socket is what a UDP port is open as.
+	socket atomic.Pointer[udpSocket]
 	// pace is for the held datagrams of a UDP port.
 	pace *pace
 }
@@ -74,8 +80,10 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			p.listener.Close()
 			closed = append(closed, p.listener)
 			delete(sv.ports, key)
+			sv.closed = append(sv.closed, p)
 		}
 	}
+	sv.closed = slices.DeleteFunc(sv.closed, func(p *servedPort) bool { return p.listener.Ended() })
 	for key := range wanted {
 		protocol, known := sv.server.opts.Protocols[key.protocol]
 		if !known || sv.ports[key] != nil {
@@ -92,6 +100,29 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 		sv.ports[key] = p
 	}
 	return closed
+}
+
+// endLost ends the UDP sessions whose server's address is no pod's any more, or
+// another's. Their clients might go on sending for ever, to nobody or to
+// strangers, without that anybody is woken; what they send next begins a new
+// session. Pods that end keep theirs as long as their address is known.
+func (sv *service) endLost(was, is *route.Route) {
+	for i := range is.Ports {
+		now := &is.Ports[i]
+		before, ok := was.Port(now.Name)
+		if !ok || now.Network != route.UDP {
+			continue
+		}
+		lost := now.Lost(before.Backends)
+		if len(lost) == 0 {
+			continue
+		}
+		for _, p := range append(slices.Collect(maps.Values(sv.ports)), sv.closed...) {
+			if socket := p.socket.Load(); socket != nil && p.key.name == now.Name {
+				socket.endLost(lost)
+			}
+		}
+	}
 }
 
 // open tells the listener how its port is opened.

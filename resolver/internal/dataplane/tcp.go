@@ -27,39 +27,10 @@ const (
 )
 
 // endedKeepAlive asks a client that has ended its side whether it is still there.
-var endedKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}
+var endedKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 // past is a deadline that ends a read at once.
 var past = time.Unix(1, 0)
-
-// heldTCP is a TCP client that has no server yet, and what it sent so far.
-type heldTCP struct {
-	conn   *net.TCPConn
-	reader *conn.Reader
-	max    int
-	sent   []byte
-	ended  bool
-	events chan event
-}
-
-// event ends a wait.
-type event struct {
-	grant  hold.Grant
-	reason proto.Reason
-}
-
-// Granted implements hold.Client. The deadline comes first: once the event is
-// there, the client's goroutine sets the deadlines again.
-func (h *heldTCP) Granted(g hold.Grant) {
-	_ = h.conn.SetReadDeadline(past)
-	h.events <- event{grant: g}
-}
-
-// Refused implements hold.Client.
-func (h *heldTCP) Refused(reason proto.Reason) {
-	_ = h.conn.SetReadDeadline(past)
-	h.events <- event{reason: reason}
-}
 
 // serveTCP carries one client from its connection to its end.
 func (p *servedPort) serveTCP(c *net.TCPConn) {
@@ -70,7 +41,12 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	if err != nil {
 		return
 	}
-	h := &heldTCP{conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes, events: make(chan event, 1)}
+	h := &heldTCP{
+		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes,
+		budget: p.service.server.held, events: make(chan event, 1),
+	}
+	reader.Charge(h.budget)
+	defer func() { h.release(len(h.sent)) }()
 	if p.protocol.WakeOn() == proto.OnData && !p.inspect(h) {
 		return
 	}
@@ -88,7 +64,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	}
 	defer p.end()
 	p.counts.BytesToServer(len(h.sent))
-	h.sent = nil
+	h.release(len(h.sent))
 	err = forward.Relay(p.service.server.ctx, c, server, p.counts.BytesToServer, p.counts.BytesToClient)
 	if err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
@@ -113,7 +89,7 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			if _, err := h.conn.Write(verdict.Answer); err != nil {
 				return false
 			}
-			h.sent = h.sent[min(max(verdict.Used, 0), len(h.sent)):]
+			h.release(min(max(verdict.Used, 0), len(h.sent)))
 			if len(h.sent) > 0 && verdict.Used > 0 {
 				continue
 			}
@@ -125,9 +101,13 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 		}
 		chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				p.counts.Refused(string(proto.Unfinished))
-				farewell(h.conn, p.protocol.Refusal(proto.Unfinished))
+			reason := proto.Unfinished
+			if errors.Is(err, conn.ErrNoRoom) {
+				reason = proto.TooManyBytes
+			}
+			if reason == proto.TooManyBytes || errors.Is(err, os.ErrDeadlineExceeded) {
+				p.counts.Refused(string(reason))
+				farewell(h.conn, p.protocol.Refusal(reason))
 			}
 			return false
 		}
@@ -141,20 +121,20 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 // under it.
 func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	queue := p.service.queue
-	address, ok := queue.Pick(p.key.name)
+	picked, ok := queue.Pick(p.key.name)
 	if !ok {
 		return nil
 	}
 	p.begin()
 	for range directTries {
-		if server := p.dial(address); server != nil {
+		if server := p.dial(picked.Address); server != nil {
 			if replay(h, server) == nil {
 				return server
 			}
 			_ = server.Close()
 		}
-		queue.Avoid(p.key.name, address)
-		if address, ok = queue.Pick(p.key.name); !ok {
+		queue.Avoid(p.key.name, picked.Address)
+		if picked, ok = queue.Pick(p.key.name); !ok {
 			break
 		}
 	}
@@ -219,54 +199,6 @@ func (p *servedPort) dial(address netip.AddrPort) *net.TCPConn {
 		return nil
 	}
 	return server.(*net.TCPConn)
-}
-
-// wait keeps what the client sends until it is granted a server or refused;
-// false: the client went away.
-func (h *heldTCP) wait() (event, bool) {
-	for {
-		room := h.max - len(h.sent)
-		if h.ended || room <= 0 {
-			// The rest stays in the kernel, which slows the client down.
-			if h.reader.WaitGone() == nil {
-				return event{}, false
-			}
-			e := <-h.events
-			_ = h.conn.SetReadDeadline(time.Time{})
-			return e, true
-		}
-		chunk, err := h.reader.Next(room)
-		switch {
-		case err == nil:
-			h.sent = append(h.sent, chunk...)
-			h.reader.Done()
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			e := <-h.events
-			_ = h.conn.SetReadDeadline(time.Time{})
-			return e, true
-		case errors.Is(err, io.EOF) && len(h.sent) > 0:
-			// It said all it has to say and may still listen. Relaying reads
-			// this end again and passes it on. If it does not listen any more,
-			// only keep-alive tells, once its host has forgotten the connection.
-			h.ended = true
-			_ = h.conn.SetKeepAliveConfig(endedKeepAlive)
-		default:
-			return event{}, false
-		}
-	}
-}
-
-// replay sends a server what was held. What was held is kept until then, for
-// another server if this one fails.
-func replay(h *heldTCP, server *net.TCPConn) error {
-	if len(h.sent) == 0 {
-		return nil
-	}
-	_ = server.SetWriteDeadline(time.Now().Add(replayTimeout))
-	if _, err := server.Write(h.sent); err != nil {
-		return err
-	}
-	return server.SetWriteDeadline(time.Time{})
 }
 
 // farewell tells a client why it is refused, so that it can read it: closing a

@@ -3,13 +3,14 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -35,7 +36,9 @@ func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpS
 	if err != nil {
 		return nil, err
 	}
-	return &udpSocket{port: p, packets: packets, sessions: map[netip.AddrPort]*udpSession{}}, nil
+	u := &udpSocket{port: p, packets: packets, sessions: map[netip.AddrPort]*udpSession{}}
+	p.socket.Store(u)
+	return u, nil
 }
 
 // Serve implements listener.Socket.
@@ -124,23 +127,35 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	server.udpSessions.Add(1)
 	u.sessions[from] = s
 	u.mu.Unlock()
+	s.begin(datagram)
+}
 
-	p.counts.ClientTaken()
-	s.fromClient(datagram)
-	if address, ok := p.service.queue.Pick(p.key.name); ok && s.connect(address) == nil {
-		s.start(address)
+// again puts a new session in the place of one whose server took nothing of what
+// it was sent, and gives it that.
+func (u *udpSocket) again(s *udpSession, sent []byte) {
+	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent}
+	n.last.Store(s.last.Load())
+	u.mu.Lock()
+	if u.closing || u.sessions[s.client] != s {
+		u.mu.Unlock()
+		u.port.service.server.held.Give(len(sent))
 		return
 	}
-	ticket, err := p.service.queue.Enter(p.key.name, s)
-	if err != nil {
-		reason := proto.QueueFull
-		if errors.Is(err, hold.ErrGone) {
-			reason = proto.RouteGone
-		}
-		s.Refused(reason)
-		return
+	u.port.service.server.udpSessions.Add(1)
+	u.sessions[s.client] = n
+	u.mu.Unlock()
+	s.over()
+	n.place(u.port.service.queue.Pick(u.port.key.name))
+}
+
+// endLost ends the sessions whose server is among those that were lost.
+func (u *udpSocket) endLost(lost map[netip.AddrPort]bool) {
+	u.mu.Lock()
+	all := slices.Collect(maps.Values(u.sessions))
+	u.mu.Unlock()
+	for _, s := range all {
+		s.lose(lost)
 	}
-	s.held(ticket)
 }
 
 func (u *udpSocket) refuse(s *udpSession, reason proto.Reason) {

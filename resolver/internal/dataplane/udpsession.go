@@ -1,13 +1,11 @@
 package dataplane
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,9 +17,6 @@ import (
 )
 
 const (
-	// refusalTime is how long a server's host has to say that a datagram met no
-	// bound port.
-	refusalTime = 20 * time.Millisecond
 	// lengthBytes precede each held datagram.
 	lengthBytes = 4
 )
@@ -45,14 +40,22 @@ type udpSession struct {
 	state atomic.Int32
 	// last is when a datagram came, either way, in nanoseconds.
 	last atomic.Int64
+	// refused says that the server refused a datagram, answered that it sent one.
+	refused, answered atomic.Bool
 
 	mu sync.Mutex
-	// queue is what is held: each datagram with its length before it.
+	// queue is what is held: each datagram with its length before it. Sent is
+	// what of it a server was given that has not answered so far, for a moment.
+	// Both are charged to the budget.
 	queue  []byte
+	sent   []byte
 	ticket *hold.Ticket
 	quiet  *time.Timer
 	// server is the address that upstream is connected to.
-	server   netip.AddrPort
+	server netip.AddrPort
+	// lost says that the address became nobody's, or another's, before the
+	// session was live.
+	lost     bool
 	upstream *net.UDPConn
 }
 
@@ -73,16 +76,81 @@ func (s *udpSession) fromClient(datagram []byte) bool {
 		s.send(datagram)
 	case sessionHeld:
 		// The first is kept whatever its size: it is what wakes the server.
-		if len(s.queue) > 0 && len(s.queue)+lengthBytes+len(datagram) > s.max {
+		size := lengthBytes + len(datagram)
+		if len(s.queue) > 0 && len(s.queue)+size > s.max || !s.budget().All(size) {
 			s.socket.port.counts.DatagramDropped()
 			return true
 		}
-		s.queue = binary.NativeEndian.AppendUint32(s.queue, uint32(len(datagram))) //nolint:gosec // a datagram's size
-		s.queue = append(s.queue, datagram...)
+		s.keep(datagram)
 	default:
 		return false
 	}
 	return true
+}
+
+// lose ends a live session whose server is among those that were lost.
+func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
+	s.mu.Lock()
+	is := s.upstream != nil && lost[s.server]
+	s.lost = s.lost || is
+	// One that is not live yet looks itself, once it is.
+	ends := is && s.state.Load() == sessionLive
+	s.mu.Unlock()
+	if ends {
+		s.over()
+	}
+}
+
+func (s *udpSession) budget() *conn.Budget { return s.socket.port.service.server.held }
+
+// keep adds a datagram, which has been charged, to what is held.
+func (s *udpSession) keep(datagram []byte) {
+	s.queue = binary.NativeEndian.AppendUint32(s.queue, uint32(len(datagram))) //nolint:gosec // a datagram's size
+	s.queue = append(s.queue, datagram...)
+}
+
+// begin takes the first datagram and finds the session its server or its place in
+// the queue.
+func (s *udpSession) begin(datagram []byte) {
+	p := s.socket.port
+	s.touch()
+	grant, ok := p.service.queue.Pick(p.key.name)
+	size := lengthBytes + len(datagram)
+	if ok {
+		// It goes on at once: who is held elsewhere must not keep clients from a
+		// server that is up.
+		s.budget().Force(size)
+	} else if !s.budget().All(size) {
+		p.counts.DatagramDropped()
+		p.counts.Refused(string(proto.TooManyBytes))
+		s.Refused(proto.TooManyBytes)
+		return
+	}
+	p.counts.ClientTaken()
+	s.mu.Lock()
+	s.keep(datagram)
+	s.mu.Unlock()
+	s.place(grant, ok)
+}
+
+// place sends the session to a server that was picked or, if none was, to the
+// queue.
+func (s *udpSession) place(grant hold.Grant, picked bool) {
+	p := s.socket.port
+	if picked {
+		s.start(grant)
+		return
+	}
+	ticket, err := p.service.queue.Enter(p.key.name, s)
+	if err != nil {
+		reason := proto.QueueFull
+		if errors.Is(err, hold.ErrGone) {
+			reason = proto.RouteGone
+		}
+		s.Refused(reason)
+		return
+	}
+	s.held(ticket)
 }
 
 // touch notes that the client or the server said something.
@@ -105,6 +173,7 @@ func (s *udpSession) send(datagram []byte) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// That is the fate of an earlier datagram; this one was not sent.
 		counts.DatagramRefused()
+		s.refused.Store(true)
 		_, err = s.upstream.Write(datagram)
 	}
 	if err == nil {
@@ -115,6 +184,9 @@ func (s *udpSession) send(datagram []byte) {
 // reply gives the client a datagram.
 func (s *udpSession) reply(datagram []byte) {
 	s.touch()
+	if !s.answered.Load() {
+		s.answered.Store(true)
+	}
 	if s.socket.packets.Send(datagram, s.source, s.client) == nil {
 		s.socket.port.counts.DatagramToClient(len(datagram))
 	}
@@ -169,7 +241,7 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 	if s.state.Load() != sessionHeld {
 		return net.ErrClosed
 	}
-	if s.upstream != nil && s.server == address {
+	if s.upstream != nil && s.server == address && !s.lost {
 		return nil
 	}
 	if s.upstream != nil {
@@ -180,56 +252,13 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("opening a socket to %s: %w", address, err)
 	}
-	s.upstream, s.server = upstream, address
+	s.upstream, s.server, s.lost = upstream, address, false
+	s.answered.Store(false)
 	return nil
 }
 
-// Probe implements hold.Datagrams: the client's own first datagram, from its own
-// socket, finds out whether the server's port is bound.
-func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probed {
-	if s.connect(address) != nil {
-		return hold.Failed
-	}
-	s.mu.Lock()
-	if s.state.Load() != sessionHeld || len(s.queue) == 0 {
-		s.mu.Unlock()
-		return hold.Failed
-	}
-	upstream := s.upstream
-	first, _ := nextHeld(s.queue)
-	s.mu.Unlock()
-
-	_ = upstream.SetReadDeadline(time.Now().Add(refusalTime))
-	buf := conn.Datagrams.Get()
-	defer conn.Datagrams.Put(buf)
-	_, err := upstream.Write(first)
-	var n int
-	if err == nil {
-		n, err = upstream.Read(*buf)
-	}
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		s.socket.port.counts.DatagramRefused()
-		return hold.NotBound
-	case err == nil:
-		s.reply((*buf)[:n])
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		// Nobody said no.
-	default:
-		return hold.Failed
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.socket.port.counts.DatagramToServer(len(first))
-	// The session may have ended meanwhile, and what it held with it.
-	if s.state.Load() == sessionHeld {
-		_, s.queue = nextHeld(s.queue)
-	}
-	return hold.Taken
-}
-
 // Granted implements hold.Client.
-func (s *udpSession) Granted(g hold.Grant) { s.start(g.Address) }
+func (s *udpSession) Granted(g hold.Grant) { s.start(g) }
 
 // Refused implements hold.Client.
 func (s *udpSession) Refused(reason proto.Reason) {
@@ -247,108 +276,10 @@ func (s *udpSession) over() {
 	if s.quiet != nil {
 		s.quiet.Stop()
 	}
-	s.queue = nil
+	s.budget().Give(len(s.queue) + len(s.sent))
+	s.queue, s.sent = nil, nil
 	s.mu.Unlock()
 	if was != sessionOver {
 		s.socket.forget(s)
-	}
-}
-
-// start relays the session in a goroutine of its own.
-func (s *udpSession) start(address netip.AddrPort) {
-	server := s.socket.port.service.server
-	server.wg.Go(func() { s.run(address) })
-}
-
-// run delivers what is held and then the server's replies until the session has
-// been silent for long.
-func (s *udpSession) run(address netip.AddrPort) {
-	p := s.socket.port
-	if err := s.connect(address); err != nil {
-		s.giveBack(address)
-		return
-	}
-	reader, err := conn.NewDatagramReader(s.upstream)
-	if err != nil {
-		s.over()
-		return
-	}
-	p.begin()
-	defer p.end()
-	s.flush()
-	defer s.over()
-	defer context.AfterFunc(p.service.server.ctx, s.over)()
-
-	idle := p.service.server.opts.UDPIdle
-	for {
-		left := s.leftOf(idle)
-		if left <= 0 {
-			return
-		}
-		_ = s.upstream.SetReadDeadline(time.Now().Add(left))
-		for {
-			datagram, err := reader.Next(conn.MaxDatagram)
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				// The server is not there just now, which is not the end: it may
-				// be restarting.
-				p.counts.DatagramRefused()
-				continue
-			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-			if err != nil {
-				return
-			}
-			s.reply(datagram)
-			reader.Done()
-		}
-	}
-}
-
-// flush delivers what is held in order and makes the session live: from then on
-// the client's datagrams go to the server as they come.
-func (s *udpSession) flush() {
-	p := s.socket.port
-	p.pace.turn.Lock()
-	defer p.pace.turn.Unlock()
-	for {
-		s.mu.Lock()
-		queue := s.queue
-		s.queue = nil
-		if len(queue) == 0 {
-			s.state.CompareAndSwap(sessionHeld, sessionLive)
-			ticket := s.ticket
-			if s.quiet != nil {
-				s.quiet.Stop()
-			}
-			s.mu.Unlock()
-			if ticket != nil {
-				ticket.Delivered()
-			}
-			return
-		}
-		s.mu.Unlock()
-		var datagram []byte
-		for len(queue) > 0 && s.state.Load() != sessionOver {
-			datagram, queue = nextHeld(queue)
-			p.pace.wait(p.service.server.ctx)
-			s.send(datagram)
-		}
-	}
-}
-
-// giveBack returns a grant that came to nothing.
-func (s *udpSession) giveBack(address netip.AddrPort) {
-	s.mu.Lock()
-	ticket, over := s.ticket, s.state.Load() == sessionOver
-	s.mu.Unlock()
-	switch {
-	case ticket == nil:
-		s.over()
-	case over:
-		ticket.Abandon()
-	default:
-		ticket.Back(address)
 	}
 }

@@ -38,8 +38,9 @@ const (
 	// probeWidth is how many addresses are dialled at once.
 	probeWidth = 4
 
-	// asideFor is how long an address is left alone after a failed dial.
-	asideFor = time.Second
+	// asideFor is how long an address is left alone after a failed dial, or after
+	// it refused a datagram; that may not be more often, see datagramPeriods.
+	asideFor = 1050 * time.Millisecond
 	// DialTimeout bounds a dial to a server that is thought to be up.
 	DialTimeout = 250 * time.Millisecond
 )
@@ -66,6 +67,10 @@ type Grant struct {
 	Address netip.AddrPort
 	// Conn is a connection to it that is already made; may be nil.
 	Conn net.Conn
+	// Unproven says that nobody knows whether the server takes datagrams. The
+	// client is the only one that tries it, and must end that with Queue.Proven
+	// or Queue.Avoid.
+	Unproven bool
 }
 
 // Client waits in a queue. Its methods are called without locks held and must

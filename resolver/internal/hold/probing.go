@@ -44,9 +44,14 @@ func (p *port) probeLoop() {
 			p.pause(wait)
 			continue
 		}
+		now := time.Now()
+		up := p.find(now) >= 0
+		if p.network == route.UDP && up {
+			p.grant(netip.AddrPort{}, nil)
+			continue
+		}
 		if p.probed {
-			now := time.Now()
-			if _, up := p.pick(now); !up {
+			if !up {
 				wait := p.calm(now)
 				q.mu.Unlock()
 				p.pause(wait)
@@ -57,7 +62,7 @@ func (p *port) probeLoop() {
 		}
 		p.tries++
 		tries := p.tries
-		p.space(time.Now())
+		p.space(now)
 		q.mu.Unlock()
 		if p.network == route.UDP {
 			p.tryDatagram(first, candidates[(tries-1)%len(candidates)])
@@ -117,10 +122,15 @@ func (p *port) grant(address netip.AddrPort, conn net.Conn) {
 		g := Grant{Address: address, Conn: conn}
 		// The server that was found gets the first, and others their share.
 		if len(out) > 0 || !address.IsValid() {
-			if picked, ok := p.pick(now); ok {
-				g.Address = picked
+			picked, ok := p.pick(now)
+			if !ok && !address.IsValid() {
+				rest = append(rest, t)
+				continue
 			}
 			g.Conn = nil
+			if ok {
+				g = picked
+			}
 		}
 		t.state = granted
 		out, grants = append(out, t), append(grants, g)

@@ -96,7 +96,7 @@ func (q *Queue) Update(r *route.Route) {
 			p = newPort(q, r, &r.Ports[i])
 			q.ports[r.Ports[i].Name] = p
 		}
-		p.update(r, &r.Ports[i])
+		p.update(&r.Ports[i])
 	}
 	for name, p := range q.ports {
 		if _, ok := r.Port(name); !ok {
@@ -152,12 +152,12 @@ func (q *Queue) Len() int { return int(q.size.Load()) }
 
 // Pick gives a server that a new client of a port may use at once; false when
 // it has to wait its turn.
-func (q *Queue) Pick(name string) (netip.AddrPort, bool) {
+func (q *Queue) Pick(name string) (Grant, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
 	if p == nil || q.route.AwaitsWake() || len(p.waiting) > 0 {
-		return netip.AddrPort{}, false
+		return Grant{}, false
 	}
 	return p.pick(time.Now())
 }
@@ -168,6 +168,16 @@ func (q *Queue) Avoid(name string, server netip.AddrPort) {
 	defer q.mu.Unlock()
 	if p := q.ports[name]; p != nil {
 		p.avoid(server)
+	}
+}
+
+// Proven ends the try of a server that was not proven to be up: it took the
+// client's first datagram.
+func (q *Queue) Proven(name string, server netip.AddrPort) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.ports[name]; p != nil {
+		p.reached(server)
 	}
 }
 

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,8 +39,22 @@ type Metrics struct {
 	refused, dropped, notBound, wakes *prometheus.CounterVec
 	stages                            *prometheus.HistogramVec
 	routes                            prometheus.Gauge
-	byService                         []interface{ DeletePartialMatch(prometheus.Labels) int }
+
+	mu sync.Mutex
+	// byService are the series that a service has. To look for them in each
+	// metric would cost as much as all services have.
+	byService map[serviceKey]map[series]struct{}
 }
+
+type serviceKey struct{ namespace, service string }
+
+// series is one of a metric's: the values that follow namespace and service.
+type series struct {
+	vec    vec
+	values [2]string
+}
+
+type vec interface{ DeleteLabelValues(...string) bool }
 
 // New registers the metrics.
 func New(registry prometheus.Registerer) *Metrics {
@@ -52,16 +67,17 @@ func New(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		held:     gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
-		sessions: gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
-		clients:  counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
-		bytes:    counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
+		byService: map[serviceKey]map[series]struct{}{},
+		held:      gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
+		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
+		clients:   counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
+		bytes:     counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
 		datagrams: counter("dormouse_resolver_datagrams_total",
 			"Datagrams relayed, by direction.", with("direction")),
 		refused: counter("dormouse_resolver_refused_clients_total",
 			"Clients that were sent away, by reason.", with("reason")),
 		dropped: counter("dormouse_resolver_dropped_datagrams_total",
-			"Datagrams that were dropped because a session held as many bytes as it may.", port),
+			"Datagrams that were dropped because a session, or the resolver, held as many bytes as it may.", port),
 		notBound: counter("dormouse_resolver_refused_datagrams_total",
 			"Datagrams that a server refused because nothing was bound to its port.", port),
 		wakes: counter("dormouse_resolver_wake_calls_total",
@@ -79,9 +95,20 @@ func New(registry prometheus.Registerer) *Metrics {
 	}
 	registry.MustRegister(m.held, m.sessions, m.clients, m.bytes, m.datagrams, m.refused, m.dropped,
 		m.notBound, m.wakes, m.stages, m.routes)
-	m.byService = append(m.byService, m.held, m.sessions, m.clients, m.bytes, m.datagrams, m.refused,
-		m.dropped, m.notBound, m.wakes, m.stages)
 	return m
+}
+
+// note remembers that a service has a series.
+func (m *Metrics) note(v vec, namespace, service string, values ...string) {
+	s := series{vec: v}
+	copy(s.values[:], values)
+	key := serviceKey{namespace, service}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byService[key] == nil {
+		m.byService[key] = map[series]struct{}{}
+	}
+	m.byService[key][s] = struct{}{}
 }
 
 // Routes says how many ElasticServices are served.
@@ -94,6 +121,7 @@ func (m *Metrics) Routes(n int) {
 // WakeCalled counts a wake call.
 func (m *Metrics) WakeCalled(namespace, service, outcome string) {
 	if m != nil {
+		m.note(m.wakes, namespace, service, outcome)
 		m.wakes.WithLabelValues(namespace, service, outcome).Inc()
 	}
 }
@@ -103,9 +131,17 @@ func (m *Metrics) Forget(namespace, service string) {
 	if m == nil {
 		return
 	}
-	for _, vec := range m.byService {
-		vec.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "service": service})
+	key := serviceKey{namespace, service}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.byService[key] {
+		labels := []string{namespace, service, s.values[0]}
+		if s.values[1] != "" {
+			labels = append(labels, s.values[1])
+		}
+		s.vec.DeleteLabelValues(labels...)
 	}
+	delete(m.byService, key)
 }
 
 // Port finds the series of a service's port once, so that counting costs an
@@ -115,7 +151,11 @@ func (m *Metrics) Port(namespace, service, protocol string) *Port {
 		return nil
 	}
 	l := []string{namespace, service, protocol}
+	for _, v := range []vec{m.held, m.sessions, m.clients, m.dropped, m.notBound} {
+		m.note(v, namespace, service, protocol)
+	}
 	with := func(vec *prometheus.CounterVec, more string) prometheus.Counter {
+		m.note(vec, namespace, service, protocol, more)
 		return vec.WithLabelValues(namespace, service, protocol, more)
 	}
 	return &Port{
@@ -142,6 +182,8 @@ type Port struct {
 	datagramsToServer, datagramsToClient prometheus.Counter
 	dropped, notBound                    prometheus.Counter
 }
+
+func (p *Port) note(v vec, more string) { p.all.note(v, p.labels[0], p.labels[1], p.labels[2], more) }
 
 // ClientTaken counts a connection or session.
 func (p *Port) ClientTaken() {
@@ -225,6 +267,7 @@ func (p *Port) DatagramRefused() {
 // Refused counts a client that was sent away.
 func (p *Port) Refused(reason string) {
 	if p != nil {
+		p.note(p.all.refused, reason)
 		p.all.refused.WithLabelValues(append(append([]string(nil), p.labels...), reason)...).Inc()
 	}
 }
@@ -232,6 +275,7 @@ func (p *Port) Refused(reason string) {
 // Took observes a stage of a wake.
 func (p *Port) Took(stage Stage, d time.Duration) {
 	if p != nil {
+		p.note(p.all.stages, string(stage))
 		p.all.stages.WithLabelValues(append(append([]string(nil), p.labels...), string(stage))...).Observe(d.Seconds())
 	}
 }

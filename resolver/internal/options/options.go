@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ import (
 // DORMOUSE_OPERATOR_URL there.
 const envPrefix = "DORMOUSE_"
 
+// minHeldBytes is what a single client may hold by the API, twice.
+const minHeldBytes = 2 << 20
+
 // Options are the resolver's settings.
 type Options struct {
 	OperatorURL            string
@@ -30,10 +34,15 @@ type Options struct {
 	HTTPAddress            string
 	Kubeconfig             string
 	MaxUDPSessions         int
+	MaxHeldBytes           int64
 	UDPIdle                time.Duration
 	DrainDelay             time.Duration
 	DrainTimeout           time.Duration
 	LogLevel               slog.Level
+	// PodIPs are the Pod's own addresses, which Kubernetes gives in the
+	// environment: POD_IPS, separated by commas, else POD_IP. Without them a
+	// resolver that is told to stop can't tell whether clients are sent to it.
+	PodIPs []netip.Addr
 }
 
 // Parse reads the settings and checks them. It returns flag.ErrHelp when help
@@ -53,6 +62,8 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 		"where /routes, /sessions, /metrics, /healthz and /readyz are answered: host:port")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "a kubeconfig file; empty: the Pod's own service account")
 	fs.IntVar(&o.MaxUDPSessions, "max-udp-sessions", dataplane.DefaultMaxUDPSessions, "how many UDP sessions there may be at once")
+	fs.Int64Var(&o.MaxHeldBytes, "max-held-bytes", dataplane.DefaultMaxHeldBytes,
+		"how many bytes are held at once for the clients of all services that wake")
 	fs.DurationVar(&o.UDPIdle, "udp-idle", dataplane.DefaultUDPIdle, "how long a UDP session may be silent before it ends")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
 		"how long clients are taken at least after the resolver is told to stop")
@@ -75,7 +86,31 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	if err := o.LogLevel.UnmarshalText([]byte(level)); err != nil {
 		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
 	}
+	var err error
+	if o.PodIPs, err = podIPs(env); err != nil {
+		return Options{}, err
+	}
 	return o, o.validate()
+}
+
+func podIPs(env func(string) (string, bool)) (out []netip.Addr, err error) {
+	name := "POD_IPS"
+	value, _ := env(name)
+	if value == "" {
+		name = "POD_IP"
+		value, _ = env(name)
+	}
+	for text := range strings.SplitSeq(value, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s from the environment: %w", name, err)
+		}
+		out = append(out, address)
+	}
+	return out, nil
 }
 
 // fromEnv sets the flags that were not given.
@@ -117,6 +152,7 @@ func (o *Options) validate() error {
 	check(number < v1alpha1.MinResolverPort || number > v1alpha1.MaxResolverPort,
 		"--http-address must not use a port from %d to %d, which are for services", v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
 	check(o.MaxUDPSessions > 0, "--max-udp-sessions must be 1 or more")
+	check(o.MaxHeldBytes >= minHeldBytes, "--max-held-bytes must be %d or more", minHeldBytes)
 	check(o.UDPIdle >= time.Second, "--udp-idle must be 1s or more")
 	check(o.DrainDelay >= 0, "--drain-delay must be 0s or more")
 	check(o.DrainTimeout >= o.DrainDelay, "--drain-timeout must not be shorter than --drain-delay")

@@ -5,11 +5,13 @@ import (
 	"flag"
 	"io"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func parse(args []string, env map[string]string) (Options, error) {
@@ -26,6 +28,7 @@ func TestParse(t *testing.T) {
 		TokenFile:              "/var/run/secrets/dormouse.dev/token",
 		HTTPAddress:            ":8080",
 		MaxUDPSessions:         100000,
+		MaxHeldBytes:           256 << 20,
 		UDPIdle:                120 * time.Second,
 		DrainDelay:             5 * time.Second,
 		DrainTimeout:           time.Hour,
@@ -48,6 +51,18 @@ func TestParse(t *testing.T) {
 			args: []string{"--max-udp-sessions=5"}, env: map[string]string{"DORMOUSE_MAX_UDP_SESSIONS": "6"},
 			want: with(func(o *Options) { o.MaxUDPSessions = 5 }),
 		},
+		"the Pod's address": {
+			env:  map[string]string{"POD_IP": "10.0.0.7"},
+			want: with(func(o *Options) { o.PodIPs = []netip.Addr{netip.MustParseAddr("10.0.0.7")} }),
+		},
+		"the Pod's addresses of both families": {
+			env: map[string]string{"POD_IP": "10.0.0.7", "POD_IPS": "10.0.0.7,fd00::7"},
+			want: with(func(o *Options) {
+				o.PodIPs = []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}
+			}),
+		},
+		"an address that is none":           {env: map[string]string{"POD_IP": "here"}, wantErr: "reading POD_IP from the environment"},
+		"no room for what is held":          {args: []string{"--max-held-bytes=100"}, wantErr: "--max-held-bytes must be"},
 		"an unknown flag":                   {args: []string{"--nope"}, wantErr: "flag provided but not defined"},
 		"an argument":                       {args: []string{"now"}, wantErr: `"now" is not a flag`},
 		"a bad value in the environment":    {env: map[string]string{"DORMOUSE_UDP_IDLE": "soon"}, wantErr: "reading DORMOUSE_UDP_IDLE from the environment"},
@@ -73,7 +88,7 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})

@@ -58,6 +58,8 @@ const (
 	QueueFull Reason = "queue_full"
 	// TooManySessions says that the pod has as many UDP sessions as it may have.
 	TooManySessions Reason = "too_many_sessions"
+	// TooManyBytes says that the pod holds as many bytes as it may hold.
+	TooManyBytes Reason = "too_many_bytes"
 	// RouteGone says that the service is not served here any more.
 	RouteGone Reason = "route_gone"
 	// Unwanted says that the protocol refused what the client sent.

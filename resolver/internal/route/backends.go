@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Backends finds a port's addresses in the private Service's slices. The port's
@@ -28,7 +29,7 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network) []
 					continue
 				}
 				at := netip.AddrPortFrom(address.Unmap(), number)
-				b := Backend{Address: at, Serving: serving, Terminating: terminating}
+				b := Backend{Address: at, Pod: pod(endpoint), Serving: serving, Terminating: terminating}
 				if was, ok := found[at]; !ok || better(b, was) {
 					found[at] = b
 				}
@@ -66,6 +67,13 @@ func portNumber(slice *discoveryv1.EndpointSlice, name string, network Network) 
 		return uint16(*p.Port), true
 	}
 	return 0, false
+}
+
+func pod(e *discoveryv1.Endpoint) types.UID {
+	if e.TargetRef == nil {
+		return ""
+	}
+	return e.TargetRef.UID
 }
 
 // conditions reads what the API says of absent ones: serving is as ready then.

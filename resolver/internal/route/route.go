@@ -8,6 +8,7 @@ package route
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -70,13 +71,16 @@ type Port struct {
 	// Taken names the older route that has the resolver port; empty when this
 	// one has it.
 	Taken string
-	// Backends are the pods' addresses for the port, sorted.
+	// Backends are the pods' addresses for the port, sorted: IPv4 comes first.
 	Backends []Backend
 }
 
 // Backend is one pod's address for one port.
 type Backend struct {
 	Address netip.AddrPort
+	// Pod is the UID of the pod: with two address families a pod has two
+	// Backends. Empty when the slice doesn't say.
+	Pod types.UID
 	// Serving says that the pod is ready or, terminating, still serves. In the
 	// private Service's slices ready itself is always true.
 	Serving     bool
@@ -97,6 +101,23 @@ func (r *Route) Port(name string) (Port, bool) {
 		}
 	}
 	return Port{}, false
+}
+
+// Has says that one of the port's servers has the address, whatever its state.
+func (p *Port) Has(address netip.AddrPort) bool {
+	return slices.ContainsFunc(p.Backends, func(b Backend) bool { return b.Address == address })
+}
+
+// Lost are the addresses that the port had and has no more, and those that now
+// are another pod's.
+func (p *Port) Lost(before []Backend) map[netip.AddrPort]bool {
+	lost := map[netip.AddrPort]bool{}
+	for _, b := range before {
+		if !slices.ContainsFunc(p.Backends, func(n Backend) bool { return n.Address == b.Address && n.Pod == b.Pod }) {
+			lost[b.Address] = true
+		}
+	}
+	return lost
 }
 
 // Build makes the route of an ElasticService, without backends.

@@ -54,7 +54,9 @@ type slice struct{ *discoveryv1.EndpointSlice }
 func newSlice(name, owner string) slice {
 	return slice{&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "games", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: owner},
+			Namespace: "games", Name: name, Labels: map[string]string{
+				discoveryv1.LabelServiceName: owner, discoveryv1.LabelManagedBy: sliceController, v1alpha1.PrivateServiceLabel: "lobby",
+			},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}}
@@ -72,6 +74,12 @@ func (s slice) endpoint(address string, serving, terminating bool) slice {
 			Ready: new(true), Serving: &serving, Terminating: &terminating,
 		},
 	})
+	return s
+}
+
+// pod says whose the last endpoint is.
+func (s slice) pod(uid types.UID) slice {
+	s.Endpoints[len(s.Endpoints)-1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: "lobby-0", UID: uid}
 	return s
 }
 
@@ -166,6 +174,16 @@ func TestBackends(t *testing.T) {
 			want: []Backend{
 				{Address: at("10.0.0.1:25565"), Serving: true},
 				{Address: at("[fd00::1]:25565"), Serving: true},
+			},
+		},
+		"whose address it is": {
+			slices: []slice{
+				newSlice("a", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod("pod-a"),
+				newSlice("b", "p").port("game", corev1.ProtocolTCP, 1).endpoint("fd00::1", true, false).pod("pod-a"),
+			},
+			want: []Backend{
+				{Address: at("10.0.0.1:1"), Pod: "pod-a", Serving: true},
+				{Address: at("[fd00::1]:1"), Pod: "pod-a", Serving: true},
 			},
 		},
 		"the same name with another protocol is another port": {
@@ -347,7 +365,7 @@ func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	if lobby.ManagedFields != nil || lobby.Status.Conditions != nil {
 		t.Error("nothing was stripped")
 	}
-	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false)
+	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod("pod-a")
 	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP)
 	if _, err := stripSlice(pods.EndpointSlice); err != nil {
 		t.Fatal(err)

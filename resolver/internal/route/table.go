@@ -20,6 +20,12 @@ type Sink interface {
 	Remove(types.UID)
 }
 
+// sliceController is the value of the label managed-by on the slices that
+// Kubernetes writes for a Service with a selector. Others are not believed: who
+// may create slices could make the resolver connect to any address with them,
+// whereas Kubernetes sees to its own.
+const sliceController = "endpointslice-controller.k8s.io"
+
 // claim is a resolver port that a route wants.
 type claim struct {
 	network Network
@@ -87,8 +93,14 @@ func (t *Table) DeleteService(namespace, name string) {
 	}
 }
 
-// SetSlice takes a new or changed slice of a private Service.
+// SetSlice takes a new or changed slice. Only those count that Kubernetes wrote
+// for a private Service.
 func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
+	if slice.Labels[discoveryv1.LabelManagedBy] != sliceController || slice.Labels[v1alpha1.PrivateServiceLabel] == "" {
+		// It may have counted before.
+		t.DeleteSlice(slice)
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	owner := ownerOf(slice)
@@ -104,6 +116,9 @@ func (t *Table) DeleteSlice(slice *discoveryv1.EndpointSlice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	owner := ownerOf(slice)
+	if t.slices[owner][slice.Name] == nil {
+		return
+	}
 	delete(t.slices[owner], slice.Name)
 	if len(t.slices[owner]) == 0 {
 		delete(t.slices, owner)

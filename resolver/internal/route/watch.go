@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,8 +19,8 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Watcher fills a Table from the cluster: one watch of the ElasticServices and
-// one of the private Services' slices, for all namespaces.
+// Watcher fills a Table and an Own from the cluster: one watch of the
+// ElasticServices and one of the slices that are about them, for all namespaces.
 type Watcher struct {
 	table  *Table
 	cache  cache.Cache
@@ -27,7 +28,7 @@ type Watcher struct {
 }
 
 // NewWatcher makes a watcher; it watches once Start is called.
-func NewWatcher(ctx context.Context, config *rest.Config, table *Table) (*Watcher, error) {
+func NewWatcher(ctx context.Context, config *rest.Config, table *Table, own *Own) (*Watcher, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering kinds: %w", err)
@@ -36,13 +37,17 @@ func NewWatcher(ctx context.Context, config *rest.Config, table *Table) (*Watche
 	if err != nil {
 		return nil, fmt.Errorf("selecting private slices: %w", err)
 	}
+	writers, err := labels.NewRequirement(discoveryv1.LabelManagedBy, selection.In, []string{sliceController, v1alpha1.ManagedBy})
+	if err != nil {
+		return nil, fmt.Errorf("selecting slices by who wrote them: %w", err)
+	}
 	c, err := cache.New(config, cache.Options{
 		Scheme:           scheme,
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.ElasticService{}: {Transform: stripService},
 			&discoveryv1.EndpointSlice{}: {
-				Label:     labels.NewSelector().Add(*private),
+				Label:     labels.NewSelector().Add(*private, *writers),
 				Transform: stripSlice,
 			},
 		},
@@ -57,7 +62,10 @@ func NewWatcher(ctx context.Context, config *rest.Config, table *Table) (*Watche
 	)); err != nil {
 		return nil, err
 	}
-	if err := w.handle(ctx, &discoveryv1.EndpointSlice{}, handlers(table.SetSlice, table.DeleteSlice)); err != nil {
+	if err := w.handle(ctx, &discoveryv1.EndpointSlice{}, handlers(
+		func(slice *discoveryv1.EndpointSlice) { table.SetSlice(slice); own.SetSlice(slice) },
+		func(slice *discoveryv1.EndpointSlice) { table.DeleteSlice(slice); own.DeleteSlice(slice) },
+	)); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -134,7 +142,10 @@ func stripSlice(object any) (any, error) {
 		stripMeta(&slice.ObjectMeta)
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
-			e.TargetRef, e.Hints, e.NodeName, e.Zone = nil, nil, nil, nil
+			e.Hints, e.NodeName, e.Zone = nil, nil, nil
+			if e.TargetRef != nil {
+				e.TargetRef = &corev1.ObjectReference{UID: e.TargetRef.UID}
+			}
 		}
 	}
 	return object, nil

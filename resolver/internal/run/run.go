@@ -48,14 +48,15 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	}
 	plane := dataplane.New(dataplane.Options{
 		Waker: waker, Metrics: metrics.New(registry), Log: log,
-		UDPIdle: opts.UDPIdle, MaxUDPSessions: opts.MaxUDPSessions,
+		UDPIdle: opts.UDPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
 	})
 	defer plane.Close()
 
 	// What runs goes on while clients are carried, beyond ctx.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	watcher, err := route.NewWatcher(running, config, route.NewTable(plane))
+	own := route.NewOwn(opts.PodIPs)
+	watcher, err := route.NewWatcher(running, config, route.NewTable(plane), own)
 	if err != nil {
 		return fmt.Errorf("making the watcher: %w", err)
 	}
@@ -85,24 +86,37 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	select {
 	case <-ctx.Done():
 		draining.Store(true)
-		drain(groupCtx, plane, opts, log)
+		drain(groupCtx, plane, own, opts, log)
 	case <-groupCtx.Done():
 	}
 	stop()
 	return group.Wait()
 }
 
-// drain carries on until nobody is left, for drain-delay at least: Kubernetes
-// sends clients until it has heard that the resolver stops.
-func drain(ctx context.Context, plane interface{ Carrying() int }, opts options.Options, log logr.Logger) {
-	log.Info("The resolver is told to stop", "carrying", plane.Carrying())
+// carries tells how many clients are carried.
+type carries interface{ Carrying() int }
+
+// lists tells how many slices send clients here.
+type lists interface{ Listed() int }
+
+// drain carries on until nobody is left. Clients are taken until no slice lists
+// this resolver as ready, because somebody else must be ready first, and for
+// drain-delay at least, because nodes hear of that a moment later. Both are over
+// at drain-timeout, when Kubernetes is about to end the Pod anyway.
+func drain(ctx context.Context, plane carries, own lists, opts options.Options, log logr.Logger) {
+	log.Info("The resolver is told to stop", "carrying", plane.Carrying(), "listed", own.Listed())
 	began := time.Now()
+	unlisted := began
 	ticker := time.NewTicker(drainLook)
 	defer ticker.Stop()
 	for {
-		took := time.Since(began)
-		if took >= opts.DrainTimeout || (took >= opts.DrainDelay && plane.Carrying() == 0) {
-			log.Info("The resolver stops", "carrying", plane.Carrying())
+		now := time.Now()
+		if own.Listed() > 0 {
+			unlisted = now
+		}
+		alone := now.Sub(unlisted) >= opts.DrainDelay && own.Listed() == 0
+		if now.Sub(began) >= opts.DrainTimeout || (alone && plane.Carrying() == 0) {
+			log.Info("The resolver stops", "carrying", plane.Carrying(), "listed", own.Listed())
 			return
 		}
 		select {

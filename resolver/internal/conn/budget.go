@@ -1,0 +1,46 @@
+package conn
+
+import "sync/atomic"
+
+// Budget bounds the bytes that are kept for all clients together: what bounds
+// one client or one service does not bound the program's memory.
+type Budget struct {
+	max  int64
+	used atomic.Int64
+}
+
+// NewBudget makes a budget of a number of bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
+
+// Some takes up to n bytes and tells how many; 0 when nothing is left.
+func (b *Budget) Some(n int) int {
+	for {
+		used := b.used.Load()
+		got := min(int64(n), b.max-used)
+		if got <= 0 {
+			return 0
+		}
+		if b.used.CompareAndSwap(used, used+got) {
+			return int(got)
+		}
+	}
+}
+
+// All takes n bytes or none.
+func (b *Budget) All(n int) bool {
+	if b.used.Add(int64(n)) > b.max {
+		b.used.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+// Force takes n bytes even where they are not left. It is for what is passed on
+// at once.
+func (b *Budget) Force(n int) { b.used.Add(int64(n)) }
+
+// Give gives n bytes back.
+func (b *Budget) Give(n int) { b.used.Add(-int64(n)) }
+
+// Used is how many bytes are taken.
+func (b *Budget) Used() int64 { return b.used.Load() }

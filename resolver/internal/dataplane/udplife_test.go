@@ -1,0 +1,141 @@
+package dataplane
+
+import (
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+func TestAUDPSessionEndsAfterSilence(t *testing.T) {
+	const idle = 150 * time.Millisecond
+	r := newRig(t, udpIdle(idle))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	r.eventually("the session counts", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
+	last := r.sessions().LastActive
+	r.eventually("the session ends", func() bool { return r.sessions().Sessions == 0 })
+	if lived := time.Since(last); lived < idle {
+		t.Errorf("the session ended %s after its last datagram", lived)
+	}
+	if got := r.sessions().LastActive; !got.Equal(last) {
+		t.Errorf("lastActive moved from %s to %s without a datagram", last, got)
+	}
+	// The client comes again from the same port, as another session.
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != 2 {
+		t.Errorf("the server saw %d peers, want 2", len(s.from))
+	}
+}
+
+func TestADatagramKeepsASessionAlive(t *testing.T) {
+	const idle = 400 * time.Millisecond
+	r := newRig(t, udpIdle(idle))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	for began := time.Now(); time.Since(began) < 3*idle; <-time.After(idle / 8) {
+		write(t, c, "a")
+		hear(t, c, "re:a")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != 1 {
+		t.Errorf("the server saw %d peers, want 1", len(s.from))
+	}
+}
+
+func TestAHeldUDPClientThatIsSilentIsLetGo(t *testing.T) {
+	r := newRig(t, udpIdle(100*time.Millisecond))
+	c := dialUDP(t, r.serve("game", route.UDP))
+	write(t, c, "a")
+	r.queued(1)
+	r.queued(0)
+}
+
+func TestARefusedDatagramIsNotTheEndOfASession(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	s.stop()
+	write(t, c, "lost")
+	r.eventually("it was refused", func() bool { return r.metric("dormouse_resolver_refused_datagrams_total", nil) > 0 })
+	again := listenUDP(t, server)
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	if got := again.all(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("the server got %v", got)
+	}
+	if got := r.sessions().Sessions; got != 1 {
+		t.Errorf("%d sessions, want 1", got)
+	}
+}
+
+func TestUDPSessionsAreBounded(t *testing.T) {
+	r := newRig(t, maxUDP(2))
+	address := r.serve("game", route.UDP)
+	for range 3 {
+		write(t, dialUDP(t, address), "x")
+	}
+	r.eventually("one is refused", func() bool {
+		return r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": "too_many_sessions"}) == 1
+	})
+	r.queued(2)
+}
+
+func TestHeldUDPSessionsAreBoundedByMaxConnections(t *testing.T) {
+	r := newRig(t)
+	r.route.Hold.MaxConnections = 2
+	address := r.serve("game", route.UDP)
+	for range 4 {
+		write(t, dialUDP(t, address), "x")
+	}
+	r.eventually("two are refused", func() bool {
+		return r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": "queue_full"}) == 2
+	})
+	r.queued(2)
+}
+
+func TestARemovedRouteLeavesRelayedUDPSessions(t *testing.T) {
+	r := newRig(t, udpIdle(300*time.Millisecond))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	s := listenUDP(t, server)
+	r.backend(server, true)
+	c := dialUDP(t, address)
+	write(t, c, "a")
+	hear(t, c, "re:a")
+	r.eventually("the client is relayed", func() bool { return r.sessions().Sessions == 1 })
+	r.server.Remove(r.route.UID)
+	write(t, c, "b")
+	hear(t, c, "re:b")
+	other := dialUDP(t, address)
+	write(t, other, "new")
+	r.eventually("the session ends, and its port with it", func() bool {
+		p, err := net.ListenPacket("udp", address)
+		if err == nil {
+			_ = p.Close()
+		}
+		return err == nil
+	})
+	if got := s.all(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the server got %v", got)
+	}
+}

@@ -1,0 +1,259 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+)
+
+const (
+	// refusalTime is how long a server's host has to say that a datagram met no
+	// bound port.
+	refusalTime = 20 * time.Millisecond
+	// unansweredTime is how long what was held is kept for another server after
+	// it was sent to one that doesn't answer: a refusal may come late, or only
+	// for a later datagram.
+	unansweredTime = time.Second
+)
+
+// Probe implements hold.Datagrams: the client's own first datagram, from its own
+// socket, finds out whether the server's port is bound.
+func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probed {
+	if s.connect(address) != nil {
+		return hold.Failed
+	}
+	s.mu.Lock()
+	if s.state.Load() != sessionHeld || len(s.queue) == 0 {
+		s.mu.Unlock()
+		return hold.Failed
+	}
+	upstream := s.upstream
+	first, _ := nextHeld(s.queue)
+	s.mu.Unlock()
+
+	_ = upstream.SetReadDeadline(time.Now().Add(refusalTime))
+	buf := conn.Datagrams.Get()
+	defer conn.Datagrams.Put(buf)
+	_, err := upstream.Write(first)
+	var n int
+	answered := false
+	if err == nil {
+		n, err = upstream.Read(*buf)
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		s.socket.port.counts.DatagramRefused()
+		return hold.NotBound
+	case err == nil:
+		answered = true
+		s.reply((*buf)[:n])
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		// Nobody said no.
+	default:
+		return hold.Failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.socket.port.counts.DatagramToServer(len(first))
+	// The session may have ended meanwhile, and what it held with it.
+	if s.state.Load() == sessionHeld {
+		size := lengthBytes + len(first)
+		if answered {
+			s.budget().Give(size)
+		} else {
+			s.sent = append(s.sent, s.queue[:size]...)
+		}
+		s.queue = s.queue[size:]
+	}
+	return hold.Taken
+}
+
+// start relays the session in a goroutine of its own.
+func (s *udpSession) start(grant hold.Grant) {
+	s.socket.port.service.server.wg.Go(func() { s.run(grant) })
+}
+
+// run delivers what is held and then the server's replies until the session has
+// been silent for long.
+func (s *udpSession) run(grant hold.Grant) {
+	p := s.socket.port
+	if !s.reach(grant) {
+		s.giveBack(grant.Address)
+		return
+	}
+	reader, err := conn.NewDatagramReader(s.upstream)
+	if err != nil {
+		s.over()
+		return
+	}
+	p.begin()
+	defer p.end()
+	s.flush()
+	defer s.over()
+	defer context.AfterFunc(p.service.server.ctx, s.over)()
+	// While what was held was delivered nobody else looked.
+	s.mu.Lock()
+	lost := s.lost
+	s.mu.Unlock()
+	if now, ok := p.service.route.Load().Port(p.key.name); lost || ok && !now.Has(grant.Address) {
+		s.retry()
+		return
+	}
+	s.relay(reader, grant)
+}
+
+// reach connects to a server and, where nobody knows whether it takes datagrams,
+// finds that out with the first.
+func (s *udpSession) reach(grant hold.Grant) bool {
+	p := s.socket.port
+	reached := s.connect(grant.Address) == nil
+	if !grant.Unproven {
+		return reached
+	}
+	if reached && s.Probe(p.service.server.ctx, grant.Address) == hold.Taken {
+		p.service.queue.Proven(p.key.name, grant.Address)
+		return true
+	}
+	p.service.queue.Avoid(p.key.name, grant.Address)
+	return false
+}
+
+// relay passes on what the server sends.
+func (s *udpSession) relay(reader *conn.Reader, grant hold.Grant) {
+	p := s.socket.port
+	idle := p.service.server.opts.UDPIdle
+	unanswered := time.Now().Add(unansweredTime)
+	if s.answered.Load() {
+		unanswered = time.Time{}
+		s.dropSent()
+	}
+	for {
+		left := s.leftOf(idle)
+		if left <= 0 {
+			return
+		}
+		deadline := time.Now().Add(left)
+		if !unanswered.IsZero() && unanswered.Before(deadline) {
+			deadline = unanswered
+		}
+		_ = s.upstream.SetReadDeadline(deadline)
+		for {
+			datagram, err := reader.Next(conn.MaxDatagram)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				p.counts.DatagramRefused()
+				if !unanswered.IsZero() {
+					p.service.queue.Avoid(p.key.name, grant.Address)
+					s.retry()
+					return
+				}
+				// The server is not there just now, which is not the end: it may
+				// be restarting.
+				continue
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				return
+			}
+			s.reply(datagram)
+			reader.Done()
+			if !unanswered.IsZero() {
+				unanswered = time.Time{}
+				s.dropSent()
+			}
+		}
+		if !unanswered.IsZero() && !time.Now().Before(unanswered) {
+			if s.refused.Load() {
+				// The socket tells of a refusal once, and told who sent.
+				p.service.queue.Avoid(p.key.name, grant.Address)
+				s.retry()
+				return
+			}
+			unanswered = time.Time{}
+			s.dropSent()
+		}
+	}
+}
+
+// retry finds another server for a session whose own took nothing of what it was
+// sent.
+func (s *udpSession) retry() {
+	if sent := s.takeSent(); len(sent) > 0 {
+		s.socket.again(s, sent)
+	}
+}
+
+// takeSent takes what the server was given and did not answer, and with it the
+// charge for it.
+func (s *udpSession) takeSent() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := s.sent
+	s.sent = nil
+	return sent
+}
+
+func (s *udpSession) dropSent() { s.budget().Give(len(s.takeSent())) }
+
+// flush delivers what is held in order and makes the session live: from then on
+// the client's datagrams go to the server as they come.
+func (s *udpSession) flush() {
+	p := s.socket.port
+	p.pace.turn.Lock()
+	defer p.pace.turn.Unlock()
+	for {
+		s.mu.Lock()
+		queue := s.queue
+		s.queue = nil
+		if len(queue) == 0 {
+			s.state.CompareAndSwap(sessionHeld, sessionLive)
+			ticket := s.ticket
+			if s.quiet != nil {
+				s.quiet.Stop()
+			}
+			s.mu.Unlock()
+			if ticket != nil {
+				ticket.Delivered()
+			}
+			return
+		}
+		if s.sent == nil {
+			s.sent = queue
+		} else {
+			s.sent = append(s.sent, queue...)
+		}
+		s.mu.Unlock()
+		var datagram []byte
+		for len(queue) > 0 && s.state.Load() != sessionOver {
+			datagram, queue = nextHeld(queue)
+			p.pace.wait(p.service.server.ctx)
+			s.send(datagram)
+		}
+	}
+}
+
+// giveBack returns a grant that came to nothing.
+func (s *udpSession) giveBack(address netip.AddrPort) {
+	p := s.socket.port
+	s.mu.Lock()
+	ticket, over := s.ticket, s.state.Load() == sessionOver
+	s.mu.Unlock()
+	switch {
+	case ticket == nil && over:
+	case ticket == nil:
+		// It was picked at once and has not waited yet.
+		p.service.queue.Avoid(p.key.name, address)
+		s.place(p.service.queue.Pick(p.key.name))
+	case over:
+		ticket.Abandon()
+	default:
+		ticket.Back(address)
+	}
+}
