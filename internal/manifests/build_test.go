@@ -14,7 +14,7 @@ func TestShortNames(t *testing.T) {
 	for image, want := range map[string]string{
 		"dormouse-operator":                                            "dormouse-operator",
 		"dormouse-operator:dev":                                        "dormouse-operator",
-		"registry.example/games/dormouse-operator:latest":                "dormouse-operator",
+		"registry.example/games/dormouse-operator:latest":              "dormouse-operator",
 		"localhost:5000/dormouse-operator":                             "dormouse-operator",
 		"localhost:5000/dormouse-operator:v1@sha256:0123456789abcdef0": "dormouse-operator",
 	} {
