@@ -7,11 +7,6 @@
 // stands in files named parse.go, which know nothing of Kubernetes.
 package proto
 
-import (
-	"context"
-	"net"
-)
-
 // Action is what to do with a client that wants a service which is not up.
 type Action int
 
@@ -86,13 +81,4 @@ type Protocol interface {
 	// Refusal is what a client that is sent away should be told in its own
 	// protocol; nil when there is nothing but to close.
 	Refusal(Reason) []byte
-}
-
-// Prober is a Protocol whose servers can be asked whether they are up. Without
-// it a server is up once it takes a TCP connection, which is then given to a
-// client, or once it doesn't refuse a datagram.
-type Prober interface {
-	// Probe asks over a fresh connection, which is closed afterwards. An error
-	// means: not yet.
-	Probe(ctx context.Context, server net.Conn) error
 }
