@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
 )
@@ -24,19 +23,19 @@ import (
 // resolver, and lose nothing when new clients are handed to the server.
 func TestHandoverLosesNothing(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Echo: []int32{7002},
 		Type: corev1.ServiceTypeNodePort, Probe: true,
 	}
-	asleep(ctx, t, g)
-	resolvers, err := cluster.ResolverAddrs(ctx)
+	suite.Asleep(ctx, t, g)
+	resolvers, err := suite.Cluster.ResolverAddrs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var players []*player.Player
 	for range 50 {
-		players = append(players, dialTCP(ctx, t, clusterIP(ctx, t, g, 7000)), dialUDP(ctx, t, nodePort(ctx, t, g, 7001, 1)))
+		players = append(players, suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, g, 7000)), suite.DialUDP(ctx, t, suite.NodePort(ctx, t, g, 7001, 1)))
 	}
 	playing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,17 +46,17 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 	// And bytes without frames, whose every one must come back: they are held,
 	// relayed, and more than fit any buffer on the way.
-	group.Go(func() { errs <- player.Echo(ctx, cluster.DialPlayer, clusterIP(ctx, t, g, 7002), 16<<20) })
+	group.Go(func() { errs <- player.Echo(ctx, suite.Cluster.DialPlayer, suite.ClusterIP(ctx, t, g, 7002), 16<<20) })
 
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitDirect(ctx, g, resolvers); err != nil {
+	if err := suite.WaitDirect(ctx, g, resolvers); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		for network, address := range map[string]string{"tcp": clusterIP(ctx, t, g, 7000), "udp": clusterIP(ctx, t, g, 7001)} {
-			p, err := playOnce(ctx, network, address)
+		for network, address := range map[string]string{"tcp": suite.ClusterIP(ctx, t, g, 7000), "udp": suite.ClusterIP(ctx, t, g, 7001)} {
+			p, err := suite.PlayOnce(ctx, network, address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +82,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 		if err := p.Drain(ctx); err != nil {
 			t.Errorf("player %d: %v", i, err)
 		}
-		intact(t, fmt.Sprintf("player %d", i), p)
+		suite.Intact(t, fmt.Sprintf("player %d", i), p)
 		if stats := p.Stats(); !stats.Paths[0].Through(resolvers...) {
 			t.Errorf("player %d was there before the handover and came from %s, want a resolver", i, stats.Paths[0].Peer)
 		}
@@ -103,46 +102,13 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 }
 
-// waitDirect waits until new clients of both transports reach a server past the
-// resolver.
-func waitDirect(ctx context.Context, g env.Game, resolvers []netip.Addr) error {
-	for network, port := range map[string]int32{"tcp": 7000, "udp": 7001} {
-		address, err := cluster.ClusterIP(ctx, g.Key(), port, corev1.IPv4Protocol)
-		if err != nil {
-			return err
-		}
-		err = env.WaitUntil(ctx, "new "+network+" clients reach the server", func(ctx context.Context) (bool, error) {
-			stats, err := playOnce(ctx, network, address)
-			return err == nil && !stats.Paths[0].Through(resolvers...), err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// playOnce exchanges one message and leaves.
-func playOnce(ctx context.Context, network, address string) (player.Stats, error) {
-	dial := player.DialTCP
-	if network == "udp" {
-		dial = player.DialUDP
-	}
-	p, err := dial(ctx, address, player.Options{Dial: cluster.DialPlayer})
-	if err != nil {
-		return player.Stats{}, err
-	}
-	_, err = p.Exchange(ctx)
-	return p.Stats(), errors.Join(err, p.Close())
-}
-
 // stillCarried watches the Service's slices for a while, in which the resolver
 // must keep an endpoint that serves and gets no new clients.
 func stillCarried(ctx context.Context, g env.Game, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for ctx.Err() == nil {
-		kept, ready, err := cluster.ResolverEndpoints(ctx, g.Key())
+		kept, ready, err := suite.Cluster.ResolverEndpoints(ctx, g.Key())
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -167,32 +133,32 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()
-			ctx, ns := newNamespace(t)
+			ctx, ns := suite.Namespace(t)
 			g := env.Game{
 				Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Probe: true,
 				Replicas: 1, Trigger: true, SleepAfter: 3 * time.Second,
 			}
-			if err := cluster.Create(ctx, g); err != nil {
+			if err := suite.Cluster.Create(ctx, g); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseFallingAsleep, v1alpha1.ModeProxy); err != nil {
+			if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseFallingAsleep, v1alpha1.ModeProxy); err != nil {
 				t.Fatal(err)
 			}
 			woken := watchReplicas(ctx, t, g)
 			port := map[string]int32{"tcp": 7000, "udp": 7001}[network]
-			dial := map[string]func(context.Context, *testing.T, string) *player.Player{"tcp": dialTCP, "udp": dialUDP}[network]
-			p := dial(ctx, t, clusterIP(ctx, t, g, port))
+			dial := map[string]func(context.Context, *testing.T, string) *player.Player{"tcp": suite.DialTCP, "udp": suite.DialUDP}[network]
+			p := dial(ctx, t, suite.ClusterIP(ctx, t, g, port))
 			playing, stop := context.WithCancel(ctx)
 			defer stop()
 			played := make(chan error, 1)
 			go func() { played <- p.Play(playing, 20*time.Millisecond) }()
-			if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+			if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 				t.Fatal(err)
 			}
 			// It must last: longer than the sleep would have taken.
 			hold, cancel := context.WithTimeout(ctx, 8*time.Second)
 			defer cancel()
-			if es, err := cluster.WaitPhase(hold, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err == nil {
+			if es, err := suite.Cluster.WaitPhase(hold, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err == nil {
 				t.Errorf("the service fell asleep under its player: %+v", es.Status)
 			}
 			stop()
@@ -202,11 +168,11 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 			if err := p.Drain(ctx); err != nil {
 				t.Error(err)
 			}
-			intact(t, "the player", p)
+			suite.Intact(t, "the player", p)
 			if lowest := woken(); lowest != 1 {
 				t.Errorf("the Deployment went down to %d replicas, want it to stay at 1", lowest)
 			}
-			oneServer(ctx, t, ns)
+			suite.OneServer(ctx, t, ns)
 			// And once nobody plays, it sleeps after all: over UDP only after two
 			// minutes of silence, if the player came through the resolver.
 			if err := p.Close(); err != nil {
@@ -215,7 +181,7 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 			if network == "udp" {
 				return
 			}
-			if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+			if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 				t.Error(err)
 			}
 		})
@@ -226,7 +192,7 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 // watch and tells the lowest number of replicas that was asked for.
 func watchReplicas(ctx context.Context, t *testing.T, g env.Game) func() int32 {
 	t.Helper()
-	w, err := cluster.Client.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(g.Namespace),
+	w, err := suite.Cluster.Client.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(g.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", g.Name)})
 	if err != nil {
 		t.Fatal(err)
@@ -251,27 +217,27 @@ func watchReplicas(ctx context.Context, t *testing.T, g env.Game) func() int32 {
 // probe, no trigger, not a line of code in the game.
 func TestHandoffNeverSleepsBySessionsAlone(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000},
 		Selectorless: true, Handoff: v1alpha1.HandoffNever, SleepAfter: 2 * time.Second,
 	}
-	asleep(ctx, t, g)
-	p := dialTCP(ctx, t, clusterIP(ctx, t, g, 7000))
+	suite.Asleep(ctx, t, g)
+	p := suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, g, 7000))
 	if _, err := p.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
 	}
-	intact(t, "the player", p)
+	suite.Intact(t, "the player", p)
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := playOnce(ctx, "tcp", clusterIP(ctx, t, g, 7000)); err != nil {
+	if _, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000)); err != nil {
 		t.Errorf("the second wake: %v", err)
 	}
 }
@@ -279,26 +245,26 @@ func TestHandoffNeverSleepsBySessionsAlone(t *testing.T) {
 // And every client goes through the resolver for good.
 func TestHandoffNeverRelaysEveryClient(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001},
 		Selectorless: true, Handoff: v1alpha1.HandoffNever,
 	}
-	asleep(ctx, t, g)
-	resolvers, err := cluster.ResolverAddrs(ctx)
+	suite.Asleep(ctx, t, g)
+	resolvers, err := suite.Cluster.ResolverAddrs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := dialUDP(ctx, t, clusterIP(ctx, t, g, 7001))
+	first := suite.DialUDP(ctx, t, suite.ClusterIP(ctx, t, g, 7001))
 	if _, err := first.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
 		for network, port := range map[string]int32{"tcp": 7000, "udp": 7001} {
-			stats, err := playOnce(ctx, network, clusterIP(ctx, t, g, port))
+			stats, err := suite.PlayOnce(ctx, network, suite.ClusterIP(ctx, t, g, port))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,24 +273,24 @@ func TestHandoffNeverRelaysEveryClient(t *testing.T) {
 			}
 		}
 	}
-	intact(t, "the player who was held", first)
+	suite.Intact(t, "the player who was held", first)
 }
 
 // A Service without a selector gets its servers' endpoints from Dormouse.
 func TestASelectorlessServiceHandsOverToo(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Selectorless: true, Probe: true}
-	asleep(ctx, t, g)
-	resolvers, err := cluster.ResolverAddrs(ctx)
+	suite.Asleep(ctx, t, g)
+	resolvers, err := suite.Cluster.ResolverAddrs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := dialUDP(ctx, t, clusterIP(ctx, t, g, 7001))
+	p := suite.DialUDP(ctx, t, suite.ClusterIP(ctx, t, g, 7001))
 	if _, err := p.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitDirect(ctx, g, resolvers); err != nil {
+	if err := suite.WaitDirect(ctx, g, resolvers); err != nil {
 		t.Fatal(err)
 	}
 	for range 50 {
@@ -332,67 +298,54 @@ func TestASelectorlessServiceHandsOverToo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	intact(t, "the player who was held", p)
+	suite.Intact(t, "the player who was held", p)
 }
 
 // A service that a person scales to zero is stood in for all the same, and one
 // whose ElasticService is deleted asleep is left awake and working.
 func TestScaledToZeroByHandAndLeftAwakeOnDeletion(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Probe: true, Replicas: 1}
-	if err := cluster.Create(ctx, g); err != nil {
+	if err := suite.Cluster.Create(ctx, g); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		t.Fatal(err)
 	}
-	scale(ctx, t, g, 0)
-	es, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+	suite.Scale(ctx, t, g, 0)
+	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.WaitRouted(ctx, es, 1); err != nil {
+	if err := suite.Cluster.WaitRouted(ctx, es, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := playOnce(ctx, "tcp", clusterIP(ctx, t, g, 7000)); err != nil {
+	if _, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000)); err != nil {
 		t.Fatal(err)
 	}
-	scale(ctx, t, g, 0)
-	if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+	suite.Scale(ctx, t, g, 0)
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Client.Delete(ctx, es); err != nil {
+	if err := suite.Cluster.Client.Delete(ctx, es); err != nil {
 		t.Fatal(err)
 	}
 	err = env.WaitUntil(ctx, "the ElasticService is gone", func(ctx context.Context) (bool, error) {
-		err := cluster.Client.Get(ctx, g.Key(), &v1alpha1.ElasticService{})
+		err := suite.Cluster.Client.Get(ctx, g.Key(), &v1alpha1.ElasticService{})
 		return client.IgnoreNotFound(err) == nil && err != nil, err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, _, err := cluster.ResolverEndpoints(ctx, g.Key()); err != nil || kept != 0 {
+	if kept, _, err := suite.Cluster.ResolverEndpoints(ctx, g.Key()); err != nil || kept != 0 {
 		t.Errorf("%d resolver endpoints are left (%v), want none", kept, err)
 	}
-	stats, err := playOnce(ctx, "tcp", clusterIP(ctx, t, g, 7000))
+	stats, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := stats.Intact(); err != nil {
 		t.Error(err)
-	}
-}
-
-func scale(ctx context.Context, t *testing.T, g env.Game, replicas int32) {
-	t.Helper()
-	d := &appsv1.Deployment{}
-	if err := cluster.Client.Get(ctx, g.Key(), d); err != nil {
-		t.Fatal(err)
-	}
-	changed := d.DeepCopy()
-	changed.Spec.Replicas = &replicas
-	if err := cluster.Client.Patch(ctx, changed, client.MergeFrom(d)); err != nil {
-		t.Fatal(err)
 	}
 }

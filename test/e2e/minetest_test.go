@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/e2e/suite"
 )
 
 // A real game from Debian, which knows nothing of Dormouse, is woken by the
@@ -20,25 +21,25 @@ import (
 // that got lost on the way would never be answered.
 func TestMinetestWakesForItsOwnClient(t *testing.T) {
 	t.Parallel()
-	setup, cancel := context.WithTimeout(t.Context(), testTimeout)
+	setup, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	defer cancel()
-	game, err := cluster.Minetest(setup, os.Stderr)
+	game, err := suite.Cluster.Minetest(setup, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, address := range paths {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, ns := newNamespace(t)
+			ctx, ns := suite.Namespace(t)
 			g := game
 			g.Namespace, g.Type = ns, corev1.ServiceTypeNodePort
-			asleep(ctx, t, g)
-			conn, err := cluster.DialPlayer(ctx, "udp", address(ctx, t, g, g.UDP[0]))
+			suite.Asleep(ctx, t, g)
+			conn, err := suite.Cluster.DialPlayer(ctx, "udp", address(ctx, t, g, g.UDP[0]))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			play, cancel := context.WithTimeout(ctx, playTimeout)
+			play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
 			defer cancel()
 			session := minetest{conn: conn, seq: 0xffdc}
 			if err := session.join(play); err != nil {
@@ -49,7 +50,7 @@ func TestMinetestWakesForItsOwnClient(t *testing.T) {
 					t.Fatalf("ping %d: %v", i, err)
 				}
 			}
-			if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+			if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 20 {
@@ -57,7 +58,7 @@ func TestMinetestWakesForItsOwnClient(t *testing.T) {
 					t.Fatalf("ping %d after the handover: %v", i, err)
 				}
 			}
-			oneServer(ctx, t, ns)
+			suite.OneServer(ctx, t, ns)
 		})
 	}
 }

@@ -12,18 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
 )
 
 // paths are the ways to a Service's address.
 var paths = map[string]func(context.Context, *testing.T, env.Game, int32) string{
-	"by ClusterIP": clusterIP,
+	"by ClusterIP": suite.ClusterIP,
 	"by NodePort of node 1": func(ctx context.Context, t *testing.T, g env.Game, port int32) string {
-		return nodePort(ctx, t, g, port, 1)
+		return suite.NodePort(ctx, t, g, port, 1)
 	},
 	"by NodePort of node 2": func(ctx context.Context, t *testing.T, g env.Game, port int32) string {
-		return nodePort(ctx, t, g, port, 2)
+		return suite.NodePort(ctx, t, g, port, 2)
 	},
 }
 
@@ -33,12 +34,12 @@ func TestTheFirstTCPClientIsServedOnItsConnection(t *testing.T) {
 	for name, address := range paths {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, ns := newNamespace(t)
+			ctx, ns := suite.Namespace(t)
 			g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, Type: corev1.ServiceTypeNodePort, Probe: true}
-			asleep(ctx, t, g)
-			play, cancel := context.WithTimeout(ctx, playTimeout)
+			suite.Asleep(ctx, t, g)
+			play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
 			defer cancel()
-			p := dialTCP(play, t, address(ctx, t, g, 7000))
+			p := suite.DialTCP(play, t, address(ctx, t, g, 7000))
 			if _, err := p.Exchange(play); err != nil {
 				t.Fatal(err)
 			}
@@ -47,8 +48,8 @@ func TestTheFirstTCPClientIsServedOnItsConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			intact(t, "the player", p)
-			oneServer(ctx, t, ns)
+			suite.Intact(t, "the player", p)
+			suite.OneServer(ctx, t, ns)
 		})
 	}
 }
@@ -59,12 +60,12 @@ func TestUDPDatagramsArriveInOrderFromOneSource(t *testing.T) {
 	for name, address := range paths {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, ns := newNamespace(t)
+			ctx, ns := suite.Namespace(t)
 			g := env.Game{Namespace: ns, Name: "arena", UDP: []int32{7000}, Type: corev1.ServiceTypeNodePort}
-			asleep(ctx, t, g)
-			play, cancel := context.WithTimeout(ctx, playTimeout)
+			suite.Asleep(ctx, t, g)
+			play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
 			defer cancel()
-			p := dialUDP(play, t, address(ctx, t, g, 7000))
+			p := suite.DialUDP(play, t, address(ctx, t, g, 7000))
 			for range 3 {
 				if _, err := p.Send(); err != nil {
 					t.Fatal(err)
@@ -78,8 +79,8 @@ func TestUDPDatagramsArriveInOrderFromOneSource(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			intact(t, "the player", p)
-			oneServer(ctx, t, ns)
+			suite.Intact(t, "the player", p)
+			suite.OneServer(ctx, t, ns)
 		})
 	}
 }
@@ -87,18 +88,18 @@ func TestUDPDatagramsArriveInOrderFromOneSource(t *testing.T) {
 // Scenario 3.
 func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
 	t.Parallel()
-	ctx, ns := newNamespace(t)
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, Probe: true}
-	asleep(ctx, t, g)
-	address := clusterIP(ctx, t, g, 7000)
-	play, cancel := context.WithTimeout(ctx, playTimeout)
+	suite.Asleep(ctx, t, g)
+	address := suite.ClusterIP(ctx, t, g, 7000)
+	play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
 	defer cancel()
 	var group sync.WaitGroup
 	errs := make(chan error, 200)
 	started := time.Now()
 	for range 200 {
 		group.Go(func() {
-			p, err := player.DialTCP(play, address, player.Options{Dial: cluster.DialPlayer})
+			p, err := player.DialTCP(play, address, player.Options{Dial: suite.Cluster.DialPlayer})
 			if err != nil {
 				errs <- err
 				return
@@ -119,10 +120,10 @@ func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
 	for err := range errs {
 		t.Error(err)
 	}
-	oneServer(ctx, t, ns)
+	suite.OneServer(ctx, t, ns)
 	// One write by all the calls: the generation counts the spec's versions.
 	d := &appsv1.Deployment{}
-	if err := cluster.Client.Get(ctx, g.Key(), d); err != nil {
+	if err := suite.Cluster.Client.Get(ctx, g.Key(), d); err != nil {
 		t.Fatal(err)
 	}
 	if d.Generation != 2 {
@@ -131,7 +132,7 @@ func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
 	// One call at a time, however many clients wait. Until it sees the service
 	// wake, a resolver calls again for those who came after its last call, which
 	// alone would stop a sleep, but no more than once in 50 ms.
-	resolvers, err := cluster.Metrics(ctx, "dormouse-resolver", "dormouse_resolver_wake_calls_total", map[string]string{"namespace": ns})
+	resolvers, err := suite.Cluster.Metrics(ctx, "dormouse-resolver", "dormouse_resolver_wake_calls_total", map[string]string{"namespace": ns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,28 +149,28 @@ func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
 // Scenario 11.
 func TestEqualNamesInTwoNamespacesAreTwoServices(t *testing.T) {
 	t.Parallel()
-	ctx, first := newNamespace(t)
-	_, second := newNamespace(t)
+	ctx, first := suite.Namespace(t)
+	_, second := suite.Namespace(t)
 	woken := env.Game{Namespace: first, Name: "lobby", TCP: []int32{7000}}
 	other := env.Game{Namespace: second, Name: "lobby", TCP: []int32{7000}}
-	asleep(ctx, t, woken)
-	asleep(ctx, t, other)
-	p := dialTCP(ctx, t, clusterIP(ctx, t, woken, 7000))
+	suite.Asleep(ctx, t, woken)
+	suite.Asleep(ctx, t, other)
+	p := suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, woken, 7000))
 	if _, err := p.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.WaitPhase(ctx, woken.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+	if _, err := suite.Cluster.WaitPhase(ctx, woken.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		t.Fatal(err)
 	}
 	es := &v1alpha1.ElasticService{}
-	if err := cluster.Client.Get(ctx, other.Key(), es); err != nil {
+	if err := suite.Cluster.Client.Get(ctx, other.Key(), es); err != nil {
 		t.Fatal(err)
 	}
 	if es.Status.Phase != v1alpha1.PhaseAsleep || es.Status.LastWakeTime != nil {
 		t.Errorf("the other service has status %+v, want one that never woke", es.Status)
 	}
 	var pods corev1.PodList
-	if err := cluster.Client.List(ctx, &pods, client.InNamespace(second)); err != nil {
+	if err := suite.Cluster.Client.List(ctx, &pods, client.InNamespace(second)); err != nil {
 		t.Fatal(err)
 	}
 	if len(pods.Items) > 0 {
@@ -184,14 +185,14 @@ func TestEveryPortWorksAsleepAndAwake(t *testing.T) {
 		for _, first := range []string{"tcp 7000", "udp 7001", "tcp 7002"} {
 			t.Run(fmt.Sprintf("%s, woken by %s", family, first), func(t *testing.T) {
 				t.Parallel()
-				ctx, ns := newNamespace(t)
+				ctx, ns := suite.Namespace(t)
 				g := env.Game{
 					Namespace: ns, Name: "lobby", TCP: []int32{7000, 7002}, UDP: []int32{7001}, Probe: true,
 					Families: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
 				}
-				asleep(ctx, t, g)
+				suite.Asleep(ctx, t, g)
 				everyPort(ctx, t, g, family, first)
-				if _, err := cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+				if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 					t.Fatal(err)
 				}
 				everyPort(ctx, t, g, family, first)
@@ -215,13 +216,13 @@ func everyPort(ctx context.Context, t *testing.T, g env.Game, family corev1.IPFa
 		if _, err := fmt.Sscanf(name, "%s %d", &network, &port); err != nil {
 			t.Fatal(err)
 		}
-		address, err := cluster.ClusterIP(ctx, g.Key(), port, family)
+		address, err := suite.Cluster.ClusterIP(ctx, g.Key(), port, family)
 		if err != nil {
 			t.Fatal(err)
 		}
-		dial := dialTCP
+		dial := suite.DialTCP
 		if network == "udp" {
-			dial = dialUDP
+			dial = suite.DialUDP
 		}
 		p := dial(ctx, t, address)
 		for range 3 {
@@ -229,18 +230,6 @@ func everyPort(ctx context.Context, t *testing.T, g env.Game, family corev1.IPFa
 				t.Fatalf("%s over %s: %v", name, family, err)
 			}
 		}
-		intact(t, name, p)
-	}
-}
-
-// oneServer fails unless exactly one pod was made in a namespace.
-func oneServer(ctx context.Context, t *testing.T, namespace string) {
-	t.Helper()
-	var pods corev1.PodList
-	if err := cluster.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
-	if len(pods.Items) != 1 {
-		t.Errorf("%d pods, want 1", len(pods.Items))
+		suite.Intact(t, name, p)
 	}
 }

@@ -1,0 +1,54 @@
+package suite
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/env"
+)
+
+// Asleep makes a game and waits until the resolver stands in for it.
+func Asleep(ctx context.Context, t *testing.T, g env.Game) {
+	t.Helper()
+	if err := Cluster.Create(ctx, g); err != nil {
+		t.Fatal(err)
+	}
+	es, err := Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Cluster.WaitRouted(ctx, es, max(len(g.Families), 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Scale sets the replicas of a game's Deployment, as a person does.
+func Scale(ctx context.Context, t *testing.T, g env.Game, replicas int32) {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := Cluster.Client.Get(ctx, g.Key(), d); err != nil {
+		t.Fatal(err)
+	}
+	changed := d.DeepCopy()
+	changed.Spec.Replicas = &replicas
+	if err := Cluster.Client.Patch(ctx, changed, client.MergeFrom(d)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OneServer fails the test unless exactly one pod was made in a namespace.
+func OneServer(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := Cluster.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 {
+		t.Errorf("%d pods, want 1", len(pods.Items))
+	}
+}

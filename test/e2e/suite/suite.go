@@ -1,0 +1,75 @@
+// Package suite is what the end-to-end test packages share: one cluster with
+// Dormouse in it, a namespace for each test, and players who count everything.
+// Nothing in it reads Dormouse's code beyond its API.
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/test/env"
+)
+
+// Timeouts of what tests wait for.
+const (
+	setupTimeout = 8 * time.Minute
+	// TestTimeout bounds a test.
+	TestTimeout = 3 * time.Minute
+	// PlayTimeout covers a wake: a container's start and kubelet's probe.
+	PlayTimeout = 30 * time.Second
+)
+
+// Cluster is what the tests run against. Main sets it.
+var Cluster *env.Env
+
+// Main brings up the cluster and runs a package's tests.
+func Main(m *testing.M) {
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	var err error
+	Cluster, err = env.Local(ctx, os.Stderr)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bring up the cluster:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// Namespace makes a namespace that goes with the test, and gives a context that
+// ends before the test's time is up.
+func Namespace(t *testing.T) (context.Context, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), TestTimeout)
+	t.Cleanup(cancel)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	if err := Cluster.Client.Create(ctx, ns); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), TestTimeout)
+		defer cancel()
+		if t.Failed() {
+			describe(ctx, t, ns.Name)
+		}
+		if err := Cluster.Client.Delete(ctx, ns); err != nil {
+			t.Errorf("delete namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ctx, ns.Name
+}
+
+// describe tells what was there when a test failed.
+func describe(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	text, err := Cluster.Describe(ctx, namespace)
+	if err != nil {
+		t.Logf("describe namespace %s: %v", namespace, err)
+	}
+	t.Log(text)
+}
