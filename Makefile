@@ -81,13 +81,19 @@ test-e2e: ## Run the tests against the local Kubernetes
 	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)')
 
 .PHONY: bench
-bench: bench-wake ## Run all benchmarks
+bench: bench-wake bench-restart ## Run all benchmarks
 
 .PHONY: bench-wake
 bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	@$(GO) run ./test/bench wake
+
+.PHONY: bench-restart
+bench-restart: ## Measure how soon 2,000 sleeping services know a new resolver pod
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./test/bench restart
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME

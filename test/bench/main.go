@@ -1,9 +1,9 @@
-// Command bench measures Dormouse on the local cluster and writes its figures
-// to bin/bench.
+// Command bench measures Dormouse and writes its figures to bin/bench.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +15,23 @@ import (
 	"dormouse.dev/dormouse/test/env"
 )
 
+// options are what flags say.
+type options struct {
+	runs, clients, services int
+}
+
+// benchmark is one that can be run by its name. Its figures become
+// bin/bench/<name>.json.
+type benchmark struct {
+	name, help string
+	run        func(context.Context, *env.Env, options) (any, error)
+}
+
+var benchmarks = []benchmark{
+	{"wake", "time from a player's packet to the sleeping server, by stage", benchWake},
+	{"restart", "time until all sleeping services know of a resolver pod that replaces another", benchRestart},
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -25,11 +42,17 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	runs := flags.Int("runs", 30, "how many wakes are measured")
-	fanIn := flags.Int("clients", 500, "how many clients connect at once to one sleeping server")
+	flags.IntVar(&o.runs, "runs", 30, "wake: how many wakes are measured")
+	flags.IntVar(&o.clients, "clients", 500, "wake: how many clients connect at once to one sleeping server")
+	flags.IntVar(&o.services, "services", 2000, "restart: how many services sleep")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: bench [flags] wake\n\n  time from a player's packet to the sleeping server, by stage\n\nflags:")
+		fmt.Fprintln(flags.Output(), "usage: bench [flags] benchmark")
+		for _, b := range benchmarks {
+			fmt.Fprintf(flags.Output(), "  %-8s %s\n", b.name, b.help)
+		}
+		fmt.Fprintln(flags.Output(), "flags:")
 		flags.PrintDefaults()
 	}
 	switch err := flags.Parse(args); {
@@ -38,15 +61,37 @@ func run(ctx context.Context, args []string) error {
 	case err != nil:
 		return err
 	}
-	if flags.NArg() != 1 || flags.Arg(0) != "wake" {
-		return fmt.Errorf("want one benchmark, wake; got %q", flags.Args())
+	if o.runs < 1 || o.clients < 1 || o.services < 1 {
+		return errors.New("-runs, -clients and -services must be at least 1")
 	}
-	if *runs < 1 || *fanIn < 1 {
-		return errors.New("-runs and -clients must be at least 1")
+	for _, b := range benchmarks {
+		if flags.NArg() != 1 || flags.Arg(0) != b.name {
+			continue
+		}
+		e, err := env.Local(ctx, os.Stderr)
+		if err != nil {
+			return err
+		}
+		figures, err := b.run(ctx, e, o)
+		if err != nil {
+			return err
+		}
+		return write(filepath.Join(e.Repo, "bin", "bench", b.name+".json"), figures)
 	}
-	e, err := env.Local(ctx, os.Stderr)
+	return fmt.Errorf("want the name of one benchmark (see -help); got %q", flags.Args())
+}
+
+func write(path string, figures any) error {
+	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
-		return err
+		return fmt.Errorf("encode figures: %w", err)
 	}
-	return benchWake(ctx, e, *runs, *fanIn, filepath.Join(e.Repo, "bin", "bench", "wake.json"))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	fmt.Println("figures are in", path)
+	return nil
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -41,22 +39,23 @@ type stages struct {
 	packetToCall, callToPod, podToListening, listeningToByte, total time.Duration
 }
 
-func benchWake(ctx context.Context, e *env.Env, runs, clients int, path string) (err error) {
+func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
+	runs, clients := o.runs, o.clients
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	if err := e.Client.Create(ctx, ns); err != nil {
-		return fmt.Errorf("create a namespace: %w", err)
+		return nil, fmt.Errorf("create a namespace: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Client.Delete(context.WithoutCancel(ctx), ns)) }()
 	g := env.Game{Namespace: ns.Name, Name: "lobby", TCP: []int32{7000}}
 	if err := e.Create(ctx, g); err != nil {
-		return err
+		return nil, err
 	}
 
 	var packetToCall, callToPod, packetToPod, podToListening, listeningToByte, total []time.Duration
 	for i := range runs {
 		s, err := wakeOnce(ctx, e, g)
 		if err != nil {
-			return fmt.Errorf("wake %d: %w", i+1, err)
+			return nil, fmt.Errorf("wake %d: %w", i+1, err)
 		}
 		fmt.Fprintf(os.Stderr, "wake %2d of %d: %7.1f ms in all\n", i+1, runs, milliseconds(s.total))
 		packetToCall = append(packetToCall, s.packetToCall)
@@ -68,7 +67,7 @@ func benchWake(ctx context.Context, e *env.Env, runs, clients int, path string) 
 	}
 	fanIn, err := fanInOnce(ctx, e, g, clients)
 	if err != nil {
-		return fmt.Errorf("%d clients at once: %w", clients, err)
+		return nil, fmt.Errorf("%d clients at once: %w", clients, err)
 	}
 	f := figures{
 		Runs:                 runs,
@@ -89,7 +88,7 @@ func benchWake(ctx context.Context, e *env.Env, runs, clients int, path string) 
 	fmt.Println("  packet -> first reply (total)", f.Total)
 	fmt.Printf("%d clients at once:\n", clients)
 	fmt.Println("  listening -> first byte      ", f.FanIn)
-	return write(path, f)
+	return f, nil
 }
 
 // wakeOnce puts the game to sleep by hand, and wakes it with one player.
@@ -217,19 +216,4 @@ func sleepNow(ctx context.Context, e *env.Env, g env.Game) (string, error) {
 		return "", err
 	}
 	return e.ClusterIP(ctx, g.Key(), g.TCP[0], corev1.IPv4Protocol)
-}
-
-func write(path string, f figures) error {
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-	fmt.Println("figures are in", path)
-	return nil
 }

@@ -37,6 +37,9 @@ type Game struct {
 	Handoff      v1alpha1.Handoff
 	SleepAfter   time.Duration
 	BootDelay    time.Duration
+	// PreStop keeps a pod that is deleted serving for so long, in whole seconds,
+	// while nodes learn not to send it new clients.
+	PreStop time.Duration
 	// Image and Command replace the test server with another game.
 	Image   string
 	Command []string
@@ -82,6 +85,11 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 			PeriodSeconds: 1,
 		}
 	}
+	if g.PreStop > 0 {
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+			Sleep: &corev1.SleepAction{Seconds: int64(g.PreStop / time.Second)},
+		}}
+	}
 	labels := map[string]string{"app": g.Name}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
@@ -94,7 +102,7 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 					Containers:                    []corev1.Container{container},
 					AutomountServiceAccountToken:  new(false),
 					EnableServiceLinks:            new(false),
-					TerminationGracePeriodSeconds: ptr.To[int64](1),
+					TerminationGracePeriodSeconds: ptr.To(1 + int64(g.PreStop/time.Second)),
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: ptr.To[int64](65532),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},

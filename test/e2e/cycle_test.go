@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/e2e/suite"
+	"dormouse.dev/dormouse/test/env"
+)
+
+// Scenario 7: twenty new connections a second, all through falling asleep, waking
+// and falling asleep again, and not one of them is refused, reset or unanswered.
+//
+// While they come the service can't sleep by itself: each new one cancels the
+// sleep. So it is put to sleep by hand under them, and by itself in a pause that
+// ends in the very moment when its target goes to zero.
+func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		game env.Game
+		// byHand says that the target is also scaled to zero under the load. Its
+		// pods must go on serving then while nodes learn of it: nobody was there to
+		// switch first.
+		byHand bool
+	}{
+		"a Service without a selector": {
+			game: env.Game{Selectorless: true},
+		},
+		"a Service without a selector, with a preStop sleep": {
+			game: env.Game{Selectorless: true, PreStop: 3 * time.Second}, byHand: true,
+		},
+		"a Service with a selector and a preStop sleep": {
+			game: env.Game{PreStop: 3 * time.Second}, byHand: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, ns := suite.Namespace(t)
+			g := tc.game
+			g.Namespace, g.Name, g.TCP = ns, "lobby", []int32{7000}
+			g.Probe, g.Trigger, g.SleepAfter = true, true, 2*time.Second
+			suite.Asleep(ctx, t, g)
+			l := &load{address: suite.ClusterIP(ctx, t, g, 7000)}
+
+			stop := l.start(ctx)
+			awake(ctx, t, g)
+			for range 2 {
+				waitPhase(ctx, t, g, v1alpha1.PhaseFallingAsleep)
+				waitPhase(ctx, t, g, v1alpha1.PhaseAwake)
+			}
+			if tc.byHand {
+				for range 2 {
+					awake(ctx, t, g)
+					suite.Scale(ctx, t, g, 0)
+					waitPhase(ctx, t, g, v1alpha1.PhaseAsleep)
+					waitPhase(ctx, t, g, v1alpha1.PhaseAwake)
+				}
+			}
+			stop()
+			for range 3 {
+				waitZero(ctx, t, g)
+				stop = l.start(ctx)
+				waitPhase(ctx, t, g, v1alpha1.PhaseAwake)
+				waitPhase(ctx, t, g, v1alpha1.PhaseFallingAsleep)
+				stop()
+			}
+			l.check(t)
+		})
+	}
+}
+
+func awake(ctx context.Context, t *testing.T, g env.Game) {
+	t.Helper()
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitPhase(ctx context.Context, t *testing.T, g env.Game, phase v1alpha1.Phase) {
+	t.Helper()
+	_, err := suite.Cluster.WaitFor(ctx, g.Key(), string(phase), func(es *v1alpha1.ElasticService) bool {
+		return es.Status.Phase == phase
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitZero returns in the moment in which a game's Deployment is scaled to zero.
+func waitZero(ctx context.Context, t *testing.T, g env.Game) {
+	t.Helper()
+	w, err := suite.Cluster.Client.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace(g.Namespace),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", g.Name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if d, ok := event.Object.(*appsv1.Deployment); ok && ptr.Deref(d.Spec.Replicas, 1) == 0 {
+			return
+		}
+	}
+	t.Fatalf("the watch of Deployment %s ended before it was scaled to zero", g.Key())
+}
+
+// load opens new connections, each for one message, and counts what becomes of
+// every one of them.
+type load struct {
+	address string
+	opened  atomic.Int64
+	mu      sync.Mutex
+	failed  []error
+	slowest time.Duration
+}
+
+// every is the time between two new connections.
+const every = 50 * time.Millisecond
+
+// start opens connections until the function that it gives is called, which
+// waits for those that are open.
+func (l *load) start(ctx context.Context) (stop func()) {
+	ticking, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ticking.Done():
+				return
+			case <-tick.C:
+				group.Go(func() { l.play(ctx) })
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+func (l *load) play(ctx context.Context) {
+	l.opened.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
+	defer cancel()
+	began := time.Now()
+	stats, err := suite.PlayOnce(ctx, "tcp", l.address)
+	if err == nil {
+		err = stats.Intact()
+	}
+	took := time.Since(began)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slowest = max(l.slowest, took)
+	if err != nil {
+		l.failed = append(l.failed, fmt.Errorf("at %s, after %s: %w", began.Format("15:04:05.000"), took, err))
+	}
+}
+
+func (l *load) check(t *testing.T) {
+	t.Helper()
+	if len(l.failed) > 0 {
+		t.Errorf("%d of %d connections were not served: %v", len(l.failed), l.opened.Load(), errors.Join(l.failed...))
+	}
+	t.Logf("%d connections, %d of them not served; the slowest took %s", l.opened.Load(), len(l.failed), l.slowest)
+}
