@@ -12,6 +12,9 @@ const WakePath = "/informer/incoming-request"
 const (
 	RoutesPath   = "/routes"
 	SessionsPath = "/sessions"
+	// UIDQuery is the parameter of both that narrows an answer to one
+	// ElasticService.
+	UIDQuery = "uid"
 )
 
 // MaxWakeCount bounds WakeRequest.Count.

@@ -6,20 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // memory is what the controller remembers of one object between passes. All of
 // it can be lost: a new leader then waits a little longer, and a sleep that had
 // begun begins anew.
 type memory struct {
-	noneUpSince        time.Time
-	sleepBegun         *time.Time
-	readiness          v1alpha1.PodReadiness
-	template           target.Ref
-	templateGeneration int64
-	templateRead       time.Time
-	lastObstacle       string
+	noneUpSince  time.Time
+	sleepBegun   *time.Time
+	scale        scaleMemory
+	lastObstacle string
 }
 
 // memoryOf is only used by the one worker that has the object.

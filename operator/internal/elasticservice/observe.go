@@ -16,7 +16,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
-	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
@@ -24,8 +23,9 @@ import (
 // Others that claim to be about a private Service are not believed.
 const endpointSliceController = "endpointslice-controller.k8s.io"
 
-// observe reads all that the planner needs. Only the target's scale, and what a
-// resolver was not asked within maxAge, are read over the network.
+// observe reads all that the planner needs. Only a target's scale that may have
+// changed, and what a resolver was not asked within maxAge, are read over the
+// network.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (observed, error) {
 	var o observed
 	now := r.Now()
@@ -58,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
-	o.scale = r.observeScale(ctx, es, m)
+	o.scale = r.observeScale(ctx, es, &m.scale)
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
@@ -115,60 +115,21 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	return nil
 }
 
-func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *memory) scaleView {
-	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
-	scale, err := r.Scaler.Get(ctx, ref)
-	if err != nil {
-		return scaleView{err: err}
-	}
-	// The pod template changes seldom: it is read again when the target's
-	// generation changed, or after a minute where that isn't watched.
-	generation := r.targetGeneration(ctx, ref)
-	now := r.Now()
-	stale := m.readiness == "" || generation == 0
-	if m.template != ref || m.templateGeneration != generation || stale && now.Sub(m.templateRead) > time.Minute {
-		if m.template != ref {
-			m.readiness = ""
-		}
-		probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
-		switch {
-		case err != nil: // what was known is the best there is
-		case probed:
-			m.readiness = v1alpha1.PodReadinessProbe
-		default:
-			m.readiness = v1alpha1.PodReadinessConnect
-		}
-		m.template, m.templateGeneration, m.templateRead = ref, generation, now
-	}
-	return scaleView{replicas: scale.Spec.Replicas, selector: scale.Status.Selector, readiness: m.readiness}
-}
-
-// targetGeneration is the generation of a target whose kind is watched, else 0.
-func (r *Reconciler) targetGeneration(ctx context.Context, ref target.Ref) int64 {
-	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	for _, watched := range watchedTargets {
-		if watched == gvk {
-			meta := &metav1.PartialObjectMetadata{}
-			meta.SetGroupVersionKind(gvk)
-			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta); err == nil {
-				return meta.Generation
-			}
-		}
-	}
-	return 0
-}
-
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: r.ResolverSelector}); err != nil {
 		return fmt.Errorf("list resolver pods: %w", err)
 	}
-	// Just before a sleep is committed only a question asked now will do.
 	maxAge := time.Second
-	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
-		maxAge = 0
-	} else if len(o.slices) == 0 {
+	if len(o.slices) == 0 {
 		maxAge = 100 * time.Millisecond
+	}
+	view := func(ctx context.Context, address string) resolvers.View {
+		// Just before a sleep is committed only a question asked now will do.
+		if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+			return r.Resolvers.ViewOf(ctx, address, string(es.UID))
+		}
+		return r.Resolvers.View(ctx, address, maxAge)
 	}
 	addresses := map[string]bool{}
 	var running []*corev1.Pod
@@ -183,7 +144,7 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 	views := make([]resolvers.View, len(running))
 	var asked sync.WaitGroup
 	for i, pod := range running {
-		asked.Go(func() { views[i] = r.Resolvers.View(ctx, pod.Status.PodIP, maxAge) })
+		asked.Go(func() { views[i] = view(ctx, pod.Status.PodIP) })
 	}
 	asked.Wait()
 	for i, pod := range running {

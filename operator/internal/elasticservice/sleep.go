@@ -45,7 +45,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.memoryOf(es).sleepBegun = nil
+	m := r.memoryOf(es)
+	m.sleepBegun = nil
+	// The watch tells of the write below only later: the next pass must read.
+	m.scale.of = version{}
 	// A wake within commitTime is told to wait for this write: it must be over by
 	// then, one way or the other.
 	soon, cancel := context.WithTimeout(ctx, scaleTime)

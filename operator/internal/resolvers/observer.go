@@ -1,6 +1,7 @@
 // Package resolvers asks resolver pods what they serve and whom they carry. One
-// answer serves every ElasticService that wants to know at about the same time,
-// so that the number of questions doesn't grow with the number of services.
+// answer about all services serves everybody who wants to know at about the same
+// time, so that the number of questions doesn't grow with the number of services.
+// Who needs to know how it is right now asks about one service only.
 package resolvers
 
 import (
@@ -93,23 +94,25 @@ func (o *Observer) Keep(addresses map[string]bool) {
 	}
 }
 
-// View gives what the pod at an address said no longer ago than maxAge, and asks
-// it otherwise. With a maxAge of 0 the question is sent after the call.
+// View gives what the pod at an address said no longer ago than maxAge of all
+// services, and asks it otherwise.
 func (o *Observer) View(ctx context.Context, address string, maxAge time.Duration) View {
 	called := time.Now()
 	for {
-		o.mu.Lock()
-		known := o.views[address]
-		o.mu.Unlock()
+		known := o.known(address)
 		fresh := !known.Asked.IsZero() && !known.Asked.Before(called.Add(-maxAge))
-		resting := called.Before(known.restUntil)
-		if fresh || resting {
+		if fresh || called.Before(known.restUntil) {
 			return known
 		}
 		// A question that was under way already may be older than maxAge allows:
 		// look again then.
 		_, err, _ := o.flight.Do(address, func() (any, error) {
-			o.ask(ctx, address)
+			v, err := o.ask(ctx, address, "")
+			if err != nil {
+				o.failed(address, v.Asked, err)
+			} else {
+				o.keep(address, v)
+			}
 			return nil, ctx.Err()
 		})
 		if err != nil && ctx.Err() != nil {
@@ -118,7 +121,60 @@ func (o *Observer) View(ctx context.Context, address string, maxAge time.Duratio
 	}
 }
 
-func (o *Observer) ask(ctx context.Context, address string) {
+// ViewOf asks the pod at an address about one service, by its ElasticService's
+// UID. The question is sent after the call; a pod that is left alone is not
+// asked.
+func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
+	known := o.known(address)
+	if time.Now().Before(known.restUntil) {
+		return known
+	}
+	v, err := o.ask(ctx, address, uid)
+	switch {
+	case ctx.Err() != nil:
+		return View{Err: ctx.Err()}
+	case err != nil:
+		return o.failed(address, v.Asked, err)
+	}
+	if !known.FirstAsked.IsZero() {
+		v.FirstAsked = known.FirstAsked
+	}
+	return v
+}
+
+func (o *Observer) known(address string) View {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.views[address]
+}
+
+// keep remembers an answer about all services.
+func (o *Observer) keep(address string, v View) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if first := o.views[address].FirstAsked; !first.IsZero() {
+		v.FirstAsked = first
+	}
+	o.views[address] = v
+}
+
+// failed remembers that a pod did not answer, beside what it said before.
+func (o *Observer) failed(address string, asked time.Time, err error) View {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := o.views[address]
+	if known.FirstAsked.IsZero() {
+		known.FirstAsked = asked
+	}
+	known.Asked, known.Err = asked, err
+	known.rest = min(max(2*known.rest, minRest), maxRest)
+	known.restUntil = time.Now().Add(known.rest)
+	o.views[address] = known
+	return known
+}
+
+// ask asks about one service, or about all when uid is empty.
+func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
 	asked := time.Now()
 	var routes informerapi.RoutesResponse
 	var sessions informerapi.SessionsResponse
@@ -126,26 +182,16 @@ func (o *Observer) ask(ctx context.Context, address string) {
 	defer cancel()
 	// Routes first: a client that came after the phase in them was seen counts
 	// in the sessions, or makes a wake call.
-	err := o.get(bounded, address, informerapi.RoutesPath, &routes)
+	err := o.get(bounded, address, informerapi.RoutesPath, uid, &routes)
 	if err == nil {
-		err = o.get(bounded, address, informerapi.SessionsPath, &sessions)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	known := o.views[address]
-	if known.FirstAsked.IsZero() {
-		known.FirstAsked = asked
+		err = o.get(bounded, address, informerapi.SessionsPath, uid, &sessions)
 	}
 	if err != nil {
-		known.Asked, known.Err = asked, err
-		known.rest = min(max(2*known.rest, minRest), maxRest)
-		known.restUntil = time.Now().Add(known.rest)
-		o.views[address] = known
-		return
+		return View{Asked: asked}, err
 	}
 	now := time.Now()
 	v := View{
-		FirstAsked: known.FirstAsked,
+		FirstAsked: asked,
 		Asked:      asked,
 		Answered:   now,
 		Started:    sessions.Started,
@@ -159,11 +205,14 @@ func (o *Observer) ask(ctx context.Context, address string) {
 	for _, s := range sessions.Services {
 		v.Sessions[s.UID] = s
 	}
-	o.views[address] = v
+	return v, nil
 }
 
-func (o *Observer) get(ctx context.Context, address, path string, into any) (err error) {
+func (o *Observer) get(ctx context.Context, address, path, uid string, into any) (err error) {
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path}
+	if uid != "" {
+		u.RawQuery = url.Values{informerapi.UIDQuery: {uid}}.Encode()
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("build the request for %s: %w", u.String(), err)

@@ -30,7 +30,14 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch r.URL.Path {
 	case informerapi.RoutesPath:
-		answer = informerapi.RoutesResponse{Routes: []informerapi.Route{{UID: "es-1", Phase: "Asleep"}}}
+		uid := r.URL.Query().Get("uid")
+		routes := informerapi.RoutesResponse{}
+		for _, route := range []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}} {
+			if uid == "" || uid == route.UID {
+				routes.Routes = append(routes.Routes, route)
+			}
+		}
+		answer = routes
 	case informerapi.SessionsPath:
 		p.asked.Add(1)
 		answer = informerapi.SessionsResponse{
@@ -84,14 +91,34 @@ func TestOneAnswerServesAllWhoAskAtAboutTheSameTime(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAgeTheQuestionIsAskedAfterTheCall(t *testing.T) {
-	p := &pod{}
-	o, host := newObserver(t, p)
+func TestAQuestionAboutOneServiceIsAskedAfterTheCallAndAboutThatAlone(t *testing.T) {
+	o, host := newObserver(t, &pod{})
+	o.View(t.Context(), host, time.Minute)
 	for i := range 5 {
 		before := time.Now()
-		if v := o.View(t.Context(), host, 0); v.Asked.Before(before) {
+		v := o.ViewOf(t.Context(), host, "es-2")
+		if v.Asked.Before(before) {
 			t.Errorf("answer %d is of a question before the call", i)
 		}
+		if len(v.Routes) != 1 || v.Routes["es-2"].Phase != "Awake" {
+			t.Errorf("routes = %+v, want that of es-2 alone", v.Routes)
+		}
+	}
+	if v := o.View(t.Context(), host, time.Minute); len(v.Routes) != 2 {
+		t.Errorf("routes of all services = %+v, want two", v.Routes)
+	}
+}
+
+func TestAPodThatFailsAQuestionAboutOneServiceIsNotAskedAgainAtOnce(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	p.broken.Store(true)
+	if v := o.ViewOf(t.Context(), host, "es-1"); v.Err == nil || v.FirstAsked.IsZero() {
+		t.Errorf("view = %+v, want an error, and when the pod was first asked", v)
+	}
+	p.broken.Store(false)
+	if v := o.ViewOf(t.Context(), host, "es-1"); v.Err == nil || p.asked.Load() != 0 {
+		t.Error("the pod was asked again at once after it failed")
 	}
 }
 

@@ -18,9 +18,6 @@ import (
 // verifyTimeout bounds the wait for the cluster's keys.
 const verifyTimeout = 3 * time.Second
 
-// uidQuery narrows an answer to one ElasticService.
-const uidQuery = "uid"
-
 // Verifier tells whose a token is.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
@@ -67,7 +64,7 @@ func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
 		case identity.Account() != g.account:
 			httpserver.Error(ctx, fasthttp.StatusForbidden, "only the operator's service account may ask this")
 		default:
-			httpserver.JSON(ctx, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(uidQuery))))
+			httpserver.JSON(ctx, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(informerapi.UIDQuery))))
 		}
 	}
 }

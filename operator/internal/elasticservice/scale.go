@@ -1,0 +1,91 @@
+package elasticservice
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// unwatchedRead is how often the pod template of a target is read whose kind
+// isn't watched, or that could not be read.
+const unwatchedRead = time.Minute
+
+// version tells one state of a target's spec from another. The zero version is
+// that of a target whose kind isn't watched, or that isn't there.
+type version struct {
+	ref        target.Ref
+	uid        types.UID
+	generation int64
+}
+
+// scaleMemory is what was read of a target's spec, and of which version.
+type scaleMemory struct {
+	// of is the version that scale is of at least; zero when scale must be read.
+	of    version
+	scale scaleView
+	// template is the version that scale.readiness is of.
+	template     version
+	templateRead time.Time
+}
+
+// observeScale reads the target's scale unless the watch says that its spec is
+// what was read last: a pass over thousands of services asks nothing then.
+func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleMemory) scaleView {
+	ref := refOf(es)
+	v := r.targetVersion(ctx, ref)
+	if v.generation == 0 || m.of != v {
+		scale, err := r.Scaler.Get(ctx, ref)
+		if err != nil {
+			m.of = version{}
+			return scaleView{err: err}
+		}
+		m.of = v
+		m.scale.replicas, m.scale.selector = scale.Spec.Replicas, scale.Status.Selector
+	}
+	r.observeTemplate(ctx, ref, v, m)
+	return m.scale
+}
+
+// observeTemplate finds out whether the target's pods have a readiness probe.
+func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v version, m *scaleMemory) {
+	unsure := m.scale.readiness == "" || v.generation == 0
+	now := r.Now()
+	if m.template == v && !(unsure && now.Sub(m.templateRead) > unwatchedRead) {
+		return
+	}
+	if m.template.ref != ref {
+		m.scale.readiness = ""
+	}
+	probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
+	switch {
+	case err != nil: // what was known is the best there is
+	case probed:
+		m.scale.readiness = v1alpha1.PodReadinessProbe
+	default:
+		m.scale.readiness = v1alpha1.PodReadinessConnect
+	}
+	m.template, m.templateRead = v, now
+}
+
+// targetVersion is the version of a target as it was watched last. The scale
+// that is read after it is of that version or a later one.
+func (r *Reconciler) targetVersion(ctx context.Context, ref target.Ref) version {
+	v := version{ref: ref}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	for _, watched := range watchedTargets {
+		if watched == gvk {
+			meta := &metav1.PartialObjectMetadata{}
+			meta.SetGroupVersionKind(gvk)
+			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta); err == nil {
+				v.uid, v.generation = meta.UID, meta.Generation
+			}
+		}
+	}
+	return v
+}
