@@ -37,9 +37,9 @@ type Game struct {
 	Handoff      v1alpha1.Handoff
 	SleepAfter   time.Duration
 	BootDelay    time.Duration
-	// PreStop keeps a pod that is deleted serving for so long, in whole seconds,
-	// while nodes learn not to send it new clients.
-	PreStop time.Duration
+	// PreStop is how long a pod that is told to end sleeps first, and Linger for
+	// how long its players may then finish.
+	PreStop, Linger time.Duration
 	// Image and Command replace the test server with another game.
 	Image   string
 	Command []string
@@ -87,9 +87,10 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 	}
 	if g.PreStop > 0 {
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-			Sleep: &corev1.SleepAction{Seconds: int64(g.PreStop / time.Second)},
+			Sleep: &corev1.SleepAction{Seconds: int64(g.PreStop.Seconds())},
 		}}
 	}
+	grace := int64((time.Second + g.PreStop + g.Linger).Seconds())
 	labels := map[string]string{"app": g.Name}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
@@ -102,7 +103,7 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 					Containers:                    []corev1.Container{container},
 					AutomountServiceAccountToken:  new(false),
 					EnableServiceLinks:            new(false),
-					TerminationGracePeriodSeconds: ptr.To(1 + int64(g.PreStop/time.Second)),
+					TerminationGracePeriodSeconds: &grace,
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: ptr.To[int64](65532),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -122,6 +123,9 @@ func (g Game) args() []string {
 	}
 	if g.BootDelay > 0 {
 		args = append(args, "--boot-delay="+g.BootDelay.String())
+	}
+	if g.Linger > 0 {
+		args = append(args, "--linger="+g.Linger.String())
 	}
 	return append(args, g.Args...)
 }
