@@ -2,10 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,9 +48,9 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 			g.Namespace, g.Name, g.TCP = ns, "lobby", []int32{7000}
 			g.Probe, g.Trigger, g.SleepAfter = true, true, 2*time.Second
 			suite.Asleep(ctx, t, g)
-			l := &load{address: suite.ClusterIP(ctx, t, g, 7000)}
+			l := suite.NewLoad(suite.ClusterIP(ctx, t, g, 7000))
 
-			stop := l.start(ctx)
+			stop := l.Start(ctx)
 			awake(ctx, t, g)
 			for range 2 {
 				waitPhase(ctx, t, g, v1alpha1.PhaseFallingAsleep)
@@ -71,12 +67,12 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 			stop()
 			for range 3 {
 				waitZero(ctx, t, g)
-				stop = l.start(ctx)
+				stop = l.Start(ctx)
 				waitPhase(ctx, t, g, v1alpha1.PhaseAwake)
 				waitPhase(ctx, t, g, v1alpha1.PhaseFallingAsleep)
 				stop()
 			}
-			l.check(t)
+			l.Check(t)
 		})
 	}
 }
@@ -113,66 +109,4 @@ func waitZero(ctx context.Context, t *testing.T, g env.Game) {
 		}
 	}
 	t.Fatalf("the watch of Deployment %s ended before it was scaled to zero", g.Key())
-}
-
-// load opens new connections, each for one message, and counts what becomes of
-// every one of them.
-type load struct {
-	address string
-	opened  atomic.Int64
-	mu      sync.Mutex
-	failed  []error
-	slowest time.Duration
-}
-
-// every is the time between two new connections.
-const every = 50 * time.Millisecond
-
-// start opens connections until the function that it gives is called, which
-// waits for those that are open.
-func (l *load) start(ctx context.Context) (stop func()) {
-	ticking, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	group.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ticking.Done():
-				return
-			case <-tick.C:
-				group.Go(func() { l.play(ctx) })
-			}
-		}
-	})
-	return func() {
-		cancel()
-		group.Wait()
-	}
-}
-
-func (l *load) play(ctx context.Context) {
-	l.opened.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
-	defer cancel()
-	began := time.Now()
-	stats, err := suite.PlayOnce(ctx, "tcp", l.address)
-	if err == nil {
-		err = stats.Intact()
-	}
-	took := time.Since(began)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slowest = max(l.slowest, took)
-	if err != nil {
-		l.failed = append(l.failed, fmt.Errorf("at %s, after %s: %w", began.Format("15:04:05.000"), took, err))
-	}
-}
-
-func (l *load) check(t *testing.T) {
-	t.Helper()
-	if len(l.failed) > 0 {
-		t.Errorf("%d of %d connections were not served: %v", len(l.failed), l.opened.Load(), errors.Join(l.failed...))
-	}
-	t.Logf("%d connections, %d of them not served; the slowest took %s", l.opened.Load(), len(l.failed), l.slowest)
 }

@@ -69,13 +69,13 @@ type Reconciler struct {
 	ports    *allocator
 	learn    sync.Once
 	mu       sync.Mutex
-	memories map[types.UID]*memory
+	memories map[types.NamespacedName]*memory
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
 	r.ports = newAllocator()
-	r.memories = map[types.UID]*memory{}
+	r.memories = map[types.NamespacedName]*memory{}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -88,11 +88,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
 		r.Triggers.Forget(req.NamespacedName)
 		r.Metrics.Forget(req.Namespace, req.Name)
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
 		if !es.DeletionTimestamp.IsZero() {
-			r.forget(es.UID)
+			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, r.addFinalizer(ctx, es)
@@ -172,6 +175,7 @@ func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.El
 		return &obstacle{v1alpha1.ReasonPortsExhausted, upperFirst(err.Error()) + "."}, nil
 	}
 	es.Status.Ports = ports
+	r.memoryOf(es).keepPorts(ports)
 
 	if o.scale.err != nil && len(o.service.Spec.Selector) == 0 {
 		return nil, nil // the selector is not known; TargetFound says why

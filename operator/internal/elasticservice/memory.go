@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -12,26 +13,52 @@ import (
 // it can be lost: a new leader then waits a little longer, and a sleep that had
 // begun begins anew.
 type memory struct {
+	// uid tells the object from a later one of its name.
+	uid          types.UID
 	noneUpSince  time.Time
 	sleepBegun   *time.Time
 	scale        scaleMemory
 	lastObstacle string
+	// ports are the resolver ports that it has.
+	ports []int32
 }
 
 // memoryOf is only used by the one worker that has the object.
 func (r *Reconciler) memoryOf(es *v1alpha1.ElasticService) *memory {
+	key := client.ObjectKeyFromObject(es)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.memories[es.UID]
-	if m == nil {
-		m = &memory{}
-		r.memories[es.UID] = m
+	m := r.memories[key]
+	r.mu.Unlock()
+	if m != nil && m.uid == es.UID {
+		return m
 	}
+	r.forget(key)
+	m = &memory{uid: es.UID}
+	r.mu.Lock()
+	r.memories[key] = m
+	r.mu.Unlock()
 	return m
 }
 
-func (r *Reconciler) forget(uid types.UID) {
+// forget lets go of all that is known of an object that is gone, also when its
+// finalizer was removed by force.
+func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.memories, uid)
+	m := r.memories[key]
+	delete(r.memories, key)
+	r.mu.Unlock()
+	if m == nil {
+		return
+	}
+	for _, port := range m.ports {
+		r.ports.free(r.Now(), port, m.uid)
+	}
+}
+
+// keepPorts remembers which resolver ports the object has.
+func (m *memory) keepPorts(ports []v1alpha1.PortStatus) {
+	m.ports = m.ports[:0]
+	for _, p := range ports {
+		m.ports = append(m.ports, p.ResolverPort)
+	}
 }

@@ -39,7 +39,7 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 		r.ports.free(r.Now(), p.ResolverPort, es.UID)
 	}
 	r.Triggers.Forget(client.ObjectKeyFromObject(es))
-	r.forget(es.UID)
+	r.forget(client.ObjectKeyFromObject(es))
 	original := es.DeepCopy()
 	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
 	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {

@@ -1,0 +1,53 @@
+package elasticservice
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// An object whose finalizer somebody removed by force is never released. What
+// was known of it goes all the same, and its ports rest.
+func TestAnObjectThatIsGoneLeavesNothingBehind(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	named := func(uid types.UID) *v1alpha1.ElasticService {
+		return &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: uid}}
+	}
+	cases := map[string]func(*Reconciler){
+		"it is not there any more":        func(r *Reconciler) { r.forget(types.NamespacedName{Namespace: "games", Name: "lobby"}) },
+		"another of its name is in place": func(r *Reconciler) { r.memoryOf(named("second")) },
+	}
+	for name, goes := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Now: func() time.Time { return now }}
+			r.Init()
+			owner := portOwner{"first", "game", corev1.ProtocolTCP}
+			port, ok := r.ports.allocate(now, owner, func(int32) bool { return false })
+			if !ok {
+				t.Fatal("no port")
+			}
+			m := r.memoryOf(named("first"))
+			m.keepPorts([]v1alpha1.PortStatus{{Name: "game", ResolverPort: port}})
+			m.lastObstacle = "something"
+
+			goes(r)
+			if _, kept := r.ports.owners[port]; kept {
+				t.Errorf("port %d is still taken", port)
+			}
+			if until := r.ports.resting[port]; !until.Equal(now.Add(portRest)) {
+				t.Errorf("port %d rests until %s, want %s", port, until, now.Add(portRest))
+			}
+			if m := r.memoryOf(named("second")); m.lastObstacle != "" {
+				t.Errorf("the next object is known for %q", m.lastObstacle)
+			}
+			if len(r.memories) != 1 {
+				t.Errorf("%d objects are remembered, want 1", len(r.memories))
+			}
+		})
+	}
+}
