@@ -58,10 +58,11 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 			}
 			if tc.byHand {
 				for range 2 {
-					awake(ctx, t, g)
+					slept := awake(ctx, t, g).Status.LastSleepTime
 					suite.Scale(ctx, t, g, 0)
-					waitPhase(ctx, t, g, v1alpha1.PhaseAsleep)
-					waitPhase(ctx, t, g, v1alpha1.PhaseAwake)
+					waitFor(ctx, t, g, "awake after another sleep", func(es *v1alpha1.ElasticService) bool {
+						return es.Status.Phase == v1alpha1.PhaseAwake && !es.Status.LastSleepTime.Equal(slept)
+					})
 				}
 			}
 			stop()
@@ -77,19 +78,23 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 	}
 }
 
-func awake(ctx context.Context, t *testing.T, g env.Game) {
+func awake(ctx context.Context, t *testing.T, g env.Game) *v1alpha1.ElasticService {
 	t.Helper()
-	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return es
 }
 
 func waitPhase(ctx context.Context, t *testing.T, g env.Game, phase v1alpha1.Phase) {
 	t.Helper()
-	_, err := suite.Cluster.WaitFor(ctx, g.Key(), string(phase), func(es *v1alpha1.ElasticService) bool {
-		return es.Status.Phase == phase
-	})
-	if err != nil {
+	waitFor(ctx, t, g, string(phase), func(es *v1alpha1.ElasticService) bool { return es.Status.Phase == phase })
+}
+
+func waitFor(ctx context.Context, t *testing.T, g env.Game, what string, done func(*v1alpha1.ElasticService) bool) {
+	t.Helper()
+	if _, err := suite.Cluster.WaitFor(ctx, g.Key(), what, done); err != nil {
 		t.Fatal(err)
 	}
 }
