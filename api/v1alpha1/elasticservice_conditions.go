@@ -15,6 +15,13 @@ const (
 	// they should be and a resolver listens on each port that they name.
 	ConditionEndpointsInSync = "EndpointsInSync"
 
+	// ConditionServerUp is True while a server is up, and Unknown while the
+	// service sleeps or a server has only begun to start. It is False when no
+	// server came up for some seconds and something is known to be wrong with
+	// the target or its pods; the reason and message then say what, and Ready
+	// is False too. It heals by itself.
+	ConditionServerUp = "ServerUp"
+
 	// ConditionTriggersHealthy is True when each trigger could be read from each
 	// pod. While it isn't, the service stays awake.
 	ConditionTriggersHealthy = "TriggersHealthy"
@@ -78,6 +85,36 @@ const (
 	// ReasonResolverNotListening says that a resolver pod does not listen on a
 	// port yet, or could not open it.
 	ReasonResolverNotListening = "ResolverNotListening"
+	// ReasonServerStarting says that no server is up yet and nothing is wrong so far.
+	ReasonServerStarting = "ServerStarting"
+	// ReasonImageUnavailable says that a container's image is missing or can't
+	// be pulled.
+	ReasonImageUnavailable = "ImageUnavailable"
+	// ReasonServerCrashing says that a container ends by itself before it takes
+	// clients.
+	ReasonServerCrashing = "ServerCrashing"
+	// ReasonPodUnschedulable says that no node can take a pod.
+	ReasonPodUnschedulable = "PodUnschedulable"
+	// ReasonContainerNotCreated says that a container can't be made or started:
+	// a ConfigMap or Secret is missing, or its command is.
+	ReasonContainerNotCreated = "ContainerNotCreated"
+	// ReasonVolumeNotMounted says that a pod waits for a volume.
+	ReasonVolumeNotMounted = "VolumeNotMounted"
+	// ReasonSandboxNotCreated says that a node can't make a pod's sandbox: its
+	// network for example.
+	ReasonSandboxNotCreated = "SandboxNotCreated"
+	// ReasonQuotaExceeded says that a ResourceQuota refuses the target's pods.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonPodRefused says that the API server refuses the target's pods for
+	// another reason, such as admission.
+	ReasonPodRefused = "PodRefused"
+	// ReasonNoPod says that the target has made no pod and doesn't say why.
+	ReasonNoPod = "NoPod"
+	// ReasonServerNotReady says that a container runs and its probe doesn't succeed.
+	ReasonServerNotReady = "ServerNotReady"
+	// ReasonServerNotListening says that a server counts as up, since its pod has
+	// no readiness probe, and doesn't take the clients that are held.
+	ReasonServerNotListening = "ServerNotListening"
 	// ReasonNoIdleSignal says that nothing tells whether the service is idle.
 	ReasonNoIdleSignal = "NoIdleSignal"
 	// ReasonTriggerUnreadable says that a trigger could not be read.

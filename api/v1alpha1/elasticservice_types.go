@@ -372,8 +372,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	Queued int32 `json:"queued,omitempty"`
 
-	// conditions are Ready, TargetFound, EndpointsInSync, TriggersHealthy,
-	// IdleSignal, DirectGated and TrafficPolicyUnsupported.
+	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
+	// TriggersHealthy, IdleSignal, DirectGated and TrafficPolicyUnsupported.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -155,6 +155,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	if p.commit {
 		return r.commitSleep(ctx, es, o)
 	}
+	o.cause = r.diagnose(ctx, now, es, o, &p)
 	if err := r.writeStatus(ctx, now, original, es, o, p); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -231,6 +232,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	}
 	emit(r.Events, es, phaseEvents(before, es, p))
 	emit(r.Events, es, resolverEvents(original, es))
+	emit(r.Events, es, m.diagnosis.events(original, es, o.cause))
 	return nil
 }
 

@@ -19,6 +19,7 @@ type memory struct {
 	sleepBegun   *time.Time
 	scale        scaleMemory
 	lastObstacle string
+	diagnosis    diagnosisMemory
 	// ports are the resolver ports that it has.
 	ports []int32
 }

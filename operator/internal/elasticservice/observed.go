@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
@@ -43,6 +44,8 @@ type observed struct {
 	sleepBegun *time.Time
 	// noneUpSince is since when no server has been up; zero when one is.
 	noneUpSince time.Time
+	// cause is why no server takes clients; nil when it isn't known or one does.
+	cause *diagnosis.Finding
 }
 
 // scaleView is the target's scale or why it is not known.

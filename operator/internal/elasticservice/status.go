@@ -45,6 +45,7 @@ func conditions(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) [
 		idleSignal(es, o),
 		directGated(es, o),
 		trafficPolicy(es, o),
+		serverUp(o, ob),
 	}
 	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
 	switch {
@@ -56,6 +57,8 @@ func conditions(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) [
 		ready = condition.False(v1alpha1.ConditionReady, blocked(es, o).reason, "%s", blocked(es, o).message)
 	case list[1].Status != metav1.ConditionTrue:
 		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
+	case o.cause != nil && o.cause.Wrong:
+		ready = condition.False(v1alpha1.ConditionReady, o.cause.Reason, "%s", o.cause.Sentence)
 	}
 	return append(list, ready)
 }
@@ -130,6 +133,26 @@ func missingFamily(o observed) corev1.IPFamily {
 		}
 	}
 	return ""
+}
+
+func serverUp(o observed, ob *obstacle) metav1.Condition {
+	const kind = v1alpha1.ConditionServerUp
+	switch {
+	case ob != nil:
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", ob.message)
+	case o.scale.err != nil:
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
+	case o.cause != nil && o.cause.Wrong:
+		return condition.False(kind, o.cause.Reason, "%s", o.cause.Sentence)
+	case o.cause != nil:
+		return condition.Unknown(kind, o.cause.Reason, "%s", o.cause.Sentence)
+	case o.scale.replicas == 0:
+		return condition.Unknown(kind, v1alpha1.ReasonNotNeeded, "No server is wanted while the service sleeps.")
+	case countUp(o.servers) == 0:
+		return condition.Unknown(kind, v1alpha1.ReasonServerStarting, "A server is on its way.")
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "A server is up.")
+	}
 }
 
 func triggersHealthy(es *v1alpha1.ElasticService, o observed) metav1.Condition {

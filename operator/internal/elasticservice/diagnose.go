@@ -1,0 +1,203 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/diagnosis"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods;events,verbs=list
+
+const (
+	// diagnoseAfter is how long a service has no server before anybody asks why:
+	// one that wakes normally costs no call.
+	diagnoseAfter = 5 * time.Second
+	// diagnoseAtMost is how far apart the looks get.
+	diagnoseAtMost = 30 * time.Second
+	// diagnoseTime bounds one look.
+	diagnoseTime = 2 * time.Second
+	// diagnosePods and diagnoseEvents bound what one look reads.
+	diagnosePods   = 20
+	diagnoseEvents = 50
+	// recovered is how long a server must have been up before the same reason is
+	// news again: one that crashes a second after its start isn't each time.
+	recovered = time.Minute
+)
+
+// diagnosisMemory is what is remembered of a service without a server.
+type diagnosisMemory struct {
+	// since is since when a server is wanted and none takes clients; zero when
+	// one does.
+	since time.Time
+	// upSince is since when one does, and waitingSince since when clients have
+	// waited though a server is up.
+	upSince, waitingSince time.Time
+	// next is when to look again, and apart how far apart the looks are.
+	next  time.Time
+	apart time.Duration
+	// generation is the target's at the last look: a new one is looked at soon.
+	generation int64
+	// found is what the last look found.
+	found *diagnosis.Finding
+	// told is the reason of the last event.
+	told string
+}
+
+// diagnose finds out why a service that wakes has no server. It runs after the
+// endpoints are written, so that no player waits for it, and reads over the
+// network only once a server is late.
+func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed, p *plan) *diagnosis.Finding {
+	m := r.memoryOf(es)
+	d := &m.diagnosis
+	up := countUp(o.servers) > 0
+	switch {
+	case o.scale.err != nil, o.service == nil, !es.DeletionTimestamp.IsZero():
+		return nil
+	case o.scale.replicas == 0:
+		*d = diagnosisMemory{}
+		return nil
+	case up && p.queued > 0:
+		return d.notListening(now, es, p)
+	case up:
+		if d.upSince.IsZero() {
+			d.upSince = now
+		}
+		d.since, d.waitingSince, d.found = time.Time{}, time.Time{}, nil
+		return nil
+	}
+	d.waitingSince = time.Time{}
+	d.begin(now, es, m.templateGeneration)
+	if left := d.next.Sub(now); left > 0 {
+		p.again(left)
+		return d.found
+	}
+	d.apart = min(max(2*d.apart, diagnoseAfter), diagnoseAtMost)
+	d.next = now.Add(d.apart)
+	p.again(d.apart)
+	ctx, cancel := context.WithTimeout(ctx, diagnoseTime)
+	defer cancel()
+	found, err := r.look(ctx, now, es, o, d.since)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find out why no server is up")
+		return d.found // what was known is the best there is
+	}
+	d.found = &found
+	return d.found
+}
+
+// begin notes that no server is up, and when to look.
+func (d *diagnosisMemory) begin(now time.Time, es *v1alpha1.ElasticService, generation int64) {
+	if !d.upSince.IsZero() {
+		if now.Sub(d.upSince) >= recovered {
+			d.told = ""
+		}
+		d.upSince = time.Time{}
+	}
+	if d.since.IsZero() {
+		d.since = now
+		// A new leader goes by what the last one wrote.
+		if es.Status.Phase == v1alpha1.PhaseWaking {
+			d.since = phaseSince(es)
+		}
+		d.apart, d.next, d.generation = 0, d.since.Add(diagnoseAfter), generation
+	}
+	if d.generation != generation {
+		d.generation, d.apart = generation, 0
+		if soon := now.Add(diagnoseAfter); soon.Before(d.next) {
+			d.next = soon
+		}
+	}
+}
+
+// notListening is for a server that is up as far as Kubernetes knows, while
+// clients go on waiting for it. What was found before stays true until then: a
+// server that crashes once more wasn't well in between.
+func (d *diagnosisMemory) notListening(now time.Time, es *v1alpha1.ElasticService, p *plan) *diagnosis.Finding {
+	if d.waitingSince.IsZero() {
+		d.waitingSince = now
+	}
+	if now.Sub(d.waitingSince) < diagnosis.Patience {
+		p.again(time.Second)
+		return d.found
+	}
+	p.again(diagnoseAfter)
+	d.found = &diagnosis.Finding{
+		Reason: v1alpha1.ReasonServerNotListening, Wrong: true,
+		Sentence: fmt.Sprintf("A pod of %s %s counts as up and clients have waited for it since %s, because nothing takes them on the Service's target ports: "+
+			"look at the server's log and the Service's targetPort, and give the container a readinessProbe.",
+			es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, d.waitingSince.UTC().Format(time.RFC3339)),
+	}
+	return d.found
+}
+
+// look reads the target's pods, and what else may tell why none is up.
+func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed, since time.Time) (diagnosis.Finding, error) {
+	ref := refOf(es)
+	in := diagnosis.Input{Target: diagnosis.Target{Kind: ref.Kind, Name: ref.Name}, Since: since}
+	pods, err := r.podsOf(ctx, es, o, diagnosePods)
+	if err != nil {
+		return diagnosis.Finding{}, err
+	}
+	in.Pods = pods
+	if len(pods) == 0 {
+		// Kinds that the operator may not read are explained without.
+		in.Target.UID, in.Target.Conditions, _ = r.Scaler.Status(ctx, ref)
+	}
+	found := diagnosis.Explain(now, in)
+	if found.Ask == nil {
+		return found, nil
+	}
+	var list corev1.EventList
+	err = r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.Limit(diagnoseEvents), client.MatchingFieldsSelector{
+		Selector: fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(found.Ask.UID), "type": corev1.EventTypeWarning}),
+	})
+	if err != nil {
+		return diagnosis.Finding{}, fmt.Errorf("list events of %s %s/%s: %w", found.Ask.Kind, es.Namespace, found.Ask.Name, err)
+	}
+	in.Events = append([]corev1.Event{}, list.Items...)
+	return diagnosis.Explain(now, in), nil
+}
+
+// podsOf reads some of the target's pods, live.
+func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o observed, limit int64) ([]corev1.Pod, error) {
+	selector := labels.SelectorFromSet(o.service.Spec.Selector)
+	if o.scale.selector != "" {
+		var err error
+		if selector, err = labels.Parse(o.scale.selector); err != nil {
+			return nil, fmt.Errorf("read the selector of %s: %w", refOf(es), err)
+		}
+	}
+	var list corev1.PodList
+	if selector.Empty() {
+		return nil, nil
+	}
+	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(limit)); err != nil {
+		return nil, fmt.Errorf("list the pods of %s: %w", refOf(es), err)
+	}
+	return list.Items, nil
+}
+
+// events tell of a cause that is new, once it is written.
+func (d *diagnosisMemory) events(before, es *v1alpha1.ElasticService, cause *diagnosis.Finding) []notice {
+	if cause == nil || !cause.Wrong || d.told == cause.Reason {
+		return nil
+	}
+	d.told = cause.Reason
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionServerUp)
+	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp)
+	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return nil // another leader has told
+	}
+	return []notice{{corev1.EventTypeWarning, cause.Reason, "Wake", cause.Sentence}}
+}

@@ -1,0 +1,196 @@
+package elasticservice
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// apiServer is a live reader that has pods, and counts how often it is asked.
+type apiServer struct {
+	client.Reader
+	pods  []corev1.Pod
+	err   error
+	lists int
+}
+
+func (a *apiServer) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if pods, ok := list.(*corev1.PodList); ok {
+		a.lists++
+		pods.Items = a.pods
+	}
+	return a.err
+}
+
+// patient is a service that wakes, seen by one leader.
+type patient struct {
+	t   *testing.T
+	r   *Reconciler
+	api *apiServer
+	es  *v1alpha1.ElasticService
+}
+
+func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
+	t.Helper()
+	api := &apiServer{pods: pods}
+	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil)}
+	r.Init()
+	return &patient{t: t, r: r, api: api, es: lobby(v1alpha1.PhaseAsleep, at(-60))}
+}
+
+// pass is one of the controller's passes; it gives the condition ServerUp's
+// reason, the events, and after how long it wants another pass.
+func (p *patient) pass(seconds float64, o observed, queued int32) (reason string, told []notice, again time.Duration) {
+	p.t.Helper()
+	pl := makePlan(at(seconds), p.es, o)
+	pl.queued, pl.requeue = queued, 0
+	o.cause = p.r.diagnose(context.Background(), at(seconds), p.es, o, &pl)
+	before := p.es.DeepCopy()
+	setStatus(at(seconds), p.es, o, pl, nil)
+	told = p.r.memoryOf(p.es).diagnosis.events(before, p.es, o.cause)
+	for _, c := range p.es.Status.Conditions {
+		if c.Type == v1alpha1.ConditionServerUp {
+			reason = c.Reason
+		}
+		if c.Type == v1alpha1.ConditionReady {
+			wrong := o.cause != nil && o.cause.Wrong
+			if (c.Status == metav1.ConditionFalse) != wrong {
+				p.t.Errorf("at %v Ready is %s %s, and the cause is %+v", seconds, c.Status, c.Reason, o.cause)
+			}
+		}
+	}
+	return reason, told, pl.requeue
+}
+
+func crashed(name string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "game", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
+		}}},
+	}
+}
+
+func noImage(name string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "game", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+		}}},
+	}
+}
+
+var bootingServer = server{uid: "pod-1", address: "10.244.2.9"}
+
+func TestAServiceThatWakesNormallyIsNotLookedAt(t *testing.T) {
+	p := newPatient(t, crashed("lobby-1"))
+	for i, o := range []observed{seen(0), seen(1), seen(1, bootingServer), seen(1, upServer), seen(0), seen(1), seen(1, upServer)} {
+		p.pass(float64(i), o, 0)
+	}
+	if p.api.lists != 0 {
+		t.Errorf("the API server was asked %d times", p.api.lists)
+	}
+}
+
+func TestAServerThatIsLateIsLookedAtLessAndLessOften(t *testing.T) {
+	p := newPatient(t, crashed("lobby-1"))
+	var looks []float64
+	for now := 0.0; now < 120; {
+		before := p.api.lists
+		_, _, again := p.pass(now, seen(1), 0)
+		if p.api.lists > before {
+			looks = append(looks, now)
+		}
+		if again <= 0 {
+			t.Fatalf("at %v nobody looks again", now)
+		}
+		now += again.Seconds()
+	}
+	want := []float64{5, 10, 20, 40, 70, 100}
+	if len(looks) != len(want) {
+		t.Fatalf("looked at %v, want %v", looks, want)
+	}
+	for i := range want {
+		if looks[i] != want[i] {
+			t.Fatalf("looked at %v, want %v", looks, want)
+		}
+	}
+}
+
+func TestEachNewReasonIsToldOnceAndTheConditionHeals(t *testing.T) {
+	p := newPatient(t, crashed("lobby-1"))
+	step := func(seconds float64, o observed, wantReason string, wantEvents int) {
+		t.Helper()
+		reason, told, _ := p.pass(seconds, o, 0)
+		if reason != wantReason || len(told) != wantEvents {
+			t.Errorf("at %v the reason is %s with %d events, want %s with %d", seconds, reason, len(told), wantReason, wantEvents)
+		}
+	}
+	step(0, seen(0), v1alpha1.ReasonNotNeeded, 0)
+	step(1, seen(1), v1alpha1.ReasonServerStarting, 0)
+	step(6, seen(1), v1alpha1.ReasonServerCrashing, 1)
+	step(11, seen(1), v1alpha1.ReasonServerCrashing, 0)
+	p.api.pods = []corev1.Pod{noImage("lobby-2")}
+	step(21, seen(1), v1alpha1.ReasonImageUnavailable, 1)
+	// What can't be read just now is no better than what was known.
+	p.api.err = errors.New("gone")
+	step(41, seen(1), v1alpha1.ReasonImageUnavailable, 0)
+	p.api.err, p.api.pods = nil, []corev1.Pod{crashed("lobby-3")}
+	step(42, seen(1, upServer), v1alpha1.ReasonOK, 0)
+	// It is up for a second each time: that is the same trouble.
+	p.r.memoryOf(p.es).diagnosis.told = v1alpha1.ReasonServerCrashing
+	step(43, seen(1), v1alpha1.ReasonServerStarting, 0)
+	step(48, seen(1), v1alpha1.ReasonServerCrashing, 0)
+	step(50, seen(1, upServer), v1alpha1.ReasonOK, 0)
+	// After a good minute it is news.
+	step(111, seen(1), v1alpha1.ReasonServerStarting, 0)
+	step(116, seen(1), v1alpha1.ReasonServerCrashing, 1)
+	step(117, seen(0), v1alpha1.ReasonNotNeeded, 0)
+}
+
+func TestANewLeaderTellsNothingTwice(t *testing.T) {
+	p := newPatient(t, crashed("lobby-1"))
+	p.pass(0, seen(1), 0)
+	p.pass(6, seen(1), 0)
+	p.r.Init()
+	// It goes by the phase's time in the status, and looks at once.
+	if reason, told, _ := p.pass(7, seen(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
+		t.Errorf("the reason is %s with events %v, want %s with none", reason, told, v1alpha1.ReasonServerCrashing)
+	}
+}
+
+func TestClientsThatWaitForAServerThatIsUpAreNoticed(t *testing.T) {
+	p := newPatient(t)
+	p.pass(0, seen(1, upServer), 2)
+	if reason, _, again := p.pass(29, seen(1, upServer), 1); reason != v1alpha1.ReasonOK || again == 0 {
+		t.Errorf("after 29 s the reason is %s, looked at again after %s", reason, again)
+	}
+	if reason, told, _ := p.pass(30, seen(1, upServer), 1); reason != v1alpha1.ReasonServerNotListening || len(told) != 1 {
+		t.Errorf("after 30 s the reason is %s with events %v", reason, told)
+	}
+	if reason, _, _ := p.pass(31, seen(1, upServer), 0); reason != v1alpha1.ReasonOK {
+		t.Errorf("after they were served the reason is %s", reason)
+	}
+	if p.api.lists != 0 {
+		t.Errorf("the API server was asked %d times", p.api.lists)
+	}
+}
+
+func TestAnEditedTargetIsLookedAtSoon(t *testing.T) {
+	p := newPatient(t, noImage("lobby-1"))
+	for _, now := range []float64{0, 5, 10, 20} {
+		p.pass(now, seen(1), 0)
+	}
+	p.r.memoryOf(p.es).templateGeneration = 2
+	if _, _, again := p.pass(21, seen(1), 0); again != 5*time.Second {
+		t.Errorf("looked at again after %s, want 5s", again)
+	}
+}
