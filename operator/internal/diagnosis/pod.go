@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -45,13 +46,11 @@ func newest(all []corev1.Pod) []corev1.Pod {
 // revision is equal for pods of one template: those of one ReplicaSet, and those
 // of a StatefulSet with the same hash.
 func revision(p corev1.Pod) string {
-	r := p.Labels["controller-revision-hash"]
-	for _, o := range p.OwnerReferences {
-		if o.Controller != nil && *o.Controller {
-			r += "/" + string(o.UID)
-		}
+	hash := p.Labels["controller-revision-hash"]
+	if owner := metav1.GetControllerOf(&p); owner != nil {
+		return hash + "/" + string(owner.UID)
 	}
-	return r
+	return hash
 }
 
 // explainPod says what keeps one pod from taking clients.

@@ -157,6 +157,10 @@ func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed
 func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed) {
 	p.mode = v1alpha1.ModeServe
 	standIn := p.phase != v1alpha1.PhaseAwake || handoff(es) == v1alpha1.HandoffNever
+	if p.phase == "" && countUp(o.servers) > 0 {
+		// The target was never found, and its Service works without us.
+		standIn = false
+	}
 	if standIn {
 		p.mode = v1alpha1.ModeProxy
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
@@ -119,6 +120,16 @@ func TestPlan(t *testing.T) {
 			es:   lobby("", at(0)),
 			o:    with(seen(0), func(o *observed) { o.resolvers[0].listening = nil }),
 			want: want{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Roles: map[string]role{}, Requeue: 200 * time.Millisecond},
+		},
+		"a target that can't be scaled and has no server gets the resolver, who refuses": {
+			es:   lobby("", at(0)),
+			o:    with(seen(0), func(o *observed) { o.scale = scaleView{err: target.ErrNotScalable} }),
+			want: want{Mode: v1alpha1.ModeProxy, Roles: ready},
+		},
+		"a Service whose target can't be scaled is left to its servers": {
+			es:   lobby("", at(0)),
+			o:    with(seen(0, upServer), func(o *observed) { o.scale = scaleView{err: target.ErrNotScalable} }),
+			want: want{Mode: v1alpha1.ModeServe, Roles: map[string]role{}},
 		},
 		"replicas without a server are waking": {
 			es:   lobby(v1alpha1.PhaseAsleep, at(-600)),

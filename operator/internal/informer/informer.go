@@ -90,10 +90,12 @@ func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
 	switch {
 	case err == nil:
 		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
-	case errors.Is(err, ErrUnknownService):
+	case errors.Is(err, ErrUnknownService), errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable):
+		// There is nothing to wake: resolvers soon send the clients away. The
+		// conditions of the ElasticService say the same to its owner.
 		httpserver.Error(rc, fasthttp.StatusNotFound, err.Error())
-	case errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable), errors.Is(err, target.ErrForbidden):
-		// The conditions of the ElasticService say the same to its owner.
+	case errors.Is(err, target.ErrForbidden):
+		// An API server that has just started may say so for a moment.
 		unavailable(rc, err)
 	default:
 		h.Log.Error(err, "wake", "namespace", request.Namespace, "service", request.Svc)

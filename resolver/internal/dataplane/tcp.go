@@ -24,6 +24,8 @@ const (
 	replayTimeout = 10 * time.Second
 	// farewellTimeout bounds telling a client why it is refused.
 	farewellTimeout = 500 * time.Millisecond
+	// maxUnread bounds what is read and thrown away of one meanwhile.
+	maxUnread = 1 << 20
 )
 
 // endedKeepAlive asks a client that has ended its side whether it is still there.
@@ -167,7 +169,7 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			return nil
 		}
 		if e.reason != "" {
-			farewell(h.conn, p.protocol.Refusal(e.reason))
+			part(h.conn, p.protocol.Refusal(e.reason))
 			return nil
 		}
 		server := p.take(e.grant)
@@ -201,16 +203,22 @@ func (p *servedPort) dial(address netip.AddrPort) *net.TCPConn {
 	return server.(*net.TCPConn)
 }
 
-// farewell tells a client why it is refused, so that it can read it: closing a
-// connection with unread bytes resets it and throws the text away.
+// farewell tells a client why it is refused.
 func farewell(c *net.TCPConn, text []byte) {
-	if len(text) == 0 {
-		return
+	if len(text) > 0 {
+		part(c, text)
 	}
+}
+
+// part ends a connection so that the client sees its end, and can read what it
+// is told: closing one with unread bytes resets it and throws the text away.
+func part(c *net.TCPConn, text []byte) {
 	_ = c.SetDeadline(time.Now().Add(farewellTimeout))
-	if _, err := c.Write(text); err != nil {
-		return
+	if len(text) > 0 {
+		if _, err := c.Write(text); err != nil {
+			return
+		}
 	}
 	_ = c.CloseWrite()
-	_, _ = io.CopyN(io.Discard, c, proto.MaxHead)
+	_, _ = io.CopyN(io.Discard, c, maxUnread)
 }

@@ -27,6 +27,14 @@ const (
 	// wakeGap is how far apart calls are that are made for clients who came
 	// after the last one.
 	wakeGap = 50 * time.Millisecond
+	// hopeTime is for how long the operator must have said that there is nothing
+	// to wake before clients are sent away for it: a target that is replaced, or
+	// an operator that lags behind, costs nobody the connection. New clients are
+	// sent away at once for hopelessTime after the last such answer.
+	hopeTime     = 3 * time.Second
+	hopelessTime = time.Minute
+	// hopeGap is how far apart answers may be that count as one after the other.
+	hopeGap = 3 * time.Second
 
 	// probePeriod is how often a server that is not up is dialled.
 	probePeriod = 10 * time.Millisecond

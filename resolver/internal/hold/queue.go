@@ -48,6 +48,7 @@ type Queue struct {
 	waking          bool
 	lastCall        time.Time
 	lastResult      wake.Result
+	hope            hope
 	// rouse makes the wake loop look again.
 	rouse chan struct{}
 	// began and called are when the first of these clients came, and when the

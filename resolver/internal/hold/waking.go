@@ -55,6 +55,9 @@ func (q *Queue) wakeLoop() {
 
 		result := q.opts.Waker.Wake(q.ctx, r.Namespace, r.Service, count)
 		q.answered(result, seq)
+		if q.hope.answered(time.Now(), result.Outcome) {
+			q.sendAway(seq)
+		}
 	}
 }
 

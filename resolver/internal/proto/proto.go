@@ -55,6 +55,8 @@ const (
 	TooManySessions Reason = "too_many_sessions"
 	// TooManyBytes says that the pod holds as many bytes as it may hold.
 	TooManyBytes Reason = "too_many_bytes"
+	// NothingToWake says that the service has no target that could be woken.
+	NothingToWake Reason = "nothing_to_wake"
 	// RouteGone says that the service is not served here any more.
 	RouteGone Reason = "route_gone"
 	// Unwanted says that the protocol refused what the client sent.

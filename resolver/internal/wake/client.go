@@ -42,7 +42,8 @@ type Outcome string
 const (
 	// Accepted says that the operator took the call.
 	Accepted Outcome = "accepted"
-	// NotFound says that the operator knows no such service.
+	// NotFound says that there is nothing to wake: the operator knows no such
+	// service, or its target isn't there or can't be scaled.
 	NotFound Outcome = "not_found"
 	// Unauthorized says that the operator doesn't trust the token.
 	Unauthorized Outcome = "unauthorized"

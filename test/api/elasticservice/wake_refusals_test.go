@@ -188,7 +188,7 @@ func TestTheWakeEndpointRefusesWhatIsNotAWakeCall(t *testing.T) {
 	w.wantStillAsleep("lobby", since)
 }
 
-func TestAWakeOfAServiceWithoutATargetIsToComeAgain(t *testing.T) {
+func TestAWakeOfAServiceWithoutATargetFindsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.service("lobby")
@@ -198,8 +198,8 @@ func TestAWakeOfAServiceWithoutATargetIsToComeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.code != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-		t.Errorf("answered %d with Retry-After %q, want 503 with one", got.code, got.header.Get("Retry-After"))
+	if got.code != http.StatusNotFound {
+		t.Errorf("answered %d, want 404, by which resolvers send the clients away", got.code)
 	}
 	if s := got.sentence(t); !strings.Contains(s, "there is no Deployment "+w.ns+"/lobby") {
 		t.Errorf("the sentence is %q, want it to say what is missing", s)
