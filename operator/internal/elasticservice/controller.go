@@ -152,6 +152,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 			return reconcile.Result{}, err
 		}
 	}
+	written := r.Now()
 	if p.commit {
 		return r.commitSleep(ctx, es, o)
 	}
@@ -159,6 +160,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	if err := r.writeStatus(ctx, now, original, es, o, p); err != nil {
 		return reconcile.Result{}, err
 	}
+	r.timeWake(ctx, now, written, es, o, p)
 	if o.scale.err != nil {
 		p.again(missingRetry)
 	}

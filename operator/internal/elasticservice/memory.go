@@ -20,6 +20,7 @@ type memory struct {
 	scale        scaleMemory
 	lastObstacle string
 	diagnosis    diagnosisMemory
+	wake         wakeTimes
 	// ports are the resolver ports that it has.
 	ports []int32
 }

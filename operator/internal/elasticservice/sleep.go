@@ -47,6 +47,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 	m := r.memoryOf(es)
 	m.sleepBegun = nil
+	m.wake.slept(live)
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
 	// A wake within commitTime is told to wait for this write: it must be over by

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,15 +12,47 @@ import (
 // Controller counts what the ElasticService controller does.
 type Controller struct {
 	phases *prometheus.CounterVec
+	wakes  *prometheus.HistogramVec
+
+	mu sync.Mutex
+	// services are the Services of the ElasticServices that have series in wakes.
+	services map[[2]string]string
 }
+
+// Stage is a part of the time that a wake takes.
+type Stage string
+
+// Stages of a wake, as the operator sees them.
+const (
+	// StageScheduled is from the wake call to the first pod's place on a node.
+	StageScheduled Stage = "scheduled"
+	// StageStarted is from there to the start of its containers.
+	StageStarted Stage = "started"
+	// StageUp is from there until the operator knew that a server was up.
+	StageUp Stage = "up"
+	// StageHandedOver is from there until the Service's endpoints were written.
+	// There is none with handoff Never.
+	StageHandedOver Stage = "handed_over"
+	// StageTotal is all of them.
+	StageTotal Stage = "total"
+)
 
 // NewController registers the controller's metrics.
 func NewController(reg prometheus.Registerer) *Controller {
-	m := &Controller{phases: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dormouse_phase_transitions_total",
-		Help: "Times that an ElasticService came into a phase.",
-	}, []string{"namespace", "name", "phase"})}
-	reg.MustRegister(m.phases)
+	m := &Controller{
+		phases: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_phase_transitions_total",
+			Help: "Times that an ElasticService came into a phase.",
+		}, []string{"namespace", "name", "phase"}),
+		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dormouse_wake_seconds",
+			Help: "Time of a wake from zero replicas for a client, by stage. Kubernetes tells to a whole second when a pod was " +
+				"scheduled and started, so these three stages are exact in their sum only; none is below 0.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120, 300},
+		}, []string{"namespace", "service", "stage"}),
+		services: map[[2]string]string{},
+	}
+	reg.MustRegister(m.phases, m.wakes)
 	return m
 }
 
@@ -30,10 +63,31 @@ func (m *Controller) PhaseChanged(namespace, name, phase string) {
 	}
 }
 
+// WakeTook notes how long a stage of a wake took of an ElasticService and its
+// Service.
+func (m *Controller) WakeTook(namespace, name, service string, stage Stage, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.services[[2]string{namespace, name}] = service
+	m.wakes.WithLabelValues(namespace, service, string(stage)).Observe(max(took, 0).Seconds())
+}
+
 // Forget drops the series of an ElasticService that is gone.
 func (m *Controller) Forget(namespace, name string) {
-	if m != nil {
-		m.phases.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "name": name})
+	if m == nil {
+		return
+	}
+	m.phases.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "name": name})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if service, ok := m.services[[2]string{namespace, name}]; ok {
+		delete(m.services, [2]string{namespace, name})
+		for _, stage := range []Stage{StageScheduled, StageStarted, StageUp, StageHandedOver, StageTotal} {
+			m.wakes.DeleteLabelValues(namespace, service, string(stage))
+		}
 	}
 }
 
