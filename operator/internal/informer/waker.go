@@ -106,6 +106,11 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(ctx context.Context) (err error) {
 		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.Wanted(es))
+		if errors.Is(err, target.ErrForbidden) {
+			// Nothing but a wake finds that out: reading a scale may be allowed.
+			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
+				"%d clients wait, and the operator %.600s: let it scale %s.", count, err, ref)
+		}
 		return err
 	}
 	// As far as the cache knows, which is enough to scale up first: the player

@@ -1,0 +1,69 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		status metav1.ConditionStatus
+		reason string
+		says   string
+	}{
+		"not there":    {target.ErrNotFound, metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, "create it, or correct spec.scaleTargetRef"},
+		"not scalable": {target.ErrNotScalable, metav1.ConditionFalse, v1alpha1.ReasonTargetNotScalable, "name an object of a kind that has one"},
+		"forbidden":    {target.ErrForbidden, metav1.ConditionFalse, v1alpha1.ReasonTargetForbidden, "grant the operator get and update on that kind's scale"},
+		"unreadable":   {context.DeadlineExceeded, metav1.ConditionUnknown, v1alpha1.ReasonTargetUnreadable, "Dormouse tries again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			es := lobby(v1alpha1.PhaseAsleep, at(0))
+			o := with(seen(0), func(o *observed) { o.scale = scaleView{err: fmt.Errorf("the scale of lobby: %w", c.err)} })
+			setStatus(at(0), es, o, makePlan(at(0), es, o), nil)
+			for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionReady} {
+				is := meta.FindStatusCondition(es.Status.Conditions, kind)
+				if is.Reason != c.reason || !strings.Contains(is.Message, c.says) {
+					t.Errorf("%s is %s %q, want %s with %q", kind, is.Reason, is.Message, c.reason, c.says)
+				}
+			}
+			if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionTargetFound); is.Status != c.status {
+				t.Errorf("TargetFound is %s, want %s", is.Status, c.status)
+			}
+			if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp); is.Status != metav1.ConditionUnknown {
+				t.Errorf("ServerUp is %s, want Unknown", is.Status)
+			}
+		})
+	}
+}
+
+func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
+	r := &Reconciler{}
+	r.Init()
+	for port := int32(v1alpha1.MinResolverPort); port <= v1alpha1.MaxResolverPort; port++ {
+		r.ports.learn(port, portOwner{uid: "others", name: fmt.Sprint(port), protocol: "TCP"})
+	}
+	es := lobby("", at(0))
+	es.Status.Ports = nil
+	o := seen(0)
+	ob, err := r.prepare(context.Background(), at(0), es, o)
+	if err != nil || ob == nil {
+		t.Fatalf("obstacle %v, error %v; want an obstacle", ob, err)
+	}
+	setStatus(at(0), es, o, plan{}, ob)
+	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
+	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonPortsExhausted || !strings.Contains(is.Message, "remove ElasticServices") {
+		t.Errorf("Ready is %s %s %q", is.Status, is.Reason, is.Message)
+	}
+	if len(es.Status.Ports) > 0 {
+		t.Errorf("the status has ports %v", es.Status.Ports)
+	}
+}
