@@ -40,6 +40,12 @@ type Game struct {
 	// PreStop is how long a pod that is told to end sleeps first, and Linger for
 	// how long its players may then finish.
 	PreStop, Linger time.Duration
+	// HoldTimeout is how long clients are held; 0 is the default.
+	HoldTimeout time.Duration
+	// Target replaces the Deployment as what sleeps; there is none then.
+	Target *v1alpha1.ScaleTargetRef
+	// Change changes the Deployment before it is made.
+	Change func(*appsv1.Deployment)
 	// Image and Command replace the test server with another game.
 	Image   string
 	Command []string
@@ -54,7 +60,11 @@ func (g Game) Key() types.NamespacedName {
 
 // Create makes the game's objects.
 func (e *Env) Create(ctx context.Context, g Game) error {
-	for _, o := range []client.Object{e.deployment(g), g.service(), g.elasticService()} {
+	objects := []client.Object{g.service(), g.elasticService()}
+	if g.Target == nil {
+		objects = append([]client.Object{e.Deployment(g)}, objects...)
+	}
+	for _, o := range objects {
 		if err := e.Client.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, g.Key(), err)
 		}
@@ -62,7 +72,8 @@ func (e *Env) Create(ctx context.Context, g Game) error {
 	return nil
 }
 
-func (e *Env) deployment(g Game) *appsv1.Deployment {
+// Deployment is the game's, not made yet.
+func (e *Env) Deployment(g Game) *appsv1.Deployment {
 	container := corev1.Container{
 		Name:            "game",
 		Image:           e.TestServer,
@@ -92,7 +103,7 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 	}
 	grace := int64((time.Second + g.PreStop + g.Linger).Seconds())
 	labels := map[string]string{"app": g.Name}
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(g.Replicas),
@@ -112,6 +123,10 @@ func (e *Env) deployment(g Game) *appsv1.Deployment {
 			},
 		},
 	}
+	if g.Change != nil {
+		g.Change(d)
+	}
+	return d
 }
 
 func (g Game) args() []string {
@@ -163,6 +178,12 @@ func (g Game) elasticService() *v1alpha1.ElasticService {
 			SleepAfter:     &metav1.Duration{Duration: g.SleepAfter},
 			Handoff:        g.Handoff,
 		},
+	}
+	if g.HoldTimeout > 0 {
+		es.Spec.Hold.Timeout = &metav1.Duration{Duration: g.HoldTimeout}
+	}
+	if g.Target != nil {
+		es.Spec.ScaleTargetRef = *g.Target
 	}
 	if g.Trigger {
 		es.Spec.Idle = &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{{

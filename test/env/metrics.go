@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Metrics sums the series of a counter or gauge that have the labels, for each
-// running pod of one of Dormouse's Deployments. A pod without such a series is left out.
+// Metrics sums the series of a counter or gauge that have the labels, and counts
+// what a histogram observed, for each running pod of one of Dormouse's Deployments. A pod without such a series is left out.
 func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]string) (map[string]float64, error) {
 	var pods corev1.PodList
 	if err := e.Client.List(ctx, &pods, client.InNamespace(SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": app}); err != nil {
@@ -31,7 +31,7 @@ func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]s
 		}
 		for _, m := range families[name].GetMetric() {
 			if hasLabels(m, labels) {
-				sums[pod.Name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				sums[pod.Name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.E
 		return nil
 	}
 	d.waitingSince = time.Time{}
-	d.begin(now, es, m.templateGeneration)
+	d.begin(now, es, m.scale.of.generation)
 	if left := d.next.Sub(now); left > 0 {
 		p.again(left)
 		return d.found

@@ -189,7 +189,7 @@ func TestAnEditedTargetIsLookedAtSoon(t *testing.T) {
 	for _, now := range []float64{0, 5, 10, 20} {
 		p.pass(now, seen(1), 0)
 	}
-	p.r.memoryOf(p.es).templateGeneration = 2
+	p.r.memoryOf(p.es).scale.of.generation = 2
 	if _, _, again := p.pass(21, seen(1), 0); again != 5*time.Second {
 		t.Errorf("looked at again after %s, want 5s", again)
 	}
