@@ -63,3 +63,34 @@ func TestAClientThatSentMoreThanIsKeptSeesItsEndToo(t *testing.T) {
 	}
 	expectEnd(t, c)
 }
+
+func TestAClientThatCameAfterTheCallWaitsForOneOfItsOwn(t *testing.T) {
+	r := newRig(t)
+	r.operator.set(notFound)
+	address := r.serve("game", route.TCP)
+	first := dialTCP(t, address)
+	expectEnd(t, first)
+	// Hope is lost from here on: one answer is enough.
+	before := r.operator.count()
+	asked, proceed := make(chan struct{}), make(chan struct{})
+	r.operator.set(func(w http.ResponseWriter, n int) {
+		if n == before+1 {
+			close(asked)
+			<-proceed
+			notFound(w, n)
+			return
+		}
+		accept(v1alpha1.PhaseWaking)(w, n)
+	})
+	second := dialTCP(t, address)
+	<-asked
+	third := dialTCP(t, address)
+	write(t, third, "hello")
+	r.queued(2)
+	close(proceed)
+	expectEnd(t, second)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	r.backend(server, true)
+	expect(t, third, "hello")
+}
