@@ -1,0 +1,52 @@
+package errortracking
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// remember is for how long a report keeps its like, about the same object,
+	// from being sent.
+	remember = 10 * time.Minute
+	// every and burst bound all reports together: when the API server is down
+	// each object fails. They bound what is remembered, too, together with most.
+	every = 10 * time.Second
+	burst = 30
+	// most bounds what is remembered. What was first is forgotten first.
+	most = 1024
+)
+
+// repeats knows what was reported a short time ago.
+type repeats struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[string]struct{}
+	// order has what is known, the oldest first.
+	order []seen
+}
+
+type seen struct {
+	key string
+	at  time.Time
+}
+
+func newRepeats() *repeats { return &repeats{now: time.Now, known: map[string]struct{}{}} }
+
+// first says whether a report is the first of its kind since a while.
+func (r *repeats) first(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for len(r.order) > 0 && (now.Sub(r.order[0].at) >= remember || len(r.order) >= most) {
+		delete(r.known, r.order[0].key)
+		r.order = r.order[1:]
+	}
+	if _, ok := r.known[key]; ok {
+		return false
+	}
+	r.known[key] = struct{}{}
+	r.order = append(r.order, seen{key, now})
+	return true
+}

@@ -1,0 +1,119 @@
+package errortracking
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
+
+	"github.com/getsentry/sentry-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Tags of a report.
+const (
+	tagProgram    = "program"
+	tagController = "controller"
+	tagKind       = "kind"
+	tagNamespace  = "namespace"
+	tagName       = "name"
+)
+
+// subject is what a report is about; empty for what is about no object.
+type subject struct {
+	controller, kind string
+	key              types.NamespacedName
+}
+
+func (s subject) tags(program string) map[string]string {
+	tags := map[string]string{tagProgram: program}
+	for tag, value := range map[string]string{
+		tagController: s.controller, tagKind: s.kind, tagNamespace: s.key.Namespace, tagName: s.key.Name,
+	} {
+		if value != "" {
+			tags[tag] = value
+		}
+	}
+	return tags
+}
+
+// Panic reports a panic that was recovered, by a function that is deferred and
+// still runs, so that the stack is the panic's. It is httpserver.Options.OnPanic.
+func (r *Reporter) Panic(value any, _ []byte) { r.panicked(value, subject{}) }
+
+func (r *Reporter) panicked(value any, about subject) {
+	if r == nil || r.client == nil {
+		return
+	}
+	stack := sentry.NewStacktrace()
+	r.send(about, sentry.LevelFatal, "panic", sentry.Exception{
+		Type: "panic", Value: fmt.Sprint(value), Stacktrace: stack,
+		Mechanism: &sentry.Mechanism{Type: "panic", Handled: new(false)},
+	}, origin(stack))
+}
+
+// failed reports an error.
+func (r *Reporter) failed(err error, about subject) {
+	if r == nil || r.client == nil {
+		return
+	}
+	kind := typeOf(err)
+	r.send(about, sentry.LevelError, kind, sentry.Exception{Type: kind, Value: err.Error()}, skeleton(err.Error(), about.key))
+}
+
+// send hands a report over unless it is one too many.
+func (r *Reporter) send(about subject, level sentry.Level, kind string, exception sentry.Exception, alike string) {
+	fingerprint := []string{r.program, about.controller, kind, alike}
+	if !r.repeats.first(strings.Join(fingerprint, "\n") + "\n" + about.key.String()) {
+		r.count(repeated)
+		return
+	}
+	if !r.limit.Allow() {
+		r.count(dropped)
+		return
+	}
+	r.client.CaptureEvent(&sentry.Event{
+		Level: level, Tags: about.tags(r.program), Fingerprint: fingerprint, Exception: []sentry.Exception{exception},
+	}, nil, nil)
+}
+
+// origin is the function that panicked: panics there are one issue.
+func origin(stack *sentry.Stacktrace) string {
+	if stack == nil || len(stack.Frames) == 0 {
+		return ""
+	}
+	last := stack.Frames[len(stack.Frames)-1]
+	return last.Module + "." + last.Function
+}
+
+// typeOf names an error's kind: the API server's reason, or the type at the end
+// of its chain.
+func typeOf(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return reflect.TypeOf(err).String()
+		}
+		err = inner
+	}
+}
+
+// skeleton is what an error's words have in common with those of the same error
+// elsewhere: words that name something, or have numbers in them, are left out.
+func skeleton(text string, key types.NamespacedName) string {
+	words := strings.Fields(scrubText(text))
+	for i, word := range words {
+		bare := strings.Trim(word, `"'.,:;()`)
+		names := strings.ContainsFunc(word, func(c rune) bool { return unicode.IsDigit(c) || c == '/' || c == '"' })
+		if names || bare == key.Name || bare == key.Namespace {
+			words[i] = "*"
+		}
+	}
+	return strings.Join(words, " ")
+}
