@@ -125,6 +125,7 @@ generate: $(CONTROLLER_GEN) ## Write what is generated from the source
 		$(CONTROLLER_GEN) rbac:roleName=dormouse-$$program paths=./$$program/... output:rbac:dir=$(OUT)/config/rbac/$$program; \
 	done
 	$(GO) run ./hack/apidocs --crds=$(OUT)/config/crd/bases --output=$(OUT)/docs/api.md
+	$(GO) run ./hack/metricsdocs --output=$(OUT)/docs/metrics.md
 
 # A cache of its own: a shared one answers with another checkout's paths, which
 # the exclusions don't match.

@@ -8,9 +8,11 @@ import (
 	"os"
 
 	"go.uber.org/zap/zapcore"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/setup"
 )
@@ -32,9 +34,16 @@ func run() error {
 		level = zapcore.DebugLevel
 	}
 	ctrl.SetLogger(zap.New(zap.Level(level)))
+	reporter, err := errortracking.New(errortracking.FromEnvironment("operator", os.Getenv))
+	if err != nil {
+		return err
+	}
+	defer reporter.Close()
+	reporter.WatchCrashes()
+	defer utilruntime.HandleCrash()
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	return setup.Run(ctrl.SetupSignalHandler(), config, o)
+	return setup.Run(ctrl.SetupSignalHandler(), config, o, reporter)
 }

@@ -13,11 +13,13 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/resolver/internal/options"
 	"dormouse.dev/dormouse/resolver/internal/run"
 )
@@ -45,11 +47,18 @@ func main() {
 func start(opts options.Options, logger logr.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	reporter, err := errortracking.New(errortracking.FromEnvironment("resolver", os.Getenv))
+	if err != nil {
+		return err
+	}
+	defer reporter.Close()
+	reporter.WatchCrashes()
+	defer utilruntime.HandleCrash()
 	config, err := clusterConfig(opts.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	return run.Run(ctx, config, opts, logger)
+	return run.Run(ctx, config, opts, logger, reporter)
 }
 
 func clusterConfig(kubeconfig string) (*rest.Config, error) {

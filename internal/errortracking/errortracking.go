@@ -9,7 +9,6 @@ package errortracking
 
 import (
 	"errors"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"github.com/getsentry/sentry-go"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"dormouse.dev/dormouse/internal/buildinfo"
 )
 
 // flushTimeout bounds how much longer a program that ends takes because of what
@@ -43,16 +44,13 @@ type Options struct {
 
 // FromEnvironment reads the options of a program that runs in a Pod.
 func FromEnvironment(program string, env func(string) string) Options {
-	o := Options{
+	return Options{
 		Program:     program,
 		DSN:         strings.TrimSpace(env("SENTRY_DSN")),
 		Environment: env("SENTRY_ENVIRONMENT"),
+		Release:     buildinfo.Version(),
 		ServerName:  env("POD_NAME"),
 	}
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "(devel)" {
-		o.Release = build.Main.Version
-	}
-	return o
 }
 
 // Reporter sends reports. A nil Reporter, and one without a DSN, sends nothing.
@@ -81,16 +79,7 @@ const (
 // New makes a Reporter. Close ends it.
 func New(o Options) (*Reporter, error) {
 	r := &Reporter{
-		program: o.Program,
-		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dormouse_error_reports_total",
-			Help: "Panics and errors to report to Sentry, by what came of it: sent, failed, repeated (reported a short time ago) or dropped (too many).",
-		}, []string{"outcome"}),
-		repeats: newRepeats(),
-		limit:   rate.NewLimiter(rate.Every(every), burst),
-	}
-	for _, outcome := range []string{sent, failed, repeated, dropped} {
-		r.counted.WithLabelValues(outcome)
+		program: o.Program, counted: newCounter(), repeats: newRepeats(), limit: rate.NewLimiter(rate.Every(every), burst),
 	}
 	if o.DSN == "" {
 		return r, nil
@@ -124,7 +113,24 @@ func New(o Options) (*Reporter, error) {
 }
 
 // Register adds what is counted to a registry.
-func (r *Reporter) Register(registry prometheus.Registerer) { registry.MustRegister(r.counted) }
+func (r *Reporter) Register(registry prometheus.Registerer) {
+	if r == nil {
+		registry.MustRegister(newCounter())
+		return
+	}
+	registry.MustRegister(r.counted)
+}
+
+func newCounter() *prometheus.CounterVec {
+	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dormouse_error_reports_total",
+		Help: "Panics and errors to report to Sentry, by what came of it: sent, failed, repeated (reported a short time ago) or dropped (too many).",
+	}, []string{"outcome"})
+	for _, outcome := range []string{sent, failed, repeated, dropped} {
+		counted.WithLabelValues(outcome)
+	}
+	return counted
+}
 
 // Close sends what is left, within bounds, and ends the Reporter.
 func (r *Reporter) Close() {

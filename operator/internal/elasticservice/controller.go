@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
@@ -59,6 +60,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Metrics counts; nil counts nothing.
 	Metrics *metrics.Controller
+	// Reporter is told of errors and panics; nil tells nobody.
+	Reporter *errortracking.Reporter
 	// Namespace is where the resolver pods are.
 	Namespace string
 	// ResolverSelector finds them there.

@@ -70,7 +70,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		b = b.WatchesMetadata(meta, soon(r.byTarget(meta.Kind), nil),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
-	if err := b.Complete(r); err != nil {
+	if err := b.Complete(r.Reporter.Reconciler("elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
 	return nil

@@ -116,6 +116,10 @@ func NewInformer(reg prometheus.Registerer) *Informer {
 		}, []string{"namespace", "service"}),
 	}
 	reg.MustRegister(m.calls, m.duration, m.raised)
+	// Those that an alert looks for begin at zero, so that the first counts.
+	for _, code := range []string{"202", "400", "401", "404", "503"} {
+		m.calls.WithLabelValues(code)
+	}
 	return m
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/buildinfo"
+	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
@@ -53,7 +56,7 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // Run runs the operator until ctx ends.
-func Run(ctx context.Context, config *rest.Config, o options.Options) error {
+func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *errortracking.Reporter) error {
 	// The API server's priority and fairness limits us, and does it better.
 	config.QPS = -1
 	mgr, err := newManager(config, o)
@@ -65,10 +68,13 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
-	if err := setupController(mgr, o, scaler); err != nil {
+	if err := setupController(mgr, o, scaler, reporter); err != nil {
 		return err
 	}
 
+	buildinfo.Register(ctrlmetrics.Registry, "operator")
+	reporter.Register(ctrlmetrics.Registry)
+	metrics.NewServices(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
 	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
 		return err
@@ -86,6 +92,7 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 		MaxBodyBytes: informer.MaxBody,
 		Gatherer:     ctrlmetrics.Registry,
 		Log:          log.WithName("http"),
+		OnPanic:      reporter.Panic,
 		Ready: func() error {
 			if !synced.Load() {
 				return errors.New("the caches are not filled yet")
@@ -112,10 +119,14 @@ func Run(ctx context.Context, config *rest.Config, o options.Options) error {
 	defer cancel()
 	webEnded := make(chan error, 1)
 	go func() {
+		defer utilruntime.HandleCrash()
 		defer cancel()
 		webEnded <- web.Start(ctx)
 	}()
-	go func() { synced.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
+	go func() {
+		defer utilruntime.HandleCrash()
+		synced.Store(mgr.GetCache().WaitForCacheSync(ctx))
+	}()
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-webEnded)
@@ -193,7 +204,7 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler) error {
+func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	poller := trigger.NewPoller(func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -211,6 +222,7 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler)
 		Triggers:         poller,
 		Events:           mgr.GetEventRecorder("dormouse-operator"),
 		Metrics:          metrics.NewController(ctrlmetrics.Registry),
+		Reporter:         reporter,
 		Namespace:        o.Namespace,
 		ResolverSelector: o.ResolverSelector,
 	}

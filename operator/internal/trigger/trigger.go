@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -132,6 +133,7 @@ func (p *Poller) Forget(key types.NamespacedName) {
 }
 
 func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polled) {
+	defer utilruntime.HandleCrash()
 	for {
 		p.mu.Lock()
 		s, before := entry.service, entry.reading

@@ -35,6 +35,11 @@ func TestHeldConnectionsShareOneBudgetAndLoseNothing(t *testing.T) {
 	}
 	r.queued(clients)
 	r.eventually("the budget is used up", func() bool { return r.server.held.Used() == budget })
+	for _, name := range []string{"dormouse_resolver_held_bytes", "dormouse_resolver_max_held_bytes"} {
+		if got := r.metric(name, nil); got != budget {
+			t.Errorf("%s is %v, want %d", name, got, budget)
+		}
+	}
 	r.never("more is held than that", 50*time.Millisecond, func() bool { return r.server.held.Used() > budget })
 	// A client that sent nothing is noticed all the same when it leaves.
 	idle := dialTCP(t, address)

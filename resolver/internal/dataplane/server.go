@@ -112,6 +112,7 @@ func New(opts Options) *Server {
 		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	opts.Metrics.HeldBytes(s.held.Used, opts.MaxHeldBytes)
 	return s
 }
 

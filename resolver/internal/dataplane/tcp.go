@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
@@ -36,6 +38,7 @@ var past = time.Unix(1, 0)
 
 // serveTCP carries one client from its connection to its end.
 func (p *servedPort) serveTCP(c *net.TCPConn) {
+	defer utilruntime.HandleCrash()
 	defer func() { _ = c.Close() }()
 	active := &p.service.active
 	p.counts.ClientTaken()

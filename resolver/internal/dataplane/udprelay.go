@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 )
@@ -82,6 +84,7 @@ func (s *udpSession) start(grant hold.Grant) {
 // run delivers what is held and then the server's replies until the session has
 // been silent for long.
 func (s *udpSession) run(grant hold.Grant) {
+	defer utilruntime.HandleCrash()
 	p := s.socket.port
 	if !s.reach(grant) {
 		s.giveBack(grant.Address)

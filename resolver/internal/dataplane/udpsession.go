@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -211,6 +213,7 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 }
 
 func (s *udpSession) checkQuiet() {
+	defer utilruntime.HandleCrash()
 	left := s.leftOf(s.socket.port.service.server.opts.UDPIdle)
 	s.mu.Lock()
 	if s.state.Load() != sessionHeld {

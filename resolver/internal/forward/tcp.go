@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 )
 
@@ -29,7 +31,10 @@ func Relay(ctx context.Context, client, server *net.TCPConn, toServer, toClient 
 
 	var wg sync.WaitGroup
 	var up, down error
-	wg.Go(func() { up = pump(server, client, toServer) })
+	wg.Go(func() {
+		defer utilruntime.HandleCrash()
+		up = pump(server, client, toServer)
+	})
 	down = pump(client, server, toClient)
 	wg.Wait()
 	return errors.Join(up, down)

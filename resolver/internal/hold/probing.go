@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -21,6 +23,7 @@ func (p *port) start() {
 // probeLoop looks for a server while clients wait, and grants it to all of them
 // at once.
 func (p *port) probeLoop() {
+	defer utilruntime.HandleCrash()
 	q := p.queue
 	for {
 		q.mu.Lock()
@@ -164,6 +167,7 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 	for i := range width {
 		address := candidates[((tries-1)*width+i)%len(candidates)]
 		q.wg.Go(func() {
+			defer utilruntime.HandleCrash()
 			conn, err := q.opts.Dial(ctx, address, timeout)
 			if err != nil {
 				conn = nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -302,6 +303,7 @@ func (t *Ticket) Back(failed netip.AddrPort) {
 }
 
 func (t *Ticket) expire() {
+	defer utilruntime.HandleCrash()
 	q := t.queue
 	q.mu.Lock()
 	if t.state != waiting {

@@ -3,6 +3,8 @@ package hold
 import (
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/wake"
@@ -27,6 +29,7 @@ func (q *Queue) rouseLocked() {
 
 // wakeLoop calls the operator while somebody waits, one call at a time.
 func (q *Queue) wakeLoop() {
+	defer utilruntime.HandleCrash()
 	for {
 		q.mu.Lock()
 		if q.closed || q.waiting == 0 {

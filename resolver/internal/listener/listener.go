@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // Times of listeners.
@@ -120,6 +121,7 @@ func (l *Listener) try() Socket {
 }
 
 func (l *Listener) run() {
+	defer utilruntime.HandleCrash()
 	defer close(l.done)
 	pause := openFirst
 	socket := l.current()

@@ -39,6 +39,7 @@ type Metrics struct {
 	refused, dropped, notBound, wakes *prometheus.CounterVec
 	stages                            *prometheus.HistogramVec
 	routes                            prometheus.Gauge
+	registry                          prometheus.Registerer
 
 	mu sync.Mutex
 	// byService are the series that a service has. To look for them in each
@@ -67,6 +68,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
+		registry:  registry,
 		byService: map[serviceKey]map[series]struct{}{},
 		held:      gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
 		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
@@ -116,6 +118,21 @@ func (m *Metrics) Routes(n int) {
 	if m != nil {
 		m.routes.Set(float64(n))
 	}
+}
+
+// HeldBytes shows how much is held for clients, and how much may be.
+func (m *Metrics) HeldBytes(used func() int64, most int64) {
+	if m == nil {
+		return
+	}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dormouse_resolver_held_bytes", Help: "Bytes that are held for clients until a server has them.",
+		}, func() float64 { return float64(used()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dormouse_resolver_max_held_bytes", Help: "Bytes that may be held at once. More is refused, or stays with its sender.",
+		}, func() float64 { return float64(most) }),
+	)
 }
 
 // WakeCalled counts a wake call.

@@ -13,9 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/buildinfo"
+	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/resolver/internal/control"
@@ -35,9 +38,11 @@ const (
 )
 
 // Run runs the resolver until the context ends and its clients are gone.
-func Run(ctx context.Context, config *rest.Config, opts options.Options, log logr.Logger) error {
+func Run(ctx context.Context, config *rest.Config, opts options.Options, log logr.Logger, reporter *errortracking.Reporter) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	buildinfo.Register(registry, "resolver")
+	reporter.Register(registry)
 	waker, err := wake.New(opts.OperatorURL, wake.NewToken(opts.TokenFile))
 	if err != nil {
 		return fmt.Errorf("making the wake client: %w", err)
@@ -62,7 +67,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	}
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
-		Address: opts.HTTPAddress, Gatherer: registry, Log: log,
+		Address: opts.HTTPAddress, Gatherer: registry, Log: log, OnPanic: reporter.Panic,
 		Ready: func() error {
 			switch {
 			case draining.Load():
@@ -80,7 +85,10 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 
 	group, groupCtx := errgroup.WithContext(running)
 	for _, part := range []interface{ Start(context.Context) error }{watcher, server, verifier, waker} {
-		group.Go(func() error { return part.Start(groupCtx) })
+		group.Go(func() error {
+			defer utilruntime.HandleCrash()
+			return part.Start(groupCtx)
+		})
 	}
 	log.Info("The resolver runs", "address", server.Addr().String(), "operator", opts.OperatorURL)
 	select {

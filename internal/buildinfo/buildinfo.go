@@ -1,0 +1,31 @@
+// Package buildinfo tells which build of a program runs.
+package buildinfo
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Version is the module's version that the program was built from; empty for a
+// build from a checkout without one.
+func Version() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok || build.Main.Version == "(devel)" {
+		return ""
+	}
+	return build.Main.Version
+}
+
+// Register adds a metric that is always 1 and tells by its labels which program
+// this is. Alerts look for it to tell whether a program runs at all.
+func Register(registry prometheus.Registerer, program string) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dormouse_build_info",
+		Help: "Always 1: the program that runs, its version if it was built from one, and Go's.",
+		ConstLabels: prometheus.Labels{
+			"program": program, "version": Version(), "goversion": runtime.Version(),
+		},
+	}, func() float64 { return 1 }))
+}

@@ -1,0 +1,28 @@
+// Command describe lists what the resolver measures, for docs/metrics.md.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dormouse.dev/dormouse/internal/buildinfo"
+	"dormouse.dev/dormouse/internal/errortracking"
+	"dormouse.dev/dormouse/internal/metricsdoc"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+)
+
+func main() {
+	if err := metricsdoc.Write(os.Stdout, "Resolver", metricsdoc.Sample(register)); err != nil {
+		fmt.Fprintln(os.Stderr, "describe:", err)
+		os.Exit(1)
+	}
+}
+
+// register registers all that the resolver does.
+func register(registry prometheus.Registerer) {
+	buildinfo.Register(registry, "resolver")
+	(*errortracking.Reporter)(nil).Register(registry)
+	metrics.New(registry).HeldBytes(func() int64 { return 0 }, 0)
+}
