@@ -39,8 +39,8 @@ func run() error {
 		return err
 	}
 	defer reporter.Close()
-	reporter.WatchCrashes()
 	defer utilruntime.HandleCrash()
+	reporter.WatchCrashes()
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)

@@ -52,8 +52,8 @@ func start(opts options.Options, logger logr.Logger) error {
 		return err
 	}
 	defer reporter.Close()
-	reporter.WatchCrashes()
 	defer utilruntime.HandleCrash()
+	reporter.WatchCrashes()
 	config, err := clusterConfig(opts.Kubeconfig)
 	if err != nil {
 		return err

@@ -268,6 +268,10 @@ func TestAllReportsTogetherAreBounded(t *testing.T) {
 	if got := counts(t, r)[dropped]; got != 20 {
 		t.Errorf("%v were dropped, want 20", got)
 	}
+	// What was dropped is sent when there is room again, and not taken for sent.
+	r.limit = rate.NewLimiter(rate.Inf, 0)
+	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", fmt.Sprint(burst)))
+	events(t, sink, burst+1)
 }
 
 func TestRefusedReportsAreCounted(t *testing.T) {

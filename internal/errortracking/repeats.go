@@ -10,7 +10,7 @@ const (
 	// from being sent.
 	remember = 10 * time.Minute
 	// every and burst bound all reports together: when the API server is down
-	// each object fails. They bound what is remembered, too, together with most.
+	// each object fails.
 	every = 10 * time.Second
 	burst = 30
 	// most bounds what is remembered. What was first is forgotten first.
@@ -22,8 +22,8 @@ type repeats struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	known map[string]struct{}
-	// order has what is known, the oldest first.
+	known map[string]time.Time
+	// order has what is known, the oldest first, and what was forgotten since.
 	order []seen
 }
 
@@ -32,7 +32,7 @@ type seen struct {
 	at  time.Time
 }
 
-func newRepeats() *repeats { return &repeats{now: time.Now, known: map[string]struct{}{}} }
+func newRepeats() *repeats { return &repeats{now: time.Now, known: map[string]time.Time{}} }
 
 // first says whether a report is the first of its kind since a while.
 func (r *repeats) first(key string) bool {
@@ -40,13 +40,22 @@ func (r *repeats) first(key string) bool {
 	defer r.mu.Unlock()
 	now := r.now()
 	for len(r.order) > 0 && (now.Sub(r.order[0].at) >= remember || len(r.order) >= most) {
-		delete(r.known, r.order[0].key)
+		if r.known[r.order[0].key] == r.order[0].at {
+			delete(r.known, r.order[0].key)
+		}
 		r.order = r.order[1:]
 	}
 	if _, ok := r.known[key]; ok {
 		return false
 	}
-	r.known[key] = struct{}{}
+	r.known[key] = now
 	r.order = append(r.order, seen{key, now})
 	return true
+}
+
+// forget makes the next report of a kind the first.
+func (r *repeats) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, key)
 }

@@ -67,11 +67,13 @@ func (r *Reporter) failed(err error, about subject) {
 // send hands a report over unless it is one too many.
 func (r *Reporter) send(about subject, level sentry.Level, kind string, exception sentry.Exception, alike string) {
 	fingerprint := []string{r.program, about.controller, kind, alike}
-	if !r.repeats.first(strings.Join(fingerprint, "\n") + "\n" + about.key.String()) {
+	key := strings.Join(fingerprint, "\n") + "\n" + about.key.String()
+	if !r.repeats.first(key) {
 		r.count(repeated)
 		return
 	}
 	if !r.limit.Allow() {
+		r.repeats.forget(key)
 		r.count(dropped)
 		return
 	}

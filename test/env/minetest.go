@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 
 	"dormouse.dev/dormouse/internal/images"
@@ -24,15 +22,8 @@ const (
 // nodes, installing the package first where it is missing, and gives a game
 // that runs it.
 func (e *Env) Minetest(ctx context.Context, progress io.Writer) (Game, error) {
-	if _, err := os.Stat(minetestProgram); err != nil {
-		fmt.Fprintln(progress, "installing minetest-server")
-		for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", "minetest-server"}} {
-			cmd := exec.CommandContext(ctx, "apt-get", args...)
-			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return Game{}, fmt.Errorf("run apt-get %s: %w\n%s", args[0], err, out)
-			}
-		}
+	if err := InstallDebian(ctx, "minetest-server", minetestProgram, progress); err != nil {
+		return Game{}, err
 	}
 	files, err := images.Closure(ctx, minetestProgram, minetestData)
 	if err != nil {

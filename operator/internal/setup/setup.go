@@ -119,8 +119,8 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	defer cancel()
 	webEnded := make(chan error, 1)
 	go func() {
-		defer utilruntime.HandleCrash()
 		defer cancel()
+		defer utilruntime.HandleCrash() // before the rest is told to end
 		webEnded <- web.Start(ctx)
 	}()
 	go func() {

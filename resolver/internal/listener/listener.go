@@ -121,8 +121,8 @@ func (l *Listener) try() Socket {
 }
 
 func (l *Listener) run() {
-	defer utilruntime.HandleCrash()
 	defer close(l.done)
+	defer utilruntime.HandleCrash()
 	pause := openFirst
 	socket := l.current()
 	for {

@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/manifests"
 	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/sentrysink"
 )
 
 // Names out of config/.
@@ -41,6 +42,8 @@ type environment struct {
 	dir       string
 	operators []*operator
 	resolvers *resolverFleet
+	// sentry takes what the operators report.
+	sentry *sentrysink.Sink
 	// cleanup outlives each test.
 	cleanup context.Context
 }
@@ -54,7 +57,7 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
 	config.QPS = -1
-	e := &environment{cleanup: ctx, config: config, dir: filepath.Dir(binary)}
+	e := &environment{cleanup: ctx, config: config, dir: filepath.Dir(binary), sentry: sentrysink.Start()}
 	if e.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -78,7 +81,7 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 		o := &operator{
 			binary: binary, kubeconfig: kubeconfig, tokenFile: tokenFile,
 			address: fmt.Sprintf("127.0.0.1:%d", 8080+i),
-			logFile: filepath.Join(e.dir, fmt.Sprintf("operator-%d.log", i)),
+			logFile: filepath.Join(e.dir, fmt.Sprintf("operator-%d.log", i)), sentryDSN: e.sentry.DSN(),
 		}
 		e.operators = append(e.operators, o)
 		if err := o.start(ctx); err != nil {
@@ -114,6 +117,7 @@ func (e *environment) stop(failed bool) error {
 	for _, o := range e.operators {
 		errs = append(errs, o.stop())
 	}
+	e.sentry.Close()
 	errs = append(errs, e.resolvers.stop())
 	for _, o := range e.operators {
 		errs = append(errs, o.judge(failed))

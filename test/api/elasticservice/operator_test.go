@@ -14,6 +14,8 @@ import (
 )
 
 const (
+	// podName is what an operator's Pod is called.
+	podName = "operator-pod"
 	// stopTimeout is how long an operator has to end by itself.
 	stopTimeout = 15 * time.Second
 	// shownOfLog is how much of a log's end a failure shows.
@@ -22,7 +24,7 @@ const (
 
 // operator is one replica's process.
 type operator struct {
-	binary, kubeconfig, tokenFile, address, logFile string
+	binary, kubeconfig, tokenFile, address, logFile, sentryDSN string
 
 	process *exec.Cmd
 	ended   chan error
@@ -39,7 +41,8 @@ func (o *operator) start(ctx context.Context) error {
 		"--listen="+o.address, "--leader-elect", fmt.Sprintf("--resolver-port=%d", resolverPort),
 		"--resolver-selector="+resolverLabel+"="+resolverApp, "--resolver-service-account="+resolverAccount,
 		"--token-file="+o.tokenFile)
-	o.process.Env = append(os.Environ(), "KUBECONFIG="+o.kubeconfig, "POD_NAMESPACE="+systemNamespace)
+	o.process.Env = append(os.Environ(), "KUBECONFIG="+o.kubeconfig, "POD_NAMESPACE="+systemNamespace,
+		"POD_NAME="+podName, "SENTRY_DSN="+o.sentryDSN)
 	o.process.Stdout, o.process.Stderr = log, log
 	if err := o.process.Start(); err != nil {
 		return fmt.Errorf("start the operator: %w", err)

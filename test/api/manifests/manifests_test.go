@@ -138,6 +138,9 @@ func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := manifests.Apply(ctx, c, "tester", foreignKinds(), nil); err != nil {
+		t.Fatalf("apply the kinds of the Prometheus operator: %v", err)
+	}
 	for _, component := range components(t) {
 		objects := build(t, withComponent(t, component))
 		for range 2 {
@@ -171,6 +174,30 @@ func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 	if err := c.List(ctx, &left); !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		t.Errorf("list ElasticServices after the end: %v, %d of them; want no such kind", err, len(left.Items))
 	}
+}
+
+// foreignKinds are the definitions that components for the Prometheus operator
+// need, as far as an API server looks at them.
+func foreignKinds() []*unstructured.Unstructured {
+	var definitions []*unstructured.Unstructured
+	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
+		const group = "monitoring.coreos.com"
+		definitions = append(definitions, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": plural + "." + group},
+			"spec": map[string]any{
+				"group": group, "scope": "Namespaced",
+				"names": map[string]any{"kind": kind, "plural": plural},
+				"versions": []any{map[string]any{
+					"name": "v1", "served": true, "storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{
+						"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+					}},
+				}},
+			},
+		}})
+	}
+	return definitions
 }
 
 // TestTheAPIServerKnowsEveryField creates strictly: a field that the API doesn't

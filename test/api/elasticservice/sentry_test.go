@@ -1,0 +1,128 @@
+package elasticservice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/test/sentrysink"
+)
+
+// reportedWithin is long because all of an operator's reports share a limit, and
+// other tests cause some.
+const reportedWithin = time.Minute
+
+func TestAnErrorOfTheReconcilerIsReportedToSentry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 0)
+	w.service("lobby", func(s *corev1.Service) { s.Annotations = map[string]string{"note": "of-no-concern-to-sentry"} })
+	w.refuseServices()
+	w.elastic("lobby")
+
+	var found sentrysink.Event
+	eventually(t, reportedWithin, "a report", func(context.Context) error {
+		events, problems, _ := cluster.sentry.Events()
+		if len(problems) > 0 {
+			return fatal{errors.New(strings.Join(problems, "; "))}
+		}
+		for _, e := range events {
+			if e.Tags["namespace"] == w.ns {
+				found = e
+				return nil
+			}
+		}
+		return fmt.Errorf("%d reports, none of namespace %s", len(events), w.ns)
+	})
+	want := map[string]string{
+		"program": "operator", "controller": "elasticservice", "kind": "ElasticService", "namespace": w.ns, "name": "lobby",
+	}
+	if diff := cmp.Diff(want, found.Tags); diff != "" {
+		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+	if found.ServerName != podName || !strings.Contains(found.Exception[0].Value, "denied request: no more services") {
+		t.Errorf("server %q, error %q", found.ServerName, found.Exception[0].Value)
+	}
+	for _, payload := range []string{"of-no-concern-to-sentry", "eyJ", "Bearer", "KUBECONFIG", "containerPort", "resourceVersion"} {
+		if strings.Contains(found.Text, payload) {
+			t.Errorf("%q was sent:\n%s", payload, found.Text)
+		}
+	}
+}
+
+// refuseServices makes the API server refuse every new Service of the namespace.
+func (w *world) refuseServices() {
+	w.t.Helper()
+	name := "no-services-" + w.ns
+	scope := &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.ns}},
+	}
+	rule := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+	}}
+	objects := []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "false", Message: "no more services"}},
+			},
+		},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, MatchResources: scope,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		},
+	}
+	for _, o := range objects {
+		if err := w.c.Create(w.t.Context(), o); err != nil {
+			w.t.Fatalf("create %T: %v", o, err)
+		}
+		w.t.Cleanup(func() {
+			if err := w.c.Delete(cluster.cleanup, o); err != nil {
+				w.t.Errorf("delete %T: %v", o, err)
+			}
+		})
+	}
+	eventually(w.t, promptly, "the API server refuses Services", func(ctx context.Context) error {
+		probe := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "probe"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
+		}
+		err := w.c.Create(ctx, probe, client.DryRunAll)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("creating one answered: %w", errors.Join(err, errors.New("want a refusal")))
+	})
+}
+
+func TestAnOperatorWithABadDSNSaysSoAndEnds(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), os.Getenv(operatorBinary))
+	command.Env = append(os.Environ(), "POD_NAMESPACE="+systemNamespace, "SENTRY_DSN=https://secretkey@")
+	output, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the operator ended with %v, want 1", err)
+	}
+	text := strings.TrimSpace(string(output))
+	if !strings.Contains(text, "SENTRY_DSN must be like") || strings.Contains(text, "secretkey") || strings.Contains(text, "\n") {
+		t.Errorf("it said %q, want one line about SENTRY_DSN, without the key", text)
+	}
+}
