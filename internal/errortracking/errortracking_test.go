@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/valyala/fasthttp"
 	"go.uber.org/goleak"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +27,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/test/sentrysink"
 )
 
@@ -35,7 +38,10 @@ func TestMain(m *testing.M) {
 	if dsn := os.Getenv(crashDSN); dsn != "" {
 		crash(dsn)
 	}
-	goleak.VerifyTestMain(m)
+	// fasthttp's own, as in httpserver's tests.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 func start(t *testing.T) (*Reporter, *sentrysink.Sink) {
@@ -171,6 +177,46 @@ func TestAReconcilersPanicArrivesOnceWithItsStack(t *testing.T) {
 			if !slices.Contains([]string{"filename", "function", "in_app", "lineno", "module"}, field) {
 				t.Errorf("a frame has a field %q: %v", field, frame)
 			}
+		}
+	}
+}
+
+func TestAPanicOfAnHTTPHandlerArrivesWithoutTheRequest(t *testing.T) {
+	r, sink := start(t)
+	web := httpserver.New(httpserver.Options{Address: "127.0.0.1:0", OnPanic: r.Panic, Log: logr.Discard()})
+	web.Handle(http.MethodPost, "/wake", func(*fasthttp.RequestCtx) { panic("an odd request") })
+	if err := web.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- web.Start(ctx) }()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+web.Addr().String()+"/wake", strings.NewReader("the-body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer the-token")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	cancel()
+	if err := <-ended; err != nil || res.StatusCode != http.StatusInternalServerError {
+		t.Errorf("the answer was %s, and the server's end %v", res.Status, err)
+	}
+	e := events(t, sink, 1)[0]
+	if diff := cmp.Diff(map[string]string{"program": "operator"}, e.Tags); diff != "" {
+		t.Errorf("tags (-want +got):\n%s", diff)
+	}
+	frames := e.Exception[0].Stacktrace.Frames
+	if e.Exception[0].Value != "an odd request" || len(frames) == 0 || !strings.HasPrefix(fmt.Sprint(frames[len(frames)-1]["function"]), "TestAPanicOfAnHTTPHandler") {
+		t.Errorf("the exception is %+v, want the handler's panic", e.Exception)
+	}
+	for _, payload := range []string{"the-body", "the-token", "/wake"} {
+		if strings.Contains(e.Text, payload) {
+			t.Errorf("%q was sent:\n%s", payload, e.Text)
 		}
 	}
 }
