@@ -2,18 +2,16 @@ package env
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/api"
 	prometheusv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -25,46 +23,35 @@ import (
 // Promtool is where Debian's package prometheus has the tool that checks rules.
 const Promtool = "/usr/bin/promtool"
 
-const prometheusProgram = "/usr/bin/prometheus"
+const (
+	prometheusProgram = "/usr/bin/prometheus"
+	// prometheusTimeout bounds its start.
+	prometheusTimeout = 30 * time.Second
+)
 
 // InstallPrometheus installs Debian's Prometheus where it is missing.
 func InstallPrometheus(ctx context.Context, progress io.Writer) error {
 	return InstallDebian(ctx, "prometheus", prometheusProgram, progress)
 }
 
-// Prometheus runs Debian's Prometheus as a Pod of a namespace, with the right to
-// list the cluster's pods, and gives its API once it is ready. files are its
-// configuration: prometheus.yml and what that names. Stop removes what is not in
-// the namespace.
-func (e *Env) Prometheus(ctx context.Context, namespace string, files map[string]string, progress io.Writer) (_ prometheusv1.API, stop func(context.Context) error, err error) {
+// Prometheus runs Debian's Prometheus as a Pod of a namespace, and gives its API
+// once it is ready. files are its configuration: prometheus.yml and what that
+// names. It can't ask Kubernetes what to scrape, because Debian builds it without.
+func (e *Env) Prometheus(ctx context.Context, namespace string, files map[string]string, progress io.Writer) (prometheusv1.API, error) {
 	ref, err := e.prometheusImage(ctx, progress)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	global := prometheusAccess(namespace)
-	stop = func(ctx context.Context) error {
-		var errs []error
-		for _, o := range global {
-			errs = append(errs, client.IgnoreNotFound(e.Client.Delete(ctx, o)))
-		}
-		return errors.Join(errs...)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, stop(ctx))
-		}
-	}()
 	pod := prometheusPod(namespace, ref)
-	objects := append(global,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"}, Data: files},
-		pod)
-	for _, o := range objects {
-		if err := e.Client.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, nil, fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+	config := &corev1.ConfigMap{ObjectMeta: pod.ObjectMeta, Data: files}
+	for _, o := range []client.Object{config, pod} {
+		if err := e.Client.Create(ctx, o); err != nil {
+			return nil, fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	err = WaitUntil(ctx, "Prometheus is ready", func(ctx context.Context) (bool, error) {
+	ready, cancel := context.WithTimeout(ctx, prometheusTimeout)
+	defer cancel()
+	err = WaitUntil(ready, "Prometheus is ready", func(ctx context.Context) (bool, error) {
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return false, fmt.Errorf("read the Pod of Prometheus: %w", err)
 		}
@@ -76,13 +63,13 @@ func (e *Env) Prometheus(ctx context.Context, namespace string, files map[string
 		return false, nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c, err := api.NewClient(api.Config{Address: "http://" + net.JoinHostPort(pod.Status.PodIP, "9090")})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a client of Prometheus: %w", err)
+		return nil, fmt.Errorf("make a client of Prometheus: %w", err)
 	}
-	return prometheusv1.NewAPI(c), stop, nil
+	return prometheusv1.NewAPI(c), nil
 }
 
 // prometheusImage puts Debian's Prometheus into an image on the nodes.
@@ -110,26 +97,11 @@ func (e *Env) prometheusImage(ctx context.Context, progress io.Writer) (string, 
 	return spec.Ref, e.Cluster.LoadImage(ctx, archive)
 }
 
-// prometheusAccess lets the service account prometheus of a namespace find pods.
-func prometheusAccess(namespace string) []client.Object {
-	name := metav1.ObjectMeta{Name: "prometheus-" + namespace}
-	return []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"},
-		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: name,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
-		},
-	}
-}
-
 func prometheusPod(namespace, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"},
 		Spec: corev1.PodSpec{
-			ServiceAccountName:            "prometheus",
+			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](1),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: new(true), RunAsUser: ptr.To[int64](65532),

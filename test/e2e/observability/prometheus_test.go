@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -70,18 +72,58 @@ func (p *prometheus) start(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	const global = "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yml]\n"
-	api, stop, err := suite.Cluster.Prometheus(ctx, p.namespace, map[string]string{"prometheus.yml": global + scrape, "rules.yml": string(rules)}, os.Stderr)
+	p.API, err = suite.Cluster.Prometheus(ctx, p.namespace, map[string]string{
+		"prometheus.yml": global + discover(ctx, t, scrape), "rules.yml": string(rules),
+	}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), suite.TestTimeout)
-		defer cancel()
-		if err := stop(ctx); err != nil {
-			t.Errorf("remove Prometheus: %v", err)
+}
+
+// discover puts the cluster's pods, with the labels that Prometheus gives them,
+// where the configuration wants it to ask Kubernetes for them. What it makes of
+// the labels is the configuration's.
+func discover(ctx context.Context, t *testing.T, scrape string) string {
+	t.Helper()
+	var pods corev1.PodList
+	if err := suite.Cluster.Client.List(ctx, &pods); err != nil {
+		t.Fatal(err)
+	}
+	unknown := regexp.MustCompile(`[^a-zA-Z0-9_]`)
+	var targets []map[string]any
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP == "" {
+			continue
 		}
-	})
-	p.API = api
+		labels := map[string]string{
+			"__meta_kubernetes_namespace": pod.Namespace, "__meta_kubernetes_pod_name": pod.Name,
+			"__meta_kubernetes_pod_phase": string(pod.Status.Phase),
+		}
+		for name, value := range pod.Annotations {
+			labels["__meta_kubernetes_pod_annotation_"+unknown.ReplaceAllString(name, "_")] = value
+		}
+		// One for each port, or one without.
+		var addresses []string
+		for _, c := range pod.Spec.Containers {
+			for _, port := range c.Ports {
+				addresses = append(addresses, net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port.ContainerPort)))
+			}
+		}
+		if len(addresses) == 0 {
+			addresses = []string{pod.Status.PodIP}
+		}
+		targets = append(targets, map[string]any{"targets": addresses, "labels": labels})
+	}
+	found, err := yaml.Marshal(targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const asks = "    kubernetes_sd_configs:\n      - role: pod\n"
+	if !strings.Contains(scrape, asks) {
+		t.Fatalf("the guide's configuration doesn't look for pods:\n%s", scrape)
+	}
+	listed := "    static_configs:\n      " + strings.ReplaceAll(strings.TrimSpace(string(found)), "\n", "\n      ") + "\n"
+	return strings.Replace(scrape, asks, listed, 1)
 }
 
 // wake has a player wake each game, and go on playing.
