@@ -94,8 +94,8 @@ func returning(err error) reconcile.Reconciler {
 	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err })
 }
 
-func request(namespace, name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: name}}
 }
 
 // fieldsOf are all that an event may have.
@@ -110,7 +110,7 @@ func TestAReconcileErrorArrivesWithTagsAndWithoutPayload(t *testing.T) {
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWNyZXQifQ.c2lnbmF0dXJl"
 	failure := fmt.Errorf("apply Service games/lobby with Authorization: Bearer %s at https://user:password@host/x: %w", token,
 		errors.New(`Service "lobby" is invalid: spec.ports[0]: Invalid value: {"secret-field":"secret-value"}: must be smaller`))
-	got, err := r.Reconciler("elasticservice", "ElasticService", returning(failure)).Reconcile(t.Context(), request("games", "lobby"))
+	got, err := r.Reconciler("elasticservice", "ElasticService", returning(failure)).Reconcile(t.Context(), request("lobby"))
 	if !errors.Is(err, failure) || got != (reconcile.Result{}) {
 		t.Errorf("the controller got %v, %v; want the reconciler's own answer", got, err)
 	}
@@ -157,7 +157,7 @@ func TestAReconcilersPanicArrivesOnceWithItsStack(t *testing.T) {
 				handler(t.Context(), value)
 			}
 		}()
-		_, _ = r.Reconciler("elasticservice", "ElasticService", explode).Reconcile(t.Context(), request("games", "lobby"))
+		_, _ = r.Reconciler("elasticservice", "ElasticService", explode).Reconcile(t.Context(), request("lobby"))
 	}()
 	r.Close()
 	e := events(t, sink, 1)[0]
@@ -245,7 +245,7 @@ func TestWhatRepeatsIsSentOnceForEachObjectAndAllIsBounded(t *testing.T) {
 	now := time.Now()
 	r.repeats.now = func() time.Time { return now }
 	fail := func(name, text string) {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New(text))).Reconcile(t.Context(), request("games", name))
+		_, _ = r.Reconciler("c", "Kind", returning(errors.New(text))).Reconcile(t.Context(), request(name))
 	}
 	for range 100 {
 		fail("a", "cannot read a at 10.0.0.1:443")
@@ -284,7 +284,7 @@ func TestAServerThatHangsBlocksNobody(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	r.limit = rate.NewLimiter(rate.Inf, 0)
 	report := func(name string) {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", name))
+		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(name))
 	}
 	report("first")
 	<-asked // The queue is empty now, and stays as full as it becomes.
@@ -308,7 +308,7 @@ func TestAServerThatHangsBlocksNobody(t *testing.T) {
 func TestAllReportsTogetherAreBounded(t *testing.T) {
 	r, sink := start(t)
 	for i := range burst + 20 {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", fmt.Sprint(i)))
+		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(fmt.Sprint(i)))
 	}
 	events(t, sink, burst)
 	if got := counts(t, r)[dropped]; got != 20 {
@@ -316,14 +316,14 @@ func TestAllReportsTogetherAreBounded(t *testing.T) {
 	}
 	// What was dropped is sent when there is room again, and not taken for sent.
 	r.limit = rate.NewLimiter(rate.Inf, 0)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", fmt.Sprint(burst)))
+	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(fmt.Sprint(burst)))
 	events(t, sink, burst+1)
 }
 
 func TestRefusedReportsAreCounted(t *testing.T) {
 	r, sink := start(t)
 	sink.Refuse(http.StatusInternalServerError)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", "a"))
+	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("a"))
 	r.Close()
 	if diff := cmp.Diff(map[string]float64{sent: 0, failed: 1, repeated: 0, dropped: 0}, counts(t, r)); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -338,7 +338,7 @@ func TestWithoutADSNNothingIsSentAndAllIsCountedFromZero(t *testing.T) {
 	defer r.Close()
 	r.WatchCrashes()
 	r.Panic("boom", nil)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("games", "a"))
+	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("a"))
 	registry := prometheus.NewRegistry()
 	r.Register(registry)
 	problems, err := testutil.GatherAndLint(registry)

@@ -40,7 +40,7 @@ func (r *repeats) first(key string) bool {
 	defer r.mu.Unlock()
 	now := r.now()
 	for len(r.order) > 0 && (now.Sub(r.order[0].at) >= remember || len(r.order) >= most) {
-		if r.known[r.order[0].key] == r.order[0].at {
+		if r.known[r.order[0].key].Equal(r.order[0].at) {
 			delete(r.known, r.order[0].key)
 		}
 		r.order = r.order[1:]

@@ -71,6 +71,7 @@ func (s *services) Collect(out chan<- prometheus.Metric) {
 				gauge(s.condition, 1, es, c.Type)
 			case metav1.ConditionFalse:
 				gauge(s.condition, 0, es, c.Type)
+			case metav1.ConditionUnknown:
 			}
 		}
 	}
