@@ -54,9 +54,9 @@ func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticServi
 
 // observeTemplate finds out whether the target's pods have a readiness probe.
 func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v version, m *scaleMemory) {
-	unsure := m.scale.readiness == "" || v.generation == 0
+	sure := m.scale.readiness != "" && v.generation != 0
 	now := r.Now()
-	if m.template == v && !(unsure && now.Sub(m.templateRead) > unwatchedRead) {
+	if m.template == v && (sure || now.Sub(m.templateRead) <= unwatchedRead) {
 		return
 	}
 	if m.template.ref != ref {

@@ -143,7 +143,7 @@ func TestAWakeThatAdmissionForbidsIsToComeAgainAndSaysWhy(t *testing.T) {
 		t.Errorf("the sentence is %q, want it to say what is forbidden", s)
 	}
 	w.wantWarning("lobby", v1alpha1.ReasonTargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
-	w.wantStillAsleep("lobby", since)
+	w.wantStillAsleep(since)
 }
 
 // forbidScaling makes the API server refuse every change of a scale in the

@@ -24,9 +24,10 @@ func (w *world) asleep(name string) uint64 {
 	return w.latest()
 }
 
-// wantStillAsleep checks that nothing has changed since.
-func (w *world) wantStillAsleep(name string, since uint64) {
+// wantStillAsleep checks that nothing of the lobby has changed since.
+func (w *world) wantStillAsleep(since uint64) {
 	w.t.Helper()
+	const name = "lobby"
 	if n := w.count(since, writesTo(name)); n > 0 || w.replicas(name) != 0 {
 		w.t.Errorf("the target of %s was written %d times and wants %d replicas, want none of both", name, n, w.replicas(name))
 	}
@@ -98,7 +99,7 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 			}
 		})
 	}
-	w.wantStillAsleep("lobby", since)
+	w.wantStillAsleep(since)
 }
 
 // wantRefusal makes a wake call that must be refused with a sentence.
@@ -185,7 +186,7 @@ func TestTheWakeEndpointRefusesWhatIsNotAWakeCall(t *testing.T) {
 			}
 		})
 	}
-	w.wantStillAsleep("lobby", since)
+	w.wantStillAsleep(since)
 }
 
 func TestAWakeOfAServiceWithoutATargetFindsNothing(t *testing.T) {

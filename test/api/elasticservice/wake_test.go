@@ -101,7 +101,7 @@ func TestWakingOneOfTwoEqualNamesDoesNotWakeTheOther(t *testing.T) {
 	one.wake(0, resolverToken(t), "lobby")
 	one.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	other.stays("lobby", time.Second, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
-	other.wantStillAsleep("lobby", since)
+	other.wantStillAsleep(since)
 }
 
 func TestWakeAnswersComeOutOfTheCache(t *testing.T) {
