@@ -167,7 +167,13 @@ func (c *Cluster) apiServerArgs() []string {
 		"--service-account-signing-key-file=" + c.pki("sa.key"),
 		"--service-cluster-ip-range=" + list(c.ServiceRanges()),
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction",
+		// With the second, who makes an object that keeps its owner from being
+		// deleted needs the right to the owner's finalizers, as on OpenShift.
+		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+		"--audit-policy-file=" + c.config("audit-policy.yaml"),
+		"--audit-log-path=" + c.auditLog(),
+		"--audit-log-maxsize=" + auditFileMegabytes,
+		"--audit-log-maxbackup=" + auditOldFiles,
 		"--allow-privileged=true",
 	}
 }

@@ -40,7 +40,10 @@ func (c *Cluster) configure() error {
 // files are the configuration files by their paths.
 func (c *Cluster) files() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	objects := map[string]object{c.config("kube-scheduler.yaml"): c.schedulerConfig()}
+	objects := map[string]object{
+		c.config("kube-scheduler.yaml"): c.schedulerConfig(),
+		c.config("audit-policy.yaml"):   auditPolicy(),
+	}
 	for node := 1; node <= c.Nodes; node++ {
 		objects[c.node(node, "kubelet.yaml")] = c.kubeletConfig(node)
 		objects[c.node(node, "kube-proxy.yaml")] = c.kubeProxyConfig(node)

@@ -49,7 +49,7 @@ func (l layout) containerdSocket(node int) string {
 
 // directories have to be there before anything starts.
 func (c *Cluster) directories() []string {
-	dirs := []string{c.logs(), c.join("pki"), c.join("config"), c.join("etcd")}
+	dirs := []string{c.logs(), filepath.Dir(c.auditLog()), c.join("pki"), c.join("config"), c.join("etcd")}
 	for node := 1; node <= c.Nodes; node++ {
 		dirs = append(
 			dirs,
