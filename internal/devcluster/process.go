@@ -102,6 +102,9 @@ func (c *Cluster) start(comp component) error {
 	}
 	defer group.Close()
 
+	if err := keepFiles(); err != nil {
+		return fmt.Errorf("keep files from %s: %w", comp.name, err)
+	}
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it outlives the context of whoever starts it
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, comp.env...)

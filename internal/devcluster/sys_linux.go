@@ -2,6 +2,7 @@ package devcluster
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 
@@ -11,6 +12,12 @@ import (
 // detached is for a process in a session of its own, born in a cgroup.
 func detached(group *os.File) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())}
+}
+
+// keepFiles keeps what this program was given open, such as a lock that its
+// caller holds, from being given on to processes that outlive it.
+func keepFiles() error {
+	return unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // enterNetwork moves the calling thread into a network namespace.

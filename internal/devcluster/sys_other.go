@@ -15,3 +15,5 @@ func detached(*os.File) *syscall.SysProcAttr { return nil }
 func enterNetwork(*os.File) error { return errors.ErrUnsupported }
 
 func unmount(string) error { return errors.ErrUnsupported }
+
+func keepFiles() error { return errors.ErrUnsupported }
