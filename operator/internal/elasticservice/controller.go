@@ -36,13 +36,13 @@ const missingRetry = 30 * time.Second
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/finalizers,verbs=update
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="*",resources="*/scale",verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=list;watch
 
 // Reconciler moves ElasticServices between awake and asleep.
 type Reconciler struct {

@@ -41,7 +41,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=dormouse-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=events,verbs=create
 
 // LeaderElectionID is the name of the Lease by which replicas choose a leader.
 const LeaderElectionID = "operator.dormouse.dev"

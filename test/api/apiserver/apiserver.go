@@ -22,6 +22,9 @@ import (
 // config is of the API server that Main has started.
 var config *rest.Config
 
+// signingKey is the file with the key that it signs tokens with.
+var signingKey string
+
 // Options say what the API server has from the start.
 type Options struct {
 	// WithoutDefinitions leaves Dormouse's custom resource definitions out.
@@ -49,7 +52,9 @@ func Main(m *testing.M, o Options) int {
 	environment.ControlPlane.GetAPIServer().Configure().
 		Set("service-cluster-ip-range", serviceRange).
 		Set("advertise-address", "127.0.0.1").
-		Set("endpoint-reconciler-type", "none")
+		Set("endpoint-reconciler-type", "none").
+		// Who keeps an owner from being deleted needs the right to its finalizers.
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if !o.WithoutDefinitions {
 		environment.CRDDirectoryPaths = []string{Path("config", "crd", "bases")}
 	}
@@ -59,6 +64,8 @@ func Main(m *testing.M, o Options) int {
 		return 1
 	}
 	config = started
+	// Where envtest puts it.
+	signingKey = filepath.Join(environment.ControlPlane.GetAPIServer().CertDir, "sa-signer.key")
 	code := run(m, o)
 	if err := environment.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the API server:", err)
@@ -92,6 +99,16 @@ func Config(t testing.TB) *rest.Config {
 		t.Fatal("the package's TestMain doesn't call apiserver.Main")
 	}
 	return rest.CopyConfig(config)
+}
+
+// SigningKey is the key, as PEM, with which the API server signs tokens.
+func SigningKey(t testing.TB) []byte {
+	t.Helper()
+	key, err := os.ReadFile(signingKey)
+	if err != nil {
+		t.Fatalf("read the API server's signing key: %v", err)
+	}
+	return key
 }
 
 // Path is a path below the project's root.

@@ -1,0 +1,227 @@
+package manifests_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/test/api/apiserver"
+)
+
+const systemNamespace = "dormouse-system"
+
+// everyone is what Kubernetes lets each account do: ask about itself.
+var everyone = []string{
+	"create selfsubjectaccessreviews.authorization.k8s.io", "create selfsubjectreviews.authentication.k8s.io",
+	"create selfsubjectrulesreviews.authorization.k8s.io",
+}
+
+// rights are all that each program may do, cluster-wide and then besides in its
+// own namespace. Scales stand for those of every kind.
+var rights = map[string]struct{ anywhere, own []string }{
+	"dormouse-operator": {
+		anywhere: []string{
+			"get */scale", "update */scale",
+			"get namespaces",
+			"create services", "delete services", "list services", "patch services", "watch services",
+			"get deployments.apps", "list deployments.apps", "watch deployments.apps",
+			"get statefulsets.apps", "list statefulsets.apps", "watch statefulsets.apps",
+			"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io",
+			"list endpointslices.discovery.k8s.io", "patch endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
+			"get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev", "patch elasticservices.dormouse.dev",
+			"watch elasticservices.dormouse.dev", "patch elasticservices/status.dormouse.dev",
+			"create events.events.k8s.io", "patch events.events.k8s.io",
+		},
+		own: []string{
+			"create events", "list pods", "watch pods",
+			"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io",
+		},
+	},
+	"dormouse-resolver": {
+		anywhere: []string{
+			"list endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
+			"list elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev",
+		},
+	},
+}
+
+// TestEachProgramMayDoThisAndNothingElse asks the API server about every verb on
+// every resource that it has: Secrets, exec, other people's pods and all.
+func TestEachProgramMayDoThisAndNothingElse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	for program, want := range rights {
+		for namespace, more := range map[string][]string{"default": nil, systemNamespace: want.own} {
+			t.Run(program+" in "+namespace, func(t *testing.T) {
+				expected := slices.Sorted(slices.Values(slices.Concat(everyone, want.anywhere, more)))
+				got, asked := allowed(ctx, t, admin, program, namespace)
+				if diff := cmp.Diff(expected, got); diff != "" {
+					t.Errorf("what it may do, of %d things (-want +got):\n%s", asked, diff)
+				}
+			})
+		}
+	}
+}
+
+var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// allowed are the verbs on resources that a program has in a namespace, and how
+// many were asked about.
+func allowed(ctx context.Context, t *testing.T, admin *kubernetes.Clientset, program, namespace string) ([]string, int) {
+	t.Helper()
+	_, lists, err := admin.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatalf("list resources: %v", err)
+	}
+	var mu sync.Mutex
+	found := map[string]bool{}
+	asked := 0
+	var group sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for _, list := range lists {
+		groupName, _, _ := strings.Cut(list.GroupVersion, "/")
+		if list.GroupVersion == "v1" {
+			groupName = ""
+		}
+		for _, resource := range list.APIResources {
+			for _, verb := range verbs {
+				asked++
+				slots <- struct{}{}
+				group.Go(func() {
+					defer func() { <-slots }()
+					name, subresource, _ := strings.Cut(resource.Name, "/")
+					review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+						User: account(program), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
+						ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Namespace: namespace, Group: groupName, Resource: name, Subresource: subresource, Verb: verb,
+						},
+					}}
+					answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+					if err != nil {
+						t.Errorf("ask about %s %s: %v", verb, resource.Name, err)
+						return
+					}
+					if answer.Status.Allowed {
+						mu.Lock()
+						defer mu.Unlock()
+						found[word(verb, groupName, resource.Name)] = true
+					}
+				})
+			}
+		}
+	}
+	group.Wait()
+	all := make([]string, 0, len(found))
+	for w := range found {
+		all = append(all, w)
+	}
+	slices.Sort(all)
+	return all, asked
+}
+
+func word(verb, group, resource string) string {
+	switch {
+	case strings.HasSuffix(resource, "/scale"):
+		return verb + " */scale"
+	case group == "":
+		return verb + " " + resource
+	}
+	return verb + " " + resource + "." + group
+}
+
+func account(program string) string {
+	return fmt.Sprintf("system:serviceaccount:%s:%s", systemNamespace, program)
+}
+
+// install applies what gives the programs their rights.
+func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	config := apiserver.Config(t)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"namespace", "crd", "rbac"} {
+		if err := manifests.Apply(ctx, c, "tester", build(t, apiserver.Path("config", part)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin
+}
+
+// TestTheRightToFinalizersIsNeeded shows what the right is for that no request
+// ever names: an API server may want it of whoever makes an object that keeps
+// its owner from being deleted, as the operator's do.
+func TestTheRightToFinalizersIsNeeded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	role, err := admin.RbacV1().ClusterRoles().Get(ctx, "dormouse-operator", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const without = "without-finalizers"
+	rules := slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Resources, "elasticservices/finalizers")
+	})
+	_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: without}, Rules: rules}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: without},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: without},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: without}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := makeSlice(ctx, t, account("dormouse-operator")); err != nil {
+		t.Errorf("with the operator's rights: %v", err)
+	}
+	if err := makeSlice(ctx, t, without); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "finalizers") {
+		t.Errorf("without the right to finalizers: %v, want it refused for that", err)
+	}
+}
+
+// makeSlice makes an EndpointSlice as the operator does, in a dry run, as a user.
+func makeSlice(ctx context.Context, t *testing.T, user string) error {
+	t.Helper()
+	config := apiserver.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	as, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = as.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "lobby", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "dormouse.dev/v1alpha1", Kind: "ElasticService", Name: "lobby", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true),
+		}}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}},
+		Ports:       []discoveryv1.EndpointPort{{Port: new(int32(10000)), Protocol: new(corev1.ProtocolTCP)}},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
