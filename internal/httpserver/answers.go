@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -30,19 +31,25 @@ func Error(ctx *fasthttp.RequestCtx, status int, sentence string) {
 	JSON(ctx, status, informerapi.ErrorResponse{Error: sentence})
 }
 
-// refuse answers what fasthttp could not read as a request.
-func refuse(ctx *fasthttp.RequestCtx, err error) {
+// refuse answers instead of a handler, and counts that.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, status int, sentence string) {
+	s.refused.WithLabelValues(strconv.Itoa(status)).Inc()
+	Error(ctx, status, sentence)
+}
+
+// unread answers what fasthttp could not read as a request.
+func (s *Server) unread(ctx *fasthttp.RequestCtx, err error) {
 	var tooMuchHeader *fasthttp.ErrSmallBuffer
 	var network net.Error
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		Error(ctx, fasthttp.StatusRequestEntityTooLarge, "the request's body is too large")
+		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "the request's body is too large")
 	case errors.As(err, &tooMuchHeader):
-		Error(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "the request's header is too large")
+		s.refuse(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "the request's header is too large")
 	case errors.As(err, &network) && network.Timeout():
-		Error(ctx, fasthttp.StatusRequestTimeout, "the request took too long to arrive")
+		s.refuse(ctx, fasthttp.StatusRequestTimeout, "the request took too long to arrive")
 	default:
-		Error(ctx, fasthttp.StatusBadRequest, "this is not an HTTP request")
+		s.refuse(ctx, fasthttp.StatusBadRequest, "this is not an HTTP request")
 	}
 }
 

@@ -59,6 +59,9 @@ type Options struct {
 	Ready func() error
 	// Gatherer is what MetricsPath shows; nil: there is no such path.
 	Gatherer prometheus.Gatherer
+	// Registerer gets dormouse_http_refused_total, which counts the requests that
+	// no handler answered; nil: they aren't counted.
+	Registerer prometheus.Registerer
 	// Log gets panics and what the server itself has to say.
 	Log logr.Logger
 	// OnPanic is told of each recovered panic besides the log; may be nil.
@@ -68,10 +71,11 @@ type Options struct {
 // Server is an HTTP server that runs from Start until its context ends. It is a
 // manager.Runnable that runs on each replica.
 type Server struct {
-	opts   Options
-	routes map[string]map[string]fasthttp.RequestHandler
-	server *fasthttp.Server
-	ln     net.Listener
+	opts    Options
+	routes  map[string]map[string]fasthttp.RequestHandler
+	server  *fasthttp.Server
+	ln      net.Listener
+	refused *prometheus.CounterVec
 }
 
 // New makes a server; it listens once Listen or Start is called.
@@ -82,10 +86,19 @@ func New(opts Options) *Server {
 	opts.IdleTimeout = orDefault(opts.IdleTimeout, DefaultIdleTimeout)
 	opts.ShutdownTimeout = orDefault(opts.ShutdownTimeout, DefaultShutdownTimeout)
 
-	s := &Server{opts: opts, routes: map[string]map[string]fasthttp.RequestHandler{}}
+	s := &Server{
+		opts: opts, routes: map[string]map[string]fasthttp.RequestHandler{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_http_refused_total",
+			Help: "HTTP requests that were refused unread or had no handler, by the status code of the answer.",
+		}, []string{"code"}),
+	}
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(s.refused)
+	}
 	s.server = &fasthttp.Server{
 		Handler:            s.serve,
-		ErrorHandler:       refuse,
+		ErrorHandler:       s.unread,
 		ReadTimeout:        opts.ReadTimeout,
 		WriteTimeout:       opts.WriteTimeout,
 		IdleTimeout:        opts.IdleTimeout,
@@ -182,12 +195,12 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 			s.opts.OnPanic(value, stack)
 		}
 		ctx.Response.Reset()
-		Error(ctx, fasthttp.StatusInternalServerError, "something went wrong here; the log tells what")
+		s.refuse(ctx, fasthttp.StatusInternalServerError, "something went wrong here; the log tells what")
 	}()
 
 	methods, ok := s.routes[string(ctx.Path())]
 	if !ok {
-		Error(ctx, fasthttp.StatusNotFound, "there is nothing at this path")
+		s.refuse(ctx, fasthttp.StatusNotFound, "there is nothing at this path")
 		return
 	}
 	method := string(ctx.Method())
@@ -202,7 +215,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		}
 		slices.Sort(allowed)
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, strings.Join(allowed, ", "))
-		Error(ctx, fasthttp.StatusMethodNotAllowed, "this path takes "+strings.Join(allowed, ", ")+" only")
+		s.refuse(ctx, fasthttp.StatusMethodNotAllowed, "this path takes "+strings.Join(allowed, ", ")+" only")
 		return
 	}
 	handler(ctx)

@@ -72,10 +72,12 @@ func TestAnswers(t *testing.T) {
 	counter.Add(3)
 	registry.MustRegister(counter)
 	var panicked any
+	counts := prometheus.NewRegistry()
 	s := New(Options{
 		Address:      "127.0.0.1:0",
 		MaxBodyBytes: 16,
 		Gatherer:     registry,
+		Registerer:   counts,
 		Ready:        func() error { return errors.New("the caches are not filled") },
 		Log:          logr.Discard(),
 		OnPanic:      func(value any, _ []byte) { panicked = value },
@@ -114,6 +116,29 @@ func TestAnswers(t *testing.T) {
 	if panicked != "oh dear" {
 		t.Errorf("OnPanic was told %v", panicked)
 	}
+	want := map[string]float64{"404": 1, "405": 1, "413": 1, "500": 1}
+	if diff := cmp.Diff(want, refusals(t, counts)); diff != "" {
+		t.Errorf("refused by code (-want +got):\n%s", diff)
+	}
+}
+
+// refusals are what a server has counted, by code.
+func refusals(t *testing.T, counts *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := counts.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "dormouse_http_refused_total" {
+			t.Errorf("there is a metric %s", family.GetName())
+		}
+		for _, m := range family.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	return got
 }
 
 func TestSomethingThatIsNotHTTPIsRefused(t *testing.T) {

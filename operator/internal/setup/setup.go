@@ -91,6 +91,7 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 		Address:      o.Listen,
 		MaxBodyBytes: informer.MaxBody,
 		Gatherer:     ctrlmetrics.Registry,
+		Registerer:   ctrlmetrics.Registry,
 		Log:          log.WithName("http"),
 		OnPanic:      reporter.Panic,
 		Ready: func() error {

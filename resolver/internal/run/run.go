@@ -67,7 +67,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	}
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
-		Address: opts.HTTPAddress, Gatherer: registry, Log: log, OnPanic: reporter.Panic,
+		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: reporter.Panic,
 		Ready: func() error {
 			switch {
 			case draining.Load():
