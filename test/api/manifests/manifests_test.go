@@ -214,13 +214,16 @@ func TestTheAPIServerKnowsEveryField(t *testing.T) {
 	}
 	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
 	objects := build(t, apiserver.Path("config", "default"))
-	objects = append(objects, build(t, apiserver.Path("config", "samples"))...)
+	for _, component := range components(t) {
+		objects = append(objects, build(t, withComponent(t, component))...)
+	}
+	for _, sample := range build(t, apiserver.Path("config", "samples")) {
+		sample.SetNamespace("default")
+		objects = append(objects, sample)
+	}
 	for _, object := range objects {
 		if kind := object.GetKind(); kind == "Namespace" || kind == "CustomResourceDefinition" {
 			continue // They exist; dry runs of creation refuse them.
-		}
-		if object.GetNamespace() == "" && (object.GetKind() == "ElasticService" || object.GetKind() == "Service" || object.GetKind() == "Deployment") {
-			object.SetNamespace("default")
 		}
 		object.SetName(object.GetName() + "-checked")
 		if err := strict.Create(ctx, object, client.DryRunAll); err != nil {

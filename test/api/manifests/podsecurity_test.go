@@ -1,0 +1,109 @@
+package manifests_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/test/api/apiserver"
+)
+
+// insecure are single settings, each of which Pod Security's level restricted
+// refuses.
+var insecure = map[string]func(*corev1.PodSpec){
+	"may run as root":                  func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
+	"has no seccomp profile":           func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil },
+	"may gain privileges":              func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
+	"keeps capabilities":               func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil },
+	"is in the node's network":         func(s *corev1.PodSpec) { s.HostNetwork = true },
+	"has a directory of the node":      func(s *corev1.PodSpec) { s.Volumes = append(s.Volumes, hostPath) },
+	"has a container without settings": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = nil },
+}
+
+var hostPath = corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}
+
+// TestPodSecurityRestrictedAdmitsEveryPod makes the pods of all Deployments in a
+// namespace that enforces the level restricted, as a dry run. The Deployments
+// themselves are admitted whatever their pods are.
+func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.New(apiserver.Config(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	if err := c.Create(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[string]string{
+		"default": apiserver.Path("config", "default"), "dev": apiserver.Path("config", "dev"), "samples": apiserver.Path("config", "samples"),
+	}
+	for _, component := range components(t) {
+		dirs[filepath.Base(component)] = withComponent(t, component)
+	}
+	for name, dir := range dirs {
+		t.Run(name, func(t *testing.T) {
+			pods := podsOf(t, ns.Name, build(t, dir))
+			if len(pods) < 2 {
+				t.Fatalf("%d Deployments, want two at least", len(pods))
+			}
+			for _, pod := range pods {
+				if err := c.Create(ctx, pod.DeepCopy(), client.DryRunAll); err != nil {
+					t.Errorf("a pod of %s is refused: %v", pod.Name, err)
+				}
+				for what, change := range insecure {
+					changed := pod.DeepCopy()
+					change(&changed.Spec)
+					err := c.Create(ctx, changed, client.DryRunAll)
+					if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
+						t.Errorf("a pod of %s that %s: %v, want it refused", pod.Name, what, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestTheSystemNamespaceEnforcesRestricted is so that the test above says
+// something about where the programs really run.
+func TestTheSystemNamespaceEnforcesRestricted(t *testing.T) {
+	for _, o := range build(t, apiserver.Path("config", "default")) {
+		if o.GetKind() == "Namespace" && o.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
+			t.Errorf("namespace %s has labels %v", o.GetName(), o.GetLabels())
+		}
+	}
+}
+
+// podsOf are pods as the Deployments among objects make them, in a namespace.
+func podsOf(t *testing.T, namespace string, objects []*unstructured.Unstructured) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		d := &appsv1.Deployment{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d); err != nil {
+			t.Fatalf("read Deployment %s: %v", o.GetName(), err)
+		}
+		pods = append(pods, &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.Name, Labels: d.Spec.Template.Labels},
+			Spec:       d.Spec.Template.Spec,
+		})
+	}
+	return pods
+}
