@@ -81,7 +81,7 @@ test-e2e: ## Run the tests against the local Kubernetes
 	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)')
 
 .PHONY: bench
-bench: bench-wake bench-restart ## Run all benchmarks
+bench: bench-wake bench-restart bench-abuse ## Run all benchmarks
 
 .PHONY: bench-wake
 bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
@@ -94,6 +94,12 @@ bench-restart: ## Measure how soon 2,000 sleeping services know a new resolver p
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	@$(GO) run ./test/bench restart
+
+.PHONY: bench-abuse
+bench-abuse: ## Attack the wake endpoint with 200,000 bad calls
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./test/bench abuse
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME

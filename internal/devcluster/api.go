@@ -3,6 +3,7 @@ package devcluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -73,4 +74,14 @@ func (c *Cluster) assignPodRanges(ctx context.Context, client kubernetes.Interfa
 		}
 		return nil
 	})
+}
+
+// TokenKey is the key, as PEM, with which the API server signs the tokens of
+// service accounts. Tests make the tokens with it that can't be asked for.
+func (c *Cluster) TokenKey() ([]byte, error) {
+	key, err := os.ReadFile(c.pki("sa.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the key of service account tokens: %w", err)
+	}
+	return key, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // options are what flags say.
 type options struct {
-	runs, clients, services int
+	runs, clients, services, calls int
 }
 
 // benchmark is one that can be run by its name. Its figures become
@@ -29,6 +29,7 @@ type benchmark struct {
 
 var benchmarks = []benchmark{
 	{"wake", "time from a player's packet to the sleeping server, by stage", benchWake},
+	{"abuse", "how the wake endpoint bears bad calls, and what good ones take meanwhile", benchAbuse},
 	{"restart", "time until all sleeping services know of a resolver pod that replaces another", benchRestart},
 }
 
@@ -46,6 +47,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 30, "wake: how many wakes are measured")
 	flags.IntVar(&o.clients, "clients", 500, "wake: how many clients connect at once to one sleeping server")
+	flags.IntVar(&o.calls, "calls", 200_000, "abuse: how many bad calls are made")
 	flags.IntVar(&o.services, "services", 2000, "restart: how many services sleep")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: bench [flags] benchmark")
@@ -61,8 +63,8 @@ func run(ctx context.Context, args []string) error {
 	case err != nil:
 		return err
 	}
-	if o.runs < 1 || o.clients < 1 || o.services < 1 {
-		return errors.New("-runs, -clients and -services must be at least 1")
+	if o.runs < 1 || o.clients < 1 || o.services < 1 || o.calls < 1 {
+		return errors.New("-runs, -clients, -services and -calls must be at least 1")
 	}
 	for _, b := range benchmarks {
 		if flags.NArg() != 1 || flags.Arg(0) != b.name {
