@@ -14,8 +14,11 @@ import (
 // begun begins anew.
 type memory struct {
 	// uid tells the object from a later one of its name.
-	uid          types.UID
-	noneUpSince  time.Time
+	uid         types.UID
+	noneUpSince time.Time
+	// steppedDown is since when resolvers' endpoints have been terminating, by the
+	// pods' UIDs.
+	steppedDown  map[string]time.Time
 	sleepBegun   *time.Time
 	scale        scaleMemory
 	lastObstacle string
@@ -62,5 +65,26 @@ func (m *memory) keepPorts(ports []v1alpha1.PortStatus) {
 	m.ports = m.ports[:0]
 	for _, p := range ports {
 		m.ports = append(m.ports, p.ResolverPort)
+	}
+}
+
+// stepDown follows which resolvers' endpoints are terminating, and tells each
+// resolver since when.
+func (m *memory) stepDown(now time.Time, o *observed) {
+	current := currentRoles(o.slices)
+	known := m.steppedDown
+	m.steppedDown = nil
+	for i := range o.resolvers {
+		r := &o.resolvers[i]
+		if current[r.uid] != roleTerminating {
+			continue
+		}
+		if r.steppedDown = known[r.uid]; r.steppedDown.IsZero() {
+			r.steppedDown = now
+		}
+		if m.steppedDown == nil {
+			m.steppedDown = map[string]time.Time{}
+		}
+		m.steppedDown[r.uid] = r.steppedDown
 	}
 }

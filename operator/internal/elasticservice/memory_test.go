@@ -51,3 +51,24 @@ func TestAnObjectThatIsGoneLeavesNothingBehind(t *testing.T) {
 		})
 	}
 }
+
+func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
+	terminating := map[string]role{"resolver-1": roleTerminating}
+	m := &memory{}
+	look := func(now float64, roles map[string]role) time.Time {
+		o := inSlices(seen(1, upServer), lobby("", at(0)), roles)
+		m.stepDown(at(now), &o)
+		return o.resolvers[0].steppedDown
+	}
+	if since := look(0, map[string]role{"resolver-1": roleReady}); !since.IsZero() {
+		t.Errorf("a ready endpoint is terminating since %s", since)
+	}
+	look(1, terminating)
+	if since := look(5, terminating); !since.Equal(at(1)) {
+		t.Errorf("terminating since %s, want %s", since, at(1))
+	}
+	look(6, nil)
+	if since := look(7, terminating); !since.Equal(at(7)) {
+		t.Errorf("terminating once more since %s, want %s", since, at(7))
+	}
+}

@@ -62,6 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
+	m.stepDown(now, &o)
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
 	if countUp(o.servers) > 0 {

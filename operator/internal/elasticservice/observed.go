@@ -96,6 +96,9 @@ type resolver struct {
 	lastActive time.Time
 	// started is when it began to take clients.
 	started time.Time
+	// steppedDown is since when its endpoint has been terminating, as far as this
+	// process knows; zero when it isn't.
+	steppedDown time.Time
 }
 
 // listensOn says whether the pod takes clients on every port.

@@ -164,10 +164,6 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 	if standIn {
 		p.mode = v1alpha1.ModeProxy
 	}
-	awakeSince := phaseSince(es)
-	if p.phase != es.Status.Phase {
-		awakeSince = now
-	}
 	current := currentRoles(o.slices)
 	p.roles = map[string]role{}
 	for _, r := range o.resolvers {
@@ -186,8 +182,13 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 			p.roles[r.uid] = roleTerminating
 			p.again(linger)
 		default:
-			// Until kube-proxy has taken the change in, clients still come.
-			if left := latest(r.lastActive, awakeSince).Add(linger).Sub(now); left > 0 {
+			// Clients still came until kube-proxy took in that it is not ready any
+			// more, and this pass may not know of them yet.
+			since := r.steppedDown
+			if was == roleReady || since.IsZero() {
+				since = now
+			}
+			if left := latest(r.lastActive, since).Add(linger).Sub(now); left > 0 {
 				p.roles[r.uid] = roleTerminating
 				p.again(left)
 			}

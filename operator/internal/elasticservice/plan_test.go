@@ -149,9 +149,27 @@ func TestPlan(t *testing.T) {
 		},
 		"a resolver's endpoint goes ten seconds after its last client": {
 			es: lobby(v1alpha1.PhaseAwake, at(-30)),
-			o: inSlices(with(seen(1, upServer), func(o *observed) { o.resolvers[0].lastActive = at(-10) }),
-				lobby("", at(0)), terminating),
+			o: inSlices(with(seen(1, upServer), func(o *observed) {
+				o.resolvers[0].lastActive, o.resolvers[0].steppedDown = at(-10), at(-30)
+			}), lobby("", at(0)), terminating),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: 50 * time.Second},
+		},
+		"and ten seconds after it stopped getting new ones, which nodes learn of later": {
+			es: lobby(v1alpha1.PhaseAwake, at(-30)),
+			o: inSlices(with(seen(1, upServer), func(o *observed) { o.resolvers[0].steppedDown = at(-9) }),
+				lobby("", at(0)), terminating),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: time.Second},
+		},
+		"a resolver pod that is going keeps its endpoint, though nobody is known to be there": {
+			es: lobby(v1alpha1.PhaseAsleep, at(-600)),
+			o: inSlices(with(seen(0), func(o *observed) {
+				o.resolvers[0].ready = false
+				o.resolvers = append(o.resolvers, standing("resolver-2"))
+			}), lobby("", at(0)), ready),
+			want: want{
+				Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy,
+				Roles: map[string]role{"resolver-1": roleTerminating, "resolver-2": roleReady}, Requeue: linger,
+			},
 		},
 		"a resolver that fell silent keeps its endpoint, for its clients' sake": {
 			es: lobby(v1alpha1.PhaseAwake, at(-600)),

@@ -34,6 +34,16 @@ func play(ctx context.Context, who string, p *player.Player) *session {
 	return s
 }
 
+// exchange waits until one more message is answered.
+func (s *session) exchange(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
+	defer cancel()
+	if _, err := s.player.Exchange(ctx); err != nil {
+		t.Fatalf("%s: %v; so far: %v", s.who, err, s.player.Stats().Intact())
+	}
+}
+
 // leave ends the session, and fails the test unless nothing of it was lost.
 func (s *session) leave(ctx context.Context, t *testing.T) {
 	t.Helper()

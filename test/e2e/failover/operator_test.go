@@ -56,9 +56,7 @@ func TestANewLeaderFinishesWhatAnotherBegan(t *testing.T) {
 			waitPhase(ctx, t, arena, v1alpha1.PhaseWaking)
 			undo := lose(t, ctx, container)
 			for _, s := range []*session{held, stays} {
-				if _, err := s.player.Exchange(ctx); err != nil {
-					t.Fatalf("%s: %v", s.who, err)
-				}
+				s.exchange(ctx, t)
 			}
 			// More come while nobody leads.
 			load := suite.NewLoad(suite.ClusterIP(ctx, t, g, 7000))
@@ -77,9 +75,7 @@ func TestANewLeaderFinishesWhatAnotherBegan(t *testing.T) {
 			undo = lose(t, ctx, container)
 			// It comes to a service of which nobody can say whether it sleeps.
 			late := play(ctx, "tcp, while it falls asleep", suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, g, 7000)))
-			if _, err := late.player.Exchange(ctx); err != nil {
-				t.Fatalf("%s: %v", late.who, err)
-			}
+			late.exchange(ctx, t)
 			stop = load.Start(ctx)
 			awake(ctx, t, g)
 			stop()

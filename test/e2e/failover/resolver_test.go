@@ -54,9 +54,7 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	sessions = append(sessions, join(ctx, t, relayed, "among three")...)
 	carriers := map[string]bool{}
 	for _, s := range sessions {
-		if _, err := s.player.Exchange(ctx); err != nil {
-			t.Fatalf("%s: %v", s.who, err)
-		}
+		s.exchange(ctx, t)
 		carriers[s.player.Stats().Paths[0].PeerIP().String()] = true
 	}
 	if len(carriers) != 3 {
@@ -74,9 +72,7 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	waitPhase(ctx, t, held, v1alpha1.PhaseWaking)
 	scaleResolvers(ctx, t, relayed, 1)
 	for _, s := range late {
-		if _, err := s.player.Exchange(ctx); err != nil {
-			t.Fatalf("%s: %v", s.who, err)
-		}
+		s.exchange(ctx, t)
 	}
 	ending := len(podsOfResolver(ctx, t))
 	if ending != 3 {
