@@ -15,6 +15,11 @@ OVERLAY ?= config/default
 DEPLOY_FLAGS ?=
 # Where generate puts files, which is below another directory for verify.
 OUT ?= .
+# How long a chaos run is, and what chance goes by in it: 0 is a random seed.
+# CHAOS_FLAGS may be --faults=KIND,KIND.
+DURATION ?= 10m
+SEED ?= 0
+CHAOS_FLAGS ?=
 # Flags for every go test.
 TEST_FLAGS ?=
 
@@ -79,6 +84,12 @@ test-e2e: ## Run the tests against the local Kubernetes
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)')
+
+.PHONY: chaos
+chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chaos.json
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./test/chaos/cmd/chaos --duration=$(DURATION) --seed=$(SEED) $(CHAOS_FLAGS)
 
 .PHONY: bench
 bench: bench-wake bench-restart bench-abuse ## Run all benchmarks

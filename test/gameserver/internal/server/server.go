@@ -130,7 +130,7 @@ func (s *Server) end(ctx context.Context, o Options, sockets *sockets, stop cont
 	sockets.close()
 }
 
-// waitForPlayers returns when the last TCP session has ended, or after linger.
+// waitForPlayers returns when nobody plays any more, or after linger.
 func (s *Server) waitForPlayers(linger time.Duration) {
 	if linger <= 0 {
 		return
@@ -138,7 +138,7 @@ func (s *Server) waitForPlayers(linger time.Duration) {
 	deadline := time.After(linger)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for s.counters.tcpOpen.Load() > 0 {
+	for s.counters.playing(time.Now()) > 0 {
 		select {
 		case <-tick.C:
 		case <-deadline:

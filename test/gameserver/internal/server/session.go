@@ -78,14 +78,22 @@ func (c *counters) setPlayers(n *int64) {
 	c.set = n
 }
 
-// players is the number that was set, else open TCP connections and UDP
-// sessions that sent something lately.
+// players is the number that was set, else that of those who play.
 func (c *counters) players(now time.Time) int64 {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.set != nil {
-		return *c.set
+	set := c.set
+	c.mu.Unlock()
+	if set != nil {
+		return *set
 	}
+	return c.playing(now)
+}
+
+// playing counts open TCP connections, and UDP sessions that sent something
+// lately.
+func (c *counters) playing(now time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n := c.tcpOpen.Load()
 	for session := range c.udpSessions {
 		if now.Sub(time.Unix(0, session.last.Load())) <= udpPlayerTime {

@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"dormouse.dev/dormouse/internal/devcluster"
+)
+
+// flow is a player's socket as the node sees it.
+type flow struct {
+	network string
+	port    string
+}
+
+// flows follows the connection table of the node that players come in by:
+// whatever kube-proxy decides for a player is told there, once, when it is
+// decided.
+type flows struct {
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	hops map[flow][]netip.Addr
+	// err is why nothing more is known.
+	err  error
+	done chan struct{}
+}
+
+// follow starts to watch. The context's end ends it.
+func follow(ctx context.Context, c *devcluster.Cluster) (*flows, error) {
+	f := &flows{hops: map[flow][]netip.Addr{}, done: make(chan struct{})}
+	// A large buffer, because an event that does not fit is lost.
+	f.cmd = exec.CommandContext(ctx, "conntrack", "--event", "--event-mask", "NEW",
+		"--orig-src", c.PlayerAddrs()[0].String(), "--buffer-size", "8388608")
+	err := c.InNode(1, func() error {
+		out, err := f.cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := f.cmd.Start(); err != nil {
+			return err
+		}
+		go f.read(ctx, bufio.NewScanner(out))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow the connection table of node 1: %w", err)
+	}
+	return f, nil
+}
+
+func (f *flows) read(ctx context.Context, lines *bufio.Scanner) {
+	defer close(f.done)
+	for lines.Scan() {
+		if key, hop, ok := parseFlow(lines.Text()); ok {
+			f.mu.Lock()
+			if !slices.Contains(f.hops[key], hop) {
+				f.hops[key] = append(f.hops[key], hop)
+			}
+			f.mu.Unlock()
+		}
+	}
+	err := f.cmd.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() == nil {
+		f.err = fmt.Errorf("conntrack ended: %w", err)
+	}
+}
+
+// parseFlow reads a line of conntrack: the addresses and ports of the way there,
+// and then those of the way back, which begin at the pod that was chosen.
+func parseFlow(line string) (flow, netip.Addr, bool) {
+	var key flow
+	var sources []string
+	for word := range strings.FieldsSeq(line) {
+		name, value, ok := strings.Cut(word, "=")
+		switch {
+		case word == "tcp" || word == "udp":
+			key.network = word
+		case ok && name == "src":
+			sources = append(sources, value)
+		case ok && name == "sport" && key.port == "":
+			key.port = value
+		}
+	}
+	if len(sources) != 2 || key.network == "" || key.port == "" {
+		return flow{}, netip.Addr{}, false
+	}
+	hop, err := netip.ParseAddr(sources[1])
+	return key, hop, err == nil
+}
+
+// take gives the hops of a socket and forgets them: its port may be somebody
+// else's soon.
+func (f *flows) take(key flow) []netip.Addr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	hops := f.hops[key]
+	delete(f.hops, key)
+	return hops
+}
+
+// forget drops what was known of a port before a new session uses it.
+func (f *flows) forget(key flow) { f.take(key) }
+
+// failure is why nothing more is known, or nil.
+func (f *flows) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}

@@ -1,0 +1,151 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/test/player"
+)
+
+// Bounds of a session.
+const (
+	// servedWithin is how long a player waits for its first reply. Several
+	// faults may come in a row while it is held.
+	servedWithin = 2 * time.Minute
+	// heldInterval is how often a player knocks who has no reply yet. UDP has
+	// no backpressure: a client that sent at full speed would overrun the bound
+	// on what is held for it.
+	heldInterval = 250 * time.Millisecond
+	// silence is after how long without a reply a player gives up. A TCP
+	// connection's retransmissions back off for longer than the link was cut.
+	silence = time.Minute
+	// Late replies are waited for: over UDP they come at once or not at all,
+	// unless a resolver is paused.
+	drainTCP, drainUDP = time.Minute, 20 * time.Second
+)
+
+// visit plays one session from its beginning to its end.
+func (r *run) visit(ctx context.Context, v Visit, id int) {
+	g := r.games[v.Game]
+	s := &record{
+		Session: Session{ID: id, Service: g.Name, Network: v.Network, Dialed: time.Now()},
+		asleep:  r.phases.asleep(v.Game), boot: g.BootDelay,
+	}
+	defer r.ledger.add(s)
+	var port string
+	opts := player.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return r.dial(ctx, network, address, &port)
+	}}
+	open := player.DialTCP
+	if v.Network == "udp" {
+		open = player.DialUDP
+	}
+	connect, cancel := context.WithTimeout(ctx, servedWithin)
+	p, err := open(connect, r.address(v), opts)
+	cancel()
+	if err == nil {
+		s.note("end early", r.stay(ctx, p, v))
+		drained, cancel := context.WithTimeout(ctx, map[string]time.Duration{"tcp": drainTCP, "udp": drainUDP}[v.Network])
+		_ = p.Drain(drained) // What is missing is counted below.
+		cancel()
+		s.Ended = time.Now()
+		s.stats = p.Stats()
+		if err := p.Close(); err != nil {
+			s.note("close", err)
+		}
+		s.note("not intact", s.stats.Intact())
+	} else {
+		s.Ended = time.Now()
+		s.note("never connected", err)
+	}
+	s.cancelled = ctx.Err() != nil
+	s.Hops = r.flows.take(flow{v.Network, port})
+	for _, path := range s.stats.Paths {
+		s.Hops = append(s.Hops, path.PeerIP())
+	}
+	for _, text := range []string{s.stats.First.Local, s.stats.Last.Local} {
+		if local, err := netip.ParseAddrPort(text); err == nil {
+			s.Hops = append(s.Hops, local.Addr().Unmap())
+		}
+	}
+}
+
+// stay plays until the player has stayed as long as it wants. What ends a
+// session before that is an error.
+func (r *run) stay(ctx context.Context, p *player.Player, v Visit) error {
+	interval := time.NewTimer(0)
+	defer interval.Stop()
+	heard, received := time.Now(), uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("play: %w", ctx.Err())
+		case <-p.Done():
+			return errors.New("play: the connection ended")
+		case <-interval.C:
+		}
+		if _, err := p.Send(); err != nil {
+			return err
+		}
+		stats := p.Stats()
+		now := time.Now()
+		if stats.Received > received {
+			heard, received = now, stats.Received
+		}
+		switch {
+		case stats.FirstReply.IsZero() && now.Sub(stats.Dialed) > servedWithin:
+			return fmt.Errorf("no reply within %s", servedWithin)
+		case stats.FirstReply.IsZero():
+			interval.Reset(heldInterval)
+			continue
+		case now.Sub(heard) > silence:
+			return fmt.Errorf("no reply for %s", silence)
+		case now.Sub(stats.FirstReply) >= v.Stay:
+			return nil
+		}
+		interval.Reset(v.Interval)
+	}
+}
+
+// dial opens a player's socket, and tells its port before anything is sent: a
+// connection that never comes to be has one as well.
+func (r *run) dial(ctx context.Context, network, address string, port *string) (conn net.Conn, err error) {
+	dialer := &net.Dialer{Control: func(network, _ string, raw syscall.RawConn) error {
+		bound, err := bind(raw, r.env.Cluster)
+		if err != nil {
+			return fmt.Errorf("pick a port: %w", err)
+		}
+		*port = strconv.Itoa(bound)
+		r.flows.forget(flow{network[:3], *port})
+		return nil
+	}}
+	err = r.env.Cluster.InPlayer(func() (err error) {
+		conn, err = dialer.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// bind lets the kernel pick the port of a socket before it connects.
+func bind(raw syscall.RawConn, c *devcluster.Cluster) (port int, err error) {
+	failed := raw.Control(func(fd uintptr) {
+		if err = syscall.Bind(int(fd), &syscall.SockaddrInet4{Addr: c.PlayerAddrs()[0].As4()}); err != nil {
+			return
+		}
+		var name syscall.Sockaddr
+		if name, err = syscall.Getsockname(int(fd)); err != nil {
+			return
+		}
+		if v4, ok := name.(*syscall.SockaddrInet4); ok {
+			port = v4.Port
+		}
+	})
+	return port, errors.Join(failed, err)
+}
