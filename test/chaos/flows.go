@@ -97,8 +97,8 @@ func parseFlow(line string) (flow, netip.Addr, bool) {
 	return key, hop, err == nil
 }
 
-// take gives the hops of a socket and forgets them: its port may be somebody
-// else's soon.
+// take gives the hops of a socket and forgets them: its port is somebody else's
+// later.
 func (f *flows) take(key flow) []netip.Addr {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,9 +106,6 @@ func (f *flows) take(key flow) []netip.Addr {
 	delete(f.hops, key)
 	return hops
 }
-
-// forget drops what was known of a port before a new session uses it.
-func (f *flows) forget(key flow) { f.take(key) }
 
 // failure is why nothing more is known, or nil.
 func (f *flows) failure() error {

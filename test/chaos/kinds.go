@@ -1,6 +1,9 @@
 package chaos
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Kind is a way to break something.
 type Kind string
@@ -58,3 +61,11 @@ var timings = map[Kind]timing{
 
 // Kinds are all kinds of faults.
 func Kinds() []Kind { return append([]Kind(nil), kinds...) }
+
+func join(of []Kind) string {
+	names := make([]string, len(of))
+	for i, k := range of {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ",")
+}

@@ -113,7 +113,7 @@ type ProgramFigures struct {
 
 func newReport(r *run, played time.Duration) *Report {
 	return &Report{
-		Command: fmt.Sprintf("make chaos DURATION=%s SEED=%d", r.plan.Duration, r.plan.Seed),
+		Command: r.command,
 		Seed:    r.plan.Seed, DurationSeconds: r.plan.Duration.Seconds(), PlayedSeconds: played.Seconds(),
 		Faults: map[Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
 		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{},

@@ -59,7 +59,7 @@ func (r *run) lastPlayer(ctx context.Context, open func(context.Context, string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, awakeWithin)
 	defer cancel()
-	p, err := open(ctx, net.JoinHostPort(host, strconv.Itoa(int(ports[0]))), player.Options{Dial: r.env.DialPlayer})
+	p, err := open(ctx, net.JoinHostPort(host, strconv.Itoa(int(ports[0]))), player.Options{Dial: r.dialPlayer(new(string))})
 	if err != nil {
 		return fmt.Errorf("did not wake: %w", err)
 	}

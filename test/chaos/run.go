@@ -38,6 +38,7 @@ type Options struct {
 type run struct {
 	env       *env.Env
 	plan      Plan
+	command   string
 	namespace string
 	games     []env.Game
 	hosts     []string
@@ -45,6 +46,7 @@ type run struct {
 	elder string
 
 	started time.Time
+	ports   ports
 	flows   *flows
 	phases  *phases
 	memory  memory
@@ -60,8 +62,10 @@ type run struct {
 // happened even with an error, which says that the run itself did not work:
 // what Dormouse did wrong is in the report.
 func Run(ctx context.Context, e *env.Env, o Options) (_ *Report, err error) {
-	r := &run{env: e, out: o.Progress}
-	if o.Kinds == nil {
+	r := &run{env: e, out: o.Progress, command: fmt.Sprintf("make chaos DURATION=%s SEED=%d", o.Duration, o.Seed)}
+	if o.Kinds != nil {
+		r.command += fmt.Sprintf(" CHAOS_FLAGS=--faults=%s", join(o.Kinds))
+	} else {
 		o.Kinds = Kinds()
 	}
 	r.games = games("")
@@ -91,6 +95,7 @@ func Run(ctx context.Context, e *env.Env, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	r.started = time.Now()
+	r.ports.begin(r.started)
 	r.phases = newPhases(r.games)
 	watchers.Go(func() { r.phases.watch(watching, e, r.namespace) })
 	watchers.Go(func() { r.memory.watch(watching, e) })

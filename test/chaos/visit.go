@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
-	"syscall"
 	"time"
 
-	"dormouse.dev/dormouse/internal/devcluster"
 	"dormouse.dev/dormouse/test/player"
 )
 
@@ -40,15 +36,12 @@ func (r *run) visit(ctx context.Context, v Visit, id int) {
 	}
 	defer r.ledger.add(s)
 	var port string
-	opts := player.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return r.dial(ctx, network, address, &port)
-	}}
 	open := player.DialTCP
 	if v.Network == "udp" {
 		open = player.DialUDP
 	}
 	connect, cancel := context.WithTimeout(ctx, servedWithin)
-	p, err := open(connect, r.address(v), opts)
+	p, err := open(connect, r.address(v), player.Options{Dial: r.dialPlayer(&port)})
 	cancel()
 	if err == nil {
 		s.note("end early", r.stay(ctx, p, v))
@@ -112,40 +105,4 @@ func (r *run) stay(ctx context.Context, p *player.Player, v Visit) error {
 		}
 		interval.Reset(v.Interval)
 	}
-}
-
-// dial opens a player's socket, and tells its port before anything is sent: a
-// connection that never comes to be has one as well.
-func (r *run) dial(ctx context.Context, network, address string, port *string) (conn net.Conn, err error) {
-	dialer := &net.Dialer{Control: func(network, _ string, raw syscall.RawConn) error {
-		bound, err := bind(raw, r.env.Cluster)
-		if err != nil {
-			return fmt.Errorf("pick a port: %w", err)
-		}
-		*port = strconv.Itoa(bound)
-		r.flows.forget(flow{network[:3], *port})
-		return nil
-	}}
-	err = r.env.Cluster.InPlayer(func() (err error) {
-		conn, err = dialer.DialContext(ctx, network, address)
-		return err
-	})
-	return conn, err
-}
-
-// bind lets the kernel pick the port of a socket before it connects.
-func bind(raw syscall.RawConn, c *devcluster.Cluster) (port int, err error) {
-	failed := raw.Control(func(fd uintptr) {
-		if err = syscall.Bind(int(fd), &syscall.SockaddrInet4{Addr: c.PlayerAddrs()[0].As4()}); err != nil {
-			return
-		}
-		var name syscall.Sockaddr
-		if name, err = syscall.Getsockname(int(fd)); err != nil {
-			return
-		}
-		if v4, ok := name.(*syscall.SockaddrInet4); ok {
-			port = v4.Port
-		}
-	})
-	return port, errors.Join(failed, err)
 }

@@ -137,27 +137,39 @@ func TestACrashCutsItsPlayersOff(t *testing.T) {
 }
 
 func TestSessionsLingerAfterTheEndWasAskedFor(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Start(ctx, Options{ID: "game-0", TCP: []string{loopback}, Linger: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := player.DialTCP(t.Context(), s.Addresses().TCP[0], player.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Exchange(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if _, err := p.Exchange(t.Context()); err != nil {
-		t.Errorf("session ended too early: %v", err)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Wait(); err != nil {
-		t.Error(err)
+	for network, dial := range map[string]func(context.Context, string, player.Options) (*player.Player, error){
+		"tcp": player.DialTCP, "udp": player.DialUDP,
+	} {
+		t.Run(network, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := Start(ctx, Options{ID: "game-0", TCP: []string{loopback}, UDP: []string{loopback}, Linger: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := map[string]string{"tcp": s.Addresses().TCP[0], "udp": s.Addresses().UDP[0]}[network]
+			p, err := dial(t.Context(), address, player.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Exchange(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			playing, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			for range 20 {
+				if _, err := p.Exchange(playing); err != nil {
+					t.Fatalf("session ended too early: %v", err)
+				}
+				<-time.After(10 * time.Millisecond)
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
