@@ -49,6 +49,8 @@ type Report struct {
 
 	// Failures tell of each session that lost something on a surviving path.
 	Failures []string `json:"failures"`
+	// Excused tell of those on broken ones.
+	Excused []string `json:"excused"`
 	// Describe is the games' namespace when something failed.
 	Describe string `json:"-"`
 }
@@ -63,6 +65,9 @@ type FaultFigures struct {
 	LostMessages uint64 `json:"messages_lost_on_broken_paths"`
 	// Failed had their way whole.
 	Failed int `json:"sessions_lost_on_surviving_paths"`
+	// FirstReplySeconds is the longest that somebody meanwhile waited for a first
+	// reply on a whole way: a wake may wait for what is broken.
+	FirstReplySeconds float64 `json:"longest_first_reply_s"`
 	// WholeSeconds is the longest time until nothing was missing.
 	WholeSeconds float64 `json:"longest_until_whole_s"`
 }
@@ -116,7 +121,7 @@ func newReport(r *run, played time.Duration) *Report {
 		Command: r.command,
 		Seed:    r.plan.Seed, DurationSeconds: r.plan.Duration.Seconds(), PlayedSeconds: played.Seconds(),
 		Faults: map[Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
-		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{},
+		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{}, Excused: []string{},
 		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{operator: {}, resolver: {}},
 	}
 }
@@ -146,7 +151,13 @@ func (p *Report) finish(r *run) {
 				p.fault(e.Kind).Sessions++
 			}
 		}
-		p.verdict(s, excuse(s.Session, outages, nodeOf(r.env.Cluster)), r.events, around)
+		by := excuse(s.Session, outages, nodeOf(r.env.Cluster))
+		p.verdict(s, by, r.events, around)
+		for _, e := range around {
+			if wait := s.stats.FirstReply.Sub(s.Dialed).Seconds(); by == nil && e.overlaps(s.Dialed, s.stats.FirstReply) {
+				p.fault(e.Kind).FirstReplySeconds = max(p.fault(e.Kind).FirstReplySeconds, wait)
+			}
+		}
 		calm := !slices.ContainsFunc(r.events, func(e *event) bool { return e.overlaps(s.Dialed, s.stats.FirstReply) })
 		if s.asleep && calm && s.Loss == "" && s.boot == 0 {
 			woken = append(woken, s.stats.FirstReply.Sub(s.Dialed))
@@ -199,6 +210,7 @@ func (p *Report) verdict(s *record, by *Outage, all, around []*event) {
 		f := p.fault(all[by.Fault-1].Kind)
 		f.LostSessions++
 		f.LostMessages += s.stats.Lost
+		p.Excused = append(p.Excused, s.story(around))
 		return
 	}
 	for _, e := range around {
@@ -261,10 +273,11 @@ func (p *Report) Write(path string) error {
 
 // Print tells the report to a person.
 func (p *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "\n%-26s %5s %9s %22s %22s %12s\n", "fault", "times", "sessions", "lost, way broken", "lost, way whole", "until whole")
+	fmt.Fprintf(w, "\n%-26s %5s %9s %22s %16s %12s %12s\n", "fault", "times", "sessions", "lost, way broken", "lost, way whole", "first reply", "all whole")
 	for _, k := range kinds {
 		if f := p.Faults[k]; f != nil {
-			fmt.Fprintf(w, "%-26s %5d %9d %9d (%5d msgs.) %22d %10.1f s\n", k, f.Count, f.Sessions, f.LostSessions, f.LostMessages, f.Failed, f.WholeSeconds)
+			fmt.Fprintf(w, "%-26s %5d %9d %9d (%5d msgs.) %16d %10.1f s %10.1f s\n",
+				k, f.Count, f.Sessions, f.LostSessions, f.LostMessages, f.Failed, f.FirstReplySeconds, f.WholeSeconds)
 		}
 	}
 	for _, network := range []string{"tcp", "udp"} {
