@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/test/env"
 )
 
 const (
@@ -89,7 +90,7 @@ func (r *run) do(ctx context.Context, e *event) error {
 	case ResolverDeleted:
 		return r.deleteResolver(ctx, e)
 	case ResolverPaused:
-		pods, err := r.pods(ctx, resolver)
+		pods, err := r.pods(ctx, env.Resolver)
 		if err != nil || len(pods) == 0 {
 			return errors.Join(err, errors.New("no resolver is ready"))
 		}
@@ -143,7 +144,7 @@ func (r *run) component(ctx context.Context, e *event, name string, kill bool) e
 
 // kill ends a pod's container the hard way; kubelet starts another.
 func (r *run) kill(ctx context.Context, e *event, pod corev1.Pod) error {
-	container, err := r.container(pod)
+	container, err := r.env.Container(pod)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (r *run) kill(ctx context.Context, e *event, pod corev1.Pod) error {
 	}
 	err = r.waitRestarted(ctx, pod)
 	e.ended = time.Now()
-	if pod.Labels["app.kubernetes.io/name"] == resolver {
+	if pod.Labels["app.kubernetes.io/name"] == env.Resolver {
 		e.outages = outagesOf(e, pod, e.began, e.ended, false)
 	}
 	return err
@@ -164,14 +165,14 @@ func (r *run) kill(ctx context.Context, e *event, pod corev1.Pod) error {
 // in the kernel; over UDP, too, until a socket's buffer is full, or until it is
 // taken out of the Service because it isn't ready.
 func (r *run) pause(ctx context.Context, e *event, pod corev1.Pod) error {
-	container, err := r.container(pod)
+	container, err := r.env.Container(pod)
 	if err != nil {
 		return err
 	}
 	e.target = pod.Name
 	err = r.during(ctx, e, func(context.Context) error { return container.Pause() },
 		func(context.Context) error { return container.Resume() })
-	if pod.Labels["app.kubernetes.io/name"] == resolver {
+	if pod.Labels["app.kubernetes.io/name"] == env.Resolver {
 		e.outages = outagesOf(e, pod, e.began, e.ended.Add(settle), true)
 	}
 	return err
@@ -206,17 +207,17 @@ func outagesOf(e *event, pod corev1.Pod, from, to time.Time, udpOnly bool) []Out
 // replaced first: kubelet waits ever longer before it starts it again.
 func (r *run) operator(ctx context.Context, leads bool) (corev1.Pod, error) {
 	for range 2 {
-		leader, err := r.leader(ctx)
+		leader, err := r.env.Leader(ctx)
 		if err != nil {
 			return corev1.Pod{}, err
 		}
-		pods, err := r.pods(ctx, operator)
+		pods, err := r.pods(ctx, env.Operator)
 		if err != nil {
 			return corev1.Pod{}, err
 		}
-		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return (p.Name == leader) == leads })
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return (p.Name == leader.Name) == leads })
 		if i < 0 {
-			return corev1.Pod{}, fmt.Errorf("no such operator is ready; %s leads", leader)
+			return corev1.Pod{}, fmt.Errorf("no such operator is ready; %s leads", leader.Name)
 		}
 		if leads || restarts(pods[i]) < patience {
 			return pods[i], nil
@@ -231,7 +232,7 @@ func (r *run) operator(ctx context.Context, leads bool) (corev1.Pod, error) {
 // spare gives a resolver other than the one that lives through the whole run,
 // for its memory to say something.
 func (r *run) spare(ctx context.Context) (corev1.Pod, error) {
-	pods, err := r.pods(ctx, resolver)
+	pods, err := r.pods(ctx, env.Resolver)
 	if err != nil {
 		return corev1.Pod{}, err
 	}

@@ -26,7 +26,7 @@ func (m *memory) watch(ctx context.Context, e *env.Env) {
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
 	for {
-		for _, program := range []string{operator, resolver} {
+		for _, program := range []string{env.Operator, env.Resolver} {
 			scraping, cancel := context.WithTimeout(ctx, scrapeTime)
 			processes, err := e.Processes(scraping, program)
 			cancel()

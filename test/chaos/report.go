@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"dormouse.dev/dormouse/test/env"
 )
 
 // Report is what chaos.json has, and what a failing run tells besides.
@@ -122,7 +124,7 @@ func newReport(r *run, played time.Duration) *Report {
 		Seed:    r.plan.Seed, DurationSeconds: r.plan.Duration.Seconds(), PlayedSeconds: played.Seconds(),
 		Faults: map[Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
 		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{}, Excused: []string{},
-		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{operator: {}, resolver: {}},
+		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{env.Operator: {}, env.Resolver: {}},
 	}
 }
 
@@ -169,7 +171,7 @@ func (p *Report) finish(r *run) {
 		p.judge(l)
 	}
 	p.OK = len(p.Failures) == 0 && len(p.Stuck) == 0 && len(p.FaultErrors) == 0 &&
-		p.Memory[operator].Grew == 0 && p.Memory[resolver].Grew == 0
+		p.Memory[env.Operator].Grew == 0 && p.Memory[env.Resolver].Grew == 0
 }
 
 func (p *Report) fault(k Kind) *FaultFigures {
@@ -293,7 +295,7 @@ func (p *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d wakes, %d sleeps, %d services stuck; first reply of a sleeping service (%d): p50 %.0f ms, p90 %.0f ms, max %.0f ms\n",
 		p.Wakes, p.Sleeps, len(p.Stuck), p.WakeLatency.Count, p.WakeLatency.P50, p.WakeLatency.P90, p.WakeLatency.Max)
 	const mib = 1 << 20
-	for _, program := range []string{operator, resolver} {
+	for _, program := range []string{env.Operator, env.Resolver} {
 		f := p.Memory[program]
 		fmt.Fprintf(w, "%s: longest life %.0f s, resident %.1f MiB at first, %.1f at last, %.1f at most; %d of %d processes judged, %d grew\n",
 			program, f.LongestLifeSeconds, f.First/mib, f.Last/mib, f.Max/mib, f.Judged, f.Processes, f.Grew)

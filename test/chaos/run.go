@@ -149,7 +149,7 @@ func (r *run) setUp(ctx context.Context) error {
 	if err := r.waitWhole(ctx); err != nil {
 		return err
 	}
-	pods, err := r.pods(ctx, resolver)
+	pods, err := r.pods(ctx, env.Resolver)
 	if err != nil {
 		return err
 	}
