@@ -60,6 +60,12 @@ func (r *run) inject(ctx context.Context, e *event) (err error) {
 	if err := r.do(ctx, e); err != nil {
 		return fmt.Errorf("%s: %w", e.Kind, err)
 	}
+	if e.Kind == LeaderKilled || e.Kind == LeaderPaused {
+		// The lease still looks fresh for a while.
+		if err := r.waitLed(ctx, e.began.Add(e.Length)); err != nil {
+			return fmt.Errorf("recover from %s: %w", e.Kind, err)
+		}
+	}
 	if err := r.waitWhole(ctx); err != nil {
 		return fmt.Errorf("recover from %s: %w", e.Kind, err)
 	}

@@ -2,9 +2,11 @@ package chaos
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -15,9 +17,11 @@ import (
 const phaseInterval = 500 * time.Millisecond
 
 // phases follow the games' ElasticServices, and count how often they fell
-// asleep and woke.
+// asleep and woke. They also keep the addresses of the games' pods: a server
+// that answers over UDP does not know its own.
 type phases struct {
 	mu            sync.Mutex
+	servers       map[string]netip.Addr
 	names         []string
 	last          map[string]v1alpha1.Phase
 	seen          time.Time
@@ -25,7 +29,7 @@ type phases struct {
 }
 
 func newPhases(gs []env.Game) *phases {
-	p := &phases{last: map[string]v1alpha1.Phase{}}
+	p := &phases{last: map[string]v1alpha1.Phase{}, servers: map[string]netip.Addr{}}
 	for _, g := range gs {
 		p.names = append(p.names, g.Name)
 	}
@@ -36,14 +40,18 @@ func (p *phases) watch(ctx context.Context, e *env.Env, namespace string) {
 	tick := time.NewTicker(phaseInterval)
 	defer tick.Stop()
 	for {
-		var list v1alpha1.ElasticServiceList
+		var services v1alpha1.ElasticServiceList
+		var pods corev1.PodList
 		asked := time.Now()
 		listing, cancel := context.WithTimeout(ctx, callTime)
-		err := e.Client.List(listing, &list, client.InNamespace(namespace))
-		cancel()
-		if err == nil { // Else the API server is away, and nothing changes.
-			p.take(list.Items, asked)
+		// An error means that the API server is away, and nothing changes.
+		if err := e.Client.List(listing, &services, client.InNamespace(namespace)); err == nil {
+			p.take(services.Items, asked)
 		}
+		if err := e.Client.List(listing, &pods, client.InNamespace(namespace)); err == nil {
+			p.takePods(pods.Items)
+		}
+		cancel()
 		select {
 		case <-ctx.Done():
 			return
@@ -69,6 +77,23 @@ func (p *phases) take(items []v1alpha1.ElasticService, at time.Time) {
 			p.wakes++
 		}
 	}
+}
+
+func (p *phases) takePods(pods []corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pod := range pods {
+		if addr, err := netip.ParseAddr(pod.Status.PodIP); err == nil {
+			p.servers[pod.Name] = addr
+		}
+	}
+}
+
+// server is a pod's address, or the zero one if it was never seen.
+func (p *phases) server(name string) netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.servers[name]
 }
 
 // asleep tells whether a game was, when it was last seen, and that was lately.

@@ -20,9 +20,9 @@ const (
 	// The local cluster has two processors for all of Kubernetes.
 	shortestInterval, longestInterval = 20 * time.Millisecond, 100 * time.Millisecond
 	maxPlayers                        = 60
-	maxParty                          = 7
+	maxParty                          = 10
 	// shortestQuiet is less than a game takes to fall asleep: some nearly do.
-	shortestQuiet, longestQuiet = 4 * time.Second, 45 * time.Second
+	shortestQuiet, longestQuiet = 4 * time.Second, 30 * time.Second
 )
 
 // Fault is one thing that is broken for a while.
@@ -128,9 +128,10 @@ func order(r *rand.Rand, of []Kind) []Kind {
 }
 
 // planVisits lets a party of players come to each game, leave, and the next
-// party come after a quiet time in which the game may fall asleep. Mostly a
-// player over TCP comes first: one over UDP keeps the resolver, and with it the
-// game, busy for two minutes of silence.
+// party come after a quiet time in which the game may fall asleep. Half of the
+// parties play over TCP only, and mostly a player over TCP comes first: one over
+// UDP who was held keeps the resolver, and with it the game, busy for two
+// minutes of silence.
 func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 	var visits []Visit
 	for g, door := range games {
@@ -138,17 +139,18 @@ func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 		for at < until {
 			end := at
 			come := at
+			noUDP := r.IntN(2) == 0
 			for i := range 1 + r.IntN(maxParty) {
 				v := Visit{
 					At: come, Game: g, Network: "tcp",
-					Stay:     between(r, shortestStay, longestStay, 1),
+					Stay:     between(r, shortestStay, longestStay, r.Float64()),
 					Interval: between(r, shortestInterval, longestInterval, 1),
 				}
 				udpAmong := 2
 				if i == 0 {
 					udpAmong = 6
 				}
-				if len(door.tcp) == 0 || (len(door.udp) > 0 && r.IntN(udpAmong) == 0) {
+				if len(door.tcp) == 0 || (len(door.udp) > 0 && !noUDP && r.IntN(udpAmong) == 0) {
 					v.Network = "udp"
 				}
 				ports := door.tcp

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"dormouse.dev/dormouse/test/env"
@@ -187,7 +186,7 @@ func (p *Report) count(s *record) {
 	switch {
 	case s.stats.FirstReply.IsZero():
 		counts.Unserved++
-	case len(s.Hops) > 0 && strings.HasPrefix(s.stats.First.Local, s.Hops[0].String()+":"):
+	case s.direct:
 		counts.Direct++
 	default:
 		counts.Resolver++

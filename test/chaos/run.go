@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,8 @@ type run struct {
 	memory  memory
 	ledger  ledger
 	skipped int
+	// missing is what the cluster still lacks after a fault.
+	missing atomic.Pointer[error]
 
 	mu     sync.Mutex
 	out    io.Writer
@@ -232,8 +235,12 @@ func (r *run) progress(ctx context.Context) {
 		}
 		open, over, hurt, messages := r.ledger.counts()
 		wakes, sleeps, asleep := r.phases.counts()
-		r.printf("%d playing, %d have played (%d lost something), %d replies; %d wakes, %d sleeps, %d of %d services asleep",
-			open, over, hurt, messages, wakes, sleeps, asleep, len(r.games))
+		waiting := ""
+		if err := r.missing.Load(); err != nil && *err != nil {
+			waiting = "; " + (*err).Error()
+		}
+		r.printf("%d playing, %d have played (%d lost something), %d replies; %d wakes, %d sleeps, %d of %d services asleep%s",
+			open, over, hurt, messages, wakes, sleeps, asleep, len(r.games), waiting)
 	}
 }
 

@@ -17,6 +17,8 @@ type record struct {
 	// takes to listen.
 	asleep bool
 	boot   time.Duration
+	// direct sessions had nothing of Dormouse in their way.
+	direct bool
 	// cancelled sessions were ended by the run's own end.
 	cancelled bool
 }

@@ -76,9 +76,23 @@ func (r *run) whole(ctx context.Context) error {
 func (r *run) waitWhole(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, wholeWithin)
 	defer cancel()
+	defer r.missing.Store(nil)
 	return env.WaitUntil(ctx, "the cluster is whole", func(ctx context.Context) (bool, error) {
 		err := r.whole(ctx)
+		r.missing.Store(&err)
 		return err == nil, err
+	})
+}
+
+// waitLed waits until an operator has renewed the lease after a time.
+func (r *run) waitLed(ctx context.Context, after time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, wholeWithin)
+	defer cancel()
+	return env.WaitUntil(ctx, "an operator leads again", func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		renewed, err := r.env.LeaseRenewed(ctx)
+		return err == nil && renewed.After(after), err
 	})
 }
 

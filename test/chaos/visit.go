@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"dormouse.dev/dormouse/test/player"
@@ -60,13 +59,11 @@ func (r *run) visit(ctx context.Context, v Visit, id int) {
 	}
 	s.cancelled = ctx.Err() != nil
 	s.Hops = r.flows.take(flow{v.Network, port})
-	for _, path := range s.stats.Paths {
-		s.Hops = append(s.Hops, path.PeerIP())
-	}
-	for _, text := range []string{s.stats.First.Local, s.stats.Last.Local} {
-		if local, err := netip.ParseAddrPort(text); err == nil {
-			s.Hops = append(s.Hops, local.Addr().Unmap())
-		}
+	for i, path := range s.stats.Paths {
+		server := r.phases.server(path.Server)
+		// Straight there is where kube-proxy sent it first.
+		s.direct = i == 0 && len(s.Hops) > 0 && s.Hops[0] == server
+		s.Hops = append(s.Hops, path.PeerIP(), server)
 	}
 }
 

@@ -33,9 +33,9 @@ const (
 
 // Leader is the pod of the operator that leads, or an error if none does.
 func (e *Env) Leader(ctx context.Context) (corev1.Pod, error) {
-	l := &coordinationv1.Lease{}
-	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: SystemNamespace, Name: lease}, l); err != nil {
-		return corev1.Pod{}, fmt.Errorf("read the operators' lease: %w", err)
+	l, err := e.lease(ctx)
+	if err != nil {
+		return corev1.Pod{}, err
 	}
 	if l.Spec.HolderIdentity == nil || l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) > leaseFresh {
 		return corev1.Pod{}, errors.New("no operator leads")
@@ -46,6 +46,23 @@ func (e *Env) Leader(ctx context.Context) (corev1.Pod, error) {
 		return pod, fmt.Errorf("read the leading operator's pod: %w", err)
 	}
 	return pod, nil
+}
+
+// LeaseRenewed is when the leading operator last said that it leads.
+func (e *Env) LeaseRenewed(ctx context.Context) (time.Time, error) {
+	l, err := e.lease(ctx)
+	if err != nil || l.Spec.RenewTime == nil {
+		return time.Time{}, err
+	}
+	return l.Spec.RenewTime.Time, nil
+}
+
+func (e *Env) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: SystemNamespace, Name: lease}, l); err != nil {
+		return nil, fmt.Errorf("read the operators' lease: %w", err)
+	}
+	return l, nil
 }
 
 // ReadyPods are a program's pods that are ready and not about to end.
