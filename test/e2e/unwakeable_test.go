@@ -64,10 +64,17 @@ func TestClientsOfATargetThatCantWakeAreRefusedSoon(t *testing.T) {
 			if _, err := udp.Send(); err != nil {
 				t.Fatal(err)
 			}
-			refusedSoon(ctx, t, g, 10*time.Second)
-			// Each resolver finds out for itself, and the second client may have
-			// met the other one.
-			refusedSoon(ctx, t, g, 10*time.Second)
+			// Each of the two resolvers takes three seconds to give up hope, and
+			// refuses at once from then on.
+			slow := 0
+			for range 5 {
+				if refusedSoon(ctx, t, g) > 2*time.Second {
+					slow++
+				}
+			}
+			if slow > 2 {
+				t.Errorf("%d of 5 clients were kept waiting, want 2 at most", slow)
+			}
 			if s := udp.Stats(); s.Received != 0 || s.Refused != 0 {
 				t.Errorf("the UDP player got %d replies and %d refusals, want silence", s.Received, s.Refused)
 			}
@@ -100,8 +107,8 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	if took := time.Since(deleted); took < time.Second || took > 15*time.Second {
 		t.Errorf("the client was sent away %s after its target was deleted, want about 3s", took)
 	}
-	says(ctx, t, g, v1alpha1.ConditionTargetFound, v1alpha1.ReasonTargetNotFound, "there is no Deployment", "create it")
-	refusedSoon(ctx, t, g, 10*time.Second)
+	says(ctx, t, g, v1alpha1.ConditionTargetFound, v1alpha1.ReasonTargetNotFound, "here is no Deployment", "create it")
+	refusedSoon(ctx, t, g)
 	g.BootDelay = 0
 	if err := suite.Cluster.Client.Create(ctx, suite.Cluster.Deployment(g)); err != nil {
 		t.Fatal(err)
@@ -109,8 +116,9 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	servedAnew(ctx, t, g)
 }
 
-// refusedSoon fails unless a new client's connection ends soon and cleanly.
-func refusedSoon(ctx context.Context, t *testing.T, g env.Game, within time.Duration) {
+// refusedSoon fails unless a new client's connection ends soon and cleanly, and
+// gives after how long it did.
+func refusedSoon(ctx context.Context, t *testing.T, g env.Game) time.Duration {
 	t.Helper()
 	began := time.Now()
 	c := dialRaw(ctx, t, suite.ClusterIP(ctx, t, g, 7000))
@@ -119,10 +127,10 @@ func refusedSoon(ctx context.Context, t *testing.T, g env.Game, within time.Dura
 	}
 	endsCleanly(t, c)
 	took := time.Since(began)
-	t.Logf("refused after %s", took)
-	if took > within {
-		t.Errorf("the client was refused after %s, want within %s", took, within)
+	if took > 10*time.Second {
+		t.Errorf("the client was refused after %s, want about 3s at most", took)
 	}
+	return took
 }
 
 // servedAnew fails unless a new client is served.
