@@ -48,9 +48,12 @@ type Result struct {
 	// RSS is the operator's resident memory in bytes, at the start and after each
 	// quarter of the calls.
 	RSS []uint64
-	// Good are the times that good calls took.
-	Good []time.Duration
-	Took time.Duration
+	// Good are the times that good calls took, and Again how many more were told
+	// to come again because the API server was too slow, as it is on a machine that
+	// has too much to do.
+	Good  []time.Duration
+	Again int
+	Took  time.Duration
 }
 
 // Run attacks. It fails where any call isn't answered with its code, and where
@@ -62,10 +65,13 @@ func (a Attack) Run(ctx context.Context) (Result, error) {
 	}
 	r := Result{Calls: map[string]int{}, Codes: map[int]int{}, RSS: []uint64{before.RSS}}
 	wrong := &mistakes{}
-	good := make(chan []time.Duration, 1)
 	stopGood, over := context.WithCancel(ctx)
 	defer over()
-	go func() { good <- a.callWell(stopGood, wrong) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Good, r.Again = a.callWell(stopGood, wrong)
+	}()
 	started := time.Now()
 	expected := Counters{Answered: map[int]int{}, Refused: map[int]int{}}
 	for round := range rounds {
@@ -83,14 +89,19 @@ func (a Attack) Run(ctx context.Context) (Result, error) {
 		}
 		now, err := ReadCounters(ctx, a.Address)
 		if err != nil {
+			over()
+			<-ended
 			return r, errors.Join(err, wrong.err())
 		}
 		r.RSS = append(r.RSS, now.RSS)
 	}
 	r.Took = time.Since(started)
 	over()
-	r.Good = <-good
+	<-ended
 	expected.Answered[http.StatusAccepted] += len(r.Good)
+	if r.Again > 0 {
+		expected.Answered[http.StatusServiceUnavailable] = r.Again
+	}
 	after, err := ReadCounters(ctx, a.Address)
 	return r, errors.Join(wrong.err(), err, after.minus(before).equal(expected))
 }
@@ -100,7 +111,7 @@ func (a Attack) Quiet(ctx context.Context, during time.Duration) ([]time.Duratio
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
 	wrong := &mistakes{}
-	took := a.callWell(ctx, wrong)
+	took, _ := a.callWell(ctx, wrong)
 	return took, wrong.err()
 }
 
@@ -128,8 +139,7 @@ func (a Attack) volley(ctx context.Context, first, last int, wrong *mistakes) {
 }
 
 // callWell makes good calls until the attack is over.
-func (a Attack) callWell(ctx context.Context, wrong *mistakes) []time.Duration {
-	var took []time.Duration
+func (a Attack) callWell(ctx context.Context, wrong *mistakes) (took []time.Duration, again int) {
 	line := &line{address: a.Address}
 	defer line.hangUp()
 	tick := time.NewTicker(a.Every)
@@ -137,12 +147,16 @@ func (a Attack) callWell(ctx context.Context, wrong *mistakes) []time.Duration {
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
-			return took
+			return took, again
 		case <-tick.C:
 		}
 		started := time.Now()
 		// A call that has begun is counted, whatever happens to the attack.
 		code, err := line.call(context.WithoutCancel(ctx), a.Good(i))
+		if err == nil && code == http.StatusServiceUnavailable {
+			again++
+			continue
+		}
 		took = append(took, time.Since(started))
 		wrong.judge("a good call", code, http.StatusAccepted, err)
 	}

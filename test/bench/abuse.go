@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +39,8 @@ type abuseFigures struct {
 	// RSS is the operator's resident memory at the start and after each quarter.
 	RSS       []float64 `json:"operator_rss_mib"`
 	GoodWakes int       `json:"good_wakes"`
+	// Again are good wakes that were told to come again.
+	Again int `json:"good_wakes_told_to_come_again"`
 	// Quiet are good wakes before the attack, Attacked those during it.
 	Quiet    quantiles `json:"good_wake_quiet_ms"`
 	Attacked quantiles `json:"good_wake_attacked_ms"`
@@ -83,7 +86,7 @@ func benchAbuse(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	}
 	f := abuseFigures{
 		Calls: o.calls, Connections: abuseConnections, Seconds: math.Round(result.Took.Seconds()*10) / 10,
-		ByKind: result.Calls, ByCode: result.Codes, GoodWakes: len(result.Good),
+		ByKind: result.Calls, ByCode: result.Codes, GoodWakes: len(result.Good), Again: result.Again,
 		Quiet: quantilesOf(quiet), Attacked: quantilesOf(result.Good),
 	}
 	for _, bytes := range result.RSS {
@@ -92,14 +95,15 @@ func benchAbuse(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	fmt.Printf("%d bad wake calls over %d connections in %.1f s, all refused and counted: %v\n", f.Calls, f.Connections, f.Seconds, f.ByCode)
 	fmt.Println("  good wake before it    ", f.Quiet)
 	fmt.Println("  good wake meanwhile    ", f.Attacked)
+	fmt.Printf("  good wakes              %d, and %d told to come again\n", f.GoodWakes, f.Again)
 	fmt.Println("  operator's memory, MiB ", f.RSS)
 	return f, nil
 }
 
-// sleepers makes services that sleep.
+// sleepers makes services that sleep. A paused Deployment makes no pod.
 func sleepers(ctx context.Context, e *env.Env, namespace string) error {
 	for i := range abuseServices {
-		g := env.Game{Namespace: namespace, Name: fmt.Sprintf("sleeper-%d", i), TCP: []int32{7000}, Paused: true}
+		g := env.Game{Namespace: namespace, Name: fmt.Sprintf("sleeper-%d", i), TCP: []int32{7000}, Change: func(d *appsv1.Deployment) { d.Spec.Paused = true }}
 		if err := e.Create(ctx, g); err != nil {
 			return err
 		}

@@ -100,13 +100,10 @@ func New(operator string, token *Token) (*Client, error) {
 	base := &url.URL{Scheme: u.Scheme, Host: u.Host}
 	return &Client{
 		http: &fasthttp.HostClient{
-			Addr:  net.JoinHostPort(u.Hostname(), port),
-			IsTLS: u.Scheme == "https",
-			Name:  "dormouse-resolver",
-			// fasthttp's own dials IPv4 only.
-			Dial: func(address string) (net.Conn, error) {
-				return (&net.Dialer{Timeout: Timeout}).Dial("tcp", address)
-			},
+			Addr:                net.JoinHostPort(u.Hostname(), port),
+			IsTLS:               u.Scheme == "https",
+			Name:                "dormouse-resolver",
+			Dial:                newDialer().dial,
 			MaxConns:            maxConns,
 			MaxConnWaitTimeout:  Timeout,
 			MaxIdleConnDuration: keepIdle,

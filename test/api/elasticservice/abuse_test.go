@@ -66,8 +66,8 @@ func TestAbuseOfTheWakeEndpoint(t *testing.T) {
 		t.Fatal("no good call was made meanwhile")
 	}
 	slices.Sort(result.Good)
-	t.Logf("%d kinds, %v by code, in %s; %d good calls, the median took %s and the longest %s; resident bytes %d",
-		len(kinds), result.Codes, result.Took, len(result.Good), result.Good[len(result.Good)/2], result.Good[len(result.Good)-1], result.RSS)
+	t.Logf("%d kinds, %v by code, in %s; %d good calls, %d told to come again, the median took %s and the longest %s; resident bytes %d",
+		len(kinds), result.Codes, result.Took, len(result.Good), result.Again, result.Good[len(result.Good)/2], result.Good[len(result.Good)-1], result.RSS)
 	if first, last := result.RSS[1], result.RSS[len(result.RSS)-1]; last > first+abuseGrowth {
 		t.Errorf("resident memory grew from %d to %d bytes, want at most %d more", first, last, abuseGrowth)
 	}

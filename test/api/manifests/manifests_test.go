@@ -209,6 +209,9 @@ func TestTheAPIServerKnowsEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := manifests.Apply(ctx, c, "tester", foreignKinds(), nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := manifests.Apply(ctx, c, "tester", build(t, apiserver.Path("config", "default")), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,9 @@ func settled(ctx context.Context, rights []right, program string, since time.Tim
 
 func judge(t *testing.T, rights []right, entries []devcluster.AuditEntry) {
 	t.Helper()
+	if len(entries) == 0 {
+		t.Fatal("the API server's audit log has no request of it: an API server that an older source started keeps none; take the cluster down (make down) and up again")
+	}
 	counts := used(rights, entries)
 	var table strings.Builder
 	for _, r := range rights {
