@@ -12,11 +12,9 @@ import (
 )
 
 // An operator by a name that the test tells.
-func named(t *testing.T, c *Client, lookup func(context.Context, string) ([]netip.Addr, error)) *dialer {
+func named(t *testing.T, c *Client, lookup func(context.Context, string) ([]netip.Addr, error)) {
 	t.Helper()
-	d := &dialer{lookup: lookup}
-	c.http.Dial = d.dial
-	return d
+	c.http.Dial = (&dialer{lookup: lookup}).dial
 }
 
 func TestTheOperatorIsReachedWhenItsNameIsNoLongerTold(t *testing.T) {
