@@ -9,9 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"dormouse.dev/dormouse/internal/devcluster"
 )
+
+// eventTime is how long an event may take to be read.
+const eventTime = time.Second
 
 // flow is a player's socket as the node sees it.
 type flow struct {
@@ -98,8 +102,27 @@ func parseFlow(line string) (flow, netip.Addr, bool) {
 }
 
 // take gives the hops of a socket and forgets them: its port is somebody else's
-// later.
-func (f *flows) take(key flow) []netip.Addr {
+// later. It waits for the first one, since a connection may be refused before
+// the table's event of it is read.
+func (f *flows) take(ctx context.Context, key flow) []netip.Addr {
+	ctx, cancel := context.WithTimeout(ctx, eventTime)
+	defer cancel()
+	tick := time.NewTicker(eventTime / 50)
+	defer tick.Stop()
+	for {
+		if hops := f.forget(key); len(hops) > 0 {
+			return hops
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forget gives what is known of a socket, for the last time.
+func (f *flows) forget(key flow) []netip.Addr {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hops := f.hops[key]

@@ -19,8 +19,6 @@ type record struct {
 	boot   time.Duration
 	// direct sessions had nothing of Dormouse in their way.
 	direct bool
-	// cancelled sessions were ended by the run's own end.
-	cancelled bool
 }
 
 // note adds to what was lost.

@@ -50,7 +50,7 @@ func (r *run) dial(ctx context.Context, network, address string, port *string) (
 			return fmt.Errorf("take port %d: %w", wanted, err)
 		}
 		*port = strconv.Itoa(bound)
-		r.flows.take(flow{network, *port}) // The port's last session is over.
+		r.flows.forget(flow{network, *port}) // The port's last session is over.
 		return nil
 	}}
 	err = r.env.Cluster.InPlayer(func() (err error) {

@@ -57,8 +57,7 @@ func (r *run) visit(ctx context.Context, v Visit, id int) {
 		s.Ended = time.Now()
 		s.note("never connected", err)
 	}
-	s.cancelled = ctx.Err() != nil
-	s.Hops = r.flows.take(flow{v.Network, port})
+	s.Hops = r.flows.take(ctx, flow{v.Network, port})
 	for i, path := range s.stats.Paths {
 		server := r.phases.server(path.Server)
 		// Straight there is where kube-proxy sent it first.
