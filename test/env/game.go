@@ -26,8 +26,6 @@ type Game struct {
 	TCP, UDP, Echo []int32
 	// Replicas are what the Deployment begins with.
 	Replicas int32
-	// Paused keeps the Deployment from ever making a pod.
-	Paused bool
 	// Probe gives the pods a readiness probe.
 	Probe bool
 	// Trigger lets the game's own number of players tell whether it is idle.
@@ -109,7 +107,6 @@ func (e *Env) Deployment(g Game) *appsv1.Deployment {
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(g.Replicas),
-			Paused:   g.Paused,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},

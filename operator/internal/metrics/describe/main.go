@@ -13,6 +13,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
+	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/metricsdoc"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
@@ -28,6 +29,7 @@ func main() {
 func register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, "operator")
 	(*errortracking.Reporter)(nil).Register(registry)
+	httpserver.New(httpserver.Options{Registerer: registry})
 	metrics.NewController(registry)
 	metrics.NewInformer(registry)
 	leads := make(chan struct{})

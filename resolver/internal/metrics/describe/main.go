@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
+	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/metricsdoc"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 )
@@ -24,5 +25,6 @@ func main() {
 func register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, "resolver")
 	(*errortracking.Reporter)(nil).Register(registry)
+	httpserver.New(httpserver.Options{Registerer: registry})
 	metrics.New(registry).HeldBytes(func() int64 { return 0 }, 0)
 }
