@@ -170,12 +170,15 @@ func live(ctx context.Context, t *testing.T) {
 	selected := game("selected", func(*env.Game) {})
 	selectorless := game("selectorless", func(g *env.Game) { g.Selectorless = true })
 	stateful := game("stateful", func(g *env.Game) { g.SleepAfter = 0 })
-	// Long enough for the operator to ask why no server is up.
 	slow := game("slow", func(g *env.Game) { g.BootDelay, g.SleepAfter = 12*time.Second, 0 })
+	stuck := game("stuck", func(g *env.Game) { g.Change = withoutItsVolume })
 	left := game("left", func(g *env.Game) { g.Namespace = second.Name })
 	toStatefulSet(ctx, t, stateful)
 
-	waitAll(ctx, t, v1alpha1.PhaseAsleep, selected, selectorless, stateful, slow, left)
+	waitAll(ctx, t, v1alpha1.PhaseAsleep, selected, selectorless, stateful, slow, stuck, left)
+	// The operator looks into what isn't up within some seconds: at the pods, and at
+	// the events of one that doesn't tell by itself.
+	suite.Scale(ctx, t, stuck, 1)
 	playOnce(ctx, t, selected, selectorless)
 	waitAll(ctx, t, v1alpha1.PhaseAsleep, selected, selectorless)
 	playOnce(ctx, t, stateful, slow, selectorless)
@@ -199,6 +202,14 @@ func live(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withoutItsVolume keeps a game's pods from ever starting.
+func withoutItsVolume(d *appsv1.Deployment) {
+	d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "missing", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "missing"}},
+	}}}
+	d.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "missing", MountPath: "/missing"}}
 }
 
 // playOnce lets one player play each of the games, at once.
