@@ -27,6 +27,8 @@ func TestHandoverLosesNothing(t *testing.T) {
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Echo: []int32{7002},
 		Type: corev1.ServiceTypeNodePort, Probe: true,
+		// So long that all players are there before the game is.
+		BootDelay: 5 * time.Second,
 	}
 	suite.Asleep(ctx, t, g)
 	resolvers, err := suite.Cluster.ResolverAddrs(ctx)
@@ -34,8 +36,9 @@ func TestHandoverLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var players []*player.Player
+	overTCP, overUDP := suite.ClusterIP(ctx, t, g, 7000), suite.NodePort(ctx, t, g, 7001, 1)
 	for range 50 {
-		players = append(players, suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, g, 7000)), suite.DialUDP(ctx, t, suite.NodePort(ctx, t, g, 7001, 1)))
+		players = append(players, suite.DialTCP(ctx, t, overTCP), suite.DialUDP(ctx, t, overUDP))
 	}
 	playing, stop := context.WithCancel(ctx)
 	defer stop()
