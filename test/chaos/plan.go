@@ -21,6 +21,8 @@ const (
 	shortestInterval, longestInterval = 20 * time.Millisecond, 100 * time.Millisecond
 	maxPlayers                        = 60
 	maxParty                          = 10
+	// awakeBy is when a game mostly is awake that somebody came to.
+	awakeBy = 7 * time.Second
 	// shortestQuiet is less than a game takes to fall asleep: some nearly do.
 	shortestQuiet, longestQuiet = 4 * time.Second, 30 * time.Second
 )
@@ -128,10 +130,10 @@ func order(r *rand.Rand, of []Kind) []Kind {
 }
 
 // planVisits lets a party of players come to each game, leave, and the next
-// party come after a quiet time in which the game may fall asleep. Half of the
-// parties play over TCP only, and mostly a player over TCP comes first: one over
+// party come after a quiet time in which the game may fall asleep. A player over
 // UDP who was held keeps the resolver, and with it the game, busy for two
-// minutes of silence.
+// minutes of silence: for the games to sleep often enough, half of the parties
+// play over TCP only, and in most others UDP comes once the game is awake.
 func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 	var visits []Visit
 	for g, door := range games {
@@ -139,18 +141,14 @@ func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 		for at < until {
 			end := at
 			come := at
-			noUDP := r.IntN(2) == 0
-			for i := range 1 + r.IntN(maxParty) {
+			udpFrom := []time.Duration{at, at + awakeBy, at + awakeBy, until, until, until}[r.IntN(6)]
+			for range 1 + r.IntN(maxParty) {
 				v := Visit{
 					At: come, Game: g, Network: "tcp",
 					Stay:     between(r, shortestStay, longestStay, r.Float64()),
 					Interval: between(r, shortestInterval, longestInterval, 1),
 				}
-				udpAmong := 2
-				if i == 0 {
-					udpAmong = 6
-				}
-				if len(door.tcp) == 0 || (len(door.udp) > 0 && !noUDP && r.IntN(udpAmong) == 0) {
+				if len(door.tcp) == 0 || (len(door.udp) > 0 && come >= udpFrom && r.IntN(3) > 0) {
 					v.Network = "udp"
 				}
 				ports := door.tcp
