@@ -67,9 +67,9 @@ func TestANewLeaderFinishesWhatAnotherBegan(t *testing.T) {
 				t.Errorf("%s leads again, though it was paused all the time", leader.Name)
 			}
 			undo()
-			held.leave(ctx, t)
-
+			// Only now may it fall asleep, so that nobody misses that.
 			waitPods(ctx, t, env.Operator, 2)
+			held.leave(ctx, t)
 			waitPhase(ctx, t, g, v1alpha1.PhaseFallingAsleep)
 			_, container = leading(ctx, t)
 			undo = lose(t, ctx, container)
