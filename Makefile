@@ -34,6 +34,7 @@ PROGRAMS := operator resolver
 # Packages whose tests need an API server, a cluster, or nothing.
 is_api := /test/api(/|$$)
 is_e2e := /test/e2e(/|$$)
+is_chaos := /test/e2e/chaos$$
 packages = $$($(GO) list ./... | grep -E $(1))
 
 # $(call need_root,WHAT) ends with one message where a cluster can't be had.
@@ -83,7 +84,15 @@ test-api: race ## Run the tests against a real API server
 test-e2e: ## Run the tests against the local Kubernetes
 	$(call need_root)
 	@$(DEVCLUSTER) install
-	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)')
+	$(GO) test -count=1 -p=1 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_chaos)')
+
+# Apart from the others until the fault at the end of docs/design.md is mended,
+# which it may meet.
+.PHONY: test-chaos
+test-chaos: ## Play for three minutes while things break
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	$(GO) test -count=1 -timeout=15m $(TEST_FLAGS) ./test/e2e/chaos
 
 .PHONY: chaos
 chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chaos.json

@@ -28,7 +28,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Echo: []int32{7002},
 		Type: corev1.ServiceTypeNodePort, Probe: true,
 		// So long that all players are there before the game is.
-		BootDelay: 5 * time.Second,
+		BootDelay: time.Second,
 	}
 	suite.Asleep(ctx, t, g)
 	resolvers, err := suite.Cluster.ResolverAddrs(ctx)

@@ -13,8 +13,9 @@ import (
 	"dormouse.dev/dormouse/test/player"
 )
 
-// pace is the time between two messages of a player.
-const pace = 20 * time.Millisecond
+// pace is the time between two messages of a player: ten a second are about what
+// clients send that nobody answers yet.
+const pace = 100 * time.Millisecond
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
