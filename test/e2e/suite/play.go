@@ -77,6 +77,11 @@ func Intact(t *testing.T, who string, p *player.Player) {
 	}
 }
 
+// inARow is how many clients must reach the server directly, one after the other,
+// to tell that none is sent to the resolver any more: while a node takes the
+// change in, it sends them to either.
+const inARow = 12
+
 // WaitDirect waits until new clients of both transports reach a game's server
 // past the resolver.
 func WaitDirect(ctx context.Context, g env.Game, resolvers []netip.Addr) error {
@@ -89,9 +94,15 @@ func WaitDirect(ctx context.Context, g env.Game, resolvers []netip.Addr) error {
 		if err != nil {
 			return err
 		}
+		direct := 0
 		err = env.WaitUntil(ctx, "new "+network+" clients reach the server", func(ctx context.Context) (bool, error) {
 			stats, err := PlayOnce(ctx, network, address)
-			return err == nil && !stats.Paths[0].Through(resolvers...), err
+			if err != nil || stats.Paths[0].Through(resolvers...) {
+				direct = 0
+				return false, err
+			}
+			direct++
+			return direct == inARow, nil
 		})
 		if err != nil {
 			return err
