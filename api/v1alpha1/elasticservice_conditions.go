@@ -26,6 +26,12 @@ const (
 	// pod. While it isn't, the service stays awake.
 	ConditionTriggersHealthy = "TriggersHealthy"
 
+	// ConditionPlayersKnown is True when each Server in which a game runs said
+	// lately whether anybody plays. While it is False the service stays awake. It
+	// is Unknown until nothing else keeps the service awake: only then the Servers'
+	// reports are looked for.
+	ConditionPlayersKnown = "PlayersKnown"
+
 	// ConditionIdleSignal is True when Dormouse can tell that the service is
 	// idle. Without it the service never sleeps by itself.
 	ConditionIdleSignal = "IdleSignal"
@@ -34,6 +40,12 @@ const (
 	// takes them. It is False for a Service with a selector whose pods have no
 	// readiness probe: Kubernetes sends connections there before they listen.
 	ConditionDirectGated = "DirectGated"
+
+	// ConditionDrainSafe is True when a Server that is drained keeps the players
+	// that it has. It is False for a Fleet whose Service has a selector: Kubernetes
+	// then takes a draining Server out of the Service, and kube-proxy cuts off its
+	// UDP players.
+	ConditionDrainSafe = "DrainSafe"
 
 	// ConditionTrafficPolicyUnsupported is True when a traffic policy Local is
 	// combined with handoff Direct, where nodes lose their endpoints at each
@@ -119,8 +131,17 @@ const (
 	ReasonNoIdleSignal = "NoIdleSignal"
 	// ReasonTriggerUnreadable says that a trigger could not be read.
 	ReasonTriggerUnreadable = "TriggerUnreadable"
+	// ReasonServersSilent says that Servers in which a game runs have said nothing
+	// for some time.
+	ReasonServersSilent = "ServersSilent"
+	// ReasonReplicaSilent says that a replica of the operator, which may know who
+	// plays, doesn't answer.
+	ReasonReplicaSilent = "ReplicaSilent"
 	// ReasonNoReadinessProbe says that the target's pods have no readiness probe.
 	ReasonNoReadinessProbe = "NoReadinessProbe"
+	// ReasonSelectorCutsPlayers says that the Service has a selector, by which
+	// Kubernetes lets go of Servers that drain.
+	ReasonSelectorCutsPlayers = "SelectorCutsPlayers"
 	// ReasonLocalTrafficPolicy says that the Service has a traffic policy Local.
 	ReasonLocalTrafficPolicy = "LocalTrafficPolicy"
 )

@@ -44,6 +44,8 @@ type ElasticServiceList struct {
 }
 
 // ElasticServiceSpec says what may sleep, when, and how clients are held.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Fleet or GameType"
 type ElasticServiceSpec struct {
 	// service is the name of the Service, in the same namespace, that clients
 	// connect to. It keeps its address asleep and awake. It can't be changed:
@@ -84,7 +86,7 @@ type ElasticServiceSpec struct {
 	// idle says how Dormouse knows that nobody uses the service, beyond the
 	// connections that pass through the resolver. With handoff Direct the
 	// resolver doesn't see the clients that connect while the service is awake,
-	// so that a service without a trigger never sleeps by itself.
+	// so that a service without players or a trigger here never sleeps by itself.
 	// +optional
 	Idle *Idle `json:"idle,omitempty"`
 
@@ -103,6 +105,10 @@ type ElasticServiceSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Ports []PortSpec `json:"ports,omitempty"`
+
+	// wake says what wakes the service.
+	// +optional
+	Wake *Wake `json:"wake,omitempty"`
 
 	// hold bounds what is kept for clients while the service wakes.
 	// +optional
@@ -136,6 +142,13 @@ type ScaleTargetRef struct {
 
 // Idle says how Dormouse knows that nobody uses a service.
 type Idle struct {
+	// players keeps the service awake while anybody plays on a Server of the
+	// target, which must be a Fleet or a GameType. Only what the Servers said
+	// within the last 30 s counts: a Server that was silent for longer keeps the
+	// service awake.
+	// +optional
+	Players bool `json:"players,omitempty"`
+
 	// triggers are numbers that tell how busy the service is. It sleeps only
 	// when each of them has been below its threshold for sleepAfter. One that
 	// can't be read keeps the service awake.
@@ -208,54 +221,6 @@ const (
 	// HandoffNever sends all connections through the resolver.
 	HandoffNever Handoff = "Never"
 )
-
-// Protocol is what is spoken on a port.
-// +kubebuilder:validation:Enum=tcp;udp
-type Protocol string
-
-const (
-	// ProtocolTCP is any protocol over TCP: bytes are held and passed on as
-	// they are. A connection wakes the service.
-	ProtocolTCP Protocol = "tcp"
-	// ProtocolUDP is any protocol over UDP: datagrams are held and passed on as
-	// they are. The first one wakes the service.
-	ProtocolUDP Protocol = "udp"
-)
-
-// Readiness says how the resolver knows that a pod takes connections.
-// +kubebuilder:validation:Enum=Auto;Connect
-type Readiness string
-
-const (
-	// ReadinessAuto waits for the pods' readiness probe where they have one,
-	// and for the protocol's own sign otherwise: a TCP connect, a running
-	// container for UDP.
-	ReadinessAuto Readiness = "Auto"
-	// ReadinessConnect goes by a TCP connect alone, which is up to a second
-	// earlier than kubelet's probe.
-	ReadinessConnect Readiness = "Connect"
-)
-
-// PortSpec says more about one of a Service's ports.
-// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol != 'udp'",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
-type PortSpec struct {
-	// name is the port's name in the Service; empty for a Service's only port
-	// when that has no name.
-	// +required
-	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
-
-	// protocol is what is spoken on the port: tcp or udp. By default the
-	// transport protocol in the Service, which it must agree with.
-	// +optional
-	Protocol Protocol `json:"protocol,omitempty"`
-
-	// readiness says how the resolver knows that a pod takes connections on
-	// this port.
-	// +optional
-	// +kubebuilder:default=Auto
-	Readiness Readiness `json:"readiness,omitempty"`
-}
 
 // Hold bounds what a resolver pod keeps for clients while a service wakes. What
 // is over a bound is refused or dropped, and counted.
@@ -373,7 +338,8 @@ type ElasticServiceStatus struct {
 	Queued int32 `json:"queued,omitempty"`
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
-	// TriggersHealthy, IdleSignal, DirectGated and TrafficPolicyUnsupported.
+	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe and
+	// TrafficPolicyUnsupported.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

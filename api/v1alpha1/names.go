@@ -18,6 +18,62 @@ const (
 	// and workload work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"
 
+	// ServerLabel is on the Pod of a Server; its value is the Server's name.
+	ServerLabel = "dormouse.dev/server"
+
+	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's
+	// name.
+	FleetLabel = "dormouse.dev/fleet"
+
+	// GameTypeLabel is on a GameType's Fleets, Service and ElasticService, on the
+	// Servers and on their Pods; its value is the GameType's name.
+	GameTypeLabel = "dormouse.dev/gametype"
+
+	// GameTypeFinalizer keeps a deleted GameType, and with it the Service through
+	// which its players play, until its Servers are gone.
+	GameTypeFinalizer = "dormouse.dev/gametype"
+
+	// RevisionAnnotation is on a GameType's Fleet; its value is the number of its
+	// revision.
+	RevisionAnnotation = "dormouse.dev/revision"
+
+	// RetiringSinceAnnotation is on the Fleet of an earlier revision; its value is
+	// when its last Servers were told to drain, as in RFC 3339.
+	RetiringSinceAnnotation = "dormouse.dev/retiring-since"
+
+	// ServiceAnnotationsAnnotation is on a GameType's Service; its value are the
+	// names of the annotations that the GameType put there, so that it takes off
+	// none of anybody else's.
+	ServiceAnnotationsAnnotation = "dormouse.dev/service-annotations"
+
+	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A
+	// PodDisruptionBudget keeps Pods where it is "false" from being evicted.
+	DeletionAllowedLabel = "dormouse.dev/deletion-allowed"
+
+	// DeletionGuardFinalizer keeps a deleted Server until its players allow it.
+	DeletionGuardFinalizer = "dormouse.dev/deletion-guard"
+
+	// OwnerGenerationAnnotation is on a Fleet or Server that a wake changed or made
+	// together with its owner; its value is the metadata.generation that the owner
+	// has since. A controller that knows an older owner waits for that one.
+	OwnerGenerationAnnotation = "dormouse.dev/owner-generation"
+
+	// DrainedByAnnotation is on a Server that was drained by a program; its value
+	// says by which. A Fleet takes back only those that it drained itself: what a
+	// person drained stays drained.
+	DrainedByAnnotation = "dormouse.dev/drained-by"
+
+	// DrainedByFleet is the value of DrainedByAnnotation for a Server's Fleet.
+	DrainedByFleet = "fleet"
+
+	// SidecarContainer is the name of the container that Dormouse adds to the
+	// Pod of a Server.
+	SidecarContainer = "dormouse-sidecar"
+
+	// SDKMetadataPrefix is put before the names of labels and annotations that a
+	// game sets through the Agones SDK, as its clients expect.
+	SDKMetadataPrefix = "agones.dev/sdk-"
+
 	// TokenAudience is the audience of the service account tokens with which
 	// Dormouse's programs know each other.
 	TokenAudience = "dormouse.dev"

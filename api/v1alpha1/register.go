@@ -11,7 +11,12 @@ var GroupVersion = schema.GroupVersion{Group: "dormouse.dev", Version: "v1alpha1
 
 // AddToScheme makes the kinds of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ElasticService{}, &ElasticServiceList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&ElasticService{}, &ElasticServiceList{},
+		&Fleet{}, &FleetList{},
+		&GameType{}, &GameTypeList{},
+		&Server{}, &ServerList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

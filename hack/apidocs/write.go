@@ -68,10 +68,18 @@ func objectOf(s *schema) *schema {
 	if s.Type == "array" && s.Items != nil && s.Items.Schema != nil {
 		s = s.Items.Schema
 	}
-	if len(s.Properties) == 0 {
+	if len(s.Properties) == 0 || isPodTemplate(s) {
 		return nil
 	}
 	return s
+}
+
+// isPodTemplate tells a Pod template, whose fields are Kubernetes' own to
+// describe.
+func isPodTemplate(s *schema) bool {
+	spec := s.Properties["spec"]
+	_, ok := spec.Properties["containers"]
+	return ok
 }
 
 func typeOf(path, name string, s *schema) string {
@@ -83,6 +91,9 @@ func typeOf(path, name string, s *schema) string {
 	}
 	if objectOf(s) != nil {
 		return "[object](#" + anchor(path+"."+name) + ")"
+	}
+	if isPodTemplate(s) {
+		return "PodTemplateSpec"
 	}
 	if s.Format == "date-time" {
 		return "time"

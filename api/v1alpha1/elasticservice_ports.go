@@ -1,0 +1,181 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Protocol is what is spoken on a port.
+// +kubebuilder:validation:Enum=tcp;udp;minecraft;bedrock;source;quake3
+type Protocol string
+
+const (
+	// ProtocolTCP is any protocol over TCP: bytes are held and passed on as
+	// they are. A connection wakes the service.
+	ProtocolTCP Protocol = "tcp"
+	// ProtocolUDP is any protocol over UDP: datagrams are held and passed on as
+	// they are. The first one wakes the service.
+	ProtocolUDP Protocol = "udp"
+	// ProtocolMinecraft is Minecraft's Java edition, over TCP. Server lists are
+	// answered while the service sleeps; a login wakes it.
+	ProtocolMinecraft Protocol = "minecraft"
+	// ProtocolBedrock is Minecraft's Bedrock edition on RakNet, over UDP. Pings are
+	// answered while the service sleeps; a request for a connection wakes it.
+	ProtocolBedrock Protocol = "bedrock"
+	// ProtocolSource is the query protocol of Valve's games and many others, over
+	// UDP. Queries are answered while the service sleeps; any other datagram wakes
+	// it.
+	ProtocolSource Protocol = "source"
+	// ProtocolQuake3 is that of Quake 3 and the games that come from it, over UDP.
+	// Queries are answered while the service sleeps; any other datagram wakes it.
+	ProtocolQuake3 Protocol = "quake3"
+)
+
+// Transport is the transport protocol under what is spoken on a port.
+func (p Protocol) Transport() corev1.Protocol {
+	switch p {
+	case ProtocolUDP, ProtocolBedrock, ProtocolSource, ProtocolQuake3:
+		return corev1.ProtocolUDP
+	case ProtocolTCP, ProtocolMinecraft:
+	}
+	return corev1.ProtocolTCP
+}
+
+// Readiness says how the resolver knows that a pod takes connections.
+// +kubebuilder:validation:Enum=Auto;Connect
+type Readiness string
+
+const (
+	// ReadinessAuto waits for the pods' readiness probe where they have one,
+	// and for the protocol's own sign otherwise: a TCP connect, a running
+	// container for UDP.
+	ReadinessAuto Readiness = "Auto"
+	// ReadinessConnect goes by a TCP connect alone, which is up to a second
+	// earlier than kubelet's probe.
+	ReadinessConnect Readiness = "Connect"
+)
+
+// PortSpec says more about one of a Service's ports.
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp']))",message="asleep needs a protocol whose queries can be answered: minecraft, bedrock, source or quake3"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.favicon) && !has(self.asleep.rejoin)) || (has(self.protocol) && self.protocol == 'minecraft')",message="asleep.favicon and asleep.rejoin need the protocol minecraft; others have no such thing"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.protocolVersion) || !has(self.protocol) || self.protocol != 'source'",message="asleep.protocolVersion needs the protocol minecraft, bedrock or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.map) || !has(self.protocol) || self.protocol != 'minecraft'",message="asleep.map needs the protocol bedrock, source or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.game) || (has(self.protocol) && self.protocol in ['source', 'quake3'])",message="asleep.game needs the protocol source or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.folder) && !has(self.asleep.appID)) || (has(self.protocol) && self.protocol == 'source')",message="asleep.folder and asleep.appID need the protocol source; remove them"
+type PortSpec struct {
+	// name is the port's name in the Service; empty for a Service's only port
+	// when that has no name.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// protocol is what is spoken on the port: tcp or udp, or a game's that the
+	// resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
+	// UDP). By default the transport protocol in the Service, which it must agree
+	// with.
+	// +optional
+	Protocol Protocol `json:"protocol,omitempty"`
+
+	// readiness says how the resolver knows that a pod takes connections on
+	// this port.
+	// +optional
+	// +kubebuilder:default=Auto
+	Readiness Readiness `json:"readiness,omitempty"`
+
+	// asleep is what the resolver tells server lists in the server's place, where
+	// the protocol is a game's. The number of players is 0.
+	// +optional
+	Asleep *Asleep `json:"asleep,omitempty"`
+}
+
+// Asleep is what a resolver tells server lists while a service sleeps and wakes.
+type Asleep struct {
+	// motd is the message of the day while the service sleeps, or the server's
+	// name where the protocol has no message. What is too long for the protocol is
+	// cut off.
+	// +optional
+	// +kubebuilder:default="Asleep. Join to wake it up."
+	// +kubebuilder:validation:MaxLength=256
+	MOTD string `json:"motd,omitempty"`
+
+	// wakingMotd takes its place while the service wakes. {elapsed} in it becomes
+	// the time since the wake, such as 45s or 1m5s.
+	// +optional
+	// +kubebuilder:default="Waking up, {elapsed} so far."
+	// +kubebuilder:validation:MaxLength=256
+	WakingMOTD string `json:"wakingMotd,omitempty"`
+
+	// rejoin is what a player of Minecraft's Java edition reads who was held for
+	// 25 s, after which the game itself would soon give up.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Rejoin string `json:"rejoin,omitempty"`
+
+	// version is the name of the server's version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version,omitempty"`
+
+	// protocolVersion is the number of the version of the game's protocol, by
+	// which lists tell who can join. By default Minecraft's Java edition is told
+	// the client's own, the Bedrock edition 0, and Quake 3 its own, 68.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ProtocolVersion int32 `json:"protocolVersion,omitempty"`
+
+	// maxPlayers is how many may play. By default what the game's servers have by
+	// default: 20 in Minecraft's Java edition, 10 in the Bedrock edition, else 16.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxPlayers int32 `json:"maxPlayers,omitempty"`
+
+	// favicon is the picture in the list of Minecraft's Java edition: a PNG of 64
+	// by 64 pixels as a data URI.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16384
+	// +kubebuilder:validation:XValidation:rule="self.matches('^data:image/png;base64,[A-Za-z0-9+/]+=*$')",message="favicon must be data:image/png;base64, and a PNG in base64 without line ends"
+	Favicon string `json:"favicon,omitempty"`
+
+	// map is the level that lists show; in the Bedrock edition the second line.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Map string `json:"map,omitempty"`
+
+	// game is what the game is called. Clients of Quake 3's family pass over a
+	// server of another game than theirs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Game string `json:"game,omitempty"`
+
+	// folder is the game's directory, in the protocol source.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Folder string `json:"folder,omitempty"`
+
+	// appID is the game's number on Steam, in the protocol source.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
+	AppID int64 `json:"appID,omitempty"`
+}
+
+// WakeOn is the moment at which a client counts as wanting the service.
+// +kubebuilder:validation:Enum=Login;Connect
+type WakeOn string
+
+const (
+	// WakeOnLogin is when a client does what only players do.
+	WakeOnLogin WakeOn = "Login"
+	// WakeOnConnect is when a client connects or sends a datagram, whatever it
+	// wants.
+	WakeOnConnect WakeOn = "Connect"
+)
+
+// Wake says what wakes a service.
+type Wake struct {
+	// when is the moment at which a client counts as wanting the service. Login, the
+	// default, needs a game's protocol: other ports wake with any connection or
+	// datagram. With Connect so do those of games, and server lists are answered by
+	// the server alone.
+	// +optional
+	// +kubebuilder:default=Login
+	When WakeOn `json:"when,omitempty"`
+}

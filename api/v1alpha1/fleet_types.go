@@ -1,0 +1,195 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fleet keeps a number of Servers that are made from one template.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=fleets,shortName=flt,categories=dormouse
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Allocated",type=integer,JSONPath=`.status.allocatedReplicas`
+// +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.drainingReplicas`
+// +kubebuilder:printcolumn:name="Players",type=integer,JSONPath=`.status.players`
+// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name must have at most 50 characters, because the names of its Servers are longer and become host names"
+type Fleet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how many Servers there are, and of what.
+	// +required
+	Spec FleetSpec `json:"spec"`
+
+	// status is what Dormouse observed.
+	// +optional
+	Status FleetStatus `json:"status,omitempty"`
+}
+
+// FleetList is a list of Fleets.
+//
+// +kubebuilder:object:root=true
+type FleetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Fleet `json:"items"`
+}
+
+// FleetSpec says how many Servers there are, and of what.
+type FleetSpec struct {
+	// replicas is how many Servers there should be that take players. Servers
+	// that drain come on top.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// template is what new Servers are made from. A change leaves those that
+	// are there as they are.
+	// +required
+	Template ServerTemplate `json:"template"`
+
+	// scaleDown says which Servers go first and how.
+	// +optional
+	// +kubebuilder:default={}
+	ScaleDown ScaleDownSpec `json:"scaleDown,omitempty"`
+
+	// scheduling says how the Servers spread over nodes: Packed asks the
+	// scheduler to prefer nodes that have Servers of this Fleet, so that others
+	// become empty and can be removed; Distributed to prefer nodes that have
+	// none. A template with an affinity or topology spread of its own is left
+	// alone.
+	// +optional
+	// +kubebuilder:default=Packed
+	Scheduling Scheduling `json:"scheduling,omitempty"`
+}
+
+// ServerTemplate is what a Fleet makes Servers from.
+type ServerTemplate struct {
+	// metadata has the labels and annotations of each Server.
+	// +optional
+	Metadata TemplateMetadata `json:"metadata,omitempty"`
+
+	// spec is each Server's spec.
+	// +required
+	Spec ServerSpec `json:"spec"`
+}
+
+// TemplateMetadata has labels and annotations for what is made from a template.
+type TemplateMetadata struct {
+	// labels are the labels of each object.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are the annotations of each object.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ScaleDownSpec says which Servers go first when there are too many, and how.
+// First go those that were never ready, then those whose deletion is allowed,
+// then those with the fewest players; order decides between equals. An
+// Allocated Server never goes.
+type ScaleDownSpec struct {
+	// order decides between Servers with the same number of players:
+	// EmptiestFirst by the fewest players and then the youngest, OldestFirst and
+	// NewestFirst by age.
+	// +optional
+	// +kubebuilder:default=EmptiestFirst
+	Order ScaleDownOrder `json:"order,omitempty"`
+
+	// policy says what becomes of a Server with players. Drain: it gets no new
+	// players and is deleted when those it has are gone; a scale-up takes it
+	// back. Delete: its deletion is asked for at once, which tells the game to
+	// shut down and can't be taken back; it still waits for its players.
+	// +optional
+	// +kubebuilder:default=Drain
+	Policy ScaleDownPolicy `json:"policy,omitempty"`
+}
+
+// ScaleDownOrder decides which of two equal Servers goes first.
+// +kubebuilder:validation:Enum=EmptiestFirst;OldestFirst;NewestFirst
+type ScaleDownOrder string
+
+const (
+	// EmptiestFirst takes the Server with the fewest players, then the youngest.
+	EmptiestFirst ScaleDownOrder = "EmptiestFirst"
+	// OldestFirst takes the oldest Server.
+	OldestFirst ScaleDownOrder = "OldestFirst"
+	// NewestFirst takes the youngest Server.
+	NewestFirst ScaleDownOrder = "NewestFirst"
+)
+
+// ScaleDownPolicy says what becomes of a Server with players.
+// +kubebuilder:validation:Enum=Drain;Delete
+type ScaleDownPolicy string
+
+const (
+	// ScaleDownDrain drains the Server and deletes it when it is empty.
+	ScaleDownDrain ScaleDownPolicy = "Drain"
+	// ScaleDownDelete deletes the Server, which waits for its players.
+	ScaleDownDelete ScaleDownPolicy = "Delete"
+)
+
+// Scheduling says how Servers spread over nodes.
+// +kubebuilder:validation:Enum=Packed;Distributed
+type Scheduling string
+
+const (
+	// SchedulingPacked fills nodes one after the other.
+	SchedulingPacked Scheduling = "Packed"
+	// SchedulingDistributed spreads over nodes.
+	SchedulingDistributed Scheduling = "Distributed"
+)
+
+// FleetStatus is what Dormouse observed.
+type FleetStatus struct {
+	// observedGeneration is the generation of the spec that this status is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of Servers that neither drain nor are being deleted.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// readyReplicas is how many of them are Ready or Allocated.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// allocatedReplicas is how many of them are Allocated.
+	// +optional
+	AllocatedReplicas int32 `json:"allocatedReplicas"`
+
+	// drainingReplicas is the number of Servers that wait for their players'
+	// leave, drained or being deleted.
+	// +optional
+	DrainingReplicas int32 `json:"drainingReplicas"`
+
+	// players is how many play on all Servers, draining ones too.
+	// +optional
+	Players int32 `json:"players"`
+
+	// capacity is how many could play on the Servers counted in readyReplicas.
+	// +optional
+	Capacity int32 `json:"capacity"`
+
+	// selector finds the Fleet's Pods, as a string.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// conditions are Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,178 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServerState is where a Server is in its life.
+type ServerState string
+
+const (
+	// ServerPending means that the Server's Pod has no node yet, or isn't there.
+	ServerPending ServerState = "Pending"
+	// ServerStarting means that the Pod has a node and the game doesn't take
+	// players yet.
+	ServerStarting ServerState = "Starting"
+	// ServerReady means that the game takes players.
+	ServerReady ServerState = "Ready"
+	// ServerAllocated means that somebody asked for the game by name, through
+	// the SDK: no scale-down takes it.
+	ServerAllocated ServerState = "Allocated"
+	// ServerDraining means that the game gets no new players and goes when those
+	// it has are gone.
+	ServerDraining ServerState = "Draining"
+	// ServerStopped means that the Server was told to have no Pod.
+	ServerStopped ServerState = "Stopped"
+	// ServerUnhealthy means that the game runs and is taken for broken.
+	ServerUnhealthy ServerState = "Unhealthy"
+)
+
+// ServerStatus is what Dormouse observed and what the game said.
+type ServerStatus struct {
+	// observedGeneration is the generation of the spec that this status is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// state is Pending, Starting, Ready, Allocated, Draining, Stopped or
+	// Unhealthy.
+	// +optional
+	State ServerState `json:"state,omitempty"`
+
+	// players is how many play, as last reported.
+	// +optional
+	Players *PlayersStatus `json:"players,omitempty"`
+
+	// deletionAllowed is whether the Server may be deleted now, as last reported.
+	// +optional
+	DeletionAllowed bool `json:"deletionAllowed"`
+
+	// game is what the game's sidecar last said beyond the players.
+	// +optional
+	Game *GameStatus `json:"game,omitempty"`
+
+	// counters are the game's counters.
+	// +optional
+	Counters map[string]Counter `json:"counters,omitempty"`
+
+	// lists are the game's lists.
+	// +optional
+	Lists map[string]List `json:"lists,omitempty"`
+
+	// podName is the name of the Server's Pod.
+	// +optional
+	PodName string `json:"podName,omitempty"`
+
+	// podIP is the Pod's address inside the cluster.
+	// +optional
+	PodIP string `json:"podIP,omitempty"`
+
+	// nodeName is the node that the Pod is on.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+
+	// address is the node's ExternalIP, or else its InternalIP: where exposed
+	// ports are reached.
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// ports are the ports as they are: for an exposed one the number on the node.
+	// +optional
+	// +listType=atomic
+	Ports []ServerPortStatus `json:"ports,omitempty"`
+
+	// failures is how many Pods of this Server ended or broke since it last was
+	// well for ten minutes. The next Pod comes the later the more there were.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// lastFailureTime is when the last of them did.
+	// +optional
+	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
+
+	// conditions are Ready, DeletionAllowed and Healthy.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PlayersStatus is how many play.
+type PlayersStatus struct {
+	// current is how many play.
+	Current int32 `json:"current"`
+	// capacity is how many may play at once; 0 if that isn't known.
+	// +optional
+	Capacity int32 `json:"capacity,omitempty"`
+	// ids are the players' names or numbers, where the game reports them.
+	// +optional
+	// +listType=atomic
+	IDs []string `json:"ids,omitempty"`
+}
+
+// GameState is what a game says of itself.
+type GameState string
+
+const (
+	// GameStarting means that the game doesn't take players yet.
+	GameStarting GameState = "Starting"
+	// GameReady means that the game takes players.
+	GameReady GameState = "Ready"
+	// GameAllocated means that the game was asked for by name.
+	GameAllocated GameState = "Allocated"
+	// GameReserved means that the game is Allocated until a time it named, and
+	// Ready after that.
+	GameReserved GameState = "Reserved"
+	// GameShutdown means that the game asks for its own end.
+	GameShutdown GameState = "Shutdown"
+	// GameUnhealthy means that the game answers no probe or sends no ping any
+	// more.
+	GameUnhealthy GameState = "Unhealthy"
+)
+
+// GameStatus is what a game's sidecar last said beyond the players.
+type GameStatus struct {
+	// state is Starting, Ready, Allocated, Reserved, Shutdown or Unhealthy.
+	State GameState `json:"state"`
+	// since is when that state was first reported.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// podUID is the UID of the Pod whose sidecar said so.
+	// +optional
+	PodUID string `json:"podUID,omitempty"`
+	// message says in a sentence why the game is Unhealthy.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// reported is true once the game or its probe has said anything of itself.
+	// +optional
+	Reported bool `json:"reported,omitempty"`
+	// permission is the game's own word on whether it may be deleted, where it
+	// has given one.
+	// +optional
+	Permission DeletionPermission `json:"permission,omitempty"`
+	// reservedUntil is when a reservation ends.
+	// +optional
+	ReservedUntil *metav1.Time `json:"reservedUntil,omitempty"`
+	// shutdownSeen is true once the sidecar has said that it knows of the
+	// Server's deletion: deletionAllowed is its answer to that from then on.
+	// +optional
+	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
+	// instance and sequence name the report that last changed any of this, so
+	// that of two operator replicas the one with the older report doesn't write
+	// over the other.
+	// +optional
+	Instance string `json:"instance,omitempty"`
+	// sequence is that report's number among those of its instance.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+}
+
+// ServerPortStatus is a port as it is.
+type ServerPortStatus struct {
+	// name is the port's name in the spec.
+	Name string `json:"name"`
+	// port is the number to connect to: on the node for an exposed port, on the
+	// Pod for any other.
+	Port int32 `json:"port"`
+	// protocol is TCP, UDP or TCPUDP.
+	Protocol ServerProtocol `json:"protocol"`
+}

@@ -1,0 +1,332 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Server is one game server: it wraps one Pod, knows how many play on it, and
+// can't be deleted under its players.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=servers,shortName=srv,categories=dormouse
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Players",type=integer,JSONPath=`.status.players.current`
+// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.status.players.capacity`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
+// +kubebuilder:printcolumn:name="Ports",type=string,JSONPath=`.status.ports[*].port`
+// +kubebuilder:printcolumn:name="Deletable",type=boolean,JSONPath=`.status.deletionAllowed`
+// +kubebuilder:printcolumn:name="Node",type=string,priority=1,JSONPath=`.status.nodeName`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes a label's value and a host name"
+type Server struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what runs, where players reach it, and when it may be deleted.
+	// +required
+	Spec ServerSpec `json:"spec"`
+
+	// status is what Dormouse observed and what the game said.
+	// +optional
+	Status ServerStatus `json:"status,omitempty"`
+}
+
+// ServerList is a list of Servers.
+//
+// +kubebuilder:object:root=true
+type ServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Server `json:"items"`
+}
+
+// ServerSpec says what runs, where players reach it, and when it may be deleted.
+// A change of the template, the ports or the storage takes effect with the next
+// Pod; all else takes effect at once.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.gameContainer) || self.template.spec.containers.exists(c, c.name == self.gameContainer)",message="gameContainer must be the name of a container in template.spec.containers"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork",message="template.spec.hostNetwork isn't supported; remove it and give the port expose: HostPort"
+// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || !has(self.ports) || !has(self.players.probe.port) || self.ports.exists(p, p.name == self.players.probe.port)",message="players.probe.port must be the name of a port in ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || (has(self.ports) && size(self.ports) > 0)",message="players.probe needs a port in ports to ask"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.initContainers can't have a container named dormouse-sidecar, which Dormouse adds itself"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.containers can't have a container named dormouse-sidecar, which Dormouse adds itself"
+type ServerSpec struct {
+	// template is the Pod. Dormouse adds its sidecar, a few environment
+	// variables, the host ports and the volumes of storage, and leaves the rest
+	// as it is. The Pod gets no Kubernetes token unless
+	// automountServiceAccountToken asks for it.
+	// +required
+	Template corev1.PodTemplateSpec `json:"template"`
+
+	// gameContainer is the name of the container that is the game; the first
+	// one if it is empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	GameContainer string `json:"gameContainer,omitempty"`
+
+	// ports are the game's ports.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Ports []ServerPort `json:"ports,omitempty"`
+
+	// players says how many may play and how Dormouse knows how many do.
+	// +optional
+	Players *PlayersSpec `json:"players,omitempty"`
+
+	// readiness says when the game takes players. Auto: when its first answer to
+	// players.probe has come, or, without a probe, when its Pod is ready. SDK:
+	// when the game has called Ready.
+	// +optional
+	// +kubebuilder:default=Auto
+	Readiness ServerReadiness `json:"readiness,omitempty"`
+
+	// health says when a game that runs is taken for broken.
+	// +optional
+	// +kubebuilder:default={}
+	Health HealthSpec `json:"health,omitempty"`
+
+	// deletion says what holds beyond the game's word when the Server is to be
+	// deleted.
+	// +optional
+	// +kubebuilder:default={}
+	Deletion DeletionSpec `json:"deletion,omitempty"`
+
+	// counters are numbers that the game keeps through the Agones SDK, by name,
+	// with the values they begin with.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a counter's name must have from 1 to 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit"
+	Counters map[string]Counter `json:"counters,omitempty"`
+
+	// lists are sets of words that the game keeps through the Agones SDK, by
+	// name, with the values they begin with.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=4
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a list's name must have from 1 to 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit"
+	Lists map[string]List `json:"lists,omitempty"`
+
+	// running is whether the Server has a Pod. A Server that is told to stop
+	// keeps its name and its storage; its Pod goes as in a deletion, when its
+	// players allow.
+	// +optional
+	// +kubebuilder:default=true
+	Running *bool `json:"running,omitempty"`
+
+	// storage are disks that the Server keeps while it has no Pod.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Storage []StorageSpec `json:"storage,omitempty"`
+
+	// drain takes the Server out of service: it gets no new players, keeps those
+	// it has, and is deleted when they are gone. Taking it back makes the Server
+	// take players again, as long as its deletion hasn't begun.
+	// +optional
+	Drain bool `json:"drain,omitempty"`
+}
+
+// ServerReadiness says when a game takes players.
+// +kubebuilder:validation:Enum=Auto;SDK
+type ServerReadiness string
+
+const (
+	// ServerReadinessAuto goes by the probe where there is one, and else by the
+	// Pod.
+	ServerReadinessAuto ServerReadiness = "Auto"
+	// ServerReadinessSDK waits for the game's call of Ready.
+	ServerReadinessSDK ServerReadiness = "SDK"
+)
+
+// PlayersSpec says how many may play and how Dormouse knows how many do.
+type PlayersSpec struct {
+	// capacity is how many may play at once; 0 says nothing about it. What the
+	// game or the probe reports comes before it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Capacity int32 `json:"capacity,omitempty"`
+
+	// probe asks the game itself in its own query protocol. Without one the game
+	// reports its players through the SDK, or not at all.
+	// +optional
+	Probe *PlayersProbe `json:"probe,omitempty"`
+}
+
+// ProbeType is a game's query protocol.
+// +kubebuilder:validation:Enum=minecraft;bedrock;source;quake3
+type ProbeType string
+
+const (
+	// ProbeMinecraft is the server list ping of Minecraft Java Edition.
+	ProbeMinecraft ProbeType = "minecraft"
+	// ProbeBedrock is the unconnected ping of Minecraft Bedrock Edition.
+	ProbeBedrock ProbeType = "bedrock"
+	// ProbeSource is the A2S_INFO query of Source and many other games.
+	ProbeSource ProbeType = "source"
+	// ProbeQuake3 is the getstatus query of the Quake III family.
+	ProbeQuake3 ProbeType = "quake3"
+)
+
+// PlayersProbe asks a game for its players in its own query protocol, every
+// health.period.
+type PlayersProbe struct {
+	// type is the query protocol.
+	// +required
+	Type ProbeType `json:"type"`
+
+	// port is the name of the port to ask; the first one if it is empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	Port string `json:"port,omitempty"`
+}
+
+// HealthSpec says when a game that runs is taken for broken: when it answers no
+// probe, or sends no health ping through the SDK after it sent one, for
+// failureThreshold periods. A game that has neither probe nor pings is as healthy
+// as its Pod.
+type HealthSpec struct {
+	// initialDelay is how long after its start a game isn't judged; at most 24h.
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration up to 24h such as 30s or 5m"
+	InitialDelay *metav1.Duration `json:"initialDelay,omitempty"`
+
+	// period is the time between two probes, and how often a health ping is
+	// expected; from 1s to 1h.
+	// +optional
+	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h such as 5s"
+	Period *metav1.Duration `json:"period,omitempty"`
+
+	// failureThreshold is how many periods in a row without an answer or a ping
+	// make the Server Unhealthy.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+
+	// disabled takes every game for healthy whose Pod runs.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// DeletionPermission is whether a Server may be deleted.
+// +kubebuilder:validation:Enum=Allowed;Denied
+type DeletionPermission string
+
+const (
+	// DeletionAllowed means that the Server may go.
+	DeletionAllowed DeletionPermission = "Allowed"
+	// DeletionDenied means that the Server must stay.
+	DeletionDenied DeletionPermission = "Denied"
+)
+
+// DeletionSpec says what holds beyond the game's word when a Server is to be
+// deleted. The game's word is its own answer to allow_delete where it has given
+// one; else it may go while it has no players and isn't Allocated.
+type DeletionSpec struct {
+	// unreported is what holds for a game that runs and has said nothing: no
+	// players, no permission, no state, and no probe answered.
+	// +optional
+	// +kubebuilder:default=Allowed
+	Unreported DeletionPermission `json:"unreported,omitempty"`
+
+	// timeout is how long after a deletion was asked for the Server goes though
+	// its players are still there; at most 8760h. 0s means never.
+	// +optional
+	// +kubebuilder:default="0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('8760h')",message="timeout must be a duration up to 8760h such as 30m, or 0s for never"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// force deletes the Server at once whoever plays. It may be set while a
+	// deletion waits.
+	// +optional
+	Force bool `json:"force,omitempty"`
+}
+
+// Counter is a number that a game keeps.
+// +kubebuilder:validation:XValidation:rule="!has(self.count) || (has(self.capacity) ? self.count <= self.capacity : self.count == 0)",message="count must not be above capacity"
+type Counter struct {
+	// count is the number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Count int64 `json:"count,omitempty"`
+	// capacity is the most that count may be.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Capacity int64 `json:"capacity,omitempty"`
+}
+
+// List is a set of words that a game keeps.
+// +kubebuilder:validation:XValidation:rule="!has(self.values) || (has(self.capacity) ? size(self.values) <= self.capacity : size(self.values) == 0)",message="values must not be more than capacity"
+type List struct {
+	// capacity is the most values there may be.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Capacity int64 `json:"capacity,omitempty"`
+	// values are the words, each once.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=128
+	Values []string `json:"values,omitempty"`
+}
+
+// StorageSpec is a disk that a Server keeps while it has no Pod: a
+// PersistentVolumeClaim named <server>-<name>.
+type StorageSpec struct {
+	// name tells the disks apart.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be lower case letters, digits and '-'"
+	Name string `json:"name"`
+
+	// mountPath is where the game container finds the disk.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="mountPath must start with '/' and have no ':'"
+	MountPath string `json:"mountPath"`
+
+	// size is how large the disk is asked to be.
+	// +required
+	Size resource.Quantity `json:"size"`
+
+	// storageClassName is the disk's StorageClass; the cluster's default one if
+	// it is absent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// onDelete says what becomes of the disk when the Server is deleted.
+	// +optional
+	// +kubebuilder:default=Retain
+	OnDelete StorageOnDelete `json:"onDelete,omitempty"`
+}
+
+// StorageOnDelete says what becomes of a disk when its Server is deleted.
+// +kubebuilder:validation:Enum=Retain;Delete
+type StorageOnDelete string
+
+const (
+	// StorageRetain keeps the disk for a later Server of the same name.
+	StorageRetain StorageOnDelete = "Retain"
+	// StorageDelete deletes the disk with the Server.
+	StorageDelete StorageOnDelete = "Delete"
+)
