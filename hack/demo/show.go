@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/env"
@@ -17,18 +18,20 @@ import (
 
 const port = 7000
 
-// show is the story: asleep, woken by a player, handed over, idle, asleep again.
+// show is the story: asleep, woken by a player, handed over, upgraded under that
+// player, idle, asleep again.
 func show(ctx context.Context, e *env.Env, who person) (err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "dormouse-demo-"}}
 	if err := e.Client.Create(ctx, ns); err != nil {
 		return fmt.Errorf("create a namespace: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Client.Delete(context.WithoutCancel(ctx), ns)) }()
-	g := env.Game{
-		Namespace: ns.Name, Name: "lobby", TCP: []int32{port}, Probe: true, Trigger: true, SleepAfter: 5 * time.Second,
-	}
-	fmt.Printf("\nA game that nobody plays: Deployment %s/%s at zero replicas, its Service, and an ElasticService.\n", ns.Name, g.Name)
-	if err := e.Create(ctx, g); err != nil {
+	g := env.Game{Namespace: ns.Name, Name: "lobby", TCP: []int32{port}}
+	fmt.Printf("\nA game that nobody plays: GameType %s/%s at zero replicas.\n", ns.Name, g.Name)
+	err = e.CreateGameType(ctx, g.Namespace, g.Name, 0, func(s *v1alpha1.GameTypeSpec) {
+		s.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: 5 * time.Second}}
+	})
+	if err != nil {
 		return err
 	}
 	es, err := e.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
@@ -71,6 +74,9 @@ func show(ctx context.Context, e *env.Env, who person) (err error) {
 		return err
 	}
 	t.print(direct.replied, "handed over to direct", fmt.Sprintf("a second player came straight from %s; the first plays on", direct.from))
+	if err := t.upgrade(ctx, e, g); err != nil {
+		return err
+	}
 	if err := leave(ctx); err != nil {
 		return fmt.Errorf("the first player's session: %w", err)
 	}
@@ -115,10 +121,34 @@ func (t timeline) wake(ctx context.Context, s *story, v visit) error {
 		return err
 	}
 	t.print(t.start, "packet sent", "the resolver stands in for the game and holds it")
-	t.print(asked.at, "wake asked", "the resolver called the operator, which scaled the Deployment")
+	t.print(asked.at, "wake asked", "the resolver called the operator, which scaled the GameType")
 	t.print(created.at, "pod created", created.what)
-	t.print(up.at, "server up", "its readiness probe succeeds")
+	t.print(up.at, "server up", "its sidecar says that it takes players")
 	t.print(v.replied, "first reply", "on the connection that the resolver held")
+	return nil
+}
+
+// upgrade brings a new version in while the first player plays.
+func (t timeline) upgrade(ctx context.Context, e *env.Env, g env.Game) error {
+	t.print(time.Now(), "new version", "the GameType's template changes")
+	gt := &v1alpha1.GameType{}
+	if err := e.Client.Get(ctx, g.Key(), gt); err != nil {
+		return fmt.Errorf("read GameType %s: %w", g.Key(), err)
+	}
+	changed := gt.DeepCopy()
+	game := &changed.Spec.Template.Spec.Template.Spec.Containers[0]
+	game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
+	if err := e.Client.Patch(ctx, changed, client.MergeFrom(gt)); err != nil {
+		return fmt.Errorf("change GameType %s: %w", g.Key(), err)
+	}
+	_, err := env.Wait(ctx, e, &v1alpha1.GameTypeList{}, g.Key(), "upgraded", func(gt *v1alpha1.GameType) bool {
+		s := gt.Status
+		return s.ObservedGeneration == changed.Generation && s.UpdatedReplicas == 1 && s.Replicas == 1 && s.ReadyReplicas == 1 && s.DrainingReplicas == 1
+	})
+	if err != nil {
+		return err
+	}
+	t.print(time.Now(), "upgraded", "new players get the new version; the first plays on where they are")
 	return nil
 }
 

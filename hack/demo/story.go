@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -67,7 +66,7 @@ func observe(ctx context.Context, e *env.Env, g env.Game) (*story, error) {
 			}
 		}},
 		{&corev1.PodList{}, func(o client.Object) {
-			if pod, ok := o.(*corev1.Pod); ok && pod.Labels["app"] == g.Name {
+			if pod, ok := o.(*corev1.Pod); ok && pod.Labels[v1alpha1.GameTypeLabel] == g.Name {
 				s.podCreated.set(time.Now(), "pod "+pod.Name)
 				for _, c := range pod.Status.Conditions {
 					if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -76,12 +75,12 @@ func observe(ctx context.Context, e *env.Env, g env.Game) (*story, error) {
 				}
 			}
 		}},
-		{&appsv1.DeploymentList{}, func(o client.Object) {
-			if d, ok := o.(*appsv1.Deployment); ok {
-				replicas := ptr.Deref(d.Spec.Replicas, 1)
+		{&v1alpha1.GameTypeList{}, func(o client.Object) {
+			if gt, ok := o.(*v1alpha1.GameType); ok {
+				replicas := ptr.Deref(gt.Spec.Replicas, 1)
 				woken = woken || replicas > 0
 				if woken && replicas == 0 {
-					s.asleep.set(time.Now(), "Deployment "+d.Name+" is at zero replicas")
+					s.asleep.set(time.Now(), "GameType "+gt.Name+" is at zero replicas")
 				}
 			}
 		}},

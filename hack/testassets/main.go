@@ -21,6 +21,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testassets:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("TEST_ASSET_ETCD=%s\nTEST_ASSET_KUBE_APISERVER=%s\nTEST_ASSET_KUBECTL=%s\n",
-		assets.Etcd, assets.APIServer, assets.Kubectl)
+	fmt.Printf("TEST_ASSET_ETCD=%s\nTEST_ASSET_KUBE_APISERVER=%s\nTEST_ASSET_KUBECTL=%s\nTEST_ASSET_KUBE_CONTROLLER_MANAGER=%s\n",
+		assets.Etcd, assets.APIServer, assets.Kubectl, assets.ControllerManager)
 }

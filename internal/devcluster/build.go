@@ -41,7 +41,7 @@ func programs() []program {
 
 // aliases are the names under which the multi-call binary is linked, for
 // people and for envtest.
-var aliases = []string{"etcd", "kube-apiserver", "kubectl"}
+var aliases = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"}
 
 // Build compiles what the cluster runs into bin/ of the project, and returns
 // that directory. What is up to date is left as it is; the first build
@@ -75,9 +75,10 @@ func Build(ctx context.Context, repo string, progress io.Writer) (string, error)
 }
 
 // Assets are the programs that controller-runtime's envtest starts; give them
-// to it as TEST_ASSET_ETCD, TEST_ASSET_KUBE_APISERVER and TEST_ASSET_KUBECTL.
+// to it as TEST_ASSET_ETCD, TEST_ASSET_KUBE_APISERVER and TEST_ASSET_KUBECTL. It
+// knows no controllers; tests that need Kubernetes' own start them themselves.
 type Assets struct {
-	Etcd, APIServer, Kubectl string
+	Etcd, APIServer, Kubectl, ControllerManager string
 }
 
 // EnvtestAssets builds, if need be, the binary that also runs the cluster, and
@@ -89,6 +90,7 @@ func EnvtestAssets(ctx context.Context, repo string, progress io.Writer) (Assets
 	}
 	return Assets{
 		Etcd: filepath.Join(bin, "etcd"), APIServer: filepath.Join(bin, "kube-apiserver"), Kubectl: filepath.Join(bin, "kubectl"),
+		ControllerManager: filepath.Join(bin, "kube-controller-manager"),
 	}, nil
 }
 

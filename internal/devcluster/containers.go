@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,4 +85,60 @@ func (c Container) signal(s syscall.Signal) error {
 		errs = append(errs, p.signal(s))
 	}
 	return errors.Join(errs...)
+}
+
+// DatagramsDropped counts the UDP datagrams that the container's sockets had no
+// room for. All containers of a pod share the count.
+func (c Container) DatagramsDropped() (int64, error) {
+	path := fmt.Sprintf("/proc/%d/net/snmp", c.processes[0].PID)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read counters: %w", err)
+	}
+	var names []string
+	for line := range strings.Lines(string(content)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "Udp:" {
+			continue
+		}
+		if names == nil {
+			names = words
+			continue
+		}
+		if i := slices.Index(names, "RcvbufErrors"); i >= 0 && i < len(words) {
+			n, err := strconv.ParseInt(words[i], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read counters of %s: %w", path, err)
+			}
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("read counters of %s: no RcvbufErrors of UDP", path)
+}
+
+// Mounts are the paths inside the container at which something is mounted.
+func (c Container) Mounts() ([]string, error) {
+	path := fmt.Sprintf("/proc/%d/mountinfo", c.processes[0].PID)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var mounts []string
+	for line := range strings.Lines(string(content)) {
+		// The fifth word of proc(5)'s mountinfo is where the mount is.
+		if words := strings.Fields(line); len(words) > 4 {
+			mounts = append(mounts, words[4])
+		}
+	}
+	return mounts, nil
+}
+
+// Files are the container's files as its processes see them. The caller closes
+// them.
+func (c Container) Files() (*os.Root, error) {
+	files, err := os.OpenRoot(fmt.Sprintf("/proc/%d/root", c.processes[0].PID))
+	if err != nil {
+		return nil, fmt.Errorf("open a container's files: %w", err)
+	}
+	return files, nil
 }

@@ -2,6 +2,7 @@ package errortracking
 
 import (
 	"context"
+	"fmt"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
@@ -16,10 +17,16 @@ func (r *Reporter) WatchCrashes() {
 	}
 	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(_ context.Context, value any) {
 		// A reconciler's panic has been reported, and ends nothing.
-		if _, already := value.(reportedPanic); already {
+		if _, already := value.(ReportedPanic); already {
 			return
 		}
-		r.panicked(value, subject{})
+		r.PanicAbout(value, Subject{})
 		r.client.Flush(flushTimeout)
 	})
 }
+
+// ReportedPanic is a panic that has been reported with what it is about, and isn't
+// again on its way up.
+type ReportedPanic struct{ Value any }
+
+func (p ReportedPanic) Error() string { return fmt.Sprint(p.Value) }

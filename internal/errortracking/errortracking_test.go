@@ -21,11 +21,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.uber.org/goleak"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/test/sentrysink"
@@ -90,12 +87,8 @@ func counts(t *testing.T, r *Reporter) map[string]float64 {
 	return got
 }
 
-func returning(err error) reconcile.Reconciler {
-	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err })
-}
-
-func request(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: name}}
+func about(name string) Subject {
+	return Subject{Controller: "elasticservice", Kind: "ElasticService", Key: types.NamespacedName{Namespace: "games", Name: name}}
 }
 
 // fieldsOf are all that an event may have.
@@ -103,17 +96,14 @@ var fieldsOf = []string{
 	"environment", "event_id", "exception", "fingerprint", "level", "platform", "release", "sdk", "server_name", "tags", "timestamp",
 }
 
-func TestAReconcileErrorArrivesWithTagsAndWithoutPayload(t *testing.T) {
+func TestAnErrorArrivesWithTagsAndWithoutPayload(t *testing.T) {
 	t.Setenv("SENTRY_TAGS_LEAK", "leaked-variable")
 	r, sink := start(t)
 	hostname, _ := os.Hostname()
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWNyZXQifQ.c2lnbmF0dXJl"
 	failure := fmt.Errorf("apply Service games/lobby with Authorization: Bearer %s at https://user:password@host/x: %w", token,
 		errors.New(`Service "lobby" is invalid: spec.ports[0]: Invalid value: {"secret-field":"secret-value"}: must be smaller`))
-	got, err := r.Reconciler("elasticservice", "ElasticService", returning(failure)).Reconcile(t.Context(), request("lobby"))
-	if !errors.Is(err, failure) || got != (reconcile.Result{}) {
-		t.Errorf("the controller got %v, %v; want the reconciler's own answer", got, err)
-	}
+	r.Error(failure, about("lobby"))
 	e := events(t, sink, 1)[0]
 	want := map[string]string{
 		"program": "operator", "controller": "elasticservice", "kind": "ElasticService", "namespace": "games", "name": "lobby",
@@ -136,47 +126,6 @@ func TestAReconcileErrorArrivesWithTagsAndWithoutPayload(t *testing.T) {
 	for _, secret := range []string{"eyJ", "password", "secret-field", "secret-value", "leaked-variable", "PATH=", hostname} {
 		if secret != "" && strings.Contains(e.Text, secret) {
 			t.Errorf("%q was sent:\n%s", secret, e.Text)
-		}
-	}
-}
-
-func TestAReconcilersPanicArrivesOnceWithItsStack(t *testing.T) {
-	r, sink := start(t)
-	before := utilruntime.PanicHandlers
-	t.Cleanup(func() { utilruntime.PanicHandlers = before })
-	r.WatchCrashes()
-	explode := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { panic("boom") })
-	func() {
-		// As controller-runtime does.
-		defer func() {
-			value := recover()
-			if fmt.Sprint(value) != "boom" {
-				t.Errorf("the controller recovered %v, want boom", value)
-			}
-			for _, handler := range utilruntime.PanicHandlers[len(before):] {
-				handler(t.Context(), value)
-			}
-		}()
-		_, _ = r.Reconciler("elasticservice", "ElasticService", explode).Reconcile(t.Context(), request("lobby"))
-	}()
-	r.Close()
-	e := events(t, sink, 1)[0]
-	if e.Level != "fatal" || e.Tags["name"] != "lobby" || e.Exception[0].Value != "boom" {
-		t.Errorf("level %q, tags %v, exception %v", e.Level, e.Tags, e.Exception)
-	}
-	frames := e.Exception[0].Stacktrace.Frames
-	if len(frames) == 0 {
-		t.Fatal("there is no stack")
-	}
-	last := frames[len(frames)-1]
-	if function, _ := last["function"].(string); !strings.HasPrefix(function, "TestAReconcilersPanic") {
-		t.Errorf("the stack ends in %v, want the function that panicked", last)
-	}
-	for _, frame := range frames {
-		for _, field := range slices.Sorted(maps.Keys(frame)) {
-			if !slices.Contains([]string{"filename", "function", "in_app", "lineno", "module"}, field) {
-				t.Errorf("a frame has a field %q: %v", field, frame)
-			}
 		}
 	}
 }
@@ -221,31 +170,12 @@ func TestAPanicOfAnHTTPHandlerArrivesWithoutTheRequest(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsNewsIsReported(t *testing.T) {
-	resource := schema.GroupResource{Resource: "services"}
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"none":             {nil, false},
-		"conflict":         {fmt.Errorf("write: %w", apierrors.NewConflict(resource, "lobby", errors.New("changed"))), false},
-		"a user's mistake": {fmt.Errorf("read: %w", reconcile.TerminalError(errors.New("no such target"))), false},
-		"told to stop":     {fmt.Errorf("read: %w", context.Canceled), false},
-		"too slow":         {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
-		"forbidden":        {fmt.Errorf("write: %w", apierrors.NewForbidden(resource, "lobby", errors.New("no"))), true},
-	} {
-		if got := isNews(c.err); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func TestWhatRepeatsIsSentOnceForEachObjectAndAllIsBounded(t *testing.T) {
 	r, sink := start(t)
 	now := time.Now()
 	r.repeats.now = func() time.Time { return now }
 	fail := func(name, text string) {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New(text))).Reconcile(t.Context(), request(name))
+		r.Error(errors.New(text), about(name))
 	}
 	for range 100 {
 		fail("a", "cannot read a at 10.0.0.1:443")
@@ -284,7 +214,7 @@ func TestAServerThatHangsBlocksNobody(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	r.limit = rate.NewLimiter(rate.Inf, 0)
 	report := func(name string) {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(name))
+		r.Error(errors.New("no"), about(name))
 	}
 	report("first")
 	<-asked // The queue is empty now, and stays as full as it becomes.
@@ -308,7 +238,7 @@ func TestAServerThatHangsBlocksNobody(t *testing.T) {
 func TestAllReportsTogetherAreBounded(t *testing.T) {
 	r, sink := start(t)
 	for i := range burst + 20 {
-		_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(fmt.Sprint(i)))
+		r.Error(errors.New("no"), about(fmt.Sprint(i)))
 	}
 	events(t, sink, burst)
 	if got := counts(t, r)[dropped]; got != 20 {
@@ -316,14 +246,14 @@ func TestAllReportsTogetherAreBounded(t *testing.T) {
 	}
 	// What was dropped is sent when there is room again, and not taken for sent.
 	r.limit = rate.NewLimiter(rate.Inf, 0)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request(fmt.Sprint(burst)))
+	r.Error(errors.New("no"), about(fmt.Sprint(burst)))
 	events(t, sink, burst+1)
 }
 
 func TestRefusedReportsAreCounted(t *testing.T) {
 	r, sink := start(t)
 	sink.Refuse(http.StatusInternalServerError)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("a"))
+	r.Error(errors.New("no"), about("a"))
 	r.Close()
 	if diff := cmp.Diff(map[string]float64{sent: 0, failed: 1, repeated: 0, dropped: 0}, counts(t, r)); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -338,7 +268,7 @@ func TestWithoutADSNNothingIsSentAndAllIsCountedFromZero(t *testing.T) {
 	defer r.Close()
 	r.WatchCrashes()
 	r.Panic("boom", nil)
-	_, _ = r.Reconciler("c", "Kind", returning(errors.New("no"))).Reconcile(t.Context(), request("a"))
+	r.Error(errors.New("no"), about("a"))
 	registry := prometheus.NewRegistry()
 	r.Register(registry)
 	problems, err := testutil.GatherAndLint(registry)

@@ -22,16 +22,18 @@ const (
 	tagName       = "name"
 )
 
-// subject is what a report is about; empty for what is about no object.
-type subject struct {
-	controller, kind string
-	key              types.NamespacedName
+// Subject is what a report is about; empty for what is about no object.
+type Subject struct {
+	// Controller is the controller's name, and Kind that of its objects.
+	Controller, Kind string
+	// Key is the object's namespace and name.
+	Key types.NamespacedName
 }
 
-func (s subject) tags(program string) map[string]string {
+func (s Subject) tags(program string) map[string]string {
 	tags := map[string]string{tagProgram: program}
 	for tag, value := range map[string]string{
-		tagController: s.controller, tagKind: s.kind, tagNamespace: s.key.Namespace, tagName: s.key.Name,
+		tagController: s.Controller, tagKind: s.Kind, tagNamespace: s.Key.Namespace, tagName: s.Key.Name,
 	} {
 		if value != "" {
 			tags[tag] = value
@@ -42,9 +44,10 @@ func (s subject) tags(program string) map[string]string {
 
 // Panic reports a panic that was recovered, by a function that is deferred and
 // still runs, so that the stack is the panic's. It is httpserver.Options.OnPanic.
-func (r *Reporter) Panic(value any, _ []byte) { r.panicked(value, subject{}) }
+func (r *Reporter) Panic(value any, _ []byte) { r.PanicAbout(value, Subject{}) }
 
-func (r *Reporter) panicked(value any, about subject) {
+// PanicAbout reports a panic as Panic does, with what it is about.
+func (r *Reporter) PanicAbout(value any, about Subject) {
 	if r == nil || r.client == nil {
 		return
 	}
@@ -55,19 +58,19 @@ func (r *Reporter) panicked(value any, about subject) {
 	}, origin(stack))
 }
 
-// failed reports an error.
-func (r *Reporter) failed(err error, about subject) {
+// Error reports an error.
+func (r *Reporter) Error(err error, about Subject) {
 	if r == nil || r.client == nil {
 		return
 	}
 	kind := typeOf(err)
-	r.send(about, sentry.LevelError, kind, sentry.Exception{Type: kind, Value: err.Error()}, skeleton(err.Error(), about.key))
+	r.send(about, sentry.LevelError, kind, sentry.Exception{Type: kind, Value: err.Error()}, skeleton(err.Error(), about.Key))
 }
 
 // send hands a report over unless it is one too many.
-func (r *Reporter) send(about subject, level sentry.Level, kind string, exception sentry.Exception, alike string) {
-	fingerprint := []string{r.program, about.controller, kind, alike}
-	key := strings.Join(fingerprint, "\n") + "\n" + about.key.String()
+func (r *Reporter) send(about Subject, level sentry.Level, kind string, exception sentry.Exception, alike string) {
+	fingerprint := []string{r.program, about.Controller, kind, alike}
+	key := strings.Join(fingerprint, "\n") + "\n" + about.Key.String()
 	if !r.repeats.first(key) {
 		r.count(repeated)
 		return

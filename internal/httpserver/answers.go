@@ -51,6 +51,7 @@ func (s *Server) unread(ctx *fasthttp.RequestCtx, err error) {
 	default:
 		s.refuse(ctx, fasthttp.StatusBadRequest, "this is not an HTTP request")
 	}
+	s.slow.wait(ctx)
 }
 
 // check answers 200 or, with what is wrong, 503.

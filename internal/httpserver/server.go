@@ -7,6 +7,7 @@
 package httpserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,11 @@ type Options struct {
 	// Address is where to listen, such as ":8080".
 	Address string
 	// MaxBodyBytes bounds a request's body; a larger one is answered 413.
+	// HandleLarge bounds some otherwise.
 	MaxBodyBytes int
+	// ManyConnections says that thousands of connections wait at a time: they
+	// give their buffers back then, for a system call more a request.
+	ManyConnections bool
 	// ReadTimeout bounds the reading of one request.
 	ReadTimeout time.Duration
 	// WriteTimeout bounds the writing of one answer.
@@ -73,9 +78,11 @@ type Options struct {
 type Server struct {
 	opts    Options
 	routes  map[string]map[string]fasthttp.RequestHandler
+	large   map[string]large
 	server  *fasthttp.Server
 	ln      net.Listener
 	refused *prometheus.CounterVec
+	slow    *slowdown
 }
 
 // New makes a server; it listens once Listen or Start is called.
@@ -87,7 +94,7 @@ func New(opts Options) *Server {
 	opts.ShutdownTimeout = orDefault(opts.ShutdownTimeout, DefaultShutdownTimeout)
 
 	s := &Server{
-		opts: opts, routes: map[string]map[string]fasthttp.RequestHandler{},
+		opts: opts, slow: newSlowdown(), routes: map[string]map[string]fasthttp.RequestHandler{}, large: map[string]large{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_http_refused_total",
 			Help: "HTTP requests that were refused unread or had no handler, by the status code of the answer.",
@@ -103,6 +110,8 @@ func New(opts Options) *Server {
 		WriteTimeout:       opts.WriteTimeout,
 		IdleTimeout:        opts.IdleTimeout,
 		MaxRequestBodySize: opts.MaxBodyBytes,
+		HeaderReceived:     s.bounds,
+		ReduceMemoryUsage:  opts.ManyConnections,
 		// Multipart forms are parsed into files on disk otherwise.
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
@@ -126,6 +135,36 @@ func (s *Server) Handle(method, path string, handler fasthttp.RequestHandler) {
 		s.routes[path] = map[string]fasthttp.RequestHandler{}
 	}
 	s.routes[path][method] = handler
+}
+
+// large is what a path with a bound of its own has.
+type large struct {
+	maxBody int
+	admit   func(*fasthttp.RequestHeader) bool
+}
+
+// HandleLarge is Handle for a path whose bodies may be larger than others, up to
+// maxBody bytes. It reads more than Options.MaxBodyBytes only of requests that
+// admit lets in by their header, so that not everybody can fill the memory. admit
+// is called before each request's body is read, must be quick, and doesn't replace
+// what the handler itself checks.
+func (s *Server) HandleLarge(method, path string, maxBody int, admit func(*fasthttp.RequestHeader) bool, handler fasthttp.RequestHandler) {
+	s.Handle(method, path, handler)
+	s.large[path] = large{maxBody, admit}
+}
+
+// bounds gives the bounds of a request by its header.
+func (s *Server) bounds(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if len(s.large) == 0 {
+		return fasthttp.RequestConfig{}
+	}
+	path, _, _ := bytes.Cut(header.RequestURI(), []byte("?"))
+	l, ok := s.large[string(path)]
+	// A length that is in bounds, or in none, needs no permission.
+	if !ok || header.ContentLength() <= s.opts.MaxBodyBytes && header.ContentLength() >= 0 || !l.admit(header) {
+		return fasthttp.RequestConfig{}
+	}
+	return fasthttp.RequestConfig{MaxRequestBodySize: l.maxBody}
 }
 
 // Listen opens the server's port, so that a taken port shows before anything
@@ -183,6 +222,11 @@ func (s *Server) Start(ctx context.Context) error {
 func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	s.handle(ctx)
+	s.slow.wait(ctx)
+}
+
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	defer func() {
 		value := recover()
 		if value == nil {

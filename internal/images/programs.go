@@ -33,6 +33,7 @@ func Programs() []Program {
 	return []Program{
 		{Name: "operator", Package: "./operator", Image: "dormouse-operator", Dockerfile: "Dockerfile.operator"},
 		{Name: "resolver", Package: "./resolver", Image: "dormouse-resolver", Dockerfile: "Dockerfile.resolver"},
+		{Name: "sidecar", Package: "./sidecar", Image: "dormouse-sidecar", Dockerfile: "Dockerfile.sidecar"},
 		{Name: "gameserver", Package: "./test/gameserver", Image: "dormouse-testserver"},
 	}
 }

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	gocmp "cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/internal/images"
 	"dormouse.dev/dormouse/internal/manifests"
@@ -78,25 +81,11 @@ func TestManifestsRunWhatWeBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployments := map[string]appsv1.Deployment{}
-	for _, object := range objects {
-		if object.GetKind() != "Deployment" {
-			continue
-		}
-		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &d, true); err != nil {
-			t.Fatalf("read deployment %s: %v", object.GetName(), err)
-		}
-		deployments[d.Name] = d
-	}
+	var deployments, templates []string
 	for _, p := range released() {
 		t.Run(p.Name, func(t *testing.T) {
 			spec := specOf(t, p)
-			d, ok := deployments[p.Image]
-			if !ok {
-				t.Fatalf("config/dev has no deployment %s", p.Image)
-			}
-			pod := d.Spec.Template.Spec
+			pod, kind := podOf(t, objects, p.Image)
 			if len(pod.Containers) != 1 {
 				t.Fatalf("%d containers, want 1", len(pod.Containers))
 			}
@@ -110,41 +99,115 @@ func TestManifestsRunWhatWeBuild(t *testing.T) {
 			if diff := cmp.Diff(spec.Entrypoint, container.Command); diff != "" {
 				t.Errorf("command (-ours +manifest's):\n%s", diff)
 			}
-			checkUser(t, spec.User, pod.SecurityContext)
-			checkRestricted(t, pod, container)
+			switch kind {
+			case "Deployment":
+				deployments = append(deployments, p.Name)
+				checkProbed(t, pod, container)
+			case "PodTemplate":
+				templates = append(templates, p.Name)
+				// The operator takes the container, and nothing else of it.
+				if diff := cmp.Diff(corev1.PodSpec{Containers: []corev1.Container{container}}, pod); diff != "" {
+					t.Errorf("what is beside the container is nobody's (-want +got):\n%s", diff)
+				}
+			}
+			security := effective(pod.SecurityContext, container.SecurityContext)
+			checkUser(t, spec.User, security)
+			checkRestricted(t, security, container)
 		})
+	}
+	if diff := cmp.Diff([]string{"operator", "resolver"}, deployments); diff != "" {
+		t.Errorf("Deployments (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"sidecar"}, templates); diff != "" {
+		t.Errorf("PodTemplates (-want +got):\n%s", diff)
 	}
 }
 
-func checkUser(t *testing.T, user string, security *corev1.PodSecurityContext) {
+// podOf is the pod that a Deployment or a PodTemplate of a name makes, and which
+// of the two it is.
+func podOf(t *testing.T, objects []*unstructured.Unstructured, name string) (corev1.PodSpec, string) {
 	t.Helper()
-	if security == nil || security.RunAsUser == nil || security.RunAsGroup == nil {
-		t.Fatal("the pod has no user")
+	for _, object := range objects {
+		var d appsv1.Deployment
+		var p corev1.PodTemplate
+		var into any
+		switch object.GetKind() {
+		case "Deployment":
+			into = &d
+		case "PodTemplate":
+			into = &p
+		}
+		if into == nil || object.GetName() != name {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
+			t.Fatalf("read %s %s: %v", object.GetKind(), name, err)
+		}
+		if object.GetKind() == "Deployment" {
+			return d.Spec.Template.Spec, "Deployment"
+		}
+		return p.Template.Spec, "PodTemplate"
+	}
+	t.Fatalf("config/dev has neither a Deployment nor a PodTemplate %s", name)
+	return corev1.PodSpec{}, ""
+}
+
+// effective is what holds for a container: its own settings, and the pod's where
+// it has none.
+func effective(pod *corev1.PodSecurityContext, container *corev1.SecurityContext) corev1.SecurityContext {
+	var s corev1.SecurityContext
+	if container != nil {
+		s = *container
+	}
+	if pod != nil {
+		s.RunAsUser = gocmp.Or(s.RunAsUser, pod.RunAsUser)
+		s.RunAsGroup = gocmp.Or(s.RunAsGroup, pod.RunAsGroup)
+		s.RunAsNonRoot = gocmp.Or(s.RunAsNonRoot, pod.RunAsNonRoot)
+		s.SeccompProfile = gocmp.Or(s.SeccompProfile, pod.SeccompProfile)
+	}
+	return s
+}
+
+func checkUser(t *testing.T, user string, security corev1.SecurityContext) {
+	t.Helper()
+	if security.RunAsUser == nil || security.RunAsGroup == nil {
+		t.Fatal("it has no user")
 	}
 	if user != "65532:65532" || *security.RunAsUser != 65532 || *security.RunAsGroup != 65532 {
 		t.Errorf("runs as %d:%d, our image as %s", *security.RunAsUser, *security.RunAsGroup, user)
 	}
 }
 
-func checkRestricted(t *testing.T, pod corev1.PodSpec, container corev1.Container) {
+func checkRestricted(t *testing.T, security corev1.SecurityContext, container corev1.Container) {
 	t.Helper()
-	security := container.SecurityContext
-	if security == nil || security.Capabilities == nil {
-		t.Fatal("the container has no security context")
-	}
-	for name, ok := range map[string]bool{
-		"runAsNonRoot":             pod.SecurityContext.RunAsNonRoot != nil && *pod.SecurityContext.RunAsNonRoot,
-		"seccomp RuntimeDefault":   pod.SecurityContext.SeccompProfile != nil && pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"read-only root":           security.ReadOnlyRootFilesystem != nil && *security.ReadOnlyRootFilesystem,
-		"no privilege escalation":  security.AllowPrivilegeEscalation != nil && !*security.AllowPrivilegeEscalation,
-		"no capabilities":          slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(security.Capabilities.Add) == 0,
+	missing(t, map[string]bool{
+		"runAsNonRoot":            ptr.Deref(security.RunAsNonRoot, false),
+		"seccomp RuntimeDefault":  security.SeccompProfile != nil && security.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"read-only root":          ptr.Deref(security.ReadOnlyRootFilesystem, false),
+		"no privilege escalation": !ptr.Deref(security.AllowPrivilegeEscalation, true),
+		"not privileged":          !ptr.Deref(security.Privileged, false),
+		"no capabilities": security.Capabilities != nil && len(security.Capabilities.Add) == 0 &&
+			slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}),
+		"requests of cpu":    !container.Resources.Requests.Cpu().IsZero(),
+		"requests of memory": !container.Resources.Requests.Memory().IsZero(),
+		"a limit of memory":  !container.Resources.Limits.Memory().IsZero(),
+	})
+}
+
+// checkProbed is for what runs as config/ says. The sidecar's probes are the
+// operator's to add.
+func checkProbed(t *testing.T, pod corev1.PodSpec, container corev1.Container) {
+	t.Helper()
+	missing(t, map[string]bool{
 		"liveness probe":           container.LivenessProbe != nil && container.LivenessProbe.HTTPGet != nil,
 		"readiness probe":          container.ReadinessProbe != nil && container.ReadinessProbe.HTTPGet != nil,
-		"requests of cpu":          !container.Resources.Requests.Cpu().IsZero(),
-		"requests of memory":       !container.Resources.Requests.Memory().IsZero(),
-		"a limit of memory":        !container.Resources.Limits.Memory().IsZero(),
 		"no network of the node's": !pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
-	} {
+	})
+}
+
+func missing(t *testing.T, wanted map[string]bool) {
+	t.Helper()
+	for name, ok := range wanted {
 		if !ok {
 			t.Errorf("missing: %s", name)
 		}

@@ -49,8 +49,11 @@ func Build(dir string, images Images) ([]*unstructured.Unstructured, error) {
 func (images Images) replaceIn(objects []*unstructured.Unstructured) error {
 	unused := maps.Clone(images)
 	for _, object := range objects {
-		for _, list := range []string{"containers", "initContainers"} {
-			where := []string{"spec", "template", "spec", list}
+		for _, where := range [][]string{
+			{"spec", "template", "spec", "containers"},
+			{"spec", "template", "spec", "initContainers"},
+			{"template", "spec", "containers"}, // a PodTemplate's
+		} {
 			containers, found, err := unstructured.NestedSlice(object.Object, where...)
 			if !found || err != nil {
 				continue // Not a workload.

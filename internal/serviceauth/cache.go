@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// maxCached bounds the cache. A token takes about 300 bytes of it.
-const maxCached = 8192
+// maxCached bounds the cache: as many sidecars as a replica may have, with the
+// tokens that they had before. A token takes about 300 bytes of it.
+const maxCached = 32768
 
 type tokenSum = [sha256.Size]byte
 

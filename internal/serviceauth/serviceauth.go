@@ -19,10 +19,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
-// MaxTokenBytes bounds a token. Kubernetes' own have about 1 KiB.
-const MaxTokenBytes = 16 << 10
+// MaxTokenBytes bounds a token.
+const MaxTokenBytes = tokenfile.MaxBytes
 
 // MaxLeeway bounds Options.Leeway.
 const MaxLeeway = 10 * time.Second

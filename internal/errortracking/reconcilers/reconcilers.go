@@ -1,28 +1,31 @@
-package errortracking
+// Package reconcilers reports what goes wrong in controllers. It is apart from the
+// Reporter because a program without controllers needs none of their libraries.
+package reconcilers
 
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/internal/errortracking"
 )
 
-// Reconciler reports the errors and panics of a controller's reconciler. The
-// controller gets both as if it weren't there.
-func (r *Reporter) Reconciler(controller, kind string, inner reconcile.Reconciler) reconcile.Reconciler {
+// Wrap reports the errors and panics of a controller's reconciler. The controller
+// gets both as if it weren't there.
+func Wrap(r *errortracking.Reporter, controller, kind string, inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		about := subject{controller: controller, kind: kind, key: req.NamespacedName}
+		about := errortracking.Subject{Controller: controller, Kind: kind, Key: req.NamespacedName}
 		defer func() {
 			if value := recover(); value != nil {
-				r.panicked(value, about)
-				panic(reportedPanic{value}) //nolint:forbidigo // it goes on
+				r.PanicAbout(value, about)
+				panic(errortracking.ReportedPanic{Value: value}) //nolint:forbidigo // it goes on
 			}
 		}()
 		result, err := inner.Reconcile(ctx, req)
 		if isNews(err) {
-			r.failed(err, about)
+			r.Error(err, about)
 		}
 		return result, err
 	})
@@ -34,9 +37,3 @@ func (r *Reporter) Reconciler(controller, kind string, inner reconcile.Reconcile
 func isNews(err error) bool {
 	return err != nil && !apierrors.IsConflict(err) && !errors.Is(err, reconcile.TerminalError(nil)) && !errors.Is(err, context.Canceled)
 }
-
-// reportedPanic is a panic that has been reported with what it is about, and
-// isn't again on its way up.
-type reportedPanic struct{ value any }
-
-func (p reportedPanic) Error() string { return fmt.Sprint(p.value) }

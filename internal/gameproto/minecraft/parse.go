@@ -1,0 +1,221 @@
+// Package minecraft knows the status query of Minecraft's Java edition: what a
+// client asks, what a server answers, and how either is written. It owns bytes
+// only; sockets and times are its callers'.
+//
+// Everything a peer says is bounded before it is believed: nothing here
+// allocates by a number that it was given.
+package minecraft
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxVarInt is how many bytes a VarInt of 32 bits has at most.
+	maxVarInt = 5
+	// maxString is how many characters the status may have; real clients refuse
+	// more.
+	maxString = 32767
+	// MaxFrame bounds the frame of a status answer, in bytes: a string of the
+	// longest kind, whose characters have four bytes each, with its length and
+	// the packet's number.
+	MaxFrame = maxVarInt + maxVarInt + 4*maxString
+	// statusID is the packet number of a status request and of its answer.
+	statusID = 0
+	// maxDepth bounds how deep texts are nested in each other. Deeper ones are
+	// left out.
+	maxDepth = 8
+	// FaviconPrefix is what a favicon begins with.
+	FaviconPrefix = "data:image/png;base64,"
+	// maxFavicon bounds a favicon in bytes.
+	maxFavicon = 16 << 10
+	// maxText bounds a description's plain text in bytes.
+	maxText = 1024
+)
+
+// ErrShort says that there are fewer bytes than the value has. More may follow.
+var ErrShort = errors.New("more bytes needed")
+
+// Status is what a server tells about itself to who refreshes a server list.
+type Status struct {
+	// Version is the name of the server's version, and Protocol its number.
+	Version  string
+	Protocol int
+	// Players is how many play, and Capacity how many may. Both are 0 or more.
+	Players, Capacity int
+	// Description is the message of the day, without colours and styles.
+	Description string
+	// Favicon is the server's picture, a PNG as a data URI; empty where it has none.
+	Favicon string
+}
+
+// statusJSON is a Status on the wire.
+type statusJSON struct {
+	Version struct {
+		Name     string `json:"name"`
+		Protocol int    `json:"protocol"`
+	} `json:"version"`
+	Players *struct {
+		Online *int64 `json:"online"`
+		Max    *int64 `json:"max"`
+	} `json:"players"`
+	Description json.RawMessage `json:"description"`
+	Favicon     json.RawMessage `json:"favicon"`
+}
+
+// ParseVarInt reads a VarInt and says how many bytes it had. The error is
+// [ErrShort] while b may be the beginning of one.
+func ParseVarInt(b []byte) (value int32, size int, err error) {
+	var bits uint32
+	for i := range maxVarInt {
+		if i == len(b) {
+			return 0, 0, ErrShort
+		}
+		bits |= uint32(b[i]&0x7f) << (7 * i)
+		if b[i]&0x80 == 0 {
+			return int32(bits), i + 1, nil //nolint:gosec // the bits are a signed number's
+		}
+	}
+	return 0, 0, errors.New("parse VarInt: it has no end after 5 bytes")
+}
+
+// ParseFrameLength reads the length that a frame begins with, and says how many
+// bytes it had. The error is [ErrShort] while b is too short; a length that no
+// status answer has is another one.
+func ParseFrameLength(b []byte) (length, size int, err error) {
+	value, size, err := ParseVarInt(b)
+	if err != nil {
+		return 0, 0, err
+	}
+	if value < 1 || value > MaxFrame {
+		return 0, 0, fmt.Errorf("parse frame: length %d is not in 1 to %d", value, MaxFrame)
+	}
+	return int(value), size, nil
+}
+
+// ReadFrame reads until a frame is whole, and returns it without its length. Memory
+// grows with what came, not with what the length says.
+func ReadFrame(from io.Reader) ([]byte, error) {
+	var got []byte
+	chunk := make([]byte, 4<<10)
+	for {
+		n, err := from.Read(chunk)
+		got = append(got, chunk[:n]...)
+		length, size, short := ParseFrameLength(got)
+		switch {
+		case short == nil && len(got) >= size+length:
+			return got[size : size+length], nil
+		case short != nil && !errors.Is(short, ErrShort):
+			return nil, short
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("read the answer: it ends after %d bytes: %w", len(got), io.ErrUnexpectedEOF)
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// ParseStatus reads a status answer, which is a frame without its length. A
+// server that doesn't tell its players is an error: nobody knows then whether
+// it is empty.
+func ParseStatus(frame []byte) (Status, error) {
+	text, err := parseStatusString(frame)
+	if err != nil {
+		return Status{}, fmt.Errorf("parse status: %w", err)
+	}
+	var wire statusJSON
+	if err := json.Unmarshal(text, &wire); err != nil {
+		return Status{}, fmt.Errorf("parse status: %w", err)
+	}
+	if wire.Players == nil || wire.Players.Online == nil || wire.Players.Max == nil {
+		return Status{}, errors.New("parse status: it doesn't tell how many play")
+	}
+	online, capacity := *wire.Players.Online, *wire.Players.Max
+	if online < 0 || online > math.MaxInt32 || capacity < 0 || capacity > math.MaxInt32 {
+		return Status{}, fmt.Errorf("parse status: %d of %d players can't be", online, capacity)
+	}
+	description := strings.Builder{}
+	appendText(&description, wire.Description, 0)
+	return Status{
+		Version: wire.Version.Name, Protocol: wire.Version.Protocol,
+		Players: int(online), Capacity: int(capacity),
+		Description: strings.ToValidUTF8(description.String(), ""),
+		Favicon:     parseFavicon(wire.Favicon),
+	}, nil
+}
+
+// parseFavicon reads a picture that clients show. Others are left out, for the
+// picture is only shown.
+func parseFavicon(raw json.RawMessage) string {
+	var favicon string
+	if json.Unmarshal(raw, &favicon) != nil || len(favicon) > maxFavicon || !strings.HasPrefix(favicon, FaviconPrefix) {
+		return ""
+	}
+	// Some servers break its lines.
+	return strings.ReplaceAll(favicon, "\n", "")
+}
+
+// parseStatusString takes the one string out of a status answer.
+func parseStatusString(frame []byte) ([]byte, error) {
+	id, size, err := ParseVarInt(frame)
+	if err != nil {
+		return nil, fmt.Errorf("packet number: %w", err)
+	}
+	if id != statusID {
+		return nil, fmt.Errorf("packet %d is no status", id)
+	}
+	frame = frame[size:]
+	length, size, err := ParseVarInt(frame)
+	if err != nil {
+		return nil, fmt.Errorf("string's length: %w", err)
+	}
+	frame = frame[size:]
+	if length < 0 || int64(length) != int64(len(frame)) {
+		return nil, fmt.Errorf("a string of %d bytes in a packet that has %d for it", length, len(frame))
+	}
+	if !utf8.Valid(frame) {
+		return nil, errors.New("the string is not UTF-8")
+	}
+	if utf8.RuneCount(frame) > maxString {
+		return nil, fmt.Errorf("the string has more than %d characters", maxString)
+	}
+	return frame, nil
+}
+
+// appendText adds a text component's plain text: a string, or an object that
+// has some itself and more in "extra", or a list of either. What it can't read
+// it leaves out, for the text is only shown.
+func appendText(to *strings.Builder, raw json.RawMessage, depth int) {
+	if len(raw) == 0 || depth > maxDepth || to.Len() >= maxText {
+		return
+	}
+	switch raw[0] {
+	case '"':
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			to.WriteString(text[:min(len(text), maxText-to.Len())])
+		}
+	case '[':
+		var parts []json.RawMessage
+		if json.Unmarshal(raw, &parts) == nil {
+			for _, part := range parts {
+				appendText(to, part, depth+1)
+			}
+		}
+	case '{':
+		var part struct {
+			Text  json.RawMessage `json:"text"`
+			Extra json.RawMessage `json:"extra"`
+		}
+		if json.Unmarshal(raw, &part) == nil {
+			appendText(to, part.Text, depth+1)
+			appendText(to, part.Extra, depth+1)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+// Package quake3 knows the status queries of Quake 3 and the many games that
+// come from it: what a client asks, what a server answers, and how either is
+// written. It owns bytes only; sockets and times are its callers'.
+package quake3
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	mark       = "\xff\xff\xff\xff"
+	statusHead = "statusResponse\n"
+	infoHead   = "infoResponse\n"
+	// maxPairs bounds a server's variables, and maxPlayers its players. No game
+	// of the family has that many.
+	maxPairs   = 512
+	maxPlayers = 1024
+)
+
+// Info is what a server tells of itself: variables and their values. The names
+// are as the server wrote them.
+type Info map[string]string
+
+// Variables that every game of the family has the same.
+const (
+	// VarChallenge is what the request had.
+	VarChallenge = "challenge"
+	// VarName is the server's name, colours and all.
+	VarName = "sv_hostname"
+	// VarCapacity is how many may play.
+	VarCapacity = "sv_maxclients"
+	// VarVersion is the engine's version.
+	VarVersion = "version"
+	// VarHumans is how many play that are no bots; ioquake3 and what comes from
+	// it tell it in an info, others nowhere.
+	VarHumans = "g_humanplayers"
+	// VarBots is how many bots play; DarkPlaces and QFusion tell it.
+	VarBots = "bots"
+)
+
+// Number is the value of a variable that is a number from 0 on. ok is false
+// where the server doesn't tell it or tells something else.
+func (i Info) Number(name string) (n int, ok bool) {
+	value, err := strconv.ParseUint(i[name], 10, 31)
+	return int(value), err == nil
+}
+
+// Player is one who plays, a bot perhaps.
+type Player struct {
+	Score int
+	// Ping is in milliseconds. That of bots is 0, and 999 that of a player who is
+	// still coming in.
+	Ping int
+	Name string
+}
+
+// Status is an answer to getstatus.
+type Status struct {
+	Info    Info
+	Players []Player
+}
+
+// ParseStatus reads an answer to getstatus.
+func ParseStatus(b []byte) (Status, error) {
+	rest, ok := bytes.CutPrefix(b, []byte(mark+statusHead))
+	if !ok {
+		return Status{}, errors.New("parse status: it lacks the head of one")
+	}
+	variables, lines, _ := bytes.Cut(rest, []byte("\n"))
+	info, err := parseInfo(variables)
+	if err != nil {
+		return Status{}, fmt.Errorf("parse status: %w", err)
+	}
+	s := Status{Info: info}
+	for line := range bytes.Lines(lines) {
+		// Some end with a zero byte.
+		line = bytes.TrimRight(line, "\r\n\x00")
+		if len(line) == 0 {
+			continue
+		}
+		if len(s.Players) == maxPlayers {
+			return Status{}, fmt.Errorf("parse status: more than %d players", maxPlayers)
+		}
+		player, err := parsePlayer(string(line))
+		if err != nil {
+			return Status{}, fmt.Errorf("parse status: player %d: %w", len(s.Players), err)
+		}
+		s.Players = append(s.Players, player)
+	}
+	return s, nil
+}
+
+// ParseInfo reads an answer to getinfo.
+func ParseInfo(b []byte) (Info, error) {
+	rest, ok := bytes.CutPrefix(b, []byte(mark+infoHead))
+	if !ok {
+		return nil, errors.New("parse info: it lacks the head of one")
+	}
+	info, err := parseInfo(bytes.TrimRight(rest, "\r\n\x00"))
+	if err != nil {
+		return nil, fmt.Errorf("parse info: %w", err)
+	}
+	return info, nil
+}
+
+// parseInfo reads names and values, each with a backslash before it.
+func parseInfo(b []byte) (Info, error) {
+	info := Info{}
+	rest, ok := bytes.CutPrefix(b, []byte(`\`))
+	if !ok && len(b) > 0 {
+		return nil, errors.New("the variables don't begin with a backslash")
+	}
+	for len(rest) > 0 {
+		if len(info) == maxPairs {
+			return nil, fmt.Errorf("more than %d variables", maxPairs)
+		}
+		name, after, ok := bytes.Cut(rest, []byte(`\`))
+		if !ok {
+			return nil, fmt.Errorf("variable %.32q has no value", name)
+		}
+		var value []byte
+		value, rest, _ = bytes.Cut(after, []byte(`\`))
+		info[string(name)] = string(value)
+	}
+	return info, nil
+}
+
+// parsePlayer reads a player's line: score, ping, what else a game adds, and
+// the name in quotes.
+func parsePlayer(line string) (Player, error) {
+	numbers, name, ok := strings.Cut(line, `"`)
+	if !ok || !strings.HasSuffix(name, `"`) {
+		return Player{}, fmt.Errorf("%.64q has no name", line)
+	}
+	fields := strings.Fields(numbers)
+	if len(fields) < 2 {
+		return Player{}, fmt.Errorf("%.64q lacks a score or a ping", line)
+	}
+	score, err := strconv.ParseInt(fields[0], 10, 32)
+	if err != nil {
+		return Player{}, fmt.Errorf("%.16q is no score", fields[0])
+	}
+	ping, err := strconv.ParseInt(fields[1], 10, 32)
+	if err != nil {
+		return Player{}, fmt.Errorf("%.16q is no ping", fields[1])
+	}
+	return Player{Score: int(score), Ping: int(ping), Name: strings.TrimSuffix(name, `"`)}, nil
+}
