@@ -1,0 +1,174 @@
+package game
+
+import (
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+func denying(c Config) Config {
+	c.Unreported = v1alpha1.DeletionDenied
+	return c
+}
+
+func TestWhetherAServerMayGo(t *testing.T) {
+	one := func(w *world) { w.must(w.SetPlayers(1, nil)) }
+	cases := map[string]struct {
+		config Config
+		happen func(w *world)
+		want   bool
+	}{
+		"nothing was said, and that allows it": {sdkGame(), func(*world) {}, true},
+		"nothing was said, and that denies it": {denying(sdkGame()), func(*world) {}, false},
+		"an unanswered probe says nothing":     {denying(probedGame()), func(w *world) { w.Unanswered(w.clock.Now()) }, false},
+		"a game that is Ready has reported":    {denying(sdkGame()), func(w *world) { w.Ready() }, true},
+		"a ping reports nothing":               {denying(sdkGame()), func(w *world) { w.Ping() }, false},
+		"a label reports nothing":              {denying(sdkGame()), func(w *world) { w.must(w.SetLabel("mode", "ctf")) }, false},
+		"a counter reports nothing": {denying(sdkGame()), func(w *world) {
+			w.told(keeping)
+			_, err := w.UpdateCounter("rooms", CounterUpdate{Add: 1})
+			w.must(err)
+		}, false},
+		"a capacity says nothing of a probed game's players": {denying(probedGame()), func(w *world) { w.must(w.SetPlayerCapacity(8)) }, false},
+		"a capacity says that nobody has come yet":           {denying(sdkGame()), func(w *world) { w.must(w.SetPlayerCapacity(8)) }, true},
+		"somebody plays":                                     {sdkGame(), one, false},
+		"nobody plays any more":                              {denying(sdkGame()), func(w *world) { one(w); w.must(w.SetPlayers(0, nil)) }, true},
+		"a named player is there":                            {sdkGame(), func(w *world) { w.connect("ann") }, false},
+		"the named player has left":                          {sdkGame(), func(w *world) { w.connect("ann"); _, err := w.PlayerDisconnect("ann"); w.must(err) }, true},
+		"the probe says that somebody plays":                 {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 1, 20) }, false},
+		"the probe says that nobody plays":                   {denying(probedGame()), func(w *world) { w.Answered(w.clock.Now(), 0, 20) }, true},
+		"the game's own count comes before the probe's":      {probedGame(), func(w *world) { one(w); w.Answered(w.clock.Now(), 0, 20) }, false},
+		"an empty game that is Allocated":                    {sdkGame(), func(w *world) { w.must(w.SetPlayers(0, nil)); w.Allocate() }, false},
+		"an empty game that is Reserved":                     {sdkGame(), func(w *world) { w.must(w.SetPlayers(0, nil)); w.Reserve(time.Minute) }, false},
+		"a reservation that is over":                         {sdkGame(), func(w *world) { w.Reserve(time.Minute); w.later(time.Minute) }, true},
+		"an allocation that Ready ended":                     {sdkGame(), func(w *world) { w.Allocate(); w.Ready() }, true},
+		"players don't hold a game that asks for its end":    {sdkGame(), func(w *world) { one(w); w.Shutdown() }, true},
+		"they do when it takes that back":                    {sdkGame(), func(w *world) { one(w); w.Shutdown(); w.must(w.TakeBackShutdown()) }, false},
+		"a permission comes before players":                  {sdkGame(), func(w *world) { one(w); w.Permit(true) }, true},
+		"a permission comes before Allocated":                {sdkGame(), func(w *world) { w.Allocate(); w.Permit(true) }, true},
+		"a denial comes before an empty game":                {sdkGame(), func(w *world) { w.must(w.SetPlayers(0, nil)); w.Permit(false) }, false},
+		"a denial comes before Shutdown":                     {sdkGame(), func(w *world) { w.Permit(false); w.Shutdown() }, false},
+		"Unhealthy for less than five minutes keeps players": {sdkGame(), func(w *world) { w.Ping(); one(w); w.later(30*time.Second + goneAfter - time.Second) }, false},
+		"Unhealthy for five minutes has nobody any more":     {sdkGame(), func(w *world) { w.Ping(); one(w); w.later(30*time.Second + goneAfter) }, true},
+		"not even against its own denial":                    {sdkGame(), func(w *world) { w.Ping(); w.Permit(false); w.later(time.Hour) }, true},
+		"a word keeps an Unhealthy game's players":           {sdkGame(), func(w *world) { w.Ping(); one(w); w.later(4 * time.Minute); one(w); w.later(4 * time.Minute) }, false},
+		"a probe's silence counts, too":                      {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 3, 0); w.unanswered(3); w.later(time.Hour) }, true},
+		"one lost probe doesn't doubt an empty game":         {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(2) }, true},
+		"several do":                  {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3) }, false},
+		"until it answers":            {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.Answered(w.clock.Now(), 0, 0) }, true},
+		"or is silent for long":       {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.later(time.Hour) }, true},
+		"its own word needs no probe": {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.must(w.SetPlayers(0, nil)); w.unanswered(3) }, true},
+		"a game that isn't judged never loses its players":     {unjudged(), func(w *world) { w.Ping(); one(w); w.later(time.Hour) }, false},
+		"a game that never pinged never loses its players":     {sdkGame(), func(w *world) { one(w); w.later(time.Hour) }, false},
+		"players of a process that is gone":                    {sdkGame(), func(w *world) { one(w); w.later(2 * time.Second); w.restartsGame() }, true},
+		"an allocation of a process that is gone":              {sdkGame(), func(w *world) { w.Allocate(); w.later(2 * time.Second); w.restartsGame() }, true},
+		"a permission of a process that is gone":               {denying(sdkGame()), func(w *world) { w.Permit(true); w.later(2 * time.Second); w.restartsGame() }, false},
+		"a container that doesn't run, as one replica sees it": {sdkGame(), func(w *world) { one(w); w.told(func(a *reportapi.Answer) { a.GameStarted = nil }) }, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := toldWorld(t, c.config)
+			c.happen(w)
+			w.wantDeletable(c.want)
+		})
+	}
+}
+
+func unjudged() Config {
+	c := sdkGame()
+	c.Health.Disabled = true
+	return c
+}
+
+// unanswered has as many probes fail, a period apart.
+func (w *world) unanswered(n int) {
+	for range n {
+		w.later(w.core.config.Health.Period)
+		w.Unanswered(w.clock.Now())
+	}
+}
+
+func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
+	w := toldWorld(t, probedGame())
+	w.Answered(w.clock.Now(), 0, 20)
+	asked := w.clock.Now()
+	w.later(time.Second)
+	shutdown := func(on bool) func(*reportapi.Answer) {
+		return func(a *reportapi.Answer) { a.Shutdown = on }
+	}
+	w.told(shutdown(true))
+	wantSeen := func(want bool) {
+		t.Helper()
+		if got := w.Snapshot().ShutdownSeen; got != want {
+			t.Errorf("shutdown seen %t, want %t", got, want)
+		}
+	}
+	wantSeen(false)
+	// This one was under way when the operator told.
+	w.Answered(asked, 0, 20)
+	wantSeen(false)
+	w.later(time.Second)
+	w.Answered(w.clock.Now(), 2, 20)
+	wantSeen(true)
+	w.wantDeletable(false)
+
+	w.told(shutdown(false))
+	wantSeen(false)
+	w.later(time.Second)
+	w.told(shutdown(true))
+	wantSeen(false)
+	// One that fails tells nothing: what was known may have changed since.
+	w.later(time.Second)
+	w.Unanswered(w.clock.Now())
+	wantSeen(false)
+	w.wantDeletable(false)
+	w.later(time.Second)
+	w.Answered(w.clock.Now(), 0, 20)
+	wantSeen(true)
+	w.wantDeletable(true)
+
+	plain := toldWorld(t, sdkGame())
+	plain.told(shutdown(true))
+	if !plain.Snapshot().ShutdownSeen {
+		t.Error("without a probe there is nothing to wait for")
+	}
+}
+
+// TestALostProbeIsNoAnswerToAShutdown has a player come between the last answer and
+// the deletion.
+func TestALostProbeIsNoAnswerToAShutdown(t *testing.T) {
+	shutdown := func(a *reportapi.Answer) { a.Shutdown = true }
+	cases := map[string]struct {
+		before func(w *world)
+		after  func(w *world)
+		seen   bool
+	}{
+		"it was empty before":                       {func(w *world) { w.Answered(w.clock.Now(), 0, 20) }, func(w *world) { w.unanswered(1) }, false},
+		"and stays silent":                          {func(w *world) { w.Answered(w.clock.Now(), 0, 20) }, func(w *world) { w.unanswered(50) }, false},
+		"until nobody can be playing":               {func(w *world) { w.Answered(w.clock.Now(), 0, 20) }, func(w *world) { w.unanswered(50); w.later(goneAfter) }, true},
+		"it never answered":                         {func(w *world) { w.unanswered(1) }, func(w *world) { w.unanswered(1) }, true},
+		"it never answered, and wasn't asked since": {func(w *world) { w.unanswered(1) }, func(w *world) { w.later(time.Hour) }, false},
+		"it asked for its own end":                  {func(w *world) { w.Answered(w.clock.Now(), 2, 20); w.Shutdown() }, func(w *world) { w.unanswered(1) }, true},
+		"it gave its permission":                    {func(w *world) { w.Answered(w.clock.Now(), 2, 20); w.Permit(true) }, func(w *world) { w.unanswered(1) }, true},
+		"it says itself how many play":              {func(w *world) { w.Answered(w.clock.Now(), 2, 20); w.must(w.SetPlayers(0, nil)) }, func(w *world) { w.unanswered(1) }, true},
+		"the process that answered is gone": {func(w *world) {
+			w.Answered(w.clock.Now(), 0, 20)
+			w.later(2 * time.Second)
+			w.restartsGame()
+		}, func(w *world) { w.unanswered(1) }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := toldWorld(t, probedGame())
+			c.before(w)
+			w.later(4 * time.Second)
+			w.told(shutdown)
+			c.after(w)
+			if got := w.Snapshot().ShutdownSeen; got != c.seen {
+				t.Errorf("shutdown seen %t, want %t", got, c.seen)
+			}
+		})
+	}
+}

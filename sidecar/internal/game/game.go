@@ -1,0 +1,251 @@
+package game
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// maxReservation is far more than any reservation lasts.
+const maxReservation = 8760 * time.Hour
+
+// Game is what is known of a game. Its methods may be called at any time from
+// anywhere; none waits.
+type Game struct {
+	clock clock.Clock
+
+	mu       sync.Mutex
+	core     core
+	snapshot Snapshot
+	changed  chan struct{}
+	// armed is when Run looks next; sooner wakes it to look before that.
+	armed  time.Time
+	sooner chan struct{}
+}
+
+// New makes a Game of which nothing is known.
+func New(config Config, clk clock.Clock) *Game {
+	g := &Game{
+		clock: clk,
+		core: core{
+			config: config, began: clk.Now(),
+			counters: map[string]v1alpha1.Counter{}, lists: map[string]v1alpha1.List{},
+			labels: map[string]string{}, annotations: map[string]string{},
+		},
+		changed: make(chan struct{}),
+		sooner:  make(chan struct{}, 1),
+	}
+	g.snapshot = g.core.snapshot(clk.Now())
+	return g
+}
+
+// Run lets time pass: reservations end, and games that stay silent are broken. It
+// returns when the context ends.
+func (g *Game) Run(ctx context.Context) error {
+	for {
+		g.mu.Lock()
+		now := g.clock.Now()
+		g.refresh(now)
+		g.armed = g.core.next(now)
+		next := g.armed
+		g.mu.Unlock()
+
+		var fires <-chan time.Time
+		stop := func() {}
+		if !next.IsZero() {
+			timer := g.clock.NewTimer(next.Sub(now))
+			fires, stop = timer.C(), func() { timer.Stop() }
+		}
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-fires:
+		case <-g.sooner:
+			stop()
+		}
+	}
+}
+
+// Watch gives what is known now, and a channel that is closed when that changes.
+// Who is slow sees the newest and misses what was between.
+func (g *Game) Watch() (Snapshot, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refresh(g.clock.Now())
+	return g.snapshot, g.changed
+}
+
+// Snapshot gives what is known now.
+func (g *Game) Snapshot() Snapshot {
+	s, _ := g.Watch()
+	return s
+}
+
+// refresh sees whether anything has changed, and says so. The lock is held.
+func (g *Game) refresh(now time.Time) {
+	s := g.core.snapshot(now)
+	if !reflect.DeepEqual(s, g.snapshot) {
+		g.snapshot = s
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+	if next := g.core.next(now); !next.IsZero() && (g.armed.IsZero() || next.Before(g.armed)) {
+		select {
+		case g.sooner <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// voice is what a change says of the game.
+type voice int
+
+const (
+	// silence is a change that somebody else makes.
+	silence voice = iota
+	// sign is one by which the game shows no more than that it lives.
+	sign
+	// report is one by which it tells its state, its players or a permission, or
+	// answers its probe.
+	report
+)
+
+// heard is the voice of a call that may change nothing.
+func heard(changes bool) voice {
+	if changes {
+		return sign
+	}
+	return silence
+}
+
+// do changes something, in the voice of who does.
+func (g *Game) do(by voice, change func(c *core, now time.Time) error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	if err := change(&g.core, now); err != nil {
+		return err
+	}
+	if by != silence {
+		g.core.words.last = now
+	}
+	if by == report {
+		g.core.words.reported = now
+	}
+	g.refresh(now)
+	return nil
+}
+
+// Ready says that the game takes players. It ends an allocation and a
+// reservation.
+func (g *Game) Ready() { g.enter(phase{state: v1alpha1.GameReady}) }
+
+// Allocate says that the game is in use, until Ready.
+func (g *Game) Allocate() { g.enter(phase{state: v1alpha1.GameAllocated}) }
+
+// Reserve is Allocate for a while, and Ready after it. 0 and less is for ever.
+func (g *Game) Reserve(d time.Duration) {
+	p := phase{state: v1alpha1.GameReserved}
+	if d > 0 {
+		until := g.clock.Now().Add(min(d, maxReservation))
+		p.until = &until
+	}
+	g.enter(p)
+}
+
+// Shutdown asks for the game's own end. Nothing but TakeBackShutdown changes that.
+func (g *Game) Shutdown() { g.enter(phase{state: v1alpha1.GameShutdown}) }
+
+// enter takes what the game makes of itself.
+func (g *Game) enter(p phase) {
+	_ = g.do(report, func(c *core, now time.Time) error {
+		w := &c.words
+		if w.phase.value.state == v1alpha1.GameShutdown {
+			return nil
+		}
+		if p.state == v1alpha1.GameShutdown {
+			w.before = w.phase
+		}
+		w.phase = say(p, now)
+		return nil
+	})
+}
+
+// TakeBackShutdown ends what Shutdown asked for: the game is what it was before.
+// It is TooLate once the operator has told to shut down.
+func (g *Game) TakeBackShutdown() error {
+	return g.do(report, func(c *core, _ time.Time) error {
+		if c.told.Shutdown {
+			return refuse(TooLate, "the Server is being deleted or stopped already")
+		}
+		if c.words.phase.value.state == v1alpha1.GameShutdown {
+			c.words.phase, c.words.before = c.words.before, word[phase]{}
+		}
+		return nil
+	})
+}
+
+// Permit is the game's own word on whether its Server may be deleted.
+func (g *Game) Permit(allowed bool) {
+	permission := v1alpha1.DeletionDenied
+	if allowed {
+		permission = v1alpha1.DeletionAllowed
+	}
+	_ = g.do(report, func(c *core, now time.Time) error {
+		c.words.permission = say(permission, now)
+		return nil
+	})
+}
+
+// Ping says that the game is well. From the first one on it is expected to go on.
+func (g *Game) Ping() {
+	_ = g.do(sign, func(c *core, now time.Time) error {
+		c.words.ping, c.words.broken = now, word[brokenness]{}
+		return nil
+	})
+}
+
+// Answered takes the answer to a probe: how many play, and how many may; 0: it
+// doesn't say. began is when the probe was sent.
+func (g *Game) Answered(began time.Time, current, capacity int) {
+	bound := func(n int) int32 { return int32(min(max(n, 0), MaxPlayers)) } //nolint:gosec // within bounds
+	_ = g.do(report, func(c *core, now time.Time) error {
+		w := &c.words
+		w.answer = say(count{bound(current), bound(capacity)}, now)
+		w.unanswered, w.failing, w.broken = 0, time.Time{}, word[brokenness]{}
+		c.probed, c.answered = began, began
+		return nil
+	})
+}
+
+// Unanswered says that a probe which was sent at began had no answer.
+func (g *Game) Unanswered(began time.Time) {
+	_ = g.do(silence, func(c *core, now time.Time) error {
+		c.probed = began
+		w := &c.words
+		if !w.answer.said() {
+			// It may take long to boot.
+			return nil
+		}
+		w.unanswered++
+		if w.unanswered == c.config.Health.FailureThreshold {
+			w.failing = now
+		}
+		return nil
+	})
+}
+
+// Told takes what the operator tells.
+func (g *Game) Told(answer reportapi.Answer) {
+	_ = g.do(silence, func(c *core, now time.Time) error {
+		c.tell(answer, now)
+		return nil
+	})
+}

@@ -1,0 +1,314 @@
+package game
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// before is what a sidecar reported before it was replaced.
+func before() *reportapi.Game {
+	until := morning.Add(time.Hour)
+	return &reportapi.Game{
+		State: v1alpha1.GameReserved, Reported: true, ReservedUntil: &until,
+		Permission:  v1alpha1.DeletionDenied,
+		Players:     &v1alpha1.PlayersStatus{Current: 2, Capacity: 8, IDs: []string{"ann", "bob"}},
+		Counters:    map[string]v1alpha1.Counter{"rooms": {Count: 3, Capacity: 5}},
+		Lists:       map[string]v1alpha1.List{"maps": {Capacity: 2, Values: []string{"sand"}}},
+		Labels:      map[string]string{"agones.dev/sdk-mode": "ctf"},
+		Annotations: map[string]string{"agones.dev/sdk-map": "dust"},
+	}
+}
+
+// keeping has a Server with a counter and a list of its spec.
+func keeping(a *reportapi.Answer) {
+	a.Server.Counters = map[string]v1alpha1.Counter{"rooms": {Count: 1, Capacity: 4}}
+	a.Server.Lists = map[string]v1alpha1.List{"maps": {Capacity: 3}}
+}
+
+func restoring(g *reportapi.Game) func(*reportapi.Answer) {
+	return func(a *reportapi.Answer) {
+		keeping(a)
+		a.Restored = g
+	}
+}
+
+func TestBeforeTheOperatorAnswers(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	w.Ready()
+	w.wantReady(false)
+	if w.Snapshot().Restored {
+		t.Error("restored from nothing")
+	}
+	_, err := w.Counter("rooms")
+	wantKind(t, err, Unavailable)
+	_, err = w.AddListValue("maps", "sand")
+	wantKind(t, err, Unavailable)
+
+	plain := newWorld(t, plainGame())
+	plain.wantReady(true)
+	plain.told(func(a *reportapi.Answer) { a.Drain = true })
+	plain.wantReady(false)
+}
+
+func TestRestoringBringsAllBack(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	w.told(restoring(before()))
+	if diff := cmp.Diff(*before(), w.Snapshot().Game); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	w.wantDeletable(false)
+	w.wantReady(true)
+	// It is asked for once.
+	w.told(restoring(&reportapi.Game{State: v1alpha1.GameShutdown, Reported: true}))
+	w.wantState(v1alpha1.GameReserved)
+	// What was restored goes with the process that said it; the Server's stays.
+	w.later(2 * time.Second)
+	w.restartsGame()
+	want := reportapi.Game{
+		State:    v1alpha1.GameStarting,
+		Counters: before().Counters, Lists: before().Lists, Labels: before().Labels, Annotations: before().Annotations,
+	}
+	if diff := cmp.Diff(want, w.Snapshot().Game); diff != "" {
+		t.Errorf("after a restart of the game (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsSaidSinceTheStartWinsOverWhatIsRestored(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	w.Allocate()
+	w.Permit(true)
+	w.must(w.SetPlayers(0, nil))
+	w.must(w.SetPlayerCapacity(30))
+	w.must(w.SetLabel("mode", "solo"))
+	w.told(restoring(before()))
+	want := *before()
+	want.State, want.ReservedUntil, want.Permission = v1alpha1.GameAllocated, nil, v1alpha1.DeletionAllowed
+	want.Players = &v1alpha1.PlayersStatus{Current: 0, Capacity: 30}
+	want.Labels = map[string]string{"agones.dev/sdk-mode": "solo"}
+	if diff := cmp.Diff(want, w.Snapshot().Game); diff != "" {
+		t.Errorf("game (-want +got):\n%s", diff)
+	}
+}
+
+func TestRestoringAState(t *testing.T) {
+	cases := map[string]struct {
+		config Config
+		was    reportapi.Game
+		happen func(*world)
+		want   v1alpha1.GameState
+	}{
+		"Ready":     {sdkGame(), reportapi.Game{State: v1alpha1.GameReady, Reported: true}, nil, v1alpha1.GameReady},
+		"Starting":  {sdkGame(), reportapi.Game{State: v1alpha1.GameStarting, Reported: true}, nil, v1alpha1.GameStarting},
+		"Allocated": {plainGame(), reportapi.Game{State: v1alpha1.GameAllocated, Reported: true}, nil, v1alpha1.GameAllocated},
+		"Shutdown":  {plainGame(), reportapi.Game{State: v1alpha1.GameShutdown, Reported: true}, nil, v1alpha1.GameShutdown},
+		"a reservation that ended meanwhile": {
+			sdkGame(),
+			reportapi.Game{State: v1alpha1.GameReserved, Reported: true, ReservedUntil: new(morning)},
+			nil, v1alpha1.GameReady,
+		},
+		"a probed game's is Ready before the next answer": {
+			probedGame(),
+			reportapi.Game{State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 2}},
+			nil, v1alpha1.GameReady,
+		},
+		"a probed game's, which is silent now": {
+			probedGame(),
+			reportapi.Game{State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 2}},
+			func(w *world) { w.later(time.Hour); w.unanswered(3) }, v1alpha1.GameUnhealthy,
+		},
+		"Unhealthy": {
+			sdkGame(),
+			reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true, Message: "silent"},
+			nil, v1alpha1.GameUnhealthy,
+		},
+		"Unhealthy, until it pings": {
+			sdkGame(),
+			reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true, Message: "silent"},
+			func(w *world) { w.Ping() }, v1alpha1.GameReady,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.config)
+			w.told(restoring(&c.was))
+			if c.happen != nil {
+				c.happen(w)
+			}
+			w.wantState(c.want)
+		})
+	}
+	t.Run("a ping before the operator answered counts", func(t *testing.T) {
+		w := newWorld(t, sdkGame())
+		w.Ping()
+		w.told(restoring(&reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true}))
+		w.wantState(v1alpha1.GameReady)
+	})
+	t.Run("a restored Unhealthy game has nobody after five minutes", func(t *testing.T) {
+		w := newWorld(t, sdkGame())
+		w.later(time.Hour)
+		w.told(restoring(&reportapi.Game{
+			State: v1alpha1.GameUnhealthy, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 1},
+		}))
+		w.wantDeletable(false)
+		w.later(goneAfter - time.Second)
+		w.wantDeletable(false)
+		w.later(time.Second)
+		w.wantDeletable(true)
+	})
+}
+
+func TestAProbesPlayersAreRestoredUntilItsFirstAnswer(t *testing.T) {
+	w := newWorld(t, probedGame())
+	// Probes that fail before anything is known count for nothing later.
+	w.unanswered(20)
+	w.later(time.Hour)
+	w.told(restoring(&reportapi.Game{
+		State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 2, Capacity: 8},
+	}))
+	w.wantState(v1alpha1.GameReady)
+	w.wantPlayers(2, true)
+	w.wantDeletable(false)
+	w.Answered(w.clock.Now(), 0, 8)
+	w.wantPlayers(0, true)
+	w.wantDeletable(true)
+}
+
+func TestMetadataThatDoesntFitIsntRestored(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	w.must(w.SetLabel("new", "1"))
+	was := &reportapi.Game{State: v1alpha1.GameStarting, Labels: map[string]string{}}
+	for i := range reportapi.MaxMetadata {
+		was.Labels[fmt.Sprintf("agones.dev/sdk-old%d", i)] = "1"
+	}
+	w.told(restoring(was))
+	labels := w.Snapshot().Game.Labels
+	if len(labels) != reportapi.MaxMetadata || labels["agones.dev/sdk-new"] != "1" {
+		t.Errorf("%d labels, new one %q", len(labels), labels["agones.dev/sdk-new"])
+	}
+}
+
+func TestEachPlayerGoesWithTheProcessThatNamedThem(t *testing.T) {
+	w := toldWorld(t, sdkGame())
+	w.connect("old")
+	w.connect("both")
+	w.later(2 * time.Second)
+	started := wholeSecond(w.clock.Now())
+	// In the second in which a process starts the one before it may have spoken.
+	w.connect("old, late")
+	w.later(time.Second)
+	// The new process speaks before the operator tells that it is a new one.
+	w.connect("new")
+	if added, err := w.PlayerConnect("both"); err != nil || added {
+		t.Fatalf("a second connect: %t, %v", added, err)
+	}
+	w.later(100 * time.Millisecond)
+	w.told(func(a *reportapi.Answer) { a.GameStarted = started })
+	if diff := cmp.Diff([]string{"both", "new"}, w.Snapshot().Game.Players.IDs); diff != "" {
+		t.Errorf("players (-want +got):\n%s", diff)
+	}
+	if got := w.Snapshot().Restarts; got != 1 {
+		t.Errorf("%d restarts, want 1", got)
+	}
+	w.told(nil)
+	if got := w.Snapshot().Restarts; got != 1 {
+		t.Errorf("%d restarts after the same was told again, want 1", got)
+	}
+}
+
+func TestAGameThatEndedHasNobody(t *testing.T) {
+	w := toldWorld(t, sdkGame())
+	w.Allocate()
+	w.connect("ann")
+	w.later(2 * time.Second)
+	w.connect("bob")
+	w.told(func(a *reportapi.Answer) {
+		a.GameStarted, a.GameEnded = nil, wholeSecond(w.clock.Now())
+	})
+	w.wantPlayers(0, false)
+	w.wantDeletable(true)
+}
+
+// TestPlayersWhoComeAndGoBeforeTheOperatorAnswers has a game go on while its sidecar
+// starts again and no operator can be reached.
+func TestPlayersWhoComeAndGoBeforeTheOperatorAnswers(t *testing.T) {
+	leave := func(w *world, id string) {
+		_, err := w.PlayerDisconnect(id)
+		w.must(err)
+	}
+	cases := map[string]struct {
+		happen func(w *world)
+		want   []string
+	}{
+		"one comes":                     {func(w *world) { w.connect("cid") }, []string{"ann", "bob", "cid"}},
+		"one leaves":                    {func(w *world) { leave(w, "ann") }, []string{"bob"}},
+		"one leaves and comes back":     {func(w *world) { leave(w, "ann"); w.connect("ann") }, []string{"bob", "ann"}},
+		"one comes and leaves":          {func(w *world) { w.connect("cid"); leave(w, "cid") }, []string{"ann", "bob"}},
+		"one who was there comes again": {func(w *world) { w.connect("ann") }, []string{"bob", "ann"}},
+		"all leave":                     {func(w *world) { leave(w, "ann"); leave(w, "bob") }, []string{}},
+		"a number is the last word":     {func(w *world) { w.connect("cid"); w.must(w.SetPlayers(3, nil)) }, nil},
+		"a number makes an end of the names before": {func(w *world) {
+			w.must(w.SetPlayers(3, nil))
+			w.connect("cid")
+		}, []string{"cid"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, sdkGame())
+			w.Ready()
+			c.happen(w)
+			w.told(restoring(&reportapi.Game{
+				State: v1alpha1.GameReady, Reported: true,
+				Players: &v1alpha1.PlayersStatus{Current: 2, Capacity: 20, IDs: []string{"ann", "bob"}},
+			}))
+			if diff := cmp.Diff(c.want, w.Snapshot().Game.Players.IDs); diff != "" {
+				t.Errorf("players (-want +got):\n%s", diff)
+			}
+			w.wantDeletable(w.Snapshot().Game.Players.Current == 0)
+		})
+	}
+}
+
+func TestPlayersBeforeTheOperatorAnswersAreBounded(t *testing.T) {
+	config := sdkGame()
+	config.Capacity = 1
+	w := newWorld(t, config)
+	before := &reportapi.Game{State: v1alpha1.GameReady, Players: &v1alpha1.PlayersStatus{}}
+	// Not its capacity, which who left may have made room in, but what can be named.
+	for i := range reportapi.MaxPlayerIDs {
+		w.connect(fmt.Sprint("new", i))
+		_, err := w.PlayerDisconnect(fmt.Sprint("gone", i))
+		w.must(err)
+		before.Players.IDs = append(before.Players.IDs, fmt.Sprint("old", i))
+	}
+	_, err := w.PlayerConnect("one more")
+	wantKind(t, err, OutOfRange)
+	_, err = w.PlayerDisconnect("one more")
+	wantKind(t, err, Unavailable)
+	w.told(restoring(before))
+	got := w.Snapshot().Game.Players
+	if got.Current != 2*reportapi.MaxPlayerIDs || len(got.IDs) != reportapi.MaxPlayerIDs {
+		t.Errorf("%d players of whom %d are named", got.Current, len(got.IDs))
+	}
+	_, err = w.PlayerConnect("one more")
+	wantKind(t, err, OutOfRange)
+}
+
+// TestWhetherAGameHasReportedIsRestored has a probed game call Ready, boot on, and
+// get another sidecar.
+func TestWhetherAGameHasReportedIsRestored(t *testing.T) {
+	for _, reported := range []bool{false, true} {
+		w := newWorld(t, denying(probedGame()))
+		w.Ping()
+		w.told(restoring(&reportapi.Game{State: v1alpha1.GameStarting, Reported: reported}))
+		if got := w.Snapshot().Game.Reported; got != reported {
+			t.Errorf("reported %t, want %t", got, reported)
+		}
+		w.wantDeletable(reported)
+	}
+}

@@ -1,0 +1,126 @@
+package local
+
+import (
+	"io"
+	"net/http"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// permission is the body of /allow_delete.
+type permission struct {
+	Allowed *bool `json:"allowed"`
+}
+
+// wish is the body of POST /shutdown.
+type wish struct {
+	Shutdown *bool `json:"shutdown"`
+}
+
+// orders is the answer of GET /shutdown.
+type orders struct {
+	Shutdown bool `json:"shutdown"`
+	Drain    bool `json:"drain"`
+}
+
+// players is the body of /players.
+type players struct {
+	Current  *int64 `json:"current"`
+	Capacity *int64 `json:"capacity,omitempty"`
+}
+
+// health is the answer of GET /health.
+type health struct {
+	Healthy bool   `json:"healthy"`
+	Message string `json:"message"`
+}
+
+// empty is what the SDK's calls answer.
+type empty struct{}
+
+// allowDelete tells whether the Server may be deleted now.
+func (h handlers) allowDelete(w http.ResponseWriter, _ *http.Request) {
+	allowed := h.game.Snapshot().DeletionAllowed
+	answer(w, http.StatusOK, permission{&allowed})
+}
+
+func (h handlers) setAllowDelete(w http.ResponseWriter, r *http.Request) {
+	const example = `{"allowed":true}`
+	var body permission
+	if !read(w, r, &body, example) {
+		return
+	}
+	if body.Allowed == nil {
+		refuse(w, http.StatusBadRequest, "the body must be like "+example)
+		return
+	}
+	h.game.Permit(*body.Allowed)
+	answer(w, http.StatusOK, body)
+}
+
+// shutdown tells what the operator told.
+func (h handlers) shutdown(w http.ResponseWriter, _ *http.Request) {
+	told := h.game.Snapshot().Told
+	answer(w, http.StatusOK, orders{told.Shutdown, told.Drain})
+}
+
+// setShutdown is the SDK's Shutdown, and the way back.
+func (h handlers) setShutdown(w http.ResponseWriter, r *http.Request) {
+	var body wish
+	if !read(w, r, &body, `{"shutdown":true}`) {
+		return
+	}
+	if body.Shutdown == nil || *body.Shutdown {
+		h.game.Shutdown()
+	} else if err := h.game.TakeBackShutdown(); err != nil {
+		failed(w, err)
+		return
+	}
+	answer(w, http.StatusOK, empty{})
+}
+
+func (h handlers) players(w http.ResponseWriter, _ *http.Request) {
+	snapshot := h.game.Snapshot()
+	now := snapshot.Game.Players
+	if now == nil {
+		now = &v1alpha1.PlayersStatus{Capacity: snapshot.Capacity}
+	}
+	current, capacity := int64(now.Current), int64(now.Capacity)
+	answer(w, http.StatusOK, players{&current, &capacity})
+}
+
+func (h handlers) setPlayers(w http.ResponseWriter, r *http.Request) {
+	const example = `{"current":3,"capacity":20}`
+	var body players
+	if !read(w, r, &body, example) {
+		return
+	}
+	if body.Current == nil {
+		refuse(w, http.StatusBadRequest, "the body must be like "+example+"; capacity may be left out")
+		return
+	}
+	if err := h.game.SetPlayers(*body.Current, body.Capacity); err != nil {
+		failed(w, err)
+		return
+	}
+	h.players(w, r)
+}
+
+func (h handlers) health(w http.ResponseWriter, _ *http.Request) {
+	now := h.game.Snapshot().Game
+	if now.State == v1alpha1.GameUnhealthy {
+		answer(w, http.StatusServiceUnavailable, health{false, now.Message})
+		return
+	}
+	answer(w, http.StatusOK, health{true, "nothing is wrong with the game"})
+}
+
+// ping is the SDK's Health: one call, one ping, whatever its body.
+func (h handlers) ping(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "the body is too large for a ping")
+		return
+	}
+	h.game.Ping()
+	answer(w, http.StatusOK, empty{})
+}

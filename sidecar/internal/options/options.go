@@ -1,0 +1,162 @@
+// Package options reads the sidecar's settings from flags and, for those that are
+// not given, from the environment.
+package options
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/sidecar/internal/game"
+)
+
+// envPrefix precedes a flag's name in the environment: --token-file is
+// DORMOUSE_TOKEN_FILE there.
+const envPrefix = "DORMOUSE_"
+
+// Names of the environment variables that say whose game it is. The game's own
+// container has them, too.
+const (
+	envName      = "SERVER_NAME"
+	envNamespace = "SERVER_NAMESPACE"
+)
+
+// Options are the sidecar's settings.
+type Options struct {
+	// Name and Namespace are the Server's.
+	Name, Namespace string
+	OperatorURL     string
+	TokenFile       string
+	GRPCPort        int
+	HTTPPort        int
+	ListenAddress   string
+	LogLevel        slog.Level
+	// ProbeType and ProbePort say how to ask the game on 127.0.0.1; empty and 0:
+	// it isn't asked.
+	ProbeType v1alpha1.ProbeType
+	ProbePort int
+	// Game is what the Server's spec says of its game.
+	Game game.Config
+}
+
+// probeTypes are the query protocols.
+var probeTypes = map[v1alpha1.ProbeType]bool{
+	v1alpha1.ProbeMinecraft: true, v1alpha1.ProbeBedrock: true, v1alpha1.ProbeSource: true, v1alpha1.ProbeQuake3: true,
+}
+
+// Parse reads the settings and checks them. It returns flag.ErrHelp when help
+// was asked for, which has been written to out then.
+func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
+	var o Options
+	var level, readiness, unreported, probe string
+	var capacity int
+	fs := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&o.OperatorURL, "operator", "http://dormouse-operator.dormouse-system.svc:8080", "where reports go: http://host:port")
+	fs.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token",
+		"the file with the token for reports, of audience "+v1alpha1.TokenAudience)
+	fs.IntVar(&o.GRPCPort, "grpc-port", 9357, "the loopback port of the Agones SDK over gRPC")
+	fs.IntVar(&o.HTTPPort, "http-port", 9358, "the loopback port of the Agones SDK over REST, and of what a game without an SDK calls")
+	fs.StringVar(&o.ListenAddress, "listen", ":9359", "where /metrics, /healthz and /readyz are answered: host:port")
+	fs.StringVar(&readiness, "readiness", string(v1alpha1.ServerReadinessAuto), "when the game takes players: Auto or SDK")
+	fs.StringVar(&unreported, "unreported", string(v1alpha1.DeletionAllowed),
+		"whether a game that has said nothing may be deleted: Allowed or Denied")
+	fs.IntVar(&capacity, "capacity", 0, "how many may play while nobody says otherwise; 0: not known")
+	fs.DurationVar(&o.Game.Health.InitialDelay, "health-initial-delay", 30*time.Second, "how long after its start a game isn't judged")
+	fs.DurationVar(&o.Game.Health.Period, "health-period", 5*time.Second, "the time between two probes, and how often a ping is expected")
+	fs.IntVar(&o.Game.Health.FailureThreshold, "health-failure-threshold", 3, "how many periods in a row without a word make a game Unhealthy")
+	fs.BoolVar(&o.Game.Health.Disabled, "health-disabled", false, "whether every game is taken for healthy")
+	fs.StringVar(&probe, "probe", "", "how to ask the game for its players, such as minecraft:25565; empty: it isn't asked")
+	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	fs.Usage = func() {
+		_, _ = fmt.Fprintf(out, "Usage: sidecar [flags]\nEach flag can be set in the environment, too: --token-file as %sTOKEN_FILE.\n"+
+			"%s and %s, which must be set there, say whose game it is.\n\n", envPrefix, envName, envNamespace)
+		fs.PrintDefaults()
+	}
+	if err := fs.Parse(args); err != nil {
+		return Options{}, fmt.Errorf("reading the flags: %w", err)
+	}
+	if fs.NArg() > 0 {
+		return Options{}, fmt.Errorf("reading the flags: %q is not a flag", fs.Arg(0))
+	}
+	if err := fromEnv(fs, env); err != nil {
+		return Options{}, err
+	}
+	if err := o.LogLevel.UnmarshalText([]byte(level)); err != nil {
+		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
+	}
+	o.Name, _ = env(envName)
+	o.Namespace, _ = env(envNamespace)
+	o.Game.Readiness = v1alpha1.ServerReadiness(readiness)
+	o.Game.Unreported = v1alpha1.DeletionPermission(unreported)
+	if probe != "" {
+		kind, port, _ := strings.Cut(probe, ":")
+		number, err := strconv.Atoi(port)
+		if err != nil || !isPort(number) || !probeTypes[v1alpha1.ProbeType(kind)] {
+			return Options{}, fmt.Errorf("--probe must be minecraft, bedrock, source or quake3 with a port, such as minecraft:25565, not %q", probe)
+		}
+		o.ProbeType, o.ProbePort, o.Game.Probed = v1alpha1.ProbeType(kind), number, true
+	}
+	if capacity < 0 || capacity > game.MaxPlayers {
+		return Options{}, fmt.Errorf("--capacity must be from 0 to %d", game.MaxPlayers)
+	}
+	o.Game.Capacity = int32(capacity)
+	return o, o.validate()
+}
+
+func isPort(n int) bool { return n >= 1 && n <= 65535 }
+
+// fromEnv sets the flags that were not given.
+func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) error {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := env(name)
+		if !ok || given[f.Name] {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("reading %s from the environment: %w", name, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Name != "" && o.Namespace != "", "%s and %s must be set in the environment", envName, envNamespace)
+	u, err := url.Parse(o.OperatorURL)
+	check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" && u.User == nil,
+		"--operator must be like http://host:port, not %q", o.OperatorURL)
+	check(o.TokenFile != "", "--token-file must name a file")
+	// 0 is any free port, which is of use to tests only.
+	check(o.GRPCPort == 0 || isPort(o.GRPCPort), "--grpc-port must be from 1 to 65535")
+	check(o.HTTPPort == 0 || isPort(o.HTTPPort), "--http-port must be from 1 to 65535")
+	_, port, err := net.SplitHostPort(o.ListenAddress)
+	number, numberErr := strconv.Atoi(port)
+	check(err == nil && numberErr == nil && (number == 0 || isPort(number)), "--listen must be host:port, not %q", o.ListenAddress)
+	check(o.Game.Readiness == v1alpha1.ServerReadinessAuto || o.Game.Readiness == v1alpha1.ServerReadinessSDK,
+		"--readiness must be Auto or SDK, not %q", o.Game.Readiness)
+	check(o.Game.Unreported == v1alpha1.DeletionAllowed || o.Game.Unreported == v1alpha1.DeletionDenied,
+		"--unreported must be Allowed or Denied, not %q", o.Game.Unreported)
+	h := o.Game.Health
+	check(h.InitialDelay >= 0 && h.InitialDelay <= 24*time.Hour, "--health-initial-delay must be from 0s to 24h")
+	check(h.Period >= time.Second && h.Period <= time.Hour, "--health-period must be from 1s to 1h")
+	check(h.FailureThreshold >= 1 && h.FailureThreshold <= 1000, "--health-failure-threshold must be from 1 to 1000")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,27 @@
+package probe
+
+import (
+	"net"
+
+	"dormouse.dev/dormouse/internal/gameproto/minecraft"
+)
+
+// askMinecraft asks a Java edition server by the status request that it has
+// had since 2013. The server sees a client that dialled localhost.
+func askMinecraft(port uint16) func(net.Conn) (Status, error) {
+	request := minecraft.AppendStatusRequest(nil, "localhost", port)
+	return func(conn net.Conn) (Status, error) {
+		if _, err := conn.Write(request); err != nil {
+			return Status{}, err
+		}
+		frame, err := minecraft.ReadFrame(conn)
+		if err != nil {
+			return Status{}, err
+		}
+		s, err := minecraft.ParseStatus(frame)
+		if err != nil {
+			return Status{}, err
+		}
+		return Status{Players: s.Players, Capacity: s.Capacity, Version: s.Version, Name: s.Description}, nil
+	}
+}

@@ -1,0 +1,78 @@
+package probe
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"dormouse.dev/dormouse/internal/gameproto/quake3"
+)
+
+// askQuake3 asks a game of Quake 3's family who plays. Who has a ping of 0 is a
+// bot, or somebody very near: then it asks how many of them are people, which
+// many games tell, and takes all of them for people where the game doesn't.
+func askQuake3(conn net.Conn) (Status, error) {
+	challenge := randomWord()
+	var s quake3.Status
+	err := exchange(conn, quake3.AppendStatusRequest(nil, challenge), func(b []byte) (err error) {
+		if s, err = quake3.ParseStatus(b); err != nil {
+			return err
+		}
+		return checkChallenge(s.Info, challenge)
+	})
+	if err != nil {
+		return Status{}, err
+	}
+	capacity, ok := s.Info.Number(quake3.VarCapacity)
+	if !ok {
+		return Status{}, fmt.Errorf("read the answer: %q is no number of players", s.Info[quake3.VarCapacity])
+	}
+	players := len(s.Players)
+	if slices.ContainsFunc(s.Players, func(p quake3.Player) bool { return p.Ping == 0 }) {
+		if players, err = askHumans(conn, s); err != nil {
+			return Status{}, err
+		}
+	}
+	return Status{
+		Players: players, Capacity: capacity,
+		Version: s.Info[quake3.VarVersion], Name: s.Info[quake3.VarName],
+	}, nil
+}
+
+// askHumans asks how many of those who play are people. Those whose ping
+// isn't 0 are, whatever the game says.
+func askHumans(conn net.Conn, s quake3.Status) (int, error) {
+	challenge := randomWord()
+	var info quake3.Info
+	err := exchange(conn, quake3.AppendInfoRequest(nil, challenge), func(b []byte) (err error) {
+		if info, err = quake3.ParseInfo(b); err != nil {
+			return err
+		}
+		return checkChallenge(info, challenge)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ask how many players are bots: %w", err)
+	}
+	people := 0
+	for _, p := range s.Players {
+		if p.Ping != 0 {
+			people++
+		}
+	}
+	if told, ok := info.Number(quake3.VarHumans); ok {
+		return max(people, told), nil
+	}
+	if bots, ok := info.Number(quake3.VarBots); ok {
+		return max(people, len(s.Players)-bots), nil
+	}
+	return len(s.Players), nil
+}
+
+// checkChallenge says whether an answer is to the question that had the
+// challenge. A few games don't repeat it.
+func checkChallenge(info quake3.Info, challenge string) error {
+	if got, ok := info[quake3.VarChallenge]; ok && got != challenge {
+		return errOther
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
+)
+
+const (
+	// maxConnections is one for the report that is held, and one for what comes
+	// meanwhile.
+	maxConnections = 2
+	// dialTimeout bounds how long a connection takes.
+	dialTimeout = 3 * time.Second
+	// slack is what an answer may take beyond the time for which it is held.
+	slack = 5 * time.Second
+	// maxRefusal bounds what is read of an answer that isn't 200.
+	maxRefusal = 4 << 10
+)
+
+// refusal is an answer other than 200, with the operator's sentence.
+type refusal struct {
+	status   int
+	sentence string
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the operator answered %d: %s", r.status, r.sentence)
+}
+
+// client sends reports.
+type client struct {
+	url   string
+	token *tokenfile.File
+	http  *http.Client
+	// patience bounds a report and its answer.
+	patience time.Duration
+}
+
+func newClient(operator string, token *tokenfile.File) (*client, error) {
+	u, err := url.Parse(operator)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("reading the operator's address: %q is not like http://host:port", operator)
+	}
+	return &client{
+		url:   strings.TrimSuffix(operator, "/") + reportapi.ReportPath,
+		token: token, patience: reportapi.HoldTime + slack,
+		http: &http.Client{
+			Transport: &http.Transport{
+				DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+				TLSHandshakeTimeout: dialTimeout,
+				MaxConnsPerHost:     maxConnections, MaxIdleConnsPerHost: maxConnections,
+				IdleConnTimeout:    time.Minute,
+				DisableCompression: true,
+			},
+			// A redirect would take the token elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// send sends a report and waits for the answer.
+func (c *client) send(ctx context.Context, report reportapi.Report) (answer reportapi.Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	token, err := c.token.Get()
+	if err != nil {
+		return answer, err
+	}
+	body, err := json.Marshal(report)
+	if err != nil {
+		return answer, fmt.Errorf("writing the report: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return answer, fmt.Errorf("making the report: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return answer, fmt.Errorf("sending the report: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return answer, refused(response)
+	}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, reportapi.MaxReportBytes+1))
+	if err == nil && len(raw) > reportapi.MaxReportBytes {
+		err = fmt.Errorf("it has more than %d bytes", reportapi.MaxReportBytes)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err == nil && answer.Version == "" {
+		err = errors.New("it has no version")
+	}
+	if err != nil {
+		return reportapi.Answer{}, fmt.Errorf("reading the operator's answer: %w", err)
+	}
+	return answer, nil
+}
+
+func refused(response *http.Response) error {
+	out := &refusal{status: response.StatusCode, sentence: http.StatusText(response.StatusCode)}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	var body informerapi.ErrorResponse
+	if err == nil && json.Unmarshal(raw, &body) == nil && body.Error != "" {
+		out.sentence = body.Error
+	}
+	return out
+}

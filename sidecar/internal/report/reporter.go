@@ -1,0 +1,241 @@
+package report
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/sidecar/internal/game"
+	"dormouse.dev/dormouse/sidecar/internal/metrics"
+)
+
+const (
+	// pace is the shortest time between two reports of which the second can wait.
+	pace = 100 * time.Millisecond
+	// lastWord bounds the report at the end.
+	lastWord = time.Second
+)
+
+// retries are the times between reports that fail.
+func retries() wait.Backoff {
+	return wait.Backoff{Duration: pace, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 5 * time.Second}
+}
+
+// Reporter reports a game to the operator.
+type Reporter struct {
+	server   string
+	instance string
+	game     *game.Game
+	client   *client
+	metrics  *metrics.Metrics
+	log      logr.Logger
+
+	// farewell bounds the report at the end.
+	farewell time.Duration
+
+	// What follows is Run's alone.
+	sequence uint64
+	flights  []flight
+	landed   chan landing
+	// answered is the latest report of which the answer was taken, and seen that
+	// answer's version.
+	answered uint64
+	seen     string
+	// last is the latest report, and sent is when it was sent.
+	last reportapi.Report
+	sent time.Time
+	// holdOff is until when nothing is sent after a failure.
+	holdOff time.Time
+	backoff wait.Backoff
+	// complaint is the failure that was logged last; empty: the last went well.
+	complaint string
+}
+
+// flight is a report under way.
+type flight struct {
+	sequence uint64
+	cancel   context.CancelFunc
+}
+
+// landing is what became of it.
+type landing struct {
+	sequence uint64
+	answer   reportapi.Answer
+	err      error
+}
+
+// New makes a reporter for the Server of that name. The operator's address is
+// like http://host:port.
+func New(operator, server string, token *tokenfile.File, g *game.Game, m *metrics.Metrics, log logr.Logger) (*Reporter, error) {
+	c, err := newClient(operator, token)
+	if err != nil {
+		return nil, err
+	}
+	return &Reporter{
+		server: server, instance: rand.Text(), game: g, client: c, metrics: m, log: log,
+		landed: make(chan landing, maxConnections), backoff: retries(), farewell: lastWord,
+	}, nil
+}
+
+// Run reports until the context ends, and once more then.
+func (r *Reporter) Run(ctx context.Context) error {
+	// Reports under way go on until the last word is said.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer r.client.http.CloseIdleConnections()
+	defer r.drain()
+	defer stop()
+	for ctx.Err() == nil {
+		snapshot, changed := r.game.Watch()
+		timer := time.NewTimer(r.step(running, snapshot))
+		select {
+		case <-changed:
+		case <-timer.C:
+		case l := <-r.landed:
+			r.land(l)
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	r.sayLast(running)
+	return nil
+}
+
+// drain waits for the reports under way, which have been cancelled.
+func (r *Reporter) drain() {
+	for range r.flights {
+		<-r.landed
+	}
+}
+
+// step sends a report if it is time, and says how long nothing is to be done
+// unless something happens.
+func (r *Reporter) step(ctx context.Context, snapshot game.Snapshot) time.Duration {
+	report := r.compose(snapshot)
+	inTheAir := len(r.flights) > 0 && r.flights[len(r.flights)-1].sequence == r.sequence
+	news := !inTheAir || !alike(report, r.last)
+	if !news {
+		return time.Hour
+	}
+	at := r.holdOff
+	if !urgent(r.last, report) && r.sent.Add(pace).After(at) {
+		at = r.sent.Add(pace)
+	}
+	if wait := time.Until(at); wait > 0 {
+		return wait
+	}
+	r.send(ctx, report)
+	return time.Hour
+}
+
+// compose is the report of a game as it is.
+func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
+	report := reportapi.Report{Server: r.server, Instance: r.instance, Seen: r.seen}
+	if !s.Restored {
+		report.Restore = true
+		return report
+	}
+	report.Game, report.DeletionAllowed, report.ShutdownSeen = s.Game, s.DeletionAllowed, s.ShutdownSeen
+	return report
+}
+
+// alike says whether two reports say the same of the game.
+func alike(a, b reportapi.Report) bool {
+	a.Sequence, a.Seen, b.Sequence, b.Seen = 0, "", 0, ""
+	return reflect.DeepEqual(a, b)
+}
+
+// urgent says whether somebody may be waiting for what is new.
+func urgent(before, now reportapi.Report) bool {
+	return before.Restore != now.Restore ||
+		before.Game.State != now.Game.State ||
+		(before.DeletionAllowed && !now.DeletionAllowed) ||
+		(!before.ShutdownSeen && now.ShutdownSeen)
+}
+
+// send lets a report fly. The operator ends the one that it holds; should that one
+// be held by another replica, it is given up when there would be a third.
+func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
+	if len(r.flights) == maxConnections {
+		r.flights[0].cancel()
+		for len(r.flights) == maxConnections {
+			r.land(<-r.landed)
+		}
+	}
+	r.sequence++
+	report.Sequence = r.sequence
+	r.last, r.sent = report, time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	r.flights = append(r.flights, flight{report.Sequence, cancel})
+	go func() {
+		defer cancel()
+		answer, err := r.client.send(ctx, report)
+		r.landed <- landing{report.Sequence, answer, err}
+	}()
+}
+
+func (r *Reporter) landFlight(sequence uint64) {
+	r.flights = slices.DeleteFunc(r.flights, func(f flight) bool { return f.sequence == sequence })
+}
+
+// land takes what became of a report.
+func (r *Reporter) land(l landing) {
+	r.landFlight(l.sequence)
+	switch {
+	case l.err == nil && l.sequence > r.answered:
+		r.answered, r.seen = l.sequence, l.answer.Version
+		r.backoff, r.holdOff = retries(), time.Time{}
+		if r.complaint != "" {
+			r.log.Info("Reports arrive again")
+			r.complaint = ""
+		}
+		r.metrics.Reported(metrics.ReportAnswered)
+		r.game.Told(l.answer)
+	case l.err == nil || l.sequence < r.sequence:
+		// There is a newer one, whose fate counts.
+		r.metrics.Reported(metrics.ReportReplaced)
+	default:
+		r.fail(l.err)
+	}
+}
+
+// fail waits before the next report, and says why once.
+func (r *Reporter) fail(err error) {
+	wait := r.backoff.Step()
+	r.holdOff = time.Now().Add(wait)
+	outcome := metrics.ReportFailed
+	var refusal *refusal
+	if errors.As(err, &refusal) {
+		outcome = metrics.ReportRefused
+	}
+	r.metrics.Reported(outcome)
+	if err.Error() != r.complaint {
+		r.complaint = err.Error()
+		r.log.Error(err, "A report failed; it is sent again", "in", wait.Round(time.Millisecond).String())
+	}
+}
+
+// sayLast reports once more: the game's container has ended before this one is
+// told to. It doesn't wait for what the operator might have to say.
+func (r *Reporter) sayLast(ctx context.Context) {
+	snapshot := r.game.Snapshot()
+	if !snapshot.Restored {
+		return
+	}
+	r.seen = ""
+	ctx, cancel := context.WithTimeout(ctx, r.farewell)
+	defer cancel()
+	r.send(ctx, r.compose(snapshot))
+	for l := range r.landed {
+		if r.landFlight(l.sequence); l.sequence == r.sequence {
+			return
+		}
+	}
+}

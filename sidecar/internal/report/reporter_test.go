@@ -1,0 +1,327 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(t.Context())
+}
+
+func TestTheFirstReportAsksForWhatWas(t *testing.T) {
+	o := newOperator(t)
+	s := newSidecar(t, o.server.URL).run(t)
+	s.Allocate()
+	first := o.next()
+	want := reportapi.Report{Server: "lobby", Instance: first.report.Instance, Sequence: 1, Restore: true}
+	if diff := cmp.Diff(want, first.report); diff != "" {
+		t.Errorf("first report (-want +got):\n%s", diff)
+	}
+	if first.token != "Bearer word" || len(first.report.Instance) < 16 {
+		t.Errorf("token %q, instance %q", first.token, first.report.Instance)
+	}
+	// Until then nothing that the game says is worth a report.
+	s.Ready()
+	o.none(3 * pace)
+	answer := told("7")
+	answer.Restored = &reportapi.Game{State: v1alpha1.GameAllocated, Reported: true, Permission: v1alpha1.DeletionDenied}
+	first.tell(answer)
+	second := o.next()
+	want = reportapi.Report{
+		Server: "lobby", Instance: first.report.Instance, Sequence: 2, Seen: "7",
+		Game: reportapi.Game{State: v1alpha1.GameReady, Reported: true, Permission: v1alpha1.DeletionDenied},
+	}
+	if diff := cmp.Diff(want, second.report); diff != "" {
+		t.Errorf("second report (-want +got):\n%s", diff)
+	}
+	o.none(3 * pace)
+}
+
+func TestNewsGoBesideTheReportThatIsHeld(t *testing.T) {
+	o, s, held := started(t)
+	s.Ready()
+	news := o.next()
+	if news.report.Game.State != v1alpha1.GameReady || news.report.Sequence <= held.report.Sequence {
+		t.Errorf("news %+v", news.report)
+	}
+	held.wantHeld()
+	held.tell(told("1"))
+	// The newer one is held now, and there is nothing to add.
+	o.none(3 * pace)
+	// A third takes the place of the oldest, should another replica hold that.
+	s.Allocate()
+	third := o.next()
+	s.Shutdown()
+	fourth := o.next()
+	news.wantGone()
+	third.wantHeld()
+	if fourth.report.Game.State != v1alpha1.GameShutdown || !fourth.report.DeletionAllowed {
+		t.Errorf("fourth %+v", fourth.report)
+	}
+	if most := o.most.Load(); most > maxConnections+1 {
+		t.Errorf("%d connections at once", most)
+	}
+}
+
+func TestWhatIsToldArrives(t *testing.T) {
+	o, s, held := started(t)
+	answer := told("2")
+	answer.Shutdown = true
+	held.tell(answer)
+	next := o.next()
+	if next.report.Seen != "2" || !next.report.ShutdownSeen || !next.report.DeletionAllowed {
+		t.Errorf("report %+v", next.report)
+	}
+	if !s.Snapshot().Told.Shutdown {
+		t.Error("the game isn't told to shut down")
+	}
+	// A report that was overtaken has nothing to tell any more.
+	s.Ready()
+	newer := o.next()
+	answer = told("3")
+	answer.Drain = true
+	newer.tell(answer)
+	for deadline := time.After(within); ; {
+		snapshot, changed := s.Watch()
+		if snapshot.Told.Drain {
+			break
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatal("drain isn't told")
+		}
+	}
+	next.tell(told("2"))
+	if last := o.next(); last.report.Seen != "3" || !s.Snapshot().Told.Drain {
+		t.Errorf("report %+v, told %+v", last.report, s.Snapshot().Told)
+	}
+}
+
+func TestABurstIsOneReport(t *testing.T) {
+	o, s, _ := started(t)
+	began := time.Now()
+	const changes = 300
+	for i := range changes {
+		if err := s.SetPlayers(int64(i%2+1), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetAnnotation("n", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports := 0
+	for last := ""; last != fmt.Sprint(changes-1); reports++ {
+		last = o.next().report.Game.Annotations["agones.dev/sdk-n"]
+	}
+	// Beside one a pace there is the one by which deletion was denied.
+	if most := int(time.Since(began)/pace) + 2; reports > most {
+		t.Errorf("%d reports of a burst, want at most %d", reports, most)
+	}
+}
+
+func TestWhatCannotWait(t *testing.T) {
+	state := func(s v1alpha1.GameState) reportapi.Report { return reportapi.Report{Game: reportapi.Game{State: s}} }
+	allowed := reportapi.Report{DeletionAllowed: true}
+	cases := map[string]struct {
+		before, now reportapi.Report
+		want        bool
+	}{
+		"a state":               {state(v1alpha1.GameReady), state(v1alpha1.GameAllocated), true},
+		"deletion is denied":    {allowed, reportapi.Report{}, true},
+		"deletion is allowed":   {reportapi.Report{}, allowed, false},
+		"the shutdown is seen":  {reportapi.Report{}, reportapi.Report{ShutdownSeen: true}, true},
+		"the shutdown is off":   {reportapi.Report{ShutdownSeen: true}, reportapi.Report{}, false},
+		"all after a restoring": {reportapi.Report{Restore: true}, reportapi.Report{}, true},
+		"players": {
+			state(v1alpha1.GameReady),
+			reportapi.Report{Game: reportapi.Game{State: v1alpha1.GameReady, Players: &v1alpha1.PlayersStatus{Current: 1}}},
+			false,
+		},
+	}
+	for name, c := range cases {
+		if got := urgent(c.before, c.now); got != c.want {
+			t.Errorf("%s: urgent %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestTheStepsOfUrgency sees that what is urgent goes now, and other news later.
+func TestTheStepsOfUrgency(t *testing.T) {
+	s := newSidecar(t, "http://127.0.0.1:1")
+	s.Told(told("1"))
+	r := s.reporter
+	r.sequence, r.flights, r.sent = 1, []flight{{sequence: 1}}, time.Now()
+	r.last = r.compose(s.Snapshot())
+	if err := s.SetAnnotation("n", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if wait := r.step(t.Context(), s.Snapshot()); wait <= 0 || wait > pace || r.sequence != 1 {
+		t.Errorf("wait %s for news, sequence %d", wait, r.sequence)
+	}
+	r.holdOff = time.Now().Add(time.Minute)
+	s.Ready()
+	if wait := r.step(t.Context(), s.Snapshot()); wait <= pace || r.sequence != 1 {
+		t.Errorf("wait %s for urgent news after a failure, sequence %d", wait, r.sequence)
+	}
+	r.holdOff = time.Time{}
+	r.step(t.Context(), s.Snapshot())
+	if r.sequence != 2 {
+		t.Error("urgent news wait")
+	}
+	r.land(<-r.landed)
+}
+
+func TestFailuresAreRetriedAndSaidOnce(t *testing.T) {
+	cases := map[string]struct {
+		fail func(*call)
+		log  string
+	}{
+		"401":                    {func(c *call) { c.refuse(401, `{"error":"the token has expired"}`) }, "the operator answered 401: the token has expired"},
+		"403":                    {func(c *call) { c.refuse(403, `{"error":"the token is for another Pod"}`) }, "the operator answered 403: the token is for another Pod"},
+		"404 without a sentence": {func(c *call) { c.refuse(404, `<html>`) }, "the operator answered 404: Not Found"},
+		"500":                    {func(c *call) { c.refuse(500, ``) }, "the operator answered 500"},
+		"a redirect": {func(c *call) {
+			c.answer <- func(w http.ResponseWriter) { w.Header().Set("Location", "/elsewhere"); w.WriteHeader(307) }
+		}, "answered 307"},
+		"no JSON":                   {func(c *call) { c.refuse(200, `what?`) }, "reading the operator's answer"},
+		"no version":                {func(c *call) { c.refuse(200, `{}`) }, "it has no version"},
+		"an answer that has no end": {func(c *call) { c.refuse(200, strings.Repeat(" ", reportapi.MaxReportBytes+1)) }, "it has more than"},
+		"a hang":                    {func(*call) {}, "context deadline exceeded"},
+		"a connection that breaks": {func(c *call) {
+			c.answer <- func(w http.ResponseWriter) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					_ = conn.Close()
+				}
+			}
+		}, "sending the report"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			s := newSidecar(t, o.server.URL)
+			if name == "a hang" {
+				s.reporter.client.patience = time.Second
+			}
+			s.run(t)
+			// The same again isn't said again.
+			for range 2 {
+				c.fail(o.next())
+			}
+			o.next().tell(told("1"))
+			if o.next().report.Restore {
+				t.Error("still restoring")
+			}
+			if err := s.stop(); err != nil {
+				t.Error(err)
+			}
+			var lines []string
+			for len(s.log) > 0 {
+				lines = append(lines, <-s.log)
+			}
+			if len(lines) != 2 || !strings.Contains(lines[0], c.log) || !strings.Contains(lines[1], "Reports arrive again") {
+				t.Errorf("log %q, want one line with %q and one that it is over", lines, c.log)
+			}
+			if strings.Contains(strings.Join(lines, ""), "Bearer") {
+				t.Error("the log shows the token")
+			}
+		})
+	}
+}
+
+func TestTheTokenIsReadAgain(t *testing.T) {
+	o := newOperator(t)
+	s := newSidecar(t, o.server.URL).run(t)
+	first := o.next()
+	if err := os.WriteFile(s.token, []byte("newer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(s.token, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	first.refuse(401, "")
+	for deadline := time.Now().Add(within); ; {
+		c := o.next()
+		if c.token == "Bearer newer" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the old token is used still")
+		}
+		c.refuse(401, "")
+	}
+}
+
+func TestAnOperatorThatStartsAgainIsFoundAgain(t *testing.T) {
+	o, s, _ := started(t)
+	address := o.server.Listener.Addr().String()
+	o.server.CloseClientConnections()
+	o.server.Listener.Close()
+	s.Ready()
+	again := &operator{t: t, calls: make(chan *call, 100), over: make(chan struct{})}
+	again.server = httptest.NewUnstartedServer(again)
+	again.server.Listener.Close()
+	again.server.Listener = listen(t, address)
+	again.start()
+	t.Cleanup(func() {
+		close(again.over)
+		again.server.Close()
+	})
+	c := again.next()
+	if c.report.Restore || c.report.Game.State != v1alpha1.GameReady || c.report.Seen != "1" {
+		t.Errorf("report %+v", c.report)
+	}
+}
+
+func TestTheLastWordIsSaidAtTheEnd(t *testing.T) {
+	o := newOperator(t)
+	s := newSidecar(t, o.server.URL)
+	s.reporter.farewell = within
+	held := s.start(t, o)
+	if err := s.SetPlayers(3, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.next()
+	done := make(chan error, 1)
+	go func() { done <- s.stop() }()
+	last := o.next()
+	if last.report.Seen != "" || last.report.Game.Players.Current != 3 {
+		t.Errorf("last report %+v", last.report)
+	}
+	last.tell(told("2"))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	held.wantGone()
+
+	// An operator that says nothing is not waited for long.
+	_, s, _ = started(t)
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for url, good := range map[string]bool{
+		"http://operator:8080": true, "https://operator": true, "http://operator:8080/": true,
+		"operator:8080": false, "ftp://operator": false, "": false, "http://": false,
+	} {
+		if _, err := newClient(url, nil); (err == nil) != good {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}

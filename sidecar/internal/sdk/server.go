@@ -1,0 +1,172 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"dormouse.dev/dormouse/sidecar/internal/game"
+	"dormouse.dev/dormouse/sidecar/internal/sdk/alphapb"
+	"dormouse.dev/dormouse/sidecar/internal/sdk/betapb"
+	"dormouse.dev/dormouse/sidecar/internal/sdk/sdkpb"
+)
+
+// MaxMessageBytes bounds a call's message: a full list and much room.
+const MaxMessageBytes = 256 << 10
+
+const (
+	// maxStreams bounds the calls under way on a connection.
+	maxStreams = 128
+	// restoreWait is how long a call waits that needs what was before this
+	// sidecar started. Clients don't call again by themselves.
+	restoreWait = 5 * time.Second
+)
+
+// Server answers gRPC's calls.
+type Server struct {
+	game   *game.Game
+	health game.Health
+	grpc   *grpc.Server
+}
+
+// New makes a server of a game. recovered is told of panics, which cost one call.
+func New(g *game.Game, health game.Health, recovered func(value any, stack []byte)) *Server {
+	guard := guard{recovered}
+	s := &Server{game: g, health: health, grpc: grpc.NewServer(
+		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(10*time.Second),
+		// Some clients ping often, and keep a connection without a call.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.ChainUnaryInterceptor(guard.unary),
+		grpc.ChainStreamInterceptor(guard.stream),
+	)}
+	sdkpb.RegisterSDKServer(s.grpc, stable{Server: s})
+	alphapb.RegisterSDKServer(s.grpc, alpha{Server: s})
+	betapb.RegisterSDKServer(s.grpc, beta{Server: s})
+	return s
+}
+
+// GRPC is what serves connections.
+func (s *Server) GRPC() *grpc.Server { return s.grpc }
+
+// restored waits a while for what was before this sidecar started.
+func (s *Server) restored(ctx context.Context) (game.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	defer cancel()
+	for {
+		snapshot, changed := s.game.Watch()
+		if snapshot.Restored {
+			return snapshot, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return snapshot, status.Error(codes.Unavailable,
+				"the operator hasn't answered yet since this sidecar started; try again soon")
+		}
+	}
+}
+
+// known maps the kinds of errors to gRPC's codes, as the SDK's contract has them.
+var known = map[game.Kind]codes.Code{
+	game.Invalid:       codes.InvalidArgument,
+	game.OutOfRange:    codes.OutOfRange,
+	game.NotFound:      codes.NotFound,
+	game.AlreadyExists: codes.AlreadyExists,
+	game.TooLate:       codes.FailedPrecondition,
+	game.Unavailable:   codes.Unavailable,
+}
+
+// told makes a status of a refusal.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	code, ok := known[game.KindOf(err)]
+	if !ok {
+		code = codes.Internal
+	}
+	return status.Error(code, err.Error())
+}
+
+// stable is the service agones.dev.sdk.SDK.
+type stable struct {
+	sdkpb.UnimplementedSDKServer
+	*Server
+}
+
+func (s stable) Ready(context.Context, *sdkpb.Empty) (*sdkpb.Empty, error) {
+	s.game.Ready()
+	return &sdkpb.Empty{}, nil
+}
+
+func (s stable) Allocate(context.Context, *sdkpb.Empty) (*sdkpb.Empty, error) {
+	s.game.Allocate()
+	return &sdkpb.Empty{}, nil
+}
+
+func (s stable) Shutdown(context.Context, *sdkpb.Empty) (*sdkpb.Empty, error) {
+	s.game.Shutdown()
+	return &sdkpb.Empty{}, nil
+}
+
+func (s stable) Reserve(_ context.Context, in *sdkpb.Duration) (*sdkpb.Empty, error) {
+	// What doesn't fit a time.Duration is for ever, as far as a game goes.
+	s.game.Reserve(time.Duration(min(in.GetSeconds(), int64(365*24*time.Hour/time.Second))) * time.Second)
+	return &sdkpb.Empty{}, nil
+}
+
+func (s stable) Health(stream grpc.ClientStreamingServer[sdkpb.Empty, sdkpb.Empty]) error {
+	for {
+		_, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return stream.SendAndClose(&sdkpb.Empty{})
+		case err != nil:
+			return err
+		}
+		s.game.Ping()
+	}
+}
+
+func (s stable) GetGameServer(ctx context.Context, _ *sdkpb.Empty) (*sdkpb.GameServer, error) {
+	snapshot, err := s.restored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.gameServer(snapshot), nil
+}
+
+func (s stable) WatchGameServer(_ *sdkpb.Empty, stream grpc.ServerStreamingServer[sdkpb.GameServer]) error {
+	var last *sdkpb.GameServer
+	for {
+		snapshot, changed := s.game.Watch()
+		if now := s.gameServer(snapshot); snapshot.Restored && !proto.Equal(last, now) {
+			if err := stream.Send(now); err != nil {
+				return err
+			}
+			last = now
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+	}
+}
+
+func (s stable) SetLabel(_ context.Context, in *sdkpb.KeyValue) (*sdkpb.Empty, error) {
+	return &sdkpb.Empty{}, told(s.game.SetLabel(in.GetKey(), in.GetValue()))
+}
+
+func (s stable) SetAnnotation(_ context.Context, in *sdkpb.KeyValue) (*sdkpb.Empty, error) {
+	return &sdkpb.Empty{}, told(s.game.SetAnnotation(in.GetKey(), in.GetValue()))
+}
