@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/podstatus"
 )
 
 // recent is how old a pod's warning may be: kubelet repeats those about a volume
@@ -59,7 +60,7 @@ func explainPod(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 		return wrong(v1alpha1.ReasonServerCrashing, "Pod %s has failed (%s): look at it with kubectl describe pod.",
 			pod.Name, quote(strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message)))
 	}
-	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := podstatus.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return wrong(v1alpha1.ReasonPodUnschedulable, "Pod %s can't be scheduled (%s): add a node that it fits on, or ask for less in the pod template.",
 			pod.Name, quote(c.Message))
 	}
@@ -156,13 +157,13 @@ func explainUnready(now time.Time, pod *corev1.Pod, s corev1.ContainerStatus) Fi
 // may tell of what its status doesn't.
 func explainStarting(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 	for _, gate := range pod.Spec.ReadinessGates {
-		if c := podCondition(pod, gate.ConditionType); podReady(pod, corev1.ContainersReady) && (c == nil || c.Status != corev1.ConditionTrue) {
+		if c := podstatus.Condition(pod, gate.ConditionType); podstatus.Is(pod, corev1.ContainersReady) && (c == nil || c.Status != corev1.ConditionTrue) {
 			return wrong(v1alpha1.ReasonServerNotReady, "Pod %s runs and its readiness gate %s is not True: whoever sets that hasn't.", pod.Name, gate.ConditionType)
 		}
 	}
 	for _, e := range newestFirst(events, pod.UID, now.Add(-recent)) {
 		switch {
-		case podReady(pod, corev1.ContainersReady):
+		case podstatus.Is(pod, corev1.ContainersReady):
 		case strings.HasPrefix(e.Reason, "FailedMount"), strings.HasPrefix(e.Reason, "FailedAttach"), strings.HasPrefix(e.Reason, "FailedMap"):
 			return wrong(v1alpha1.ReasonVolumeNotMounted, "Pod %s waits for a volume (%s): create what it names, or correct the pod template.", pod.Name, quote(e.Message))
 		case e.Reason == "FailedCreatePodSandBox":
@@ -170,7 +171,7 @@ func explainStarting(now time.Time, pod *corev1.Pod, events []corev1.Event) Find
 		}
 	}
 	f := starting("Pod %s has been starting since %s; nothing is wrong so far.", pod.Name, clock(pod.CreationTimestamp.Time))
-	if events == nil && pod.Spec.NodeName != "" && !podReady(pod, corev1.ContainersReady) {
+	if events == nil && pod.Spec.NodeName != "" && !podstatus.Is(pod, corev1.ContainersReady) {
 		f.Ask = &corev1.ObjectReference{Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
 	return f
@@ -197,20 +198,6 @@ func lastSeen(e corev1.Event) time.Time {
 	default:
 		return e.EventTime.Time
 	}
-}
-
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func podReady(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	c := podCondition(pod, kind)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func isInit(pod *corev1.Pod, name string) bool {

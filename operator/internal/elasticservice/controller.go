@@ -56,6 +56,8 @@ type Reconciler struct {
 	Resolvers *resolvers.Observer
 	// Triggers asks the idle triggers.
 	Triggers *trigger.Poller
+	// Players tells who plays on a Fleet's Servers.
+	Players Players
 	// Events takes what a person would ask about.
 	Events events.EventRecorder
 	// Metrics counts; nil counts nothing.
@@ -142,6 +144,11 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 
 	o.neverStarted = ob != nil && es.Status.Phase == ""
 	p := makePlan(now, es, o)
+	if p.idle.askPlayers {
+		r.askPlayers(ctx, es, &o)
+		now = r.Now()
+		p = makePlan(now, es, o)
+	}
 	if p.raise {
 		if _, _, err := r.Scaler.RaiseTo(ctx, refOf(es), Wanted(es)); err != nil && !p.release {
 			return reconcile.Result{}, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
@@ -260,7 +267,7 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	sortByAge(list.Items)
 	for _, es := range list.Items {
 		for _, p := range es.Status.Ports {
-			r.ports.learn(p.ResolverPort, portOwner{es.UID, p.Name, transport(p.Protocol)})
+			r.ports.learn(p.ResolverPort, portOwner{es.UID, p.Name, p.Protocol.Transport()})
 		}
 	}
 }

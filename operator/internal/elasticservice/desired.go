@@ -96,12 +96,28 @@ func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discovery
 		known := addressesIn(o.slices)
 		accepting := p.phase == v1alpha1.PhaseAwake && handoff(es) == v1alpha1.HandoffDirect
 		for i := range o.sources {
-			if s := serverSlice(es, &o.sources[i], known, accepting); len(s.Endpoints) > 0 {
+			if s := serverSlice(es, &o.sources[i], o.draining, known, accepting); len(s.Endpoints) > 0 {
 				wanted = append(wanted, s)
 			}
 		}
 	}
-	return wanted
+	return readyFirst(wanted)
+}
+
+// readyFirst puts slices in the order in which they are to be written. kube-proxy
+// takes them in one by one, and while no endpoint is ready it sends new clients to
+// terminating ones, among them servers that drain: so what is ready from now on
+// comes before what isn't any more.
+func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var ready, others []*discoveryv1.EndpointSlice
+	for _, s := range all {
+		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
+			ready = append(ready, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return append(ready, others...)
 }
 
 func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
@@ -126,7 +142,7 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 	for _, p := range es.Status.Ports {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{
 			Name:        new(p.Name),
-			Protocol:    new(transport(p.Protocol)),
+			Protocol:    new(p.Protocol.Transport()),
 			Port:        new(p.ResolverPort),
 			AppProtocol: protocols[p.Name].AppProtocol,
 		})
@@ -159,13 +175,13 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 // clients while it is up; it keeps those it has, over UDP too, until its pod is
 // gone, which is why serving stays true. Unless servers are accepting, new clients
 // go to the resolver alone. A server that never got any is left out.
-func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, draining, known map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
 	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
 	s.Ports = source.Ports
 	for _, e := range source.Endpoints {
 		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
-		ready := up && accepting
+		ready := up && accepting && (e.TargetRef == nil || !draining[e.TargetRef.Name])
 		if len(e.Addresses) == 0 || !ready && !known[e.Addresses[0]] {
 			continue
 		}

@@ -112,7 +112,7 @@ func TestServersOfASelectorlessService(t *testing.T) {
 	add("10.244.2.2", false, false) // boots
 	add("10.244.2.3", false, false) // was up: a blip
 	add("10.244.2.4", false, true)  // was up: goes
-	got := serverSlice(lobby("", t0), &source, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, true)
+	got := serverSlice(lobby("", t0), &source, nil, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, true)
 	if got.Name != "lobby-servers-x7k2p" {
 		t.Errorf("name = %s, want lobby-servers-x7k2p", got.Name)
 	}
@@ -158,6 +158,52 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 	changed := desiredSlices(never(lobby("", t0)), known, plan{phase: v1alpha1.PhaseAwake})
 	if len(changed) != 1 || *changed[0].Endpoints[0].Conditions.Ready || !*changed[0].Endpoints[0].Conditions.Serving {
 		t.Errorf("after a change to handoff Never: %+v, want the servers to keep the clients that they have", changed)
+	}
+}
+
+// With no ready endpoint kube-proxy sends new clients to servers that drain.
+func TestSomethingIsReadyAfterEachSliceIsWritten(t *testing.T) {
+	t.Parallel()
+	o := seen(2, upServer)
+	o.service.Spec.Selector = nil
+	o.draining = map[string]bool{"old": true}
+	o.sources = []discoveryv1.EndpointSlice{{
+		ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p"}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.244.2.8"}, TargetRef: &corev1.ObjectReference{Name: "old"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}},
+			{Addresses: []string{"10.244.2.9"}, TargetRef: &corev1.ObjectReference{Name: "new"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}},
+		},
+	}}
+	o.slices = []discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.8"}}, {Addresses: []string{"10.244.2.9"}}}}}
+	type endpoint struct {
+		Address string
+		Ready   bool
+	}
+	for _, c := range []struct {
+		name string
+		plan plan
+		want []endpoint
+	}{
+		{
+			"waking",
+			plan{phase: v1alpha1.PhaseAwake, roles: map[string]role{"resolver-1": roleTerminating}},
+			[]endpoint{{"10.244.2.8", false}, {"10.244.2.9", true}, {"10.244.1.1", false}},
+		},
+		{
+			"falling asleep",
+			plan{phase: v1alpha1.PhaseFallingAsleep, roles: map[string]role{"resolver-1": roleReady}},
+			[]endpoint{{"10.244.1.1", true}, {"10.244.2.8", false}, {"10.244.2.9", false}},
+		},
+	} {
+		var have []endpoint
+		for _, s := range desiredSlices(lobby("", t0), o, c.plan) {
+			for _, e := range s.Endpoints {
+				have = append(have, endpoint{e.Addresses[0], *e.Conditions.Ready})
+			}
+		}
+		if diff := cmp.Diff(c.want, have); diff != "" {
+			t.Errorf("%s: endpoints in the order of their writing (-want +got):\n%s", c.name, diff)
+		}
 	}
 }
 

@@ -3,8 +3,10 @@ package elasticservice
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -13,6 +15,8 @@ import (
 
 // applySlices makes the Service's slices of ours what they should be.
 func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, p plan) error {
+	written := &r.memoryOf(es).slices
+	written.seen(o.slices)
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range o.slices {
 		have[o.slices[i].Name] = &o.slices[i]
@@ -20,12 +24,15 @@ func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticServic
 	for _, want := range desiredSlices(es, o, p) {
 		old := have[want.Name]
 		delete(have, want.Name)
-		if old != nil && sameSlice(old, want) {
+		current := written.current(old)
+		if current != nil && sameSlice(current, want) {
 			continue
 		}
-		if err := patch.Apply(ctx, r.Client, fieldOwner, want); err != nil {
+		is, err := r.writeSlice(ctx, current, want)
+		if err != nil {
 			return err
 		}
+		written.add(old, is)
 	}
 	for _, old := range have {
 		if err := r.Client.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
@@ -33,4 +40,64 @@ func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticServic
 		}
 	}
 	return nil
+}
+
+// writeSlice changes a slice, or makes it where there is none. A change is a merge
+// patch: where a resolver is replaced all sleeping services' slices change, and
+// a server-side apply takes the API server about twice as long.
+func (r *Reconciler) writeSlice(ctx context.Context, old, want *discoveryv1.EndpointSlice) (is *discoveryv1.EndpointSlice, err error) {
+	if old != nil {
+		is = old.DeepCopy()
+		is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
+		maps.Copy(is.Labels, want.Labels)
+		err := r.Client.Patch(ctx, is, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		if err == nil {
+			return is, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("change EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
+		}
+	}
+	return nil, patch.Apply(ctx, r.Client, fieldOwner, want)
+}
+
+// sliceWrites are one object's slices that were changed and that the cache shows as
+// they were before, by name: passes that come sooner than the cache build on these.
+type sliceWrites map[string]sliceWrite
+
+type sliceWrite struct {
+	// over is the version that the cache shows, and is what the API server has.
+	over string
+	is   *discoveryv1.EndpointSlice
+}
+
+// current is a slice as it is now, as far as we know; nil when there is none.
+func (w sliceWrites) current(cached *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	if cached == nil {
+		return nil
+	}
+	if last, ok := w[cached.Name]; ok && last.over == cached.ResourceVersion {
+		return last.is
+	}
+	return cached
+}
+
+// seen forgets what came back.
+func (w sliceWrites) seen(have []discoveryv1.EndpointSlice) {
+	versions := map[string]string{}
+	for i := range have {
+		versions[have[i].Name] = have[i].ResourceVersion
+	}
+	maps.DeleteFunc(w, func(name string, last sliceWrite) bool { return versions[name] != last.over })
+}
+
+// add notes what became of a slice that the cache has; nil: it is not known.
+func (w *sliceWrites) add(cached, is *discoveryv1.EndpointSlice) {
+	if cached == nil || is == nil {
+		return
+	}
+	if *w == nil {
+		*w = sliceWrites{}
+	}
+	(*w)[cached.Name] = sliceWrite{over: cached.ResourceVersion, is: is}
 }

@@ -21,9 +21,12 @@ type memory struct {
 	steppedDown  map[string]time.Time
 	sleepBegun   *time.Time
 	scale        scaleMemory
+	players      playerMemory
 	lastObstacle string
 	diagnosis    diagnosisMemory
 	wake         wakeTimes
+	// slices are those that were written a moment ago.
+	slices sliceWrites
 	// ports are the resolver ports that it has.
 	ports []int32
 }

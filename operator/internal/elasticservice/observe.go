@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
@@ -63,6 +64,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, err
 	}
 	m.stepDown(now, &o)
+	if err := r.observePlayers(ctx, now, es, &o); err != nil {
+		return o, err
+	}
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
 	if countUp(o.servers) > 0 {
@@ -112,7 +116,10 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			}
 		}
 	}
-	o.servers = serversOf(o.sources)
+	if err := r.observeDraining(ctx, es, o); err != nil {
+		return err
+	}
+	o.servers = serversOf(o.sources, o.draining)
 	return nil
 }
 
@@ -162,7 +169,8 @@ func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 		podName:     pod.Name,
 		namespace:   pod.Namespace,
 		node:        pod.Spec.NodeName,
-		ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
+		ready:       podstatus.Ready(pod) && pod.DeletionTimestamp.IsZero(),
+		firstAsked:  v.FirstAsked,
 		reachable:   v.Err == nil,
 		silentSince: latest(v.Answered, v.FirstAsked, pod.CreationTimestamp.Time),
 		err:         v.Err,
@@ -213,15 +221,6 @@ func triggersOf(es *v1alpha1.ElasticService, o observed) trigger.Service {
 		}
 	}
 	return s
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func uid(s string) types.UID { return types.UID(s) }

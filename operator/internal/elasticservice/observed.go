@@ -32,12 +32,17 @@ type observed struct {
 	sources []discoveryv1.EndpointSlice
 	// servers are the pods in them.
 	servers []server
+	// draining are the target's Servers that take nobody any more, by name, which
+	// is their pods' name, too.
+	draining map[string]bool
 	// slices are the ones that Dormouse wrote for the Service.
 	slices []discoveryv1.EndpointSlice
 	// resolvers are the resolver pods.
 	resolvers []resolver
 	// triggers is the last reading of the idle triggers.
 	triggers trigger.Reading
+	// players is who plays on the target's Servers, where the spec asks for it.
+	players observedPlayers
 	// sleepBegun holds status.lastWakeTime as it was when this process wrote
 	// FallingAsleep; nil when it did not. Another value now means that a client
 	// came, whatever the clocks of the replicas say.
@@ -46,6 +51,36 @@ type observed struct {
 	noneUpSince time.Time
 	// cause is why no server takes clients; nil when it isn't known or one does.
 	cause *diagnosis.Finding
+}
+
+// observedPlayers is who plays, as far as it is known.
+type observedPlayers struct {
+	games []game
+	// busy is the name of a Server on which somebody plays by its status; empty
+	// when there is none.
+	busy string
+	// idleSince is since when nobody has played, as far as this process knows.
+	idleSince time.Time
+	// reports is what the replicas said when they were last asked.
+	reports playerReports
+}
+
+// playerReports is what the replicas of the operator said together.
+type playerReports struct {
+	// asked is when they were; zero when they weren't.
+	asked time.Time
+	// err says why it isn't known what they know.
+	err error
+	// busy is a Server on which somebody plays.
+	busy string
+	// silent are Servers that should have reported and didn't. young are those
+	// whose game has only just been started.
+	silent, young []string
+}
+
+// quiet says that every Server said that nobody plays.
+func (p playerReports) quiet() bool {
+	return !p.asked.IsZero() && p.err == nil && p.busy == "" && len(p.silent) == 0 && len(p.young) == 0
 }
 
 // scaleView is the target's scale or why it is not known.
@@ -64,10 +99,13 @@ type server struct {
 	serving bool
 	// terminating says that the pod is being deleted.
 	terminating bool
+	// draining says that the pod's Server takes nobody any more. Its pod tells so
+	// some seconds later, by its readiness.
+	draining bool
 }
 
 // up says that the server takes new clients.
-func (s server) up() bool { return s.serving && !s.terminating }
+func (s server) up() bool { return s.serving && !s.terminating && !s.draining }
 
 // resolver is one resolver pod and what it said of one ElasticService.
 type resolver struct {
@@ -78,6 +116,8 @@ type resolver struct {
 	addresses []string
 	// ready says that the pod is ready and not being deleted.
 	ready bool
+	// firstAsked is when this process first asked the pod.
+	firstAsked time.Time
 	// reachable says that the pod answered.
 	reachable bool
 	// silentSince is since when it has not.
@@ -123,7 +163,7 @@ func countUp(servers []server) int {
 
 // serversOf reads the pods out of the private Service's slices, each pod once
 // though it may stand in a slice of each address family.
-func serversOf(slices []discoveryv1.EndpointSlice) []server {
+func serversOf(slices []discoveryv1.EndpointSlice, draining map[string]bool) []server {
 	var servers []server
 	seen := map[string]bool{}
 	for _, slice := range slices {
@@ -138,7 +178,7 @@ func serversOf(slices []discoveryv1.EndpointSlice) []server {
 				terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 			}
 			if e.TargetRef != nil {
-				s.uid = string(e.TargetRef.UID)
+				s.uid, s.draining = string(e.TargetRef.UID), draining[e.TargetRef.Name]
 			}
 			if !seen[s.uid] {
 				seen[s.uid] = true

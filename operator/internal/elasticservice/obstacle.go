@@ -57,11 +57,11 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
 				"spec.ports names %q, but Service %s has no port of that name: correct the name or remove the entry.", spec.Name, svc.Name)}
 		}
-		if spec.Protocol != "" && transport(spec.Protocol) != transport(defaultProtocol(p.Protocol)) {
+		if spec.Protocol != "" && spec.Protocol.Transport() != defaultProtocol(p.Protocol).Transport() {
 			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
 				"spec.ports says %s for %q, but the port is %s in Service %s: make them agree.", spec.Protocol, spec.Name, p.Protocol, svc.Name)}
 		}
-		if spec.Readiness == v1alpha1.ReadinessConnect && transport(defaultProtocol(p.Protocol)) == corev1.ProtocolUDP {
+		if spec.Readiness == v1alpha1.ReadinessConnect && defaultProtocol(p.Protocol).Transport() == corev1.ProtocolUDP {
 			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
 				"spec.ports says readiness Connect for %q, which is UDP and has no connect: remove readiness or set Auto.", spec.Name)}
 		}

@@ -13,8 +13,8 @@ import (
 const (
 	// settle is how long kube-proxy is given to take in the resolver's endpoints
 	// before the target goes to zero: two of its sync periods of a second, and
-	// one more for the watch.
-	settle = 3 * time.Second
+	// as much again for a busy node, where one was seen to take over four.
+	settle = 5 * time.Second
 	// blip is how long servers that exist may all be unready before the resolver
 	// steps in.
 	blip = 5 * time.Second
@@ -111,6 +111,8 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 		lastActive:  clients.lastActive,
 		hasTriggers: hasTriggers(es),
 		triggers:    o.triggers,
+		hasPlayers:  hasPlayers(es),
+		players:     o.players,
 	})
 	p.again(p.idle.again)
 	switch {
@@ -287,9 +289,10 @@ func anyEligible(es *v1alpha1.ElasticService, resolvers []resolver) bool {
 	return false
 }
 
+// anyRunning says that some server may be up again.
 func anyRunning(servers []server) bool {
 	for _, s := range servers {
-		if !s.terminating {
+		if !s.terminating && !s.draining {
 			return true
 		}
 	}

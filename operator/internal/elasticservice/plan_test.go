@@ -217,6 +217,13 @@ func TestPlan(t *testing.T) {
 			}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
 		},
+		"the resolver steps in at once when all servers drain": {
+			es: lobby(v1alpha1.PhaseAwake, at(-600)),
+			o: with(seen(1, server{uid: "pod-1", address: "10.244.2.9", serving: true, draining: true}), func(o *observed) {
+				o.noneUpSince = at(0)
+			}),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+		},
 		"an idle service falls asleep with the resolver ready first": {
 			es:   lobby(v1alpha1.PhaseAwake, at(-60)),
 			o:    seen(1, upServer),
@@ -232,17 +239,17 @@ func TestPlan(t *testing.T) {
 			o: with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun, o.resolvers[0].phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
 			}),
-			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: time.Second},
+			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 3 * time.Second},
 		},
 		"a sleep is not committed before each resolver knows of it": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun, o.resolvers[0].phase = stamp(time.Time{}), string(v1alpha1.PhaseAwake)
 			}),
 			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 100 * time.Millisecond},
 		},
 		"a sleep is not committed before the triggers were asked once more": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun, o.resolvers[0].phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
 				o.triggers.At = at(-1.5)
@@ -250,7 +257,7 @@ func TestPlan(t *testing.T) {
 			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 200 * time.Millisecond},
 		},
 		"a sleep is not committed while a resolver that is going may still take clients": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: inSlices(with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun = stamp(time.Time{})
 				o.resolvers[0].ready, o.resolvers[0].phase, o.resolvers[0].lastActive = false, string(v1alpha1.PhaseAwake), at(-60)
@@ -264,7 +271,7 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		"a sleep that nobody disturbed is committed": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun, o.resolvers[0].phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
 			}),
@@ -272,7 +279,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a wake cancels a sleep, even one stamped by a clock that is behind": {
 			es: func() *v1alpha1.ElasticService {
-				es := lobby(v1alpha1.PhaseFallingAsleep, at(-4))
+				es := lobby(v1alpha1.PhaseFallingAsleep, at(-6))
 				es.Status.LastWakeTime = micro(at(-100))
 				return es
 			}(),
@@ -282,7 +289,7 @@ func TestPlan(t *testing.T) {
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: linger},
 		},
 		"a client at a resolver cancels a sleep": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: inSlices(with(seen(1, upServer), func(o *observed) {
 				o.sleepBegun, o.resolvers[0].sessions = stamp(time.Time{}), 1
 				o.resolvers[0].phase = string(v1alpha1.PhaseFallingAsleep)
@@ -290,7 +297,7 @@ func TestPlan(t *testing.T) {
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: 5 * time.Second},
 		},
 		"a sleep that another leader began begins anew": {
-			es: lobby(v1alpha1.PhaseFallingAsleep, at(-4)),
+			es: lobby(v1alpha1.PhaseFallingAsleep, at(-6)),
 			o: inSlices(with(seen(1, upServer), func(o *observed) {
 				o.resolvers[0].phase = string(v1alpha1.PhaseFallingAsleep)
 			}), lobby("", at(0)), ready),
@@ -367,10 +374,21 @@ func TestDecide(t *testing.T) {
 			triggers: trigger.Reading{At: at(0), BelowSince: at(-60)},
 		}
 	}
+	byPlayers := func(i *idleness) {
+		i.hasTriggers, i.hasPlayers = false, true
+		i.players = observedPlayers{idleSince: at(-60), reports: playerReports{asked: at(-2)}}
+	}
+	with := func(changes ...func(*idleness)) func(*idleness) {
+		return func(i *idleness) {
+			for _, f := range changes {
+				f(i)
+			}
+		}
+	}
 	for name, c := range map[string]struct {
-		change func(*idleness)
-		sleep  bool
-		again  time.Duration
+		change     func(*idleness)
+		sleep, ask bool
+		again      time.Duration
 	}{
 		"sleeps when everything was quiet for sleepAfter": {change: func(*idleness) {}, sleep: true},
 		"0s means never": {change: func(i *idleness) { i.sleepAfter = 0 }},
@@ -385,12 +403,29 @@ func TestDecide(t *testing.T) {
 		"the last client must have been gone for sleepAfter":    {change: func(i *idleness) { i.lastActive = at(-50) }, again: 10 * time.Second},
 		"the service must have been awake for sleepAfter":       {change: func(i *idleness) { i.awakeSince = at(-20) }, again: 40 * time.Second},
 		"a trigger that was never asked is no sign of idleness": {change: func(i *idleness) { i.triggers = trigger.Reading{} }},
+
+		"players alone tell that a service is idle":       {change: byPlayers, sleep: true},
+		"a player by a Server's status keeps awake":       {change: with(byPlayers, func(i *idleness) { i.players.busy = "lobby-1" })},
+		"nobody must have played for sleepAfter":          {change: with(byPlayers, func(i *idleness) { i.players.idleSince = at(-58) }), again: 2 * time.Second},
+		"nobody is asked before that":                     {change: with(byPlayers, func(i *idleness) { i.players.idleSince, i.players.reports = at(-58), playerReports{} }), again: 2 * time.Second},
+		"reports that were never asked for are asked for": {change: with(byPlayers, func(i *idleness) { i.players.reports = playerReports{} }), ask: true, again: reportsFor},
+		"reports of some seconds ago are asked for again": {change: with(byPlayers, func(i *idleness) { i.players.reports.asked = at(-3.5) }), ask: true, again: reportsFor},
+		"a replica that doesn't answer keeps awake":       {change: with(byPlayers, func(i *idleness) { i.players.reports.err = errors.New("timeout") }), again: 5 * time.Second},
+		"a player whom a replica knows of keeps awake":    {change: with(byPlayers, func(i *idleness) { i.players.reports.busy = "lobby-1" }), again: 5 * time.Second},
+		"a Server that is silent keeps awake":             {change: with(byPlayers, func(i *idleness) { i.players.reports.silent = []string{"lobby-1"} }), again: 5 * time.Second},
+		"a Server that was silent is asked for again": {change: with(byPlayers, func(i *idleness) {
+			i.players.idleSince, i.players.reports = at(-4), playerReports{asked: at(-4), silent: []string{"lobby-1"}}
+		}), ask: true, again: reportsFor},
+		"a game that was just started keeps awake":            {change: with(byPlayers, func(i *idleness) { i.players.reports.young = []string{"lobby-1"} }), again: 5 * time.Second},
+		"players don't stand in for a trigger":                {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.triggers.BelowSince = true, time.Time{} })},
+		"a trigger doesn't stand in for the players":          {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.players.busy = true, "lobby-1" })},
+		"what the Servers say is nothing where not asked for": {change: func(i *idleness) { i.players.busy = "lobby-1" }, sleep: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := quiet()
 			c.change(&in)
 			got := decide(t0, in)
-			if got.sleep != c.sleep || got.again != c.again || got.reason == "" {
+			if got.sleep != c.sleep || got.again != c.again || got.askPlayers != c.ask || got.reason == "" {
 				t.Errorf("decide = %+v, want sleep %v, again in %v, and a reason", got, c.sleep, c.again)
 			}
 		})

@@ -122,9 +122,9 @@ func planPorts(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, 
 				want.Readiness = spec.Readiness
 			}
 		}
-		owner := portOwner{es.UID, sp.Name, transport(want.Protocol)}
+		owner := portOwner{es.UID, sp.Name, want.Protocol.Transport()}
 		old, had := known[sp.Name]
-		if had && transport(old.Protocol) == transport(want.Protocol) && a.learn(old.ResolverPort, owner) {
+		if had && old.Protocol.Transport() == want.Protocol.Transport() && a.learn(old.ResolverPort, owner) {
 			want.ResolverPort = old.ResolverPort
 		} else {
 			port, ok := a.allocate(now, owner, inUse)
@@ -143,14 +143,6 @@ func planPorts(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, 
 		}
 	}
 	return ports, nil
-}
-
-// transport is the transport protocol under what is spoken on a port.
-func transport(p v1alpha1.Protocol) corev1.Protocol {
-	if p == v1alpha1.ProtocolUDP {
-		return corev1.ProtocolUDP
-	}
-	return corev1.ProtocolTCP
 }
 
 func defaultProtocol(p corev1.Protocol) v1alpha1.Protocol {

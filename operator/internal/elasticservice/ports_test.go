@@ -111,6 +111,26 @@ func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
 	}
 }
 
+func TestAGamesPortHasItsTransportAndKeepsItsNumber(t *testing.T) {
+	a := newAllocator()
+	es, svc := lobby("", t0), service()
+	a.learn(10001, gameOf(es.UID))
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "bedrock", Protocol: corev1.ProtocolUDP, Port: 19132})
+	es.Spec.Ports = []v1alpha1.PortSpec{
+		{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}, {Name: "bedrock", Protocol: v1alpha1.ProtocolBedrock},
+	}
+	got, err := planPorts(t0, es, svc, a, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Protocol != v1alpha1.ProtocolMinecraft || got[0].ResolverPort != 10001 || got[1].Protocol != v1alpha1.ProtocolBedrock {
+		t.Errorf("ports = %+v, want minecraft on 10001, which it had as tcp, and bedrock", got)
+	}
+	if owner := a.owners[got[1].ResolverPort]; owner.protocol != corev1.ProtocolUDP {
+		t.Errorf("the port of bedrock is given out for %s", owner.protocol)
+	}
+}
+
 func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	a := newAllocator()
 	for p := int32(v1alpha1.MinResolverPort); p <= v1alpha1.MaxResolverPort; p++ {

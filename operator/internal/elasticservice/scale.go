@@ -39,7 +39,8 @@ type scaleMemory struct {
 func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleMemory) scaleView {
 	ref := refOf(es)
 	v := r.targetVersion(ctx, ref)
-	if v.generation == 0 || m.of != v {
+	// A Fleet that has just been made tells its selector a moment later.
+	if v.generation == 0 || m.of != v || m.scale.selector == "" {
 		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
 			m.of = version{}

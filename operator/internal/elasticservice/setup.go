@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+	"dormouse.dev/dormouse/internal/podstatus"
 )
 
 // watchedTargets are the kinds of target that are watched, by metadata alone.
@@ -27,6 +30,8 @@ import (
 var watchedTargets = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	{Group: "dormouse.dev", Version: "v1alpha1", Kind: "Fleet"},
+	{Group: "dormouse.dev", Version: "v1alpha1", Kind: "GameType"},
 }
 
 // WatchedTargets are the kinds of target that are watched, as the cache has them.
@@ -64,13 +69,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(resolverChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.isResolver), resolverChanged())).
+		Watches(&v1alpha1.Server{}, soon(r.byServer, nil), builder.WithPredicates(serverChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
 		b = b.WatchesMetadata(meta, soon(r.byTarget(meta.Kind), nil),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
-	if err := b.Complete(r.Reporter.Reconciler("elasticservice", "ElasticService", r)); err != nil {
+	if err := b.Complete(reconcilers.Wrap(r.Reporter, "elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
 	return nil
@@ -105,6 +111,11 @@ func (r *Reconciler) byTarget(kind string) handler.MapFunc {
 	}
 }
 
+// isResolver picks the resolver pods out of all that the cache has.
+func (r *Reconciler) isResolver(o client.Object) bool {
+	return o.GetNamespace() == r.Namespace && r.ResolverSelector.Matches(labels.Set(o.GetLabels()))
+}
+
 // all is for resolver pods, which stand in for every service.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.find(ctx)
@@ -129,7 +140,7 @@ func resolverChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*corev1.Pod)
 			after, ok2 := e.ObjectNew.(*corev1.Pod)
-			return !ok1 || !ok2 || isReady(before) != isReady(after) || before.Status.PodIP != after.Status.PodIP ||
+			return !ok1 || !ok2 || podstatus.Ready(before) != podstatus.Ready(after) || before.Status.PodIP != after.Status.PodIP ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 		},
 	}

@@ -29,6 +29,11 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	if hasTriggers(es) && !r.Triggers.Idle(ctx, triggersOf(es, o)) {
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
+	if hasPlayers(es) {
+		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
+			return reconcile.Result{RequeueAfter: time.Second}, err
+		}
+	}
 	live := &v1alpha1.ElasticService{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
 		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)

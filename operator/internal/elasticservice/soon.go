@@ -46,7 +46,7 @@ func noneLeft(o client.Object) bool {
 	if !ok {
 		return false
 	}
-	servers := serversOf([]discoveryv1.EndpointSlice{*slice})
+	servers := serversOf([]discoveryv1.EndpointSlice{*slice}, nil)
 	leaving := len(servers) == 0
 	for _, s := range servers {
 		leaving = leaving || s.terminating

@@ -32,18 +32,20 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 			s.Readiness = o.scale.readiness
 		}
 	}
-	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(es, o, p, ob)...)
+	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, p, ob)...)
 }
 
 // conditions are all that an ElasticService has. Ready sums up the others: its
 // message is that of the first thing that stands in the way.
-func conditions(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) []metav1.Condition {
+func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) []metav1.Condition {
 	list := []metav1.Condition{
 		targetFound(es, o),
-		endpointsInSync(es, o, p, ob),
+		endpointsInSync(now, es, o, p, ob),
 		triggersHealthy(es, o),
+		playersKnown(es, o),
 		idleSignal(es, o),
 		directGated(es, o),
+		drainSafe(es, o),
 		trafficPolicy(es, o),
 		serverUp(o, ob),
 	}
@@ -83,25 +85,41 @@ func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	return condition.False(kind, reason, "%s", message)
 }
 
-func endpointsInSync(es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) metav1.Condition {
+// newTime is how long a new resolver pod may take to stand in for all services
+// before their conditions say that it doesn't. Where a pod is replaced nothing is
+// wrong, and a status of each service would be written twice.
+const newTime = 10 * time.Second
+
+func endpointsInSync(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, ob *obstacle) metav1.Condition {
 	const kind = v1alpha1.ConditionEndpointsInSync
 	if ob != nil {
 		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", ob.message)
 	}
 	ready := 0
-	var late []string
+	var late, fresh []string
 	for _, r := range o.resolvers {
+		var what string
 		switch {
 		case !r.ready:
+			continue
 		case r.listensOn(es.Status.Ports) && r.reachable:
 			ready++
+			continue
 		case !r.reachable:
-			late = append(late, fmt.Sprintf("resolver %s doesn't answer (%v)", r.podName, r.err))
+			what = fmt.Sprintf("resolver %s doesn't answer (%v)", r.podName, r.err)
 		case len(r.portErrors) > 0:
-			late = append(late, fmt.Sprintf("resolver %s can't listen (%s)", r.podName, strings.Join(r.portErrors, "; ")))
+			what = fmt.Sprintf("resolver %s can't listen (%s)", r.podName, strings.Join(r.portErrors, "; "))
 		default:
-			late = append(late, fmt.Sprintf("resolver %s doesn't listen yet", r.podName))
+			what = fmt.Sprintf("resolver %s doesn't listen yet", r.podName)
 		}
+		if now.Sub(r.firstAsked) < newTime {
+			fresh = append(fresh, what)
+		} else {
+			late = append(late, what)
+		}
+	}
+	if ready == 0 {
+		late = append(late, fresh...)
 	}
 	switch {
 	case len(late) > 0:
@@ -115,7 +133,7 @@ func endpointsInSync(es *v1alpha1.ElasticService, o observed, p plan, ob *obstac
 			"Service %s has an %s address and no resolver pod has one: make the resolver's pods dual-stack, or the Service single-stack.", es.Spec.Service, family)
 	}
 	if p.mode == v1alpha1.ModeProxy {
-		return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d resolver pods.", ready)
+		return condition.True(kind, v1alpha1.ReasonOK, "New clients go to the resolver.")
 	}
 	return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d servers.", countUp(o.servers))
 }
@@ -169,6 +187,25 @@ func triggersHealthy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	}
 }
 
+func playersKnown(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionPlayersKnown
+	p := o.players.reports
+	switch {
+	case !hasPlayers(es):
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec doesn't ask for players.")
+	case p.asked.IsZero():
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Servers' reports are looked for once nothing else keeps the service awake.")
+	case p.err != nil:
+		return condition.False(kind, v1alpha1.ReasonReplicaSilent, "Who plays is not known, so the service stays awake: %v.", p.err)
+	case len(p.silent) > 0:
+		return condition.False(kind, v1alpha1.ReasonServersSilent,
+			"A game runs and nothing was reported of it lately, so the service stays awake: %s. Look at the log of the container %s of each.",
+			some(p.silent), v1alpha1.SidecarContainer)
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "Every Server reports its players.")
+	}
+}
+
 func idleSignal(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	const kind = v1alpha1.ConditionIdleSignal
 	switch {
@@ -176,11 +213,11 @@ func idleSignal(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 		return condition.False(kind, v1alpha1.ReasonSelectorBypassesResolver, "The resolver doesn't see all clients, so the service stays awake.")
 	case sleepAfter(es) == 0:
 		return condition.True(kind, v1alpha1.ReasonNotNeeded, "sleepAfter is 0s, so the service never sleeps by itself.")
-	case es.Spec.Handoff == v1alpha1.HandoffNever, hasTriggers(es):
+	case es.Spec.Handoff == v1alpha1.HandoffNever, hasTriggers(es), hasPlayers(es):
 		return condition.True(kind, v1alpha1.ReasonOK, "Dormouse can tell whether the service is idle.")
 	default:
 		return condition.False(kind, v1alpha1.ReasonNoIdleSignal,
-			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or set handoff: Never.")
+			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or spec.idle.players for a Fleet or a GameType, or set handoff: Never.")
 	}
 }
 
@@ -199,6 +236,21 @@ func directGated(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	default:
 		return condition.False(kind, v1alpha1.ReasonNoReadinessProbe,
 			"The target's pods have no readiness probe, so new clients may reach one before it listens and fail while it boots: give the game container a readinessProbe.")
+	}
+}
+
+func drainSafe(es *v1alpha1.ElasticService, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionDrainSafe
+	switch {
+	case !refOf(es).HasServers():
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The target has no Servers, which alone are drained.")
+	case o.service == nil:
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
+	case len(o.service.Spec.Selector) > 0:
+		return condition.False(kind, v1alpha1.ReasonSelectorCutsPlayers,
+			"Service %s has a selector, so UDP players are cut off from a Server as soon as it is drained: remove the selector, and Dormouse writes the Service's endpoints.", o.service.Name)
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "A Server that is drained keeps its players.")
 	}
 }
 

@@ -67,3 +67,35 @@ func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
 		t.Errorf("the status has ports %v", es.Status.Ports)
 	}
 }
+
+// Where a resolver pod is replaced nothing is wrong, and no service's status says
+// so, as long as another stands in and it doesn't take too long.
+func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
+	t.Parallel()
+	inSync := func(o observed, since float64) *metav1.Condition {
+		es := lobby(v1alpha1.PhaseAsleep, at(0))
+		for i := range o.resolvers {
+			if !o.resolvers[i].listensOn(es.Status.Ports) {
+				o.resolvers[i].firstAsked = at(0)
+			}
+		}
+		now := at(since)
+		setStatus(now, es, o, makePlan(now, es, o), nil)
+		return meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
+	}
+	fresh := func(o *observed) {
+		o.resolvers = append(o.resolvers, o.resolvers[0])
+		o.resolvers[1].uid, o.resolvers[1].podName, o.resolvers[1].listening = "new", "new", nil
+	}
+	before, after := inSync(seen(0), 1), inSync(with(seen(0), fresh), 1)
+	if after.Status != metav1.ConditionTrue || after.Message != before.Message {
+		t.Errorf("with a new resolver EndpointsInSync is %s %q, want %s %q as before", after.Status, after.Message, before.Status, before.Message)
+	}
+	if late := inSync(with(seen(0), fresh), 11); late.Status != metav1.ConditionFalse || !strings.Contains(late.Message, "resolver new doesn't listen yet") {
+		t.Errorf("after eleven seconds EndpointsInSync is %s %q, want that the new one doesn't listen yet", late.Status, late.Message)
+	}
+	alone := with(seen(0), func(o *observed) { o.resolvers[0].listening = nil })
+	if got := inSync(alone, 1); got.Status != metav1.ConditionFalse {
+		t.Errorf("with no other resolver EndpointsInSync is %s %q, want False", got.Status, got.Message)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,8 +47,10 @@ type Verifier interface {
 type Handler struct {
 	// Verifier checks the caller's token.
 	Verifier Verifier
-	// Pods has the resolver pods.
+	// Pods has the resolver pods, and may have others.
 	Pods client.Reader
+	// Selector finds the resolver pods among them.
+	Selector labels.Selector
 	// Resolver is the namespace and name of the resolvers' service account.
 	Resolver types.NamespacedName
 	// Waker does the waking.
@@ -121,7 +124,7 @@ func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) err
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: the cache of resolver pods can't be read: %w", errNotReady, err)
 	}
-	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if err != nil || string(pod.UID) != id.PodUID || !h.Selector.Matches(labels.Set(pod.Labels)) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return errors.New("the token is of a resolver pod that is gone")
 	}
 	return nil

@@ -33,13 +33,24 @@ const remember = time.Second
 // its way to zero. A target that is not at zero later than that was woken.
 const commitTime = 2 * time.Second
 
+// wakeTime bounds the work of one wake, which goes on after its callers were told
+// to call again: with an API server that takes a second for each write, one of
+// their later calls finds it done.
+const wakeTime = 3 * time.Second
+
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
+
+// Raiser scales a target up to what is wanted, never down, and says what it had
+// before and what it has now. Its errors are package target's.
+type Raiser interface {
+	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (before, after int32, err error)
+}
 
 // Waker scales the target of a service up and stamps the wake, which stops a
 // sleep that is under way. Callers that come together share one wake.
 type Waker struct {
 	client  client.Client
-	scaler  *target.Scaler
+	raiser  Raiser
 	events  events.EventRecorder
 	metrics *metrics.Informer
 	now     func() time.Time
@@ -58,8 +69,8 @@ type recentWake struct {
 }
 
 // NewWaker makes a Waker. m may be nil.
-func NewWaker(c client.Client, s *target.Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{client: c, scaler: s, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}}
+func NewWaker(c client.Client, r Raiser, e events.EventRecorder, m *metrics.Informer) *Waker {
+	return &Waker{client: c, raiser: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}}
 }
 
 // Wake wakes a service. The answer's phase is Asleep only when the service has
@@ -76,18 +87,23 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	if answer, ok := w.recall(es); ok {
 		return answer, nil
 	}
-	// The first caller's context ends the work for all that wait with it; each
-	// calls again within a second then.
-	result, err, _ := w.flight.Do(string(es.UID), func() (any, error) {
+	done := w.flight.DoChan(string(es.UID), func() (any, error) {
 		if answer, ok := w.recall(es); ok {
 			return answer, nil
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
+		defer cancel()
 		return w.wake(ctx, es, r.Count)
 	})
-	if err != nil {
-		return informerapi.WakeResponse{}, err
+	select {
+	case result := <-done:
+		if result.Err != nil {
+			return informerapi.WakeResponse{}, result.Err
+		}
+		return result.Val.(informerapi.WakeResponse), nil
+	case <-ctx.Done():
+		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w", client.ObjectKeyFromObject(es), ctx.Err())
 	}
-	return result.(informerapi.WakeResponse), nil
 }
 
 func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {
@@ -103,9 +119,11 @@ func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, b
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
 	asked := w.now()
 	var before, after int32
+	var looked time.Time // a moment before the target was
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(ctx context.Context) (err error) {
-		before, after, err = w.scaler.RaiseTo(ctx, ref, elasticservice.Wanted(es))
+		looked = w.now()
+		before, after, err = w.raiser.RaiseTo(ctx, ref, elasticservice.Wanted(es))
 		if errors.Is(err, target.ErrForbidden) {
 			// Nothing but a wake finds that out: reading a scale may be allowed.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
@@ -136,7 +154,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	switch {
 	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
 		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(after, es.Status.Replicas)}
-	case phase == v1alpha1.PhaseAsleep && before > 0 && !wokenSinceSleep(es) && w.now().Sub(asleepSince(stamped)) < commitTime:
+	case phase == v1alpha1.PhaseAsleep && before > 0 && !wokenSinceSleep(es) && looked.Sub(asleepSince(stamped)) < commitTime:
 		// The sleep is committed, or another replica's wake was first and this
 		// one hasn't heard of it: soon the stamp or the phase tells which.
 		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: after}, nil

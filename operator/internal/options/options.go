@@ -6,19 +6,31 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
+	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Options are the operator's settings.
 type Options struct {
-	// Listen is the address of the wake endpoint, metrics and health checks.
+	// Listen is the address of the wake and report endpoints, metrics and health
+	// checks.
 	Listen string
 	// LeaderElect says whether replicas choose one whose controllers run.
 	LeaderElect bool
 	// Namespace is the operator's own, where the resolvers are too.
 	Namespace string
+	// PodName is the name of this replica's own Pod; empty outside of one.
+	PodName string
+	// ServiceAccount is the name of the operator's own service account.
+	ServiceAccount string
+	// Selector finds the operator's pods in Namespace.
+	Selector labels.Selector
+	// Port is that of Listen, where each replica answers the others.
+	Port int
 	// ResolverSelector finds resolver pods in Namespace.
 	ResolverSelector labels.Selector
 	// ResolverPort is where resolver pods answer.
@@ -27,6 +39,15 @@ type Options struct {
 	ResolverServiceAccount string
 	// TokenFile has the token that resolvers know the operator by.
 	TokenFile string
+	// OperatorURL is where sidecars find the operator.
+	OperatorURL string
+	// SidecarTemplate is the name of the PodTemplate in Namespace that says what
+	// runs beside each game.
+	SidecarTemplate string
+	// LowHostPort and HighHostPort are the host ports that Servers get.
+	LowHostPort, HighHostPort int32
+	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
+	NodeLostAfter time.Duration
 	// Verbose logs more.
 	Verbose bool
 }
@@ -34,16 +55,22 @@ type Options struct {
 // Parse reads the arguments after the program's name. It returns flag.ErrHelp
 // when they ask for help.
 func Parse(args []string) (Options, error) {
-	var o Options
-	var selector string
+	o := Options{PodName: os.Getenv("POD_NAME")}
+	var selector, own, hostPorts string
 	f := flag.NewFlagSet("operator", flag.ContinueOnError)
-	f.StringVar(&o.Listen, "listen", ":8080", "address of the wake endpoint, /metrics, /healthz and /readyz")
+	f.StringVar(&o.Listen, "listen", ":8080", "address of the wake and report endpoints, /metrics, /healthz and /readyz")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "run controllers on one replica at a time")
 	f.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the operator's namespace, where the resolvers are too (default: environment POD_NAMESPACE)")
+	f.StringVar(&o.ServiceAccount, "service-account", "dormouse-operator", "the operator's own service account, whose replicas may ask each other")
+	f.StringVar(&own, "selector", "app.kubernetes.io/name=dormouse-operator", "labels of the operator's own pods")
 	f.StringVar(&selector, "resolver-selector", "app.kubernetes.io/name=dormouse-resolver", "labels of the resolver pods")
 	f.IntVar(&o.ResolverPort, "resolver-port", 8080, "port on which resolver pods answer")
 	f.StringVar(&o.ResolverServiceAccount, "resolver-service-account", "dormouse-resolver", "service account whose tokens may wake services")
 	f.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token", "file with the token that resolvers know the operator by")
+	f.StringVar(&o.OperatorURL, "operator-url", "", "where sidecars find the operator (default: http://dormouse-operator.NAMESPACE.svc:8080)")
+	f.StringVar(&o.SidecarTemplate, "sidecar-template", "dormouse-sidecar", "name of the PodTemplate, in the operator's namespace, of what runs beside each game")
+	f.StringVar(&hostPorts, "host-ports", "7000-8000", "host ports that Servers get")
+	f.DurationVar(&o.NodeLostAfter, "node-lost-after", 5*time.Minute, "how long a node may be silent before its Pods count as gone")
 	f.BoolVar(&o.Verbose, "verbose", false, "log more")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -52,8 +79,10 @@ func Parse(args []string) (Options, error) {
 	if f.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q: all settings are flags", f.Arg(0)))
 	}
-	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
+	if _, port, err := net.SplitHostPort(o.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen=%s must be an address such as :8080: %w", o.Listen, err))
+	} else if o.Port, err = strconv.Atoi(port); err != nil || o.Port < 0 || o.Port > 65535 {
+		errs = append(errs, fmt.Errorf("--listen=%s must have a number from 0 to 65535 as its port", o.Listen))
 	}
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is missing: set it, or POD_NAMESPACE in the environment"))
@@ -65,8 +94,26 @@ func Parse(args []string) (Options, error) {
 	if o.ResolverSelector, err = labels.Parse(selector); err != nil || selector == "" {
 		errs = append(errs, fmt.Errorf("--resolver-selector=%q must be a label selector such as app=resolver", selector))
 	}
+	if o.Selector, err = labels.Parse(own); err != nil || own == "" {
+		errs = append(errs, fmt.Errorf("--selector=%q must be a label selector such as app=operator", own))
+	}
+	if o.ServiceAccount == "" {
+		errs = append(errs, errors.New("--service-account must not be empty"))
+	}
 	if o.ResolverServiceAccount == "" {
 		errs = append(errs, errors.New("--resolver-service-account must not be empty"))
+	}
+	if o.LowHostPort, o.HighHostPort, err = parsePorts(hostPorts); err != nil {
+		errs = append(errs, fmt.Errorf("--host-ports=%s: %w", hostPorts, err))
+	}
+	if o.NodeLostAfter < time.Second {
+		errs = append(errs, fmt.Errorf("--node-lost-after=%s must be at least 1s", o.NodeLostAfter))
+	}
+	if o.OperatorURL == "" {
+		o.OperatorURL = fmt.Sprintf("http://dormouse-operator.%s.svc:8080", o.Namespace)
+	}
+	if u, err := url.Parse(o.OperatorURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("--operator-url=%s must be a URL such as http://dormouse-operator.dormouse-system.svc:8080", o.OperatorURL))
 	}
 	return o, errors.Join(errs...)
 }

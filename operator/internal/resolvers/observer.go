@@ -95,29 +95,39 @@ func (o *Observer) Keep(addresses map[string]bool) {
 }
 
 // View gives what the pod at an address said no longer ago than maxAge of all
-// services, and asks it otherwise.
+// services, and asks it otherwise. Where it is asked again and again it is asked
+// ahead of time, so that nobody waits for its answer.
 func (o *Observer) View(ctx context.Context, address string, maxAge time.Duration) View {
 	called := time.Now()
 	for {
 		known := o.known(address)
 		fresh := !known.Asked.IsZero() && !known.Asked.Before(called.Add(-maxAge))
-		if fresh || called.Before(known.restUntil) {
+		if resting := called.Before(known.restUntil); fresh || resting {
+			if !resting && known.Asked.Before(called.Add(-maxAge/2)) {
+				// It may outlive the one who is the reason for it.
+				o.flight.DoChan(address, o.question(context.WithoutCancel(ctx), address))
+			}
 			return known
 		}
 		// A question that was under way already may be older than maxAge allows:
 		// look again then.
-		_, err, _ := o.flight.Do(address, func() (any, error) {
-			v, err := o.ask(ctx, address, "")
-			if err != nil {
-				o.failed(address, v.Asked, err)
-			} else {
-				o.keep(address, v)
-			}
-			return nil, ctx.Err()
-		})
+		_, err, _ := o.flight.Do(address, o.question(ctx, address))
 		if err != nil && ctx.Err() != nil {
 			return View{Err: ctx.Err()}
 		}
+	}
+}
+
+// question asks a pod about all services and remembers what came of it.
+func (o *Observer) question(ctx context.Context, address string) func() (any, error) {
+	return func() (any, error) {
+		v, err := o.ask(ctx, address, "")
+		if err != nil {
+			o.failed(address, v.Asked, err)
+		} else {
+			o.keep(address, v)
+		}
+		return nil, ctx.Err()
 	}
 }
 

@@ -1,6 +1,7 @@
 package resolvers
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -169,5 +170,30 @@ func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 	o.Keep(map[string]bool{})
 	if len(o.views) != 0 {
 		t.Errorf("%d views are kept, want none", len(o.views))
+	}
+}
+
+func TestWhoAsksAgainAndAgainWaitsForNoAnswer(t *testing.T) {
+	const maxAge = 2 * time.Second
+	o, host := newObserver(t, &pod{})
+	first := o.View(t.Context(), host, maxAge)
+	ctx, cancel := context.WithCancel(t.Context())
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for time.Since(first.Asked) < maxAge/2 {
+		o.View(ctx, host, maxAge)
+		<-tick.C
+	}
+	// Who was the reason for the question is gone before its answer.
+	o.View(ctx, host, maxAge)
+	cancel()
+	for !o.known(host).Asked.After(first.Asked) {
+		if time.Since(first.Asked) > 10*time.Second {
+			t.Fatal("the pod was not asked again")
+		}
+		<-tick.C
+	}
+	if age := o.known(host).Asked.Sub(first.Asked); age < maxAge/2 || age > maxAge {
+		t.Errorf("the pod was asked again after %s, want from %s to %s", age, maxAge/2, maxAge)
 	}
 }

@@ -1,11 +1,12 @@
-// Package setup puts the operator together: manager, caches, controllers and
-// the wake endpoint.
+// Package setup puts the operator together: manager, caches, controllers, and the
+// endpoints for wakes and reports.
 package setup
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -32,9 +34,13 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/gameserver"
+	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/report"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -64,21 +70,22 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 		return err
 	}
 	log := mgr.GetLogger()
-	if err := elasticservice.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := errors.Join(elasticservice.SetupIndexes(ctx, mgr.GetFieldIndexer()), report.SetupIndexes(ctx, mgr.GetFieldIndexer())); err != nil {
+		return err
+	}
+	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := setupServers(mgr, o, reporter); err != nil {
+		return err
+	}
+	if err := setupFleets(ctx, mgr, reporter); err != nil {
+		return err
+	}
+	if err := setupGameTypes(ctx, mgr, reporter); err != nil {
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
-	if err := setupController(mgr, o, scaler, reporter); err != nil {
-		return err
-	}
-
-	buildinfo.Register(ctrlmetrics.Registry, "operator")
-	reporter.Register(ctrlmetrics.Registry)
-	metrics.NewServices(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
-	counted := metrics.NewInformer(ctrlmetrics.Registry)
-	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
-		return err
-	}
 	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience})
 	if err != nil {
 		return err
@@ -86,14 +93,32 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	if err := mgr.Add(verifier); err != nil {
 		return fmt.Errorf("add the token verifier: %w", err)
 	}
+	reports, err := setupReports(ctx, mgr, o, verifier)
+	if err != nil {
+		return err
+	}
+	if err := setupController(mgr, o, scaler, reports.Peers, reporter); err != nil {
+		return err
+	}
+
+	buildinfo.Register(ctrlmetrics.Registry, "operator")
+	reporter.Register(ctrlmetrics.Registry)
+	metrics.NewServices(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
+	metrics.NewFleets(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
+	counted := metrics.NewInformer(ctrlmetrics.Registry)
+	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
+		return err
+	}
 	var synced atomic.Bool
 	web := httpserver.New(httpserver.Options{
 		Address:      o.Listen,
 		MaxBodyBytes: informer.MaxBody,
-		Gatherer:     ctrlmetrics.Registry,
-		Registerer:   ctrlmetrics.Registry,
-		Log:          log.WithName("http"),
-		OnPanic:      reporter.Panic,
+		// One of each sidecar.
+		ManyConnections: true,
+		Gatherer:        ctrlmetrics.Registry,
+		Registerer:      ctrlmetrics.Registry,
+		Log:             log.WithName("http"),
+		OnPanic:         reporter.Panic,
 		Ready: func() error {
 			if !synced.Load() {
 				return errors.New("the caches are not filled yet")
@@ -104,12 +129,14 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	handler := &informer.Handler{
 		Verifier: verifier,
 		Pods:     mgr.GetClient(),
+		Selector: o.ResolverSelector,
 		Resolver: types.NamespacedName{Namespace: o.Namespace, Name: o.ResolverServiceAccount},
-		Waker:    informer.NewWaker(mgr.GetClient(), scaler, mgr.GetEventRecorder("dormouse-informer"), counted),
+		Waker:    informer.NewWaker(mgr.GetClient(), &gametype.Carrier{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted),
 		Metrics:  counted,
 		Log:      log.WithName("informer"),
 	}
 	handler.Register(web)
+	reports.Register(web)
 	if err := web.Listen(ctx); err != nil {
 		return err
 	}
@@ -166,15 +193,17 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("select EndpointSlices: %w", err)
 	}
-	byObject := map[client.Object]cache.ByObject{
-		// Of all the cluster's slices only those of services that may sleep, and
-		// of its pods only the resolvers.
-		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
-		&corev1.Pod{}: {Namespaces: map[string]cache.Config{
-			o.Namespace: {LabelSelector: o.ResolverSelector},
-		}},
-		&corev1.Service{}: {Transform: slim},
+	pods, err := cachedPods(o)
+	if err != nil {
+		return nil, err
 	}
+	byObject := map[client.Object]cache.ByObject{
+		// Of all the cluster's slices only those of services that may sleep.
+		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
+		&corev1.Pod{}:                pods,
+		&corev1.Service{}:            {Transform: slim},
+	}
+	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	for _, meta := range elasticservice.WatchedTargets() {
 		byObject[meta] = cache.ByObject{Transform: slim}
 	}
@@ -185,6 +214,10 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       server.Options{BindAddress: "0"},
+		// controller-runtime's own may lock itself up for good while it shuts down,
+		// up to and with v0.24.1 (its issue 3538): the next leader would wait for the
+		// lease to end.
+		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         byObject,
@@ -196,16 +229,19 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// slim drops what nobody here reads of objects that a cluster may have many of.
+// slim drops what nobody here reads of objects that a cluster may have many of. The
+// annotations of a GameType's own Service are its to keep.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
-		object.SetAnnotations(nil)
+		if _, kept := object.GetLabels()[v1alpha1.GameTypeLabel]; !kept {
+			object.SetAnnotations(nil)
+		}
 	}
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	poller := trigger.NewPoller(func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -221,11 +257,43 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler,
 		Scaler:           scaler,
 		Resolvers:        resolvers.NewObserver(o.ResolverPort, o.TokenFile),
 		Triggers:         poller,
-		Events:           mgr.GetEventRecorder("dormouse-operator"),
+		Players:          players,
+		Events:           lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Metrics:          metrics.NewController(ctrlmetrics.Registry),
 		Reporter:         reporter,
 		Namespace:        o.Namespace,
 		ResolverSelector: o.ResolverSelector,
 	}
 	return r.Setup(mgr, changed)
+}
+
+func setupServers(mgr ctrl.Manager, o options.Options, reporter *errortracking.Reporter) error {
+	r := &gameserver.Reconciler{
+		Client:          mgr.GetClient(),
+		Live:            mgr.GetAPIReader(),
+		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Reporter:        reporter,
+		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
+		OperatorURL:     o.OperatorURL,
+		LowPort:         o.LowHostPort,
+		HighPort:        o.HighHostPort,
+		NodeLostAfter:   o.NodeLostAfter,
+	}
+	return r.Setup(mgr)
+}
+
+func setupFleets(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.Reporter) error {
+	if err := fleet.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r := &fleet.Reconciler{Client: mgr.GetClient(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
+	return r.Setup(mgr)
+}
+
+func setupGameTypes(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.Reporter) error {
+	if err := gametype.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r := &gametype.Reconciler{Client: mgr.GetClient(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
+	return r.Setup(mgr)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,8 +124,12 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (before, a
 
 // HasReadinessProbe says whether the pods that the target makes have a readiness
 // probe, by the pod template at the place where the well-known kinds keep it. A
-// target without one there counts as having none.
+// target without one there counts as having none. Servers always have one, their
+// sidecar's.
 func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
+	if ref.HasServers() {
+		return true, nil
+	}
 	u := s.object(ref)
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
 		return false, explain(ref, "read", err)
@@ -136,6 +141,11 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// HasServers says whether the target is one of Dormouse's own Fleets or GameTypes.
+func (r Ref) HasServers() bool {
+	return (r.Kind == "Fleet" || r.Kind == "GameType") && schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group
 }
 
 func newScale() *unstructured.Unstructured {

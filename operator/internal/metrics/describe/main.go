@@ -32,24 +32,30 @@ func register(registry prometheus.Registerer) {
 	httpserver.New(httpserver.Options{Registerer: registry})
 	metrics.NewController(registry)
 	metrics.NewInformer(registry)
+	metrics.NewReports(registry)
 	leads := make(chan struct{})
 	close(leads)
 	metrics.NewServices(registry, one{}, leads)
+	metrics.NewFleets(registry, one{}, leads)
 }
 
-// one is a cluster with one ElasticService.
+// one is a cluster with one object of each kind.
 type one struct{ client.Reader }
 
 // List implements client.Reader.
 func (one) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	services, ok := list.(*v1alpha1.ElasticServiceList)
-	if !ok {
-		return fmt.Errorf("list %T: there are only ElasticServices", list)
-	}
 	now := metav1.NowMicro()
-	services.Items = []v1alpha1.ElasticService{{Status: v1alpha1.ElasticServiceStatus{
-		Phase: v1alpha1.PhaseAwake, PhaseSince: &now,
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
-	}}}
+	switch list := list.(type) {
+	case *v1alpha1.ElasticServiceList:
+		list.Items = []v1alpha1.ElasticService{{Status: v1alpha1.ElasticServiceStatus{
+			Phase: v1alpha1.PhaseAwake, PhaseSince: &now,
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		}}}
+	case *v1alpha1.FleetList:
+		list.Items = []v1alpha1.Fleet{{}}
+	case *v1alpha1.ServerList:
+	default:
+		return fmt.Errorf("list %T: there are none of them", list)
+	}
 	return nil
 }

@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// maxNames bounds how many Servers an event names.
+const maxNames = 5
+
+// notice is something that a person would ask about.
+type notice struct {
+	kind, reason, action, note string
+}
+
+func emit(recorder events.EventRecorder, f *v1alpha1.Fleet, list []notice) {
+	for _, e := range list {
+		recorder.Eventf(f, nil, e.kind, e.reason, e.action, "%s", e.note)
+	}
+}
+
+// actionEvents tell what a pass has done, in one event for each kind of thing
+// however many Servers it is about. Of refusals in a row the first is told.
+func actionEvents(p plan, o outcome, b backoff) []notice {
+	var list []notice
+	add := func(kind, reason, action, note string) { list = append(list, notice{kind, reason, action, note}) }
+	if len(o.created) > 0 {
+		add(corev1.EventTypeNormal, "Created", "ScaleUp", "Created "+several(o.created)+".")
+	}
+	if len(o.takenBack) > 0 {
+		add(corev1.EventTypeNormal, "TakenBack", "ScaleUp", "Took back "+several(o.takenBack)+" before their players had left.")
+	}
+	broken := among(p.broken, o.drained, o.deleted)
+	if len(broken) > 0 {
+		when := ""
+		if p.held > 0 {
+			when = " at " + clock(b.notBefore)
+		}
+		add(corev1.EventTypeWarning, "Unhealthy", "Replace", "Replacing what is Unhealthy"+when+": "+several(broken)+".")
+	}
+	ended := among(p.ended, o.deleted)
+	if len(ended) > 0 {
+		add(corev1.EventTypeNormal, "Ended", "Replace", "Deleted "+several(ended)+", whose game asked for its end.")
+	}
+	if names := without(o.drained, broken); len(names) > 0 {
+		add(corev1.EventTypeNormal, "Drained", "ScaleDown", "Drained "+several(names)+"; each goes when its players have left.")
+	}
+	if names := without(without(o.deleted, broken), ended); len(names) > 0 {
+		add(corev1.EventTypeNormal, "Deleted", "ScaleDown", "Deleted "+several(names)+".")
+	}
+	if o.refused != "" && b.refusals == 1 {
+		add(corev1.EventTypeWarning, v1alpha1.ReasonServerRefused, "ScaleUp", "The API server refuses new Servers: "+b.refusal)
+	}
+	return list
+}
+
+// several names some Servers.
+func several(names []string) string {
+	slices.Sort(names)
+	if len(names) == 1 {
+		return "Server " + names[0]
+	}
+	named := strings.Join(names[:min(len(names), maxNames)], ", ")
+	if more := len(names) - maxNames; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d Servers (%s)", len(names), named)
+}
+
+// among are the names of the Servers that are in one of the lists.
+func among(list []*server, lists ...[]string) []string {
+	var names []string
+	in := set(slices.Concat(lists...))
+	for _, s := range list {
+		if in[s.name] {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// without are the names that aren't among others.
+func without(names, others []string) []string {
+	in := set(others)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return in[name] })
+}
+
+func set(names []string) map[string]bool {
+	in := make(map[string]bool, len(names))
+	for _, name := range names {
+		in[name] = true
+	}
+	return in
+}

@@ -1,0 +1,111 @@
+package fleet
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// server is what matters of a Server. It is comparable: two that are equal give
+// the same plan.
+type server struct {
+	name            string
+	uid             types.UID
+	resourceVersion string
+	generation      int64
+	created         time.Time
+	// ownerGeneration is the Fleet's for which a wake made it; 0 where none did.
+	ownerGeneration int64
+
+	state             v1alpha1.ServerState
+	players, capacity int32
+	// allowed is whether it may be deleted now.
+	allowed bool
+	// reported is whether the game has said anything of itself.
+	reported bool
+	// allocated means that nobody but the game ends it.
+	allocated bool
+
+	// draining is whether it was drained, and ours whether by the Fleet.
+	draining, ours bool
+	// deleting is whether its deletion was asked for.
+	deleting bool
+	// unhealthy is whether its game is taken for broken, shutdown whether the game
+	// asked for its own end, and lost whether its node doesn't answer.
+	unhealthy, shutdown, lost bool
+
+	// ready is the condition Ready, changed since when it is that, and message why
+	// it isn't True.
+	ready   bool
+	changed time.Time
+	message string
+}
+
+// observe reads a Server.
+func observe(o *v1alpha1.Server) server {
+	s := server{
+		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
+		created:  o.CreationTimestamp.Time,
+		state:    o.Status.State,
+		allowed:  o.Status.DeletionAllowed,
+		draining: o.Spec.Drain,
+		ours:     o.Annotations[v1alpha1.DrainedByAnnotation] == v1alpha1.DrainedByFleet,
+		deleting: !o.DeletionTimestamp.IsZero(),
+	}
+	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[v1alpha1.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
+	if p := o.Status.Players; p != nil {
+		s.players, s.capacity = p.Current, p.Capacity
+	}
+	s.allocated = s.state == v1alpha1.ServerAllocated
+	if g := o.Status.Game; g != nil {
+		s.reported = g.Reported
+		// A game that shuts down because it is being deleted didn't ask for that.
+		s.shutdown = g.State == v1alpha1.GameShutdown && (!s.deleting || g.Since != nil && !o.DeletionTimestamp.Before(g.Since))
+		switch g.State {
+		case v1alpha1.GameAllocated, v1alpha1.GameReserved:
+			s.allocated = true
+		case v1alpha1.GameShutdown:
+			s.allocated = false
+		default:
+		}
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		s.ready, s.changed = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
+		if !s.ready {
+			s.lost, s.message = c.Reason == v1alpha1.ReasonNodeLost, c.Message
+		}
+	}
+	// One whose node is lost is in state Unhealthy, too, and may come back.
+	s.unhealthy = !s.lost && (s.state == v1alpha1.ServerUnhealthy || meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionHealthy))
+	return s
+}
+
+// up says that it takes players, or has been asked for by name.
+func (s *server) up() bool {
+	return !s.lost && !s.unhealthy && !s.shutdown && (s.state == v1alpha1.ServerReady || s.state == v1alpha1.ServerAllocated)
+}
+
+// idle says that nobody could have played on it: it costs nothing to lose it.
+func (s *server) idle() bool {
+	switch s.state {
+	case "", v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerStopped:
+		return s.players == 0
+	default:
+		return false
+	}
+}
+
+// deletable says that it can be deleted without asking its players to leave.
+func (s *server) deletable() bool { return s.allowed || s.idle() && !s.reported }
+
+// byAge puts the oldest first, and is never undecided.
+func byAge(a, b *server) int {
+	return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name))
+}

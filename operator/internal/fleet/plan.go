@@ -1,0 +1,187 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// maxWrites bounds how many Servers one pass creates, and how many it drains,
+// takes back and deletes. The next pass follows at once.
+const maxWrites = 100
+
+// soon is when the next pass comes if this one left something to do.
+const soon = time.Millisecond
+
+// plan is what is to be done.
+type plan struct {
+	// takeBack are drained Servers that take players again.
+	takeBack []*server
+	// create is how many Servers are made.
+	create int
+	// drain and remove are Servers that go: when they are empty, or at once.
+	drain, remove []*server
+	// broken are those of drain and remove that go because they are Unhealthy, and
+	// ended those whose game asked for it.
+	broken, ended []*server
+	// held is how many replacements wait because those before them failed.
+	held int
+	// refused says that Servers are missing which the API server has refused.
+	refused bool
+	// spared is how many Servers are more than asked for and stay because they are
+	// Allocated.
+	spared int
+	// again is when to look again though nothing that is watched changes; 0 for
+	// never.
+	again time.Duration
+}
+
+// makePlan decides about a Fleet's Servers.
+//
+// Active are those that neither drain nor are being deleted, aren't Unhealthy or
+// lost with their node, and whose game hasn't asked for its end.
+//
+//  1. Drained Servers that may be deleted are; so are those whose game asked for
+//     its end. Unhealthy ones are deleted or, while somebody plays, drained.
+//  2. With too few active Servers, those that the Fleet drained are taken back,
+//     most players first, and the rest is created. Replacements of Servers that
+//     failed wait for their time.
+//  3. With too many, those that were never ready go first, then those that may be
+//     deleted, then those with the fewest players; scaleDown.order decides between
+//     equals. Who may be deleted is deleted; others are drained, or deleted under
+//     the guard if scaleDown.policy says so.
+//  4. Servers whose node is lost are replaced, and left alone because they may come
+//     back: no more of them are kept than there should be Servers.
+//
+// An Allocated Server is never chosen.
+func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backoff) plan {
+	var p plan
+	var active, lost, drained []*server
+	for i := range servers {
+		s := &servers[i]
+		switch {
+		case s.deleting:
+		case s.shutdown:
+			p.ended = append(p.ended, s)
+			p.remove = append(p.remove, s)
+		case s.draining && s.allowed && !s.allocated:
+			p.remove = append(p.remove, s)
+		case s.draining:
+			if s.ours && !s.unhealthy && !s.lost {
+				drained = append(drained, s)
+			}
+		case s.unhealthy && s.allocated:
+		case s.unhealthy:
+			p.broken = append(p.broken, s)
+			if s.allowed {
+				p.remove = append(p.remove, s)
+			} else {
+				p.drain = append(p.drain, s)
+			}
+		case s.lost:
+			lost = append(lost, s)
+		default:
+			active = append(active, s)
+		}
+	}
+	desired := int(replicas(spec))
+	if missing := desired - len(active); missing > 0 {
+		p.fill(now, missing, drained, b)
+	} else {
+		p.spared = p.shrink(spec, active, -missing)
+	}
+	p.shrink(spec, lost, len(lost)-desired)
+	p.bound()
+	return p
+}
+
+// fill makes up for missing Servers.
+func (p *plan) fill(now time.Time, missing int, drained []*server, b backoff) {
+	slices.SortFunc(drained, func(a, b *server) int {
+		return cmp.Or(cmp.Compare(b.players, a.players), byAge(a, b))
+	})
+	p.takeBack = drained[:min(missing, len(drained))]
+	missing -= len(p.takeBack)
+	if now.Before(b.notBefore) {
+		p.held = min(missing, b.debt)
+	}
+	if p.create = missing - p.held; p.held > 0 {
+		p.lookAgain(b.notBefore.Sub(now))
+	}
+	if p.create > 0 && now.Before(b.refusedUntil) {
+		p.create, p.refused = 0, true
+		p.lookAgain(b.refusedUntil.Sub(now))
+	}
+}
+
+// shrink lets go of that many of the candidates, and returns how many it couldn't
+// because they are Allocated.
+func (p *plan) shrink(spec *v1alpha1.FleetSpec, candidates []*server, excess int) int {
+	if excess <= 0 {
+		return 0
+	}
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(s *server) bool { return s.allocated })
+	slices.SortFunc(candidates, func(a, b *server) int { return goesFirst(spec.ScaleDown.Order, a, b) })
+	going := candidates[:min(excess, len(candidates))]
+	for _, s := range going {
+		if s.deletable() || spec.ScaleDown.Policy == v1alpha1.ScaleDownDelete {
+			p.remove = append(p.remove, s)
+		} else {
+			p.drain = append(p.drain, s)
+		}
+	}
+	return excess - len(going)
+}
+
+// goesFirst compares two Servers by which should go.
+func goesFirst(order v1alpha1.ScaleDownOrder, a, b *server) int {
+	class := func(s *server) int {
+		switch {
+		case s.idle():
+			return 0
+		case s.allowed:
+			return 1
+		default:
+			return 2
+		}
+	}
+	age := byAge(a, b)
+	if order != v1alpha1.OldestFirst {
+		age = -age
+	}
+	return cmp.Or(cmp.Compare(class(a), class(b)), cmp.Compare(a.players, b.players), age)
+}
+
+// bound leaves the rest of a large change to the next pass.
+func (p *plan) bound() {
+	more := p.create > maxWrites
+	p.create = min(p.create, maxWrites)
+	for _, list := range []*[]*server{&p.takeBack, &p.drain, &p.remove} {
+		more = more || len(*list) > maxWrites
+		*list = (*list)[:min(len(*list), maxWrites)]
+	}
+	if more {
+		p.lookAgain(soon)
+	}
+}
+
+// lookAgain asks for a pass after a time, unless an earlier one was asked for.
+func (p *plan) lookAgain(after time.Duration) {
+	if p.again == 0 || after < p.again {
+		p.again = after
+	}
+}
+
+// writes says that the plan changes anything.
+func (p *plan) writes() bool {
+	return p.create > 0 || len(p.takeBack)+len(p.drain)+len(p.remove) > 0
+}
+
+func replicas(spec *v1alpha1.FleetSpec) int32 {
+	if spec.Replicas == nil {
+		return 1
+	}
+	return *spec.Replicas
+}

@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+var t0 = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a time some seconds after t0.
+func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+
+// has is a Ready Server with a number of players; it is as old as its name is low.
+func has(name string, players int32, change ...func(*server)) server {
+	s := server{
+		name: name, uid: types.UID(name), created: at(int(name[0])), state: v1alpha1.ServerReady,
+		players: players, capacity: 10, allowed: players == 0, reported: true, ready: true, changed: t0,
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func starting(s *server) {
+	s.state, s.ready, s.reported, s.allowed = v1alpha1.ServerStarting, false, false, false
+}
+func allocated(s *server) { s.state, s.allocated, s.allowed = v1alpha1.ServerAllocated, true, false }
+func broken(s *server)    { s.state, s.ready, s.unhealthy = v1alpha1.ServerUnhealthy, false, true }
+func lost(s *server)      { s.ready, s.lost = false, true }
+func ended(s *server)     { s.shutdown = true }
+func deleting(s *server)  { s.deleting = true }
+func byHand(s *server)    { s.state, s.draining = v1alpha1.ServerDraining, true }
+func byFleet(s *server)   { s.state, s.draining, s.ours = v1alpha1.ServerDraining, true, true }
+func denies(s *server)    { s.allowed = false }
+
+// decided is what a plan says, by name and sorted.
+type decided struct {
+	TakeBack, Drain, Remove, Broken, Ended []string
+	Create, Held, Spared                   int
+	Refused                                bool
+	Again                                  time.Duration
+}
+
+func decide(p plan) decided {
+	return decided{
+		TakeBack: names(p.takeBack), Drain: names(p.drain), Remove: names(p.remove), Broken: names(p.broken), Ended: names(p.ended),
+		Create: p.create, Held: p.held, Spared: p.spared, Refused: p.refused, Again: p.again,
+	}
+}
+
+func names(list []*server) []string {
+	var names []string
+	for _, s := range list {
+		names = append(names, s.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestPlan(t *testing.T) {
+	tests := map[string]struct {
+		replicas int32
+		order    v1alpha1.ScaleDownOrder
+		policy   v1alpha1.ScaleDownPolicy
+		servers  []server
+		backoff  backoff
+		want     decided
+	}{
+		"a new Fleet creates all":                   {replicas: 3, want: decided{Create: 3}},
+		"a Fleet that has enough does nothing":      {replicas: 2, servers: []server{has("a", 0), has("b", 3, starting)}},
+		"one that is missing is created":            {replicas: 2, servers: []server{has("a", 0)}, want: decided{Create: 1}},
+		"one that is being deleted is replaced":     {replicas: 1, servers: []server{has("a", 2, deleting)}, want: decided{Create: 1}},
+		"one that a person drained is replaced":     {replicas: 1, servers: []server{has("a", 2, byHand)}, want: decided{Create: 1}},
+		"one whose node is lost is replaced":        {replicas: 1, servers: []server{has("a", 2, lost)}, want: decided{Create: 1}},
+		"one that only starts is no reason to make": {replicas: 1, servers: []server{has("a", 0, starting)}},
+
+		"what the Fleet drained is taken back, and the rest made": {
+			replicas: 3, servers: []server{has("a", 2, byFleet)}, want: decided{TakeBack: []string{"a"}, Create: 2},
+		},
+		"the fullest is taken back first": {
+			replicas: 1, servers: []server{has("a", 2, byFleet), has("b", 5, byFleet), has("c", 1, byFleet)},
+			want: decided{TakeBack: []string{"b"}},
+		},
+		"what a person drained is not taken back": {
+			replicas: 2, servers: []server{has("a", 9, byHand), has("b", 1, byFleet)}, want: decided{TakeBack: []string{"b"}, Create: 1},
+		},
+		"what is broken, lost or being deleted is not taken back": {
+			replicas: 1, servers: []server{has("a", 9, byFleet, broken), has("b", 1, byFleet, deleting), has("c", 1, byFleet, lost)},
+			want: decided{Create: 1},
+		},
+		"what drained and is empty goes even when one is missing": {
+			replicas: 1, servers: []server{has("a", 0, byFleet)}, want: decided{Remove: []string{"a"}, Create: 1},
+		},
+		"three drained ones go as they become empty": {
+			servers: []server{has("a", 1, byFleet), has("b", 0, byHand), has("c", 3, byFleet)}, want: decided{Remove: []string{"b"}},
+		},
+
+		"a scale to zero deletes the empty and drains the rest": {
+			servers: []server{has("a", 0), has("b", 4), has("c", 0), has("d", 0), has("e", 0)},
+			want:    decided{Remove: []string{"a", "c", "d", "e"}, Drain: []string{"b"}},
+		},
+		"policy Delete deletes the occupied, too": {
+			policy: v1alpha1.ScaleDownDelete, servers: []server{has("a", 0), has("b", 4)}, want: decided{Remove: []string{"a", "b"}},
+		},
+		"an Allocated one is never chosen, and that is said": {
+			policy: v1alpha1.ScaleDownDelete, servers: []server{has("a", 0, allocated), has("b", 1), has("c", 3, allocated)},
+			want: decided{Remove: []string{"b"}, Spared: 2},
+		},
+		"those that were never ready go before the empty": {
+			replicas: 2, servers: []server{has("a", 0), has("b", 0, starting), has("c", 0)}, want: decided{Remove: []string{"b"}},
+		},
+		"the deletable go before those with fewer players": {
+			replicas: 1, servers: []server{has("a", 0, denies), has("b", 5, func(s *server) { s.allowed = true })}, want: decided{Remove: []string{"b"}},
+		},
+		"the one with fewest players goes": {
+			replicas: 2, servers: []server{has("a", 5), has("b", 2), has("c", 3)}, want: decided{Drain: []string{"b"}},
+		},
+		"of equals the youngest goes":                 {replicas: 1, servers: []server{has("a", 2), has("b", 2)}, want: decided{Drain: []string{"b"}}},
+		"of equals the oldest goes, if asked for":     {replicas: 1, order: v1alpha1.OldestFirst, servers: []server{has("a", 2), has("b", 2)}, want: decided{Drain: []string{"a"}}},
+		"of equals the youngest goes, if asked for":   {replicas: 1, order: v1alpha1.NewestFirst, servers: []server{has("b", 2), has("a", 2)}, want: decided{Drain: []string{"b"}}},
+		"an empty one that denies is drained":         {servers: []server{has("a", 0, denies)}, want: decided{Drain: []string{"a"}}},
+		"a starting one that has spoken is drained":   {servers: []server{has("a", 0, starting, func(s *server) { s.reported = true })}, want: decided{Drain: []string{"a"}}},
+		"one that nobody has looked at yet goes":      {servers: []server{{name: "a"}}, want: decided{Remove: []string{"a"}}},
+		"a stopped one with its disk counts":          {replicas: 1, servers: []server{has("a", 0, func(s *server) { s.state = v1alpha1.ServerStopped })}},
+		"an Allocated one that drains is not deleted": {servers: []server{has("a", 0, byFleet, allocated, func(s *server) { s.allowed = true })}},
+
+		"a broken one with players is drained and replaced": {
+			replicas: 1, servers: []server{has("a", 3, broken)}, want: decided{Drain: []string{"a"}, Broken: []string{"a"}, Create: 1},
+		},
+		"a broken one that is empty is deleted and replaced": {
+			replicas: 1, servers: []server{has("a", 0, broken)}, want: decided{Remove: []string{"a"}, Broken: []string{"a"}, Create: 1},
+		},
+		"a broken one that drains waits for its players": {replicas: 1, servers: []server{has("a", 3, byFleet, broken), has("b", 0)}},
+		"a game that asked for its end is deleted and replaced": {
+			replicas: 1, servers: []server{has("a", 3, ended)}, want: decided{Remove: []string{"a"}, Ended: []string{"a"}, Create: 1},
+		},
+		"a lost one and its replacement stay":  {replicas: 1, servers: []server{has("a", 3, lost), has("b", 0)}},
+		"a lost one that is back is too many":  {replicas: 1, servers: []server{has("a", 3), has("b", 0)}, want: decided{Remove: []string{"b"}}},
+		"no more are kept lost than asked for": {replicas: 1, servers: []server{has("a", 3, lost), has("b", 0, lost), has("c", 0)}, want: decided{Remove: []string{"b"}}},
+		"a lost Allocated one stays":           {servers: []server{has("a", 0, lost, allocated)}},
+
+		"the replacements of failed ones wait, and others don't": {
+			replicas: 5, servers: []server{has("a", 1)}, backoff: backoff{debt: 3, notBefore: at(4)},
+			want: decided{Create: 1, Held: 3, Again: 4 * time.Second},
+		},
+		"no more wait than are missing": {
+			replicas: 2, servers: []server{has("a", 1)}, backoff: backoff{debt: 3, notBefore: at(4)}, want: decided{Held: 1, Again: 4 * time.Second},
+		},
+		"they wait no longer than they have to": {replicas: 2, backoff: backoff{debt: 2, notBefore: t0}, want: decided{Create: 2}},
+		"what the API server refused waits": {
+			replicas: 2, backoff: backoff{refusedUntil: at(2)}, want: decided{Refused: true, Again: 2 * time.Second},
+		},
+		"taking back needs no API server that takes Servers": {
+			replicas: 1, servers: []server{has("a", 1, byFleet)}, backoff: backoff{refusedUntil: at(2)}, want: decided{TakeBack: []string{"a"}},
+		},
+		"a large Fleet is made in steps": {replicas: 250, want: decided{Create: 100, Again: soon}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := &v1alpha1.FleetSpec{Replicas: &test.replicas, ScaleDown: v1alpha1.ScaleDownSpec{Order: test.order, Policy: test.policy}}
+			if diff := cmp.Diff(test.want, decide(makePlan(t0, spec, test.servers, test.backoff))); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALargeFleetGoesInSteps(t *testing.T) {
+	servers := make([]server, 350)
+	for i := range servers {
+		servers[i] = has(string(rune('a'+i)), int32(i%2))
+	}
+	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32)}, servers, backoff{})
+	if len(p.remove) != maxWrites || len(p.drain) != maxWrites || p.again != soon {
+		t.Errorf("%d are deleted and %d drained in one pass, the next in %s; want %d each, and at once", len(p.remove), len(p.drain), p.again, maxWrites)
+	}
+}

@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+)
+
+// maxWords bounds what is quoted of others, in characters.
+const maxWords = 300
+
+// setStatus writes what a pass found and decided into the Fleet's status.
+func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b backoff) {
+	c := count(servers)
+	s := &f.Status
+	s.ObservedGeneration = f.Generation
+	s.Replicas, s.ReadyReplicas, s.AllocatedReplicas, s.DrainingReplicas = c.active, c.ready, c.allocated, c.draining
+	s.Players, s.Capacity = c.players, c.capacity
+	s.Selector = selector(f)
+	condition.SetAll(&s.Conditions, f.Generation, metav1.Time{Time: now}, ready(f, c, p, b))
+}
+
+// counts are of a Fleet's Servers.
+type counts struct {
+	active, ready, allocated, draining int32
+	players, capacity                  int32
+	// waiting is the oldest one that should be ready and isn't.
+	waiting *server
+}
+
+func count(servers []server) counts {
+	var c counts
+	for i := range servers {
+		s := &servers[i]
+		c.players = sum(c.players, s.players)
+		if s.deleting || s.draining {
+			c.draining++
+			continue
+		}
+		c.active++
+		if !s.up() {
+			if c.waiting == nil || byAge(s, c.waiting) < 0 {
+				c.waiting = s
+			}
+			continue
+		}
+		c.ready++
+		c.capacity = sum(c.capacity, s.capacity)
+		if s.state == v1alpha1.ServerAllocated {
+			c.allocated++
+		}
+	}
+	return c
+}
+
+// ready is the condition Ready: whether there are as many Servers ready as asked
+// for, and what is in the way.
+func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
+	const kind = v1alpha1.ConditionReady
+	desired := replicas(&f.Spec)
+	if !f.DeletionTimestamp.IsZero() {
+		return condition.False(kind, v1alpha1.ReasonDraining, "The Fleet is being deleted; %s players to leave.", waits(c.active+c.draining))
+	}
+	refused := b.refusal != "" && (p.create > 0 || p.refused)
+	if c.ready >= desired && !refused {
+		return condition.True(kind, v1alpha1.ReasonOK, "%s", allReady(desired, c, p))
+	}
+	progress := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
+	switch {
+	case refused:
+		return condition.False(kind, v1alpha1.ReasonServerRefused, "%s The API server refuses new ones, and is asked again at %s: %s",
+			progress, clock(b.refusedUntil), b.refusal)
+	case p.held > 0:
+		return condition.False(kind, v1alpha1.ReasonBackoff, "%s Replacements wait until %s, because Servers broke or ended early %d times in a row.",
+			progress, clock(b.notBefore), b.streak)
+	case c.waiting != nil && c.waiting.message != "":
+		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s Server %s: %s", progress, c.waiting.name, bounded(c.waiting.message))
+	default:
+		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", progress)
+	}
+}
+
+func allReady(desired int32, c counts, p plan) string {
+	var b strings.Builder
+	if desired == 0 {
+		b.WriteString("No Servers are asked for.")
+	} else {
+		fmt.Fprintf(&b, "%d of %d Servers are ready.", c.ready, desired)
+	}
+	if p.spared > 0 {
+		fmt.Fprintf(&b, " There are %d more than asked for, because Allocated Servers stay until their games end.", p.spared)
+	}
+	return b.String()
+}
+
+func waits(servers int32) string {
+	if servers == 1 {
+		return "1 Server waits for its"
+	}
+	return fmt.Sprintf("%d Servers wait for their", servers)
+}
+
+// onlyPlayersDiffer says that two statuses differ in how many play and in nothing
+// else.
+func onlyPlayersDiffer(a, b *v1alpha1.FleetStatus) bool {
+	if a.Players == b.Players && a.Capacity == b.Capacity {
+		return false
+	}
+	same := *a
+	same.Players, same.Capacity = b.Players, b.Capacity
+	return equality.Semantic.DeepEqual(&same, b)
+}
+
+// clock tells a time to the second.
+func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + " UTC" }
+
+// bounded cuts what is quoted.
+func bounded(words string) string {
+	if runes := []rune(words); len(runes) > maxWords {
+		return string(runes[:maxWords]) + "…"
+	}
+	return words
+}
+
+// sum is bounded by what the status can hold.
+func sum(a, b int32) int32 {
+	if a > math.MaxInt32-b {
+		return math.MaxInt32
+	}
+	return a + b
+}

@@ -1,0 +1,37 @@
+package gameserver
+
+import (
+	"sync"
+	"time"
+)
+
+// absences remembers since when things that should be there were missed.
+type absences struct {
+	mu    sync.Mutex
+	first map[string]time.Time
+}
+
+// forgetAfter bounds how long what never comes back is remembered, and so how much.
+const forgetAfter = 24 * time.Hour
+
+// since is when something was first missed: now, if it never was.
+func (a *absences) since(what string, now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.first[what]; !ok {
+		for other, first := range a.first {
+			if now.Sub(first) > forgetAfter {
+				delete(a.first, other)
+			}
+		}
+		a.first[what] = now
+	}
+	return a.first[what]
+}
+
+// forget is for what is there.
+func (a *absences) forget(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.first, what)
+}

@@ -1,0 +1,57 @@
+package gameserver
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// notice is something that a person would ask about.
+type notice struct {
+	kind, reason, action, note string
+}
+
+// notices are those of a pass that has changed before to after.
+func notices(before, after *v1alpha1.Server, p plan) []notice {
+	var list []notice
+	add := func(kind, reason, action, note string) {
+		list = append(list, notice{kind, reason, action, quote(note)})
+	}
+	was, is := readyOf(before), readyOf(after)
+	if p.failed {
+		add(corev1.EventTypeWarning, "Failed", "Replace", fmt.Sprintf("The Pod ended or broke, for the %d. time: another one follows.", after.Status.Failures))
+	}
+	if p.forced {
+		add(corev1.EventTypeWarning, "Forced", "Delete", "The Pod goes though its players are there: "+lowerFirst(p.guard.message))
+	}
+	if p.retire != "" {
+		add(corev1.EventTypeNormal, "Retired", "Delete", p.retire)
+	}
+	if was.reason == is.reason {
+		return list
+	}
+	switch is.reason {
+	case v1alpha1.ReasonOK:
+		add(corev1.EventTypeNormal, "Ready", "Serve", is.message)
+	case v1alpha1.ReasonUnhealthy, v1alpha1.ReasonNodeLost, v1alpha1.ReasonHostPortTaken, v1alpha1.ReasonPodExists:
+		add(corev1.EventTypeWarning, is.reason, "Observe", is.message)
+	case v1alpha1.ReasonDraining:
+		add(corev1.EventTypeNormal, "Draining", "Drain", is.message)
+	case v1alpha1.ReasonStopped:
+		add(corev1.EventTypeNormal, "Stopped", "Stop", is.message)
+	}
+	return list
+}
+
+type readyCondition struct{ reason, message string }
+
+func readyOf(s *v1alpha1.Server) readyCondition {
+	for _, c := range s.Status.Conditions {
+		if c.Type == v1alpha1.ConditionReady {
+			return readyCondition{c.Reason, c.Message}
+		}
+	}
+	return readyCondition{}
+}

@@ -1,0 +1,116 @@
+package gameserver
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/internal/podstatus"
+)
+
+// observed is what a pass knows of a Server's surroundings.
+type observed struct {
+	// pod is the Server's own; nil if there is none.
+	pod *corev1.Pod
+	// made says that a Pod was made which the cache doesn't show yet.
+	made bool
+	// stranger says that a Pod which isn't the Server's has its name.
+	stranger bool
+	// orphan is such a Pod that an earlier Server of the same name left.
+	orphan *corev1.Pod
+	// node is the Pod's; nil if it has none, or the node isn't there any more.
+	node *corev1.Node
+	// nodeMissingSince is since when a node that isn't there was missed.
+	nodeMissingSince time.Time
+	// nodeLostAfter is how long a node may be silent before its Pods count as gone.
+	nodeLostAfter time.Duration
+	// pick is the host ports that a new Pod would get.
+	pick func() ([]int32, error)
+	// better says whether another host port than the Pod's has more nodes left.
+	better func(waited time.Duration) bool
+}
+
+// gameRunning says whether the game's process runs in a Pod. What kubelet tells
+// may be late: a sidecar that runs and says that somebody is there knows better.
+func gameRunning(s *v1alpha1.Server, pod *corev1.Pod) bool {
+	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && report(s, pod) != nil && gamepod.SidecarRunning(pod))
+}
+
+func scheduled(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" }
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// unschedulable is the scheduler's word on why a Pod has no node, and since when.
+func unschedulable(pod *corev1.Pod) (string, time.Time) {
+	if scheduled(pod) {
+		return "", time.Time{}
+	}
+	if c := podstatus.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Message, c.LastTransitionTime.Time
+	}
+	return "", time.Time{}
+}
+
+// silentSince is since when a Pod's node doesn't answer; zero while it does. A
+// node whose kubelet says itself that it isn't ready does answer.
+func (o observed) silentSince() (time.Time, bool) {
+	if !scheduled(o.pod) {
+		return time.Time{}, false
+	}
+	if o.node == nil {
+		return o.nodeMissingSince, true
+	}
+	for _, c := range o.node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// nodeLost says whether the Pod's node counts as lost, and otherwise when it
+// will.
+func (o observed) nodeLost(now time.Time) (lost bool, in time.Duration) {
+	since, silent := o.silentSince()
+	if !silent {
+		return false, 0
+	}
+	if left := since.Add(o.nodeLostAfter).Sub(now); left > 0 {
+		return false, left
+	}
+	return true, 0
+}
+
+// graceOver says whether a deleted Pod's time to end is over, by the time that
+// the API server has set, and otherwise when it will be.
+func graceOver(pod *corev1.Pod, now time.Time) (over bool, in time.Duration) {
+	if pod.DeletionTimestamp.IsZero() {
+		return false, 0
+	}
+	// The API server's deletionTimestamp is the end of the grace period.
+	if left := pod.DeletionTimestamp.Sub(now); left > 0 {
+		return false, left
+	}
+	return true, 0
+}
+
+// report is what the game's sidecar has said of this very Pod; nil if nothing.
+func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
+	if pod == nil || s.Status.Game == nil || s.Status.Game.PodUID != string(pod.UID) {
+		return nil
+	}
+	return s.Status.Game
+}
+
+// inFleet says whether somebody else looks after the Server.
+func inFleet(s *v1alpha1.Server) bool { return metav1.GetControllerOf(s) != nil }
+
+// wanted says whether the Server is to have a Pod.
+func wanted(s *v1alpha1.Server) bool {
+	return s.DeletionTimestamp.IsZero() && (s.Spec.Running == nil || *s.Spec.Running)
+}

@@ -1,0 +1,350 @@
+package gameserver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) *metav1.Time {
+	return new(metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second)))
+}
+
+// world is a Server that plays, on a node that answers, and what differs.
+type world struct {
+	server *v1alpha1.Server
+	o      observed
+}
+
+func newWorld(changes ...func(*world)) *world {
+	w := &world{
+		server: &v1alpha1.Server{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server"},
+			Spec: v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "game"}, {Name: "logs"}},
+			}}},
+		},
+		o: observed{
+			nodeLostAfter: 5 * time.Minute,
+			node: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			}}},
+			pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "pod", CreationTimestamp: *at(-1000)},
+				Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "game"}, {Name: "logs"}}},
+				Status: corev1.PodStatus{
+					Phase:      corev1.PodRunning,
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+					ContainerStatuses: []corev1.ContainerStatus{
+						{Name: "logs"},
+						{Name: "game", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+					},
+				},
+			},
+			pick:   func() ([]int32, error) { return nil, nil },
+			better: func(time.Duration) bool { return false },
+		},
+	}
+	w.say(v1alpha1.GameReady, 0)
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+// say lets the sidecar report.
+func (w *world) say(state v1alpha1.GameState, players int32) {
+	w.server.Status.Game = &v1alpha1.GameStatus{State: state, PodUID: "pod", Reported: true}
+	w.server.Status.Players = &v1alpha1.PlayersStatus{Current: players}
+	w.server.Status.DeletionAllowed = players == 0 && state != v1alpha1.GameAllocated
+}
+
+func players(n int32) func(*world) { return func(w *world) { w.say(v1alpha1.GameReady, n) } }
+
+// full16 lets as many play as may.
+func full16(w *world) {
+	w.say(v1alpha1.GameReady, 16)
+	w.server.Status.Players.Capacity = 16
+	w.o.pod.Status.ContainerStatuses[1].Ready = true
+}
+
+func deleted(seconds int) func(*world) {
+	return func(w *world) { w.server.DeletionTimestamp = at(seconds) }
+}
+
+// seen lets the sidecar know of the deletion, and the endpoints with it.
+func seen(w *world) {
+	w.server.Status.Game.ShutdownSeen = true
+	unready(-2)(w)
+}
+
+func unready(seconds int) func(*world) {
+	return func(w *world) {
+		w.o.pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		w.o.pod.Status.Conditions[0].LastTransitionTime = *at(seconds)
+	}
+}
+func stillReady(w *world) { w.o.pod.Status.Conditions[0].Status = corev1.ConditionTrue }
+func sidecarRuns(w *world) {
+	w.o.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: v1alpha1.SidecarContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+}
+
+func renamed(w *world) {
+	w.o.pod.Annotations = map[string]string{gamepod.ContainerAnnotation: "game"}
+	w.server.Spec.Template.Spec.Containers[0].Name = "renamed"
+}
+func silent(w *world)  { w.server.Status.Game = nil }
+func drained(w *world) { w.server.Spec.Drain = true }
+func ofFleet(w *world) {
+	w.server.OwnerReferences = []metav1.OwnerReference{{Kind: "Fleet", Controller: new(true)}}
+}
+func stopped(w *world) { w.server.Spec.Running = new(false) }
+func crashed(w *world) {
+	w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
+}
+func podGone(w *world) { w.o.pod = nil }
+func podEnded(w *world) {
+	w.o.pod.Status.Phase = corev1.PodFailed
+}
+
+func podDeleted(seconds int) func(*world) {
+	return func(w *world) { w.o.pod.DeletionTimestamp = at(seconds) }
+}
+
+func nodeSilent(seconds int) func(*world) {
+	return func(w *world) {
+		w.o.node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		w.o.node.Status.Conditions[0].LastTransitionTime = *at(seconds)
+	}
+}
+
+func nodeUnready(w *world) { w.o.node.Status.Conditions[0].Status = corev1.ConditionFalse }
+func timeout(d time.Duration) func(*world) {
+	return func(w *world) { w.server.Spec.Deletion.Timeout = &metav1.Duration{Duration: d} }
+}
+
+func failures(n int32, seconds int) func(*world) {
+	return func(w *world) { w.server.Status.Failures, w.server.Status.LastFailureTime = n, at(seconds) }
+}
+
+func waitsForPort(w *world) {
+	w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 1, Expose: v1alpha1.ExposeHostPort}}
+	w.o.pod.Spec.NodeName = ""
+	w.o.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: *at(-10),
+		Message: "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.",
+	}}}
+}
+
+func TestPlan(t *testing.T) {
+	const nothing = "nothing"
+	tests := map[string]struct {
+		world *world
+		want  string
+		again time.Duration
+	}{
+		"a game that plays is left alone":                   {world: newWorld(players(3)), want: nothing},
+		"an empty game is left alone":                       {world: newWorld(), want: nothing},
+		"a Server without a Pod gets one":                   {world: newWorld(podGone), want: "create"},
+		"a stopped Server without a Pod is left alone":      {world: newWorld(podGone, stopped), want: nothing},
+		"a deleted Server without a Pod goes":               {world: newWorld(podGone, deleted(0)), want: "release"},
+		"a Pod that ended is replaced":                      {world: newWorld(podEnded), want: "erase failed"},
+		"a Pod that a person deleted is no failure":         {world: newWorld(podDeleted(20)), want: nothing, again: 20 * time.Second},
+		"a Pod that ended after a person deleted it is not": {world: newWorld(podEnded, podDeleted(20)), want: "erase"},
+		"the first failure costs no time":                   {world: newWorld(podGone, failures(1, 0)), want: "create"},
+		"the third failure costs ten seconds":               {world: newWorld(podGone, failures(3, -4)), want: nothing, again: 6 * time.Second},
+		"the third failure's time passes":                   {world: newWorld(podGone, failures(3, -10)), want: "create"},
+		"no failure costs more than five minutes":           {world: newWorld(podGone, failures(1000000, 0)), want: nothing, again: 5 * time.Minute},
+		"a Pod of that name that is somebody's is not touched": {
+			world: newWorld(func(w *world) { w.o.pod, w.o.stranger = nil, true }), want: nothing,
+		},
+		"a Server whose Pod's name is somebody's goes": {
+			world: newWorld(deleted(0), func(w *world) { w.o.pod, w.o.stranger = nil, true }), want: "release",
+		},
+		"a game that asks for its end gets it": {
+			world: newWorld(func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), want: "retire",
+		},
+		"a drained Server that is empty goes":    {world: newWorld(drained), want: "retire"},
+		"a drained Server with players stays":    {world: newWorld(drained, players(1)), want: nothing},
+		"a drained Server without a Pod goes":    {world: newWorld(drained, podGone), want: "retire"},
+		"a drained Server is its Fleet's to end": {world: newWorld(drained, ofFleet), want: nothing},
+		"another Pod's wish for its end is not this one's": {
+			world: newWorld(func(w *world) {
+				w.say(v1alpha1.GameShutdown, 0)
+				w.server.Status.Game.PodUID = "earlier"
+			}), want: nothing,
+		},
+
+		// The guard.
+		"a deleted Server whose sidecar hasn't seen it stays":       {world: newWorld(deleted(0)), want: nothing},
+		"a deleted Server that is empty and knows it goes":          {world: newWorld(deleted(0), seen), want: "remove"},
+		"a deleted Server whose Pod is still ready waits":           {world: newWorld(deleted(0), seen, stillReady), want: nothing, again: 2 * time.Second},
+		"a deleted Server waits for its endpoints to be gone":       {world: newWorld(deleted(0), seen, unready(-1)), want: nothing, again: time.Second},
+		"a game that is said to play is not taken for ended":        {world: newWorld(deleted(0), players(3), crashed, sidecarRuns), want: nothing},
+		"a game whose container has another name in the spec":       {world: newWorld(deleted(0), players(3), renamed), want: nothing},
+		"a node that says itself that it isn't ready answers":       {world: newWorld(deleted(0), players(3), nodeSilent(-3000), nodeUnready), want: nothing},
+		"a deleted Server with players stays":                       {world: newWorld(deleted(0), players(1), seen), want: nothing},
+		"a deleted Server that is Allocated stays":                  {world: newWorld(deleted(0), func(w *world) { w.say(v1alpha1.GameAllocated, 0) }, seen), want: nothing},
+		"a deleted Server that says nothing stays":                  {world: newWorld(deleted(-100000), silent), want: nothing},
+		"what another Pod's sidecar said doesn't count":             {world: newWorld(deleted(0), seen, func(w *world) { w.server.Status.Game.PodUID = "earlier" }), want: nothing},
+		"a deleted Server whose game doesn't run goes":              {world: newWorld(deleted(0), players(3), crashed), want: "remove"},
+		"a deleted Server whose Pod has ended goes":                 {world: newWorld(deleted(0), players(3), podEnded), want: "erase"},
+		"a deleted Server with players is forced":                   {world: newWorld(deleted(0), players(3), func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
+		"a deleted Server that says nothing is forced":              {world: newWorld(deleted(0), silent, func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
+		"a deleted Server with players waits for its timeout":       {world: newWorld(deleted(-10), players(3), timeout(time.Minute)), want: nothing, again: 50 * time.Second},
+		"a deleted Server with players goes after its timeout":      {world: newWorld(deleted(-60), players(3), timeout(time.Minute)), want: "remove forced"},
+		"a deleted Server that says nothing goes after its timeout": {world: newWorld(deleted(-60), silent, timeout(time.Minute)), want: "remove forced"},
+		"no timeout is never":                                       {world: newWorld(deleted(-1000000), players(3), timeout(0)), want: nothing},
+		"a deleted Server waits for its Pod to end":                 {world: newWorld(deleted(0), seen, podDeleted(30)), want: nothing, again: 30 * time.Second},
+		"a Pod that a person deleted keeps its Server until it ends": {
+			world: newWorld(deleted(0), players(3), podDeleted(30)), want: nothing,
+		},
+		"a stopped Server that is empty and knows it stops": {world: newWorld(stopped, seen), want: "remove"},
+		"a stopped Server with players stays":               {world: newWorld(stopped, players(1), seen), want: nothing},
+
+		// Nodes.
+		"a node that has been silent for a minute is waited for":        {world: newWorld(deleted(0), players(3), nodeSilent(-60)), want: nothing, again: 4 * time.Minute},
+		"a deleted Server's Pod on a lost node is told to end":          {world: newWorld(deleted(0), players(3), nodeSilent(-300)), want: "remove"},
+		"a Pod on a lost node has its time to end":                      {world: newWorld(deleted(0), players(3), nodeSilent(-300), podDeleted(30)), want: nothing, again: 30 * time.Second},
+		"a Pod on a lost node is gone after it":                         {world: newWorld(deleted(0), players(3), nodeSilent(-330), podDeleted(-1)), want: "erase"},
+		"a Pod whose node isn't there is gone after its time to end":    {world: newWorld(deleted(0), players(3), podDeleted(-1), func(w *world) { w.o.node = nil }), want: "erase"},
+		"a Pod whose time to end is over on a node that answers is not": {world: newWorld(deleted(0), players(3), podDeleted(-1)), want: nothing},
+		"a Server on a lost node is not deleted by itself":              {world: newWorld(players(3), nodeSilent(-3000)), want: nothing},
+		"a Server whose Pod was evicted from a lost node gets another":  {world: newWorld(players(3), nodeSilent(-3000), podDeleted(-1)), want: "erase"},
+		"but not one that has a disk, which may be written to there": {
+			world: newWorld(players(3), nodeSilent(-3000), podDeleted(-1), func(w *world) { w.server.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world"}} }), want: nothing,
+		},
+
+		// Health.
+		"an unhealthy game that is empty is replaced": {
+			world: newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 0) }), want: "remove failed",
+		},
+		"an unhealthy game with players is not": {
+			world: newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), want: nothing,
+		},
+		"an unhealthy game of a Fleet is the Fleet's to replace": {
+			world: newWorld(func(w *world) {
+				w.say(v1alpha1.GameUnhealthy, 0)
+				w.server.OwnerReferences = []metav1.OwnerReference{{Kind: "Fleet", Controller: new(true)}}
+			}), want: nothing,
+		},
+
+		// Host ports.
+		"a Pod that waits for a port is looked at again": {world: newWorld(waitsForPort), want: nothing, again: 20 * time.Second},
+		"a Pod that waits for a port gets a better one": {
+			world: newWorld(waitsForPort, func(w *world) { w.o.better = func(time.Duration) bool { return true } }), want: "erase",
+		},
+		"a Pod whose port its owner chose keeps it": {
+			world: newWorld(waitsForPort, func(w *world) {
+				w.server.Spec.Ports[0].HostPort = 7000
+				w.o.better = func(time.Duration) bool { return true }
+			}), want: nothing,
+		},
+		"a Server whose ports can't be picked waits": {
+			world: newWorld(podGone, func(w *world) { w.o.pick = func() ([]int32, error) { return nil, errors.New("too few") } }), want: nothing,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := makePlan(noon, test.world.server, test.world.o)
+			got := ""
+			for _, action := range []struct {
+				name string
+				set  bool
+			}{{"create", p.create}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"forced", p.forced}, {"failed", p.failed}} {
+				if action.set && got != "" {
+					got += " "
+				}
+				if action.set {
+					got += action.name
+				}
+			}
+			if got == "" {
+				got = nothing
+			}
+			if got != test.want || (test.again != 0 && p.again != test.again) {
+				t.Errorf("the plan is %s, again in %s; want %s, %s (the guard: %+v)", got, p.again, test.want, test.again, p.guard)
+			}
+		})
+	}
+}
+
+// What is told of a Server, for the same worlds.
+func TestStatus(t *testing.T) {
+	tests := map[string]struct {
+		world     *world
+		state     v1alpha1.ServerState
+		reason    string
+		deletable bool
+	}{
+		"a game that plays":                   {newWorld(players(3)), v1alpha1.ServerReady, v1alpha1.ReasonOK, false},
+		"a full game that gets nobody else":   {newWorld(full16, unready(-1)), v1alpha1.ServerReady, v1alpha1.ReasonOK, false},
+		"a full game that is broken":          {newWorld(full16, unready(-1), crashed), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, false},
+		"an empty game":                       {newWorld(), v1alpha1.ServerReady, v1alpha1.ReasonOK, true},
+		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, v1alpha1.ReasonOK, false},
+		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerAllocated, v1alpha1.ReasonOK, true},
+		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a drained game":                      {newWorld(players(3), func(w *world) { w.server.Spec.Drain = true }), v1alpha1.ServerDraining, v1alpha1.ReasonDraining, false},
+		"a deleted game with players":         {newWorld(players(3), deleted(0)), v1alpha1.ServerDraining, v1alpha1.ReasonDraining, false},
+		"a stopped Server":                    {newWorld(podGone, stopped), v1alpha1.ServerStopped, v1alpha1.ReasonStopped, true},
+		"an unhealthy game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), v1alpha1.ServerUnhealthy, v1alpha1.ReasonUnhealthy, false},
+		"a lost node":                         {newWorld(players(3), nodeSilent(-300)), v1alpha1.ServerUnhealthy, v1alpha1.ReasonNodeLost, false},
+		"a node that has just become silent":  {newWorld(players(3), nodeSilent(-60)), v1alpha1.ServerStarting, v1alpha1.ReasonNodeSilent, false},
+		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, v1alpha1.ReasonHostPortTaken, true},
+		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, v1alpha1.ReasonBackoff, true},
+		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a game that must not go unreported": {newWorld(silent, func(w *world) {
+			w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
+		}), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := test.world.server
+			p := makePlan(noon, s, test.world.o)
+			setStatus(noon, s, test.world.o, p)
+			ready := readyOf(s)
+			if s.Status.State != test.state || ready.reason != test.reason || p.guard.empty != test.deletable {
+				t.Errorf("the state is %s, because %s (%s), deletable %t (%s); want %s, because %s, deletable %t",
+					s.Status.State, ready.reason, ready.message, p.guard.empty, p.guard.message, test.state, test.reason, test.deletable)
+			}
+			for _, c := range s.Status.Conditions {
+				if c.Message == "" || c.Reason == "" {
+					t.Errorf("the condition %s says nothing: %+v", c.Type, c)
+				}
+			}
+		})
+	}
+}
+
+// Failures are forgotten once a Server was well for ten minutes.
+func TestFailuresAreForgotten(t *testing.T) {
+	w := newWorld(podEnded, failures(7, -3000))
+	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	if w.server.Status.Failures != 8 {
+		t.Errorf("after 599 s of being well there were %d failures, want 8", w.server.Status.Failures)
+	}
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	if w.server.Status.Failures != 8 {
+		t.Errorf("a Pod that failed once was counted %d times, want 8 failures in all", w.server.Status.Failures)
+	}
+	w = newWorld(podEnded, failures(7, -3000))
+	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	if w.server.Status.Failures != 1 {
+		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
+	}
+}

@@ -1,0 +1,202 @@
+package gameserver
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+)
+
+// Ports of the sidecar. The first two are on loopback only.
+const (
+	sdkGRPCPort = 9357
+	sdkHTTPPort = 9358
+	sidecarPort = 9359
+)
+
+// Annotations by which cluster autoscalers tell Pods that must stay.
+const (
+	safeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	doNotDisrupt = "karpenter.sh/do-not-disrupt"
+)
+
+const (
+	tokenVolume = "dormouse-token"
+	tokenDir    = "/var/run/secrets/dormouse.dev" //nolint:gosec // a directory's name is no credential
+	// tokenSeconds is how long a sidecar's token is good for; kubelet brings a
+	// new one before.
+	tokenSeconds = 3600
+)
+
+// Sidecar says what runs beside each game.
+type Sidecar struct {
+	// Container is what the cluster's administrator says of it: its image,
+	// resources, security and environment.
+	Container corev1.Container
+	// OperatorURL is where it reports.
+	OperatorURL string
+}
+
+// buildPod is a Server's Pod: the template, with the sidecar and what it and the
+// game need. hostPorts are the picked ports, in the order of spec.ports.
+func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable bool) *corev1.Pod {
+	template := s.Spec.Template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.Name, Namespace: s.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations,
+			Finalizers: template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server")),
+			},
+		},
+		Spec: template.Spec,
+	}
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, v1alpha1.ServerLabel, s.Name)
+	if fleet := s.Labels[v1alpha1.FleetLabel]; fleet != "" {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, v1alpha1.FleetLabel, fleet)
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, gamepod.Container(s))
+	setDeletable(&pod.ObjectMeta, deletable)
+	if pod.Spec.AutomountServiceAccountToken == nil {
+		pod.Spec.AutomountServiceAccountToken = new(false)
+	}
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == gamepod.Container(s) })
+	if i >= 0 {
+		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
+	}
+	pod.Spec.InitContainers = append([]corev1.Container{buildSidecar(s, sidecar, hostPorts)}, pod.Spec.InitContainers...)
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+		Name: tokenVolume,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+				Audience: v1alpha1.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
+			},
+		}}}},
+	})
+	return pod
+}
+
+// setDeletable says on a Pod whether it may be evicted.
+func setDeletable(m *metav1.ObjectMeta, deletable bool) {
+	metav1.SetMetaDataLabel(m, v1alpha1.DeletionAllowedLabel, strconv.FormatBool(deletable))
+	metav1.SetMetaDataAnnotation(m, safeToEvict, strconv.FormatBool(deletable))
+	metav1.SetMetaDataAnnotation(m, doNotDisrupt, strconv.FormatBool(!deletable))
+}
+
+// buildGame gives the game's container its environment, ports and disks.
+func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container, hostPorts []int32) {
+	setEnv(game, "SERVER_NAME", s.Name)
+	setEnv(game, "SERVER_NAMESPACE", s.Namespace)
+	setEnv(game, "AGONES_SDK_GRPC_PORT", strconv.Itoa(sdkGRPCPort))
+	setEnv(game, "AGONES_SDK_HTTP_PORT", strconv.Itoa(sdkHTTPPort))
+	for i, port := range s.Spec.Ports {
+		number := listenPort(port, hostPorts[i])
+		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
+		for _, protocol := range transports(port.Protocol) {
+			setPort(game, corev1.ContainerPort{
+				Name: portName(port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
+			})
+		}
+	}
+	for _, disk := range s.Spec.Storage {
+		name := "storage-" + disk.Name
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(s, disk)},
+		}})
+		game.VolumeMounts = append(game.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: disk.MountPath})
+	}
+}
+
+// buildSidecar is the container beside the game. It starts before it and ends
+// after it, and the Pod is ready only while it says that the game takes players.
+func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1.Container {
+	health := s.Spec.Health
+	args := []string{
+		"--operator=" + sidecar.OperatorURL,
+		"--token-file=" + tokenDir + "/token",
+		fmt.Sprintf("--grpc-port=%d", sdkGRPCPort),
+		fmt.Sprintf("--http-port=%d", sdkHTTPPort),
+		fmt.Sprintf("--listen=:%d", sidecarPort),
+		"--readiness=" + orDefault(string(s.Spec.Readiness), string(v1alpha1.ServerReadinessAuto)),
+		"--unreported=" + orDefault(string(s.Spec.Deletion.Unreported), string(v1alpha1.DeletionAllowed)),
+	}
+	if health.InitialDelay != nil {
+		args = append(args, "--health-initial-delay="+health.InitialDelay.Duration.String())
+	}
+	if health.Period != nil {
+		args = append(args, "--health-period="+health.Period.Duration.String())
+	}
+	if health.FailureThreshold > 0 {
+		args = append(args, fmt.Sprintf("--health-failure-threshold=%d", health.FailureThreshold))
+	}
+	if health.Disabled {
+		args = append(args, "--health-disabled")
+	}
+	if players := s.Spec.Players; players != nil {
+		args = append(args, fmt.Sprintf("--capacity=%d", players.Capacity))
+		if players.Probe != nil {
+			args = append(args, fmt.Sprintf("--probe=%s:%d", players.Probe.Type, probePort(s, hostPorts)))
+		}
+	}
+	c := sidecar.Container.DeepCopy()
+	c.Name = v1alpha1.SidecarContainer
+	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	c.Args = args
+	setEnv(c, "SERVER_NAME", s.Name)
+	setEnv(c, "SERVER_NAMESPACE", s.Namespace)
+	c.Ports = []corev1.ContainerPort{{Name: "dormouse", ContainerPort: sidecarPort, Protocol: corev1.ProtocolTCP}}
+	c.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(sidecarPort)}},
+		PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1,
+	}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenDir, ReadOnly: true})
+	return *c
+}
+
+// probePort is the port that the sidecar asks the game at.
+func probePort(s *v1alpha1.Server, hostPorts []int32) int32 {
+	for i, port := range s.Spec.Ports {
+		if s.Spec.Players.Probe.Port == "" || port.Name == s.Spec.Players.Probe.Port {
+			return listenPort(port, hostPorts[i])
+		}
+	}
+	return 0 // the API server has refused that
+}
+
+// setEnv adds a variable, unless the template has one of that name.
+func setEnv(c *corev1.Container, name, value string) {
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+}
+
+// setPort adds a port, or the host port to one that the template has.
+func setPort(c *corev1.Container, port corev1.ContainerPort) {
+	for i := range c.Ports {
+		have := &c.Ports[i]
+		if have.ContainerPort == port.ContainerPort && orDefault(string(have.Protocol), "TCP") == string(port.Protocol) {
+			have.HostPort = max(have.HostPort, port.HostPort)
+			return
+		}
+	}
+	if slices.ContainsFunc(c.Ports, func(have corev1.ContainerPort) bool { return have.Name == port.Name }) {
+		port.Name = "" // the name is the template's, the port is ours
+	}
+	c.Ports = append(c.Ports, port)
+}
+
+func orDefault(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}

@@ -1,0 +1,144 @@
+package gameserver
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// full is a Server with everything that a Pod may show.
+func full() *v1alpha1.Server {
+	return &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server", Labels: map[string]string{v1alpha1.FleetLabel: "lobbies"}},
+		Spec: v1alpha1.ServerSpec{
+			GameContainer: "game",
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "red"}, Annotations: map[string]string{"note": "x"}},
+				Spec: corev1.PodSpec{
+					InitContainers: []corev1.Container{{Name: "fetch"}},
+					Containers: []corev1.Container{
+						{Name: "logs"},
+						{
+							Name: "game", Image: "game:1",
+							Env:   []corev1.EnvVar{{Name: "SERVER_NAME", Value: "mine"}},
+							Ports: []corev1.ContainerPort{{Name: "own", ContainerPort: 7778, Protocol: corev1.ProtocolTCP}},
+						},
+					},
+				},
+			},
+			Ports: []v1alpha1.ServerPort{
+				{Name: "game", Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposePassthrough},
+				{Name: "query-of-a-game", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposeHostPort},
+				{Name: "inner", ContainerPort: 80},
+			},
+			Players: &v1alpha1.PlayersSpec{Capacity: 16, Probe: &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeSource}},
+			Health:  v1alpha1.HealthSpec{InitialDelay: &metav1.Duration{Duration: time.Minute}, FailureThreshold: 4},
+			Storage: []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+var sidecar = Sidecar{OperatorURL: "http://operator:8080", Container: corev1.Container{Name: "any", Image: "sidecar:1"}}
+
+func TestPodHasWhatTheGameNeeds(t *testing.T) {
+	pod := buildPod(full(), sidecar, []int32{7000, 7001, 0}, true)
+	game := pod.Spec.Containers[1]
+	want := []corev1.EnvVar{
+		{Name: "SERVER_NAME", Value: "mine"}, // the template's own stays
+		{Name: "SERVER_NAMESPACE", Value: "games"},
+		{Name: "AGONES_SDK_GRPC_PORT", Value: "9357"},
+		{Name: "AGONES_SDK_HTTP_PORT", Value: "9358"},
+		{Name: "SERVER_PORT_GAME", Value: "7000"},
+		{Name: "SERVER_PORT_QUERY_OF_A_GAME", Value: "7778"},
+		{Name: "SERVER_PORT_INNER", Value: "80"},
+	}
+	if diff := cmp.Diff(want, game.Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	wantPorts := []corev1.ContainerPort{
+		{Name: "own", ContainerPort: 7778, HostPort: 7001, Protocol: corev1.ProtocolTCP},
+		{Name: "game", ContainerPort: 7000, HostPort: 7000, Protocol: corev1.ProtocolTCP},
+		{Name: "game-udp", ContainerPort: 7000, HostPort: 7000, Protocol: corev1.ProtocolUDP},
+		{Name: "query-of-a-udp", ContainerPort: 7778, HostPort: 7001, Protocol: corev1.ProtocolUDP},
+		{Name: "inner", ContainerPort: 80, Protocol: corev1.ProtocolTCP},
+	}
+	if diff := cmp.Diff(wantPorts, game.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	if len(pod.Spec.Containers[0].Env) != 0 {
+		t.Errorf("a container that isn't the game got %v", pod.Spec.Containers[0].Env)
+	}
+	if !slices.ContainsFunc(game.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/world" }) {
+		t.Error("the game has no disk")
+	}
+	if pod.Labels["team"] != "red" || pod.Annotations["note"] != "x" || pod.Labels[v1alpha1.FleetLabel] != "lobbies" || pod.Labels[v1alpha1.ServerLabel] != "lobby" {
+		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
+	}
+}
+
+// What connects is told of a Pod is what the Pod has.
+func TestPortsAreReadFromThePod(t *testing.T) {
+	s := full()
+	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+	want := []v1alpha1.ServerPortStatus{
+		{Name: "game", Port: 7000, Protocol: v1alpha1.ServerProtocolTCPUDP},
+		{Name: "query-of-a-game", Port: 7001, Protocol: v1alpha1.ServerProtocolTCPUDP},
+		{Name: "inner", Port: 80},
+	}
+	if diff := cmp.Diff(want, portsOf(s, pod)); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+func TestSidecarStandsBesideTheGame(t *testing.T) {
+	pod := buildPod(full(), sidecar, []int32{7000, 7001, 0}, true)
+	first := pod.Spec.InitContainers[0]
+	if first.Name != v1alpha1.SidecarContainer || *first.RestartPolicy != corev1.ContainerRestartPolicyAlways || first.Image != "sidecar:1" || len(pod.Spec.InitContainers) != 2 {
+		t.Errorf("the init containers are %+v; want the sidecar first, which always restarts", pod.Spec.InitContainers)
+	}
+	want := []string{
+		"--operator=http://operator:8080", "--token-file=/var/run/secrets/dormouse.dev/token", "--grpc-port=9357", "--http-port=9358", "--listen=:9359",
+		"--readiness=Auto", "--unreported=Allowed", "--health-initial-delay=1m0s", "--health-failure-threshold=4", "--capacity=16", "--probe=source:7000",
+	}
+	if diff := cmp.Diff(want, first.Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+}
+
+// Only the sidecar gets a token, unless the template's owner asks for one.
+func TestGamesGetNoToken(t *testing.T) {
+	s := full()
+	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+	if ptr.Deref(pod.Spec.AutomountServiceAccountToken, true) {
+		t.Error("the service account's token is mounted everywhere")
+	}
+	for _, c := range append(pod.Spec.Containers, pod.Spec.InitContainers[1:]...) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == tokenVolume {
+				t.Errorf("container %s has the sidecar's token", c.Name)
+			}
+		}
+	}
+	s.Spec.Template.Spec.AutomountServiceAccountToken = new(true)
+	if pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true); !*pod.Spec.AutomountServiceAccountToken {
+		t.Error("what the template says is overruled")
+	}
+}
+
+func TestPodSaysWhetherItMayBeEvicted(t *testing.T) {
+	for deletable, want := range map[bool][3]string{true: {"true", "true", "false"}, false: {"false", "false", "true"}} {
+		pod := buildPod(full(), sidecar, []int32{7000, 7001, 0}, deletable)
+		got := [3]string{pod.Labels[v1alpha1.DeletionAllowedLabel], pod.Annotations[safeToEvict], pod.Annotations[doNotDisrupt]}
+		if got != want {
+			t.Errorf("deletable %t: label, safe-to-evict, do-not-disrupt are %v, want %v", deletable, got, want)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package gameserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+)
+
+// exposed says whether a port has a number on the node.
+func exposed(p v1alpha1.ServerPort) bool {
+	return p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
+}
+
+// picked says whether the operator picks that number.
+func picked(p v1alpha1.ServerPort) bool { return exposed(p) && p.HostPort == 0 }
+
+// picksPorts says whether the operator picks any of a Server's host ports.
+func picksPorts(s *v1alpha1.Server) bool {
+	return slices.ContainsFunc(s.Spec.Ports, picked)
+}
+
+// reserved says whether the sidecar listens on a port.
+func reserved(port int32) bool { return port >= sdkGRPCPort && port <= sidecarPort }
+
+// listenPort is the number on which the game listens.
+func listenPort(p v1alpha1.ServerPort, hostPort int32) int32 {
+	if p.Expose == v1alpha1.ExposePassthrough {
+		return hostPort
+	}
+	return p.ContainerPort
+}
+
+func transports(p v1alpha1.ServerProtocol) []corev1.Protocol {
+	switch p {
+	case v1alpha1.ServerProtocolUDP:
+		return []corev1.Protocol{corev1.ProtocolUDP}
+	case v1alpha1.ServerProtocolTCPUDP:
+		return []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
+	default:
+		return []corev1.Protocol{corev1.ProtocolTCP}
+	}
+}
+
+// portName is a port's name in the Pod, where two of a TCPUDP port's need two.
+func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
+	if p.Protocol != v1alpha1.ServerProtocolTCPUDP || protocol == corev1.ProtocolTCP {
+		return p.Name
+	}
+	const longest = 15 - len("-udp")
+	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
+}
+
+// portsOf is what to connect to, by what the Pod has. A Pod that was made from
+// an older spec may lack a port.
+func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
+	var ports []v1alpha1.ServerPortStatus
+	for i, number := range hostPortsOf(s, pod) {
+		port := s.Spec.Ports[i]
+		if !exposed(port) {
+			number = port.ContainerPort
+		}
+		if number > 0 {
+			ports = append(ports, v1alpha1.ServerPortStatus{Name: port.Name, Port: number, Protocol: port.Protocol})
+		}
+	}
+	return ports
+}
+
+// hostPortsOf is a Pod's host ports, in the order of spec.ports; 0 where there
+// is none.
+func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
+	numbers := make([]int32, len(s.Spec.Ports))
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if c.Name != gamepod.ContainerOf(s, pod) {
+			continue
+		}
+		for j, port := range s.Spec.Ports {
+			for _, have := range c.Ports {
+				if have.Name == port.Name || (port.ContainerPort != 0 && have.ContainerPort == port.ContainerPort &&
+					have.Protocol == transports(port.Protocol)[0]) {
+					numbers[j] = have.HostPort
+					break
+				}
+			}
+		}
+	}
+	return numbers
+}
+
+// wantsPort tells from the scheduler's words that a Pod waits for a host port.
+func wantsPort(why string) bool {
+	return strings.Contains(why, "free ports for the requested pod ports")
+}
+
+// picker picks host ports so that each number is used about as often as any
+// other. That no node has one twice is the scheduler's to see to, which knows
+// all Pods: many nodes can have a Server each on one number. It is a count of
+// what the Pods have, filled from them.
+type picker struct {
+	low, high int32
+
+	mu      sync.Mutex
+	uses    map[int32]int
+	servers map[types.UID][]int32
+	// waiting are the Servers whose Pod has no node for want of a port.
+	waiting map[types.NamespacedName]bool
+}
+
+func newPicker(low, high int32) *picker {
+	return &picker{low: low, high: high, uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{}}
+}
+
+// hold notes what a Server's Pod has, and forgets what it had. It gives the
+// Servers that wait for a port if one came free.
+func (p *picker) hold(server types.UID, ports []int32) []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.set(server, ports)
+}
+
+func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
+	before := p.servers[server]
+	for _, port := range ports {
+		if port != 0 {
+			p.uses[port]++
+		}
+	}
+	freed := false
+	for _, port := range before {
+		if port == 0 {
+			continue
+		}
+		if p.uses[port]--; p.uses[port] <= 0 {
+			delete(p.uses, port)
+		}
+		freed = freed || !slices.Contains(ports, port)
+	}
+	if p.servers[server] = ports; len(ports) == 0 {
+		delete(p.servers, server)
+	}
+	if !freed {
+		return nil
+	}
+	keys := make([]types.NamespacedName, 0, len(p.waiting))
+	for key := range p.waiting {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// wait notes whether a Server waits for a port.
+func (p *picker) wait(key types.NamespacedName, waits bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if waits {
+		p.waiting[key] = true
+	} else {
+		delete(p.waiting, key)
+	}
+}
+
+// pick picks a Server's host ports and holds them for it: those it had before
+// where nobody else has taken to them, else those that are used least.
+func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ports := make([]int32, len(s.Spec.Ports))
+	taken := map[int32]bool{}
+	for i, port := range s.Spec.Ports {
+		if exposed(port) {
+			ports[i] = port.HostPort
+			taken[port.HostPort] = true
+		}
+	}
+	before := map[string]int32{}
+	for _, had := range s.Status.Ports {
+		before[had.Name] = had.Port
+	}
+	p.set(s.UID, nil)
+	for i, port := range s.Spec.Ports {
+		if !picked(port) {
+			continue
+		}
+		best := int32(0)
+		if had := before[port.Name]; had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 {
+			best = had
+		}
+		for candidate := p.low; best == 0 || candidate <= p.high; candidate++ {
+			if candidate > p.high {
+				return nil, fmt.Errorf("the operator's host ports from %d to %d are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)
+			}
+			if !taken[candidate] && !reserved(candidate) && (best == 0 || p.uses[candidate] < p.uses[best]) {
+				best = candidate
+			}
+		}
+		ports[i], taken[best] = best, true
+	}
+	p.set(s.UID, ports)
+	return ports, nil
+}
+
+// better says whether a Server that waits with these ports would be better off
+// with others: ones with fewer users, or after some time any that has no more,
+// for a Pod that isn't ours may have its own.
+func (p *picker) better(s *v1alpha1.Server, waited time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	mine := p.servers[s.UID]
+	least := -1
+	for candidate := p.low; candidate <= p.high; candidate++ {
+		if uses := p.uses[candidate]; !reserved(candidate) && !slices.Contains(mine, candidate) && (least < 0 || uses < least) {
+			least = uses
+		}
+	}
+	if least < 0 {
+		return false
+	}
+	for i, port := range s.Spec.Ports {
+		if i >= len(mine) || !picked(port) {
+			continue
+		}
+		if uses := p.uses[mine[i]]; least+1 < uses || (waited >= retryPort && least+1 <= uses) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package gameserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+)
+
+// maxConcurrent bounds the Servers that are worked on at once.
+const maxConcurrent = 16
+
+// indexNode finds the Servers' Pods by their node.
+const indexNode = "dormouse.node"
+
+// CachedObjects are the objects beside Servers and Pods that the controller
+// reads, with what of them is kept; namespace is the operator's.
+func CachedObjects(namespace string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.PodTemplate{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+		&corev1.Node{}:        {Transform: slimNode},
+		&policyv1.PodDisruptionBudget{}: {
+			Label: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.ManagedBy}),
+		},
+	}
+}
+
+// slimNode keeps a node's addresses and whether it is ready: images and labels
+// are most of it.
+func slimNode(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			c.LastHeartbeatTime = metav1.Time{}
+			slim.Status.Conditions = []corev1.NodeCondition{c}
+		}
+	}
+	return slim, nil
+}
+
+// SetupIndexes adds the indexes that the controller uses.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &corev1.Pod{}, indexNode, func(o client.Object) []string {
+		pod, ok := o.(*corev1.Pod)
+		if !ok || pod.Spec.NodeName == "" || pod.Labels[v1alpha1.ServerLabel] == "" {
+			return nil
+		}
+		return []string{pod.Spec.NodeName}
+	})
+	return wrapf(err, "add the index %s", indexNode)
+}
+
+// Setup registers the controller.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	r.Init()
+	freed := make(chan event.TypedGenericEvent[*v1alpha1.Server])
+	if err := mgr.Add(leaderRunnable(func(ctx context.Context) error { return pass(ctx, r.freed, freed) })); err != nil {
+		return fmt.Errorf("set up the Server controller: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("server").
+		For(&v1alpha1.Server{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byPod)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.byNode), builder.WithPredicates(nodeChanged())).
+		Watches(&policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.byGuard), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+		})).
+		WatchesRawSource(source.Channel(freed, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
+		Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
+	return wrapf(err, "set up the Server controller")
+}
+
+// leaderRunnable runs on the leader.
+type leaderRunnable func(ctx context.Context) error
+
+func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
+
+// pass brings keys to the controller's queue, until ctx ends.
+func pass(ctx context.Context, from <-chan types.NamespacedName, to chan<- event.TypedGenericEvent[*v1alpha1.Server]) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case key := <-from:
+			s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			select {
+			case <-ctx.Done():
+				return nil
+			case to <- event.TypedGenericEvent[*v1alpha1.Server]{Object: s}:
+			}
+		}
+	}
+}
+
+// byPod finds a Pod's Server, which may be gone.
+func byPod(_ context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[v1alpha1.ServerLabel] == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+func (r *Reconciler) byNode(ctx context.Context, o client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexNode: o.GetName()}); err != nil {
+		return nil // only when the cache is gone, and so are we
+	}
+	requests := make([]reconcile.Request, 0, len(pods.Items))
+	for i := range pods.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return requests
+}
+
+// byGuard finds a Server that will put the namespace's guard back.
+func (r *Reconciler) byGuard(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetName() != guardName {
+		return nil
+	}
+	var servers v1alpha1.ServerList
+	if err := r.Client.List(ctx, &servers, client.InNamespace(o.GetNamespace()), client.Limit(1)); err != nil || len(servers.Items) == 0 {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&servers.Items[0])}}
+}
+
+// nodeChanged lets through what matters to a Server: the node's addresses, and
+// whether it answers.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*corev1.Node)
+			after, ok2 := e.ObjectNew.(*corev1.Node)
+			return !ok1 || !ok2 || !slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
+				!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
+		},
+	}
+}

@@ -1,0 +1,254 @@
+package gameserver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/diagnosis"
+)
+
+// finding is where a Server is, and why.
+type finding struct {
+	state           v1alpha1.ServerState
+	reason, message string
+	// ready says that the game takes players.
+	ready bool
+}
+
+// setStatus writes into a Server what was observed and what the pass does.
+func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan) {
+	st := &s.Status
+	st.ObservedGeneration = s.Generation
+	stamp := metav1.NewTime(now)
+	// The cache may show a Pod that failed for longer than it is there.
+	if p.failed && (st.LastFailureTime == nil || st.LastFailureTime.Before(&o.pod.CreationTimestamp)) {
+		var readySince *metav1.Time
+		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionTrue {
+			readySince = &c.LastTransitionTime
+		}
+		st.Failures, st.LastFailureTime = failuresAfter(now, s, readySince), &stamp
+	}
+	f := find(now, s, o, p)
+	st.State = f.state
+	setPod(s, o)
+	if report(s, o.pod) == nil {
+		clearGame(s, p.guard.empty)
+	}
+
+	ready := condition.False(v1alpha1.ConditionReady, f.reason, "%s", f.message)
+	if f.ready {
+		ready = condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "%s", f.message)
+	}
+	deletable := condition.False(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
+	if p.guard.allowed {
+		deletable = condition.True(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
+	}
+	condition.SetAll(&st.Conditions, s.Generation, stamp, ready, deletable, healthy(s, o))
+}
+
+// setPod tells of the Pod, its node and its ports.
+func setPod(s *v1alpha1.Server, o observed) {
+	st := &s.Status
+	st.PodName, st.PodIP, st.NodeName, st.Address, st.Ports = "", "", "", "", nil
+	if o.pod == nil {
+		return
+	}
+	st.PodName = o.pod.Name
+	st.PodIP = o.pod.Status.PodIP
+	st.NodeName = o.pod.Spec.NodeName
+	if o.node != nil {
+		st.Address = addressOf(o.node)
+	}
+	st.Ports = portsOf(s, o.pod)
+}
+
+// clearGame is for a Server of whose Pod nothing was reported.
+func clearGame(s *v1alpha1.Server, deletable bool) {
+	st := &s.Status
+	st.Game, st.DeletionAllowed = nil, deletable
+	var capacity int32
+	if s.Spec.Players != nil {
+		capacity = s.Spec.Players.Capacity
+	}
+	st.Players = nil
+	if s.Spec.Players != nil {
+		st.Players = &v1alpha1.PlayersStatus{Capacity: capacity}
+	}
+}
+
+// find says where a Server is, and why.
+func find(now time.Time, s *v1alpha1.Server, o observed, p plan) finding {
+	game := report(s, o.pod)
+	silent, isSilent := o.silentSince()
+	lost, _ := o.nodeLost(now)
+	why, _ := unschedulable(orEmpty(o.pod))
+	switch {
+	case o.stranger:
+		return finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPodExists, message: podExists(s)}
+	case !wanted(s):
+		return findEnding(s, o, p)
+	case o.pod == nil:
+		return findMissing(s, p)
+	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
+		return finding{state: v1alpha1.ServerStarting, reason: v1alpha1.ReasonStarting, message: "The Pod was deleted; another one follows when it is gone."}
+	case wantsPort(why):
+		return finding{
+			state: v1alpha1.ServerPending, reason: v1alpha1.ReasonHostPortTaken,
+			message: "The Server waits for a free host port: " + quote(why),
+		}
+	case !scheduled(o.pod):
+		if why != "" {
+			why = "No node can take the Pod: " + quote(why)
+		} else {
+			why = "The Pod waits for a node."
+		}
+		return finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPending, message: why}
+	case lost:
+		return finding{
+			state: v1alpha1.ServerUnhealthy, reason: v1alpha1.ReasonNodeLost,
+			message: fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent)),
+		}
+	case game != nil && game.State == v1alpha1.GameUnhealthy:
+		return finding{state: v1alpha1.ServerUnhealthy, reason: v1alpha1.ReasonUnhealthy, message: sentenceOr(game.Message, "The game doesn't answer any more.")}
+	}
+	takesPlayers := game != nil && game.State != v1alpha1.GameStarting && gameRunning(s, o.pod)
+	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved)
+	f := finding{state: v1alpha1.ServerStarting, reason: v1alpha1.ReasonStarting}
+	switch {
+	case s.Spec.Drain:
+		f.state, f.reason = v1alpha1.ServerDraining, v1alpha1.ReasonDraining
+		f.message = "The game gets no new players, and goes when it may: " + lowerFirst(p.guard.message)
+		return f
+	case isSilent:
+		f.reason = v1alpha1.ReasonNodeSilent
+		f.message = fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent))
+		if allocated {
+			f.state = v1alpha1.ServerAllocated
+		}
+		return f
+	case takesPlayers && (podstatus.Ready(o.pod) || noRoom(s) && gamepod.Ready(s, o.pod)):
+		f.state, f.ready, f.message = v1alpha1.ServerReady, true, "The game takes players."
+		if noRoom(s) {
+			f.message = "The game has as many players as it may."
+		}
+		if allocated {
+			f.state = v1alpha1.ServerAllocated
+		}
+		return f
+	case allocated:
+		f.state = v1alpha1.ServerAllocated
+	}
+	f.message = explain(now, s, o)
+	return f
+}
+
+// noRoom says that as many play as may. The sidecar of a Server whose GameType skips
+// full ones then says that its Pod isn't ready, so that nobody else is sent there.
+func noRoom(s *v1alpha1.Server) bool {
+	p := s.Status.Players
+	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity
+}
+
+// findEnding is for a Server that is to have no Pod.
+func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
+	what := "deleted"
+	if s.DeletionTimestamp.IsZero() {
+		what = "stopped"
+	}
+	switch {
+	case o.pod == nil && s.DeletionTimestamp.IsZero():
+		return finding{state: v1alpha1.ServerStopped, reason: v1alpha1.ReasonStopped, message: "The Server was told to stop: spec.running is false."}
+	case p.guard.allowed:
+		return finding{state: v1alpha1.ServerDraining, reason: v1alpha1.ReasonDraining, message: "The Server is being " + what + "."}
+	}
+	return finding{
+		state: v1alpha1.ServerDraining, reason: v1alpha1.ReasonDraining,
+		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, lowerFirst(p.guard.message)),
+	}
+}
+
+// findMissing is for a Server that has no Pod and wants one.
+func findMissing(s *v1alpha1.Server, p plan) finding {
+	f := finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPending, message: "The Pod is made."}
+	switch {
+	case p.portTrouble != nil:
+		f.reason, f.message = v1alpha1.ReasonHostPortTaken, upperFirst(p.portTrouble.Error())+"."
+	case p.waits > 0:
+		// The time itself would be a write a second.
+		f.reason = v1alpha1.ReasonBackoff
+		f.message = fmt.Sprintf("The last %d Pods of this Server ended early; the next one comes %s after the last.",
+			s.Status.Failures, delayAfter(s.Status.Failures))
+	}
+	return f
+}
+
+// explain says why a Pod that has a node isn't ready.
+func explain(now time.Time, s *v1alpha1.Server, o observed) string {
+	found := diagnosis.Explain(now, diagnosis.Input{
+		Target: diagnosis.Target{Kind: "Server", Name: s.Name, UID: s.UID},
+		Pods:   []corev1.Pod{*o.pod}, Since: o.pod.CreationTimestamp.Time,
+	})
+	if found.Wrong {
+		return found.Sentence
+	}
+	if gameRunning(s, o.pod) && podstatus.Ready(o.pod) {
+		return "The game's sidecar hasn't reported yet."
+	}
+	return "The game starts."
+}
+
+// healthy is the condition Healthy.
+func healthy(s *v1alpha1.Server, o observed) metav1.Condition {
+	switch game := report(s, o.pod); {
+	case !gameRunning(s, o.pod):
+		return condition.Unknown(v1alpha1.ConditionHealthy, v1alpha1.ReasonNotRunning, "No game runs.")
+	case game != nil && game.State == v1alpha1.GameUnhealthy:
+		return condition.False(v1alpha1.ConditionHealthy, v1alpha1.ReasonUnhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
+	default:
+		return condition.True(v1alpha1.ConditionHealthy, v1alpha1.ReasonOK, "Nothing is wrong with the game.")
+	}
+}
+
+// addressOf is where a node's exposed ports are reached.
+func addressOf(node *corev1.Node) string {
+	address := ""
+	for _, a := range node.Status.Addresses {
+		switch {
+		case a.Type == corev1.NodeExternalIP:
+			return a.Address
+		case a.Type == corev1.NodeInternalIP && address == "":
+			address = a.Address
+		}
+	}
+	return address
+}
+
+func orEmpty(pod *corev1.Pod) *corev1.Pod { return new(ptr.Deref(pod, corev1.Pod{})) }
+
+// setRefused says that the API server refuses the Server's Pod.
+func setRefused(now time.Time, s *v1alpha1.Server, refused error) {
+	s.Status.State = v1alpha1.ServerPending
+	reason, message := v1alpha1.ReasonPodRefused, "The API server refuses the Pod: "+quote(refused.Error())
+	switch {
+	case errors.Is(refused, errStranger):
+		reason, message = v1alpha1.ReasonPodExists, podExists(s)
+	case strings.Contains(refused.Error(), "exceeded quota"):
+		reason = v1alpha1.ReasonQuotaExceeded
+	}
+	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(v1alpha1.ConditionReady, reason, "%s", message))
+}
+
+func podExists(s *v1alpha1.Server) string {
+	return fmt.Sprintf("There is a Pod named %s that isn't this Server's: delete or rename it.", s.Name)
+}

@@ -1,0 +1,61 @@
+package gameserver
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string { return s.Name + "-" + disk.Name }
+
+func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: claimName(s, disk),
+			Labels: map[string]string{ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.ServerLabel: s.Name},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: disk.StorageClassName,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: disk.Size}},
+		},
+	}
+}
+
+// createClaims makes the disks that aren't there yet. One that is there is taken
+// as it is: it may have been a former Server's of the same name.
+func (r *Reconciler) createClaims(ctx context.Context, s *v1alpha1.Server) error {
+	for _, disk := range s.Spec.Storage {
+		claim := buildClaim(s, disk)
+		if err := r.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
+		}
+	}
+	return nil
+}
+
+// deleteClaims deletes the disks that are to go with the Server, if they were
+// made for one: somebody's own disk stays.
+func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error {
+	for _, disk := range s.Spec.Storage {
+		if disk.OnDelete != v1alpha1.StorageDelete {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
+		err := r.Live.Get(ctx, key, claim)
+		if err == nil && claim.Labels[v1alpha1.ServerLabel] == s.Name {
+			err = r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete PersistentVolumeClaim %s: %w", key, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package gametype
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+)
+
+// maxForced bounds how many Servers one pass ends by force. The next follows.
+const maxForced = 100
+
+// outcome is what a pass has done.
+type outcome struct {
+	// created is the name of the Fleet that was made, changed are those that were
+	// changed, from how many replicas, and removed those that were deleted.
+	created string
+	changed []scaling
+	removed []string
+	// forced are the Servers that were ended by force.
+	forced []string
+	// stale says that something wasn't any more what the plan was made for.
+	stale bool
+	// refused is what the API server said that won't take the Fleet.
+	refused string
+	// failed is what will be tried again.
+	failed error
+}
+
+// wrote says that a Fleet was made or changed.
+func (o outcome) wrote() bool { return o.created != "" || len(o.changed) > 0 }
+
+type scaling struct {
+	name     string
+	from, to int32
+	current  bool
+}
+
+// take takes in how a call went.
+func (o *outcome) take(err error, done func()) {
+	switch {
+	case err == nil:
+		done()
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		o.stale = true // It isn't any more what the plan was made for.
+	default:
+		o.failed = errors.Join(o.failed, err)
+	}
+}
+
+// apply does what a plan says. What there will be less of goes first: should the
+// rest not work, there is too little of nothing that an update may not take.
+func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *memory, p plan) outcome {
+	var o outcome
+	for _, c := range p.change {
+		o.take(r.change(ctx, gt, m, c), func() {
+			if c.replicas != c.fleet.desired {
+				o.changed = append(o.changed, scaling{c.fleet.name, c.fleet.desired, c.replicas, c.fleet == p.current})
+			}
+		})
+	}
+	if p.create {
+		r.create(ctx, gt, m, p, &o)
+	}
+	for _, f := range p.force {
+		r.force(ctx, gt, f, &o)
+	}
+	for _, f := range p.remove {
+		o.take(r.remove(ctx, gt, m, f, metav1.DeletePropagationBackground), func() { o.removed = append(o.removed, f.name) })
+	}
+	return o
+}
+
+// create makes the Fleet of the GameType's template.
+func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memory, p plan, o *outcome) {
+	f, err := desiredFleet(gt, p.first, p.number)
+	if err != nil {
+		o.failed = errors.Join(o.failed, err)
+		return
+	}
+	switch err := r.Client.Create(ctx, f); {
+	case err == nil:
+		o.created = f.Name
+		m.number = max(m.number, p.number)
+		m.writes.add(r.Now(), wroteCreate, observe(gt, f), f.Spec.Template)
+	case apierrors.IsAlreadyExists(err):
+		r.collide(ctx, gt, f.Name, o)
+	case isRefusal(err):
+		o.refused = words(err)
+	default:
+		o.failed = errors.Join(o.failed, fmt.Errorf("create Fleet %s: %w", f.Name, err))
+	}
+}
+
+// collide looks who has the name of a new Fleet. If the cache doesn't show it yet,
+// it will soon; if it isn't one that can be used, the next name is another.
+func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name string, o *outcome) {
+	have := &v1alpha1.Fleet{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: gt.Namespace, Name: name}, have)
+	o.stale = true
+	if err == nil && (!metav1.IsControlledBy(have, gt) || !have.DeletionTimestamp.IsZero() || !observe(gt, have).current) {
+		count := int32(1)
+		if gt.Status.CollisionCount != nil {
+			count += *gt.Status.CollisionCount
+		}
+		gt.Status.CollisionCount = &count
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		o.failed = errors.Join(o.failed, fmt.Errorf("read Fleet %s: %w", name, err))
+	}
+}
+
+// change makes a Fleet as it should be, if it is still as it was seen.
+func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *memory, c change) error {
+	changed, err := changeFleet(ctx, r.Client, gt, c, nil)
+	if err != nil {
+		return err
+	}
+	m.number = max(m.number, c.number)
+	m.writes.add(r.Now(), wroteChange, observe(gt, changed), changed.Spec.Template)
+	return nil
+}
+
+// changeFleet writes a change, with more annotations.
+func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c change, more map[string]any) (*v1alpha1.Fleet, error) {
+	annotations := map[string]any{
+		v1alpha1.RevisionAnnotation:      fmt.Sprint(c.number),
+		v1alpha1.RetiringSinceAnnotation: stamp(c.retiringSince),
+	}
+	maps.Copy(annotations, more)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": c.fleet.uid, "resourceVersion": c.fleet.resourceVersion, "annotations": annotations},
+		"spec":     map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the patch of Fleet %s: %w", c.fleet.name, err)
+	}
+	changed := c.fleet.object(gt)
+	if err := to.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return nil, fmt.Errorf("set Fleet %s to %d Servers: %w", c.fleet.name, c.replicas, err)
+	}
+	return changed, nil
+}
+
+// remove deletes a Fleet, if it is still as it was seen.
+func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *memory, f *fleet, how metav1.DeletionPropagation) error {
+	err := r.Client.Delete(ctx, f.object(gt), client.PropagationPolicy(how), client.Preconditions{UID: &f.uid, ResourceVersion: &f.resourceVersion})
+	if err != nil {
+		return fmt.Errorf("delete Fleet %s: %w", f.name, err)
+	}
+	m.writes.add(r.Now(), wroteDelete, *f, v1alpha1.ServerTemplate{})
+	return nil
+}
+
+// force ends the Servers of a Fleet whose time is over: each is told that it goes
+// whoever plays, and is deleted. Its own controller gives its Pod the grace period.
+func (r *Reconciler) force(ctx context.Context, gt *v1alpha1.GameType, f *fleet, o *outcome) {
+	var list v1alpha1.ServerList
+	if err := r.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{fleets.IndexOwner: string(f.uid)}); err != nil {
+		o.failed = errors.Join(o.failed, fmt.Errorf("list the Servers of Fleet %s: %w", f.name, err))
+		return
+	}
+	done := 0
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.Spec.Deletion.Force && !s.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if done++; done > maxForced {
+			o.stale = true // Soon again.
+			return
+		}
+		o.take(r.forceOne(ctx, s), func() { o.forced = append(o.forced, s.Name) })
+	}
+}
+
+func (r *Reconciler) forceOne(ctx context.Context, s *v1alpha1.Server) error {
+	before := s.DeepCopy()
+	s.Spec.Deletion.Force = true
+	if !before.Spec.Deletion.Force {
+		if err := r.Client.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("set spec.deletion.force of Server %s: %w", s.Name, err)
+		}
+	}
+	if !s.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID}); err != nil {
+		return fmt.Errorf("delete Server %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// object is as much of the Fleet as a patch or a deletion needs.
+func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
+	o := &v1alpha1.Fleet{}
+	o.Namespace, o.Name, o.UID, o.ResourceVersion = gt.Namespace, f.name, f.uid, f.resourceVersion
+	return o
+}
+
+// isRefusal says that the API server won't take an object, as opposed to that it
+// couldn't just now.
+func isRefusal(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false // The GameType is about to be deleted, too.
+	}
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// words are what the API server said, bounded.
+func words(err error) string {
+	said := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		said = status.Status().Message
+	}
+	return bounded(said)
+}

@@ -1,0 +1,171 @@
+package gametype
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+var kind = v1alpha1.GroupVersion.WithKind("GameType")
+
+// desiredTemplate is the GameType's template with its label, for the Servers and
+// for their Pods: the Server's own controller hands on only what it knows.
+func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
+	t := *gt.Spec.Template.DeepCopy()
+	t.Metadata.Labels = labelled(t.Metadata.Labels, gt)
+	t.Spec.Template.Labels = labelled(t.Spec.Template.Labels, gt)
+	return t
+}
+
+// desiredFleet is the Fleet of the GameType's template.
+func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha1.Fleet, error) {
+	t := desiredTemplate(gt)
+	hash, err := hashOf(t, gt.Status.CollisionCount)
+	if err != nil {
+		return nil, fmt.Errorf("name the Fleet of GameType %s/%s: %w", gt.Namespace, gt.Name, err)
+	}
+	return &v1alpha1.Fleet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       gt.Namespace,
+			Name:            gt.Name + "-" + hash,
+			Labels:          labelled(nil, gt),
+			Annotations:     map[string]string{v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
+		},
+		Spec: v1alpha1.FleetSpec{Replicas: &replicas, Template: t, ScaleDown: gt.Spec.ScaleDown, Scheduling: gt.Spec.Scheduling},
+	}, nil
+}
+
+// hashOf names a template. Equal templates may be written in more than one way, so
+// that a Fleet is found by comparing and not by this.
+func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write(text) // A hash takes everything.
+	if collisions != nil {
+		_, _ = fmt.Fprint(hash, *collisions)
+	}
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
+}
+
+// revisionName is what a Fleet's name ends with.
+func revisionName(gt *v1alpha1.GameType, fleet string) string {
+	return strings.TrimPrefix(fleet, gt.Name+"-")
+}
+
+// selector finds the Pods of all the GameType's Servers.
+func selector(gt *v1alpha1.GameType) string { return v1alpha1.GameTypeLabel + "=" + gt.Name }
+
+func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
+	more := make(map[string]string, len(labels)+1)
+	maps.Copy(more, labels)
+	more[v1alpha1.GameTypeLabel] = gt.Name
+	return more
+}
+
+// stamp is a time as annotations have it; nil, which takes the annotation off, for
+// none.
+func stamp(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// servicePorts are the ports that a Service can have: those whose number is known.
+func servicePorts(gt *v1alpha1.GameType) []corev1.ServicePort {
+	var ports []corev1.ServicePort
+	for _, p := range gt.Spec.Template.Spec.Ports {
+		if p.ContainerPort == 0 {
+			continue
+		}
+		add := func(name string, protocol corev1.Protocol) {
+			ports = append(ports, corev1.ServicePort{
+				Name: name, Protocol: protocol, Port: p.ContainerPort, TargetPort: intstr.FromInt32(p.ContainerPort),
+			})
+		}
+		switch p.Protocol {
+		case v1alpha1.ServerProtocolUDP:
+			add(p.Name, corev1.ProtocolUDP)
+		case v1alpha1.ServerProtocolTCPUDP:
+			add(p.Name+"-tcp", corev1.ProtocolTCP)
+			add(p.Name+"-udp", corev1.ProtocolUDP)
+		default:
+			add(p.Name, corev1.ProtocolTCP)
+		}
+	}
+	return ports
+}
+
+// shapeService makes of a Service, new or there, what the GameType asks for, and
+// leaves the rest as it is.
+func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
+	s.Labels = labelled(s.Labels, gt)
+	annotations := map[string]string{}
+	maps.Copy(annotations, s.Annotations)
+	for name := range strings.SplitSeq(s.Annotations[v1alpha1.ServiceAnnotationsAnnotation], ",") {
+		delete(annotations, name)
+	}
+	maps.Copy(annotations, gt.Spec.Service.Annotations)
+	delete(annotations, v1alpha1.ServiceAnnotationsAnnotation)
+	if names := slices.Sorted(maps.Keys(gt.Spec.Service.Annotations)); len(names) > 0 {
+		annotations[v1alpha1.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
+	}
+	if len(annotations) > 0 || len(s.Annotations) > 0 {
+		s.Annotations = annotations
+	}
+	s.Spec.Type = corev1.ServiceType(gt.Spec.Service.Type)
+	s.Spec.Selector = nil
+	if policy := gt.Spec.Service.IPFamilyPolicy; policy != nil {
+		s.Spec.IPFamilyPolicy = policy
+	}
+	ports := servicePorts(gt)
+	for i := range ports {
+		for _, have := range s.Spec.Ports {
+			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol && s.Spec.Type != corev1.ServiceTypeClusterIP {
+				ports[i].NodePort = have.NodePort // What was published stays so.
+			}
+		}
+	}
+	s.Spec.Ports = ports
+}
+
+// shapeElasticService makes of an ElasticService, new or there, what the GameType
+// asks for.
+func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
+	es.Labels = labelled(es.Labels, gt)
+	spec := v1alpha1.ElasticServiceSpec{
+		Service:        gt.Name,
+		ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: gt.Name},
+		SleepAfter:     &metav1.Duration{},
+		Handoff:        v1alpha1.HandoffDirect,
+		Hold:           es.Spec.Hold,
+		// What is spoken on a port isn't in the GameType; whoever says it here keeps it.
+		Ports: es.Spec.Ports,
+	}
+	if s := gt.Spec.Sleep; s != nil {
+		if s.After != nil {
+			spec.SleepAfter = s.After
+		}
+		spec.MinReplicas, spec.Handoff, spec.Hold = s.MinReplicas, s.Handoff, s.Hold
+		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
+			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
+		}
+	}
+	es.Spec = spec
+}

@@ -1,0 +1,338 @@
+package gametype
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// plan is what becomes of a GameType's Fleets.
+type plan struct {
+	// current is the Fleet of the template; nil where there is none.
+	current *fleet
+	// number is the current revision's.
+	number int64
+	// create makes the current revision's Fleet, with as many replicas as first.
+	create bool
+	first  int32
+	// change are Fleets that are to be otherwise.
+	change []change
+	// force are Fleets whose last Servers have had their time.
+	force []*fleet
+	// remove are Fleets that nobody will go back to.
+	remove []*fleet
+	// done says that all Servers which take players are of the current revision
+	// and that there are as many as asked for.
+	done bool
+	// why says in a sentence what this step is for, or what the next one waits for;
+	// empty where nothing is to be done.
+	why string
+	// again is when to look again though nothing that is watched changes; 0 for
+	// never.
+	again time.Duration
+}
+
+// change is what a Fleet is to be.
+type change struct {
+	fleet         *fleet
+	replicas      int32
+	number        int64
+	retiringSince time.Time
+}
+
+// bounds are what an update keeps to.
+type bounds struct {
+	replicas int32
+	// most is how many Servers may take players or start at a time, and least how
+	// many must be Ready before the update takes any away.
+	most, least int32
+}
+
+// makePlan decides about a GameType's Fleets. The current one has the GameType's
+// template, all others are old. known is the highest number that a revision is
+// known to have had.
+//
+// Gradual:
+//
+//  1. The current Fleet gets more Servers as long as all Fleets' Servers together
+//     are at most replicas and the surge. Old ones count until they are drained,
+//     deleted, or, where they are Allocated, told to go.
+//  2. Old Fleets lose what isn't Ready, as long as those that remain and the
+//     current Ready ones could be enough: a Fleet that has none Ready first.
+//  3. Then they lose Ready ones, the oldest revision first, as long as enough are
+//     Ready with what remains. Nothing but Ready Servers of the current revision,
+//     or a smaller number asked for, makes room for that.
+//  4. Should fewer be asked for than there are, the current Fleet loses what isn't
+//     Ready before old ones lose what is.
+//
+// So there are always enough Servers of old revisions while those of the current
+// one don't get Ready, and no third revision needs a rule of its own: the second
+// is old then, and going back makes the first one current again.
+//
+// Recreate: old Fleets lose all, and the current one gets its Servers when none is
+// left that takes players.
+//
+// Which Server of a Fleet goes, and that occupied ones drain, is the Fleet's to
+// decide.
+func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, known int64) plan {
+	var p plan
+	var old []*fleet
+	p.current, old = sortOut(fleets)
+	current := p.current
+	if current == nil {
+		current = &fleet{current: true, observed: true}
+		p.create = true
+	}
+	p.number = numberOf(p.current, old, known)
+	b := boundsOf(spec)
+	var want int32
+	var left []int32
+	if spec.Update.Strategy == v1alpha1.UpdateRecreate {
+		want, left = recreate(b, current, old)
+	} else {
+		want, left = gradual(b, current, old)
+	}
+	if p.create {
+		p.first = want
+	} else {
+		p.bring(change{fleet: current, replicas: want, number: p.number})
+	}
+	remaining := int32(0)
+	for i, f := range old {
+		c := change{fleet: f, replicas: left[i], number: f.number}
+		if c.replicas == 0 {
+			c.retiringSince = f.retiringSince
+			if c.retiringSince.IsZero() && !f.empty() {
+				c.retiringSince = now
+			}
+		}
+		p.bring(c)
+		p.retire(now, spec, c)
+		remaining += f.counted()
+	}
+	p.why = why(b, current, old, want, left)
+	p.done = !p.create && current.desired == b.replicas && want == b.replicas && remaining == 0
+	p.forget(spec, old)
+	switch {
+	case p.why != "":
+	case len(p.force) > 0:
+		p.why = "The time of old Servers is over."
+	case len(p.remove) > 0:
+		p.why = "There are more empty Fleets than are to be kept."
+	}
+	return p
+}
+
+// sortOut finds the current Fleet among those that aren't being deleted, and puts
+// the others in order of age.
+func sortOut(fleets []fleet) (*fleet, []*fleet) {
+	var current *fleet
+	var old []*fleet
+	for i := range fleets {
+		f := &fleets[i]
+		switch {
+		case f.deleting:
+		case !f.current:
+			old = append(old, f)
+		case current == nil:
+			current = f
+		case byNumber(f, current) > 0:
+			old = append(old, current)
+			current = f
+		default:
+			old = append(old, f)
+		}
+	}
+	slices.SortFunc(old, byNumber)
+	return current, old
+}
+
+// numberOf is the number of the current revision: higher than any other's.
+func numberOf(current *fleet, old []*fleet, known int64) int64 {
+	highest := int64(0)
+	for _, f := range old {
+		highest = max(highest, f.number)
+	}
+	if current != nil && current.number > highest {
+		return current.number
+	}
+	return max(highest, known) + 1
+}
+
+func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
+	b := bounds{replicas: replicas(spec)}
+	surge := scaled(spec.Update.MaxSurge, "25%", b.replicas, true)
+	fewer := scaled(spec.Update.MaxUnavailable, "0", b.replicas, false)
+	if surge == 0 && fewer == 0 {
+		fewer = 1 // A percentage of few.
+	}
+	b.most, b.least = b.replicas+surge, max(0, b.replicas-fewer)
+	return b
+}
+
+// scaled is a number, or a percentage of another one.
+func scaled(value *intstr.IntOrString, otherwise string, of int32, up bool) int32 {
+	if value == nil {
+		value = new(intstr.Parse(otherwise))
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, int(of), up)
+	if err != nil || n < 0 {
+		return 0 // The API server has refused that.
+	}
+	return int32(min(n, maxReplicas)) //nolint:gosec // it is bounded
+}
+
+// gradual says how many Servers the current Fleet and each old one are to have.
+func gradual(b bounds, current *fleet, old []*fleet) (int32, []int32) {
+	want := min(current.desired, b.replicas)
+	fresh := min(current.sure(), want)
+	left := make([]int32, len(old))
+	if b.replicas == 0 {
+		return 0, left
+	}
+	var asked, ready, counted int32
+	for i, f := range old {
+		left[i] = f.desired
+		asked += f.desired
+		ready += f.sure()
+		counted += f.counted()
+	}
+	spare := max(0, asked+fresh-b.least)
+	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready == 0 }, (*fleet).unready)
+	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready > 0 }, (*fleet).unready)
+	spare = min(spare, max(0, ready+fresh-b.least))
+	take(left, old, spare, func(*fleet) bool { return true }, (*fleet).sure)
+
+	if excess := want + sum(left) - b.most; excess > 0 && current.observed {
+		want -= min(excess, want-fresh)
+	}
+	room := b.most - current.desired - counted
+	if want < b.replicas && room > 0 && !slices.ContainsFunc(old, unobserved) {
+		want += min(room, b.replicas-want)
+	}
+	return want, left
+}
+
+// take takes at most count Servers from those of the old Fleets that pass, at most
+// as many of each as of says, and returns how many it took.
+func take(left []int32, old []*fleet, count int32, pass func(*fleet) bool, of func(*fleet) int32) int32 {
+	taken := int32(0)
+	for i, f := range old {
+		if !pass(f) {
+			continue
+		}
+		n := max(0, min(count-taken, of(f), left[i]))
+		left[i] -= n
+		taken += n
+	}
+	return taken
+}
+
+// recreate says how many Servers the current Fleet and each old one are to have.
+func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
+	left := make([]int32, len(old))
+	if slices.ContainsFunc(old, func(f *fleet) bool { return f.counted() > 0 || unobserved(f) }) {
+		return min(current.desired, b.replicas), left
+	}
+	return b.replicas, left
+}
+
+// unobserved says that a Fleet hasn't yet acted on its spec: what its status says
+// is of an earlier one, which may have asked for more.
+func unobserved(f *fleet) bool { return !f.observed }
+
+// why explains a step.
+func why(b bounds, current *fleet, old []*fleet, want int32, left []int32) string {
+	var asked, counted int32
+	for _, f := range old {
+		asked += f.desired
+		counted += f.counted()
+	}
+	more, fewer := want > current.desired, sum(left) < asked
+	switch {
+	case b.replicas == 0 && (want < current.desired || fewer):
+		return "No Servers are asked for."
+	case more && fewer:
+		return "There is room for more new Servers, and no need for some of the old ones."
+	case more:
+		return "There is room for more Servers of the newest revision."
+	case want < current.desired:
+		return "There are more Servers than there is room for."
+	case fewer:
+		return "There is no need for some of the old Servers."
+	case counted > 0 && slices.ContainsFunc(old, unobserved), counted > asked:
+		return "Old Servers are about to go."
+	case counted > 0:
+		return "Old Servers wait for new ones to get Ready."
+	default:
+		return ""
+	}
+}
+
+// bring changes a Fleet that isn't as it should be.
+func (p *plan) bring(c change) {
+	f := c.fleet
+	if f.desired != c.replicas || f.number != c.number || f.unlike || !f.retiringSince.Equal(c.retiringSince) {
+		p.change = append(p.change, c)
+	}
+}
+
+// retire ends what is left of an old Fleet when its time is over.
+func (p *plan) retire(now time.Time, spec *v1alpha1.GameTypeSpec, c change) {
+	after := spec.Update.RetireAfter
+	if after == nil || after.Duration <= 0 || c.retiringSince.IsZero() || c.fleet.empty() {
+		return
+	}
+	if left := c.retiringSince.Add(after.Duration).Sub(now); left > 0 {
+		p.lookAgain(left)
+		return
+	}
+	p.force = append(p.force, c.fleet)
+}
+
+// forget deletes the oldest of the empty old Fleets beyond the history.
+func (p *plan) forget(spec *v1alpha1.GameTypeSpec, old []*fleet) {
+	limit := historyLimit
+	if spec.RevisionHistoryLimit != nil {
+		limit = int(*spec.RevisionHistoryLimit)
+	}
+	history := slices.DeleteFunc(slices.Clone(old), func(f *fleet) bool { return !f.empty() })
+	p.remove = history[:max(0, len(history)-limit)]
+}
+
+// lookAgain asks for a pass after a time, unless an earlier one was asked for.
+func (p *plan) lookAgain(after time.Duration) {
+	if after > 0 && (p.again == 0 || after < p.again) {
+		p.again = after
+	}
+}
+
+// writes says that the plan changes any Fleet.
+func (p *plan) writes() bool {
+	return p.create || len(p.change)+len(p.remove)+len(p.force) > 0
+}
+
+const (
+	// maxReplicas is the most that spec.replicas can be.
+	maxReplicas = 10000
+	// historyLimit is how many empty Fleets are kept where nothing is said.
+	historyLimit = 5
+)
+
+func replicas(spec *v1alpha1.GameTypeSpec) int32 {
+	if spec.Replicas == nil {
+		return 1
+	}
+	return *spec.Replicas
+}
+
+func sum(list []int32) int32 {
+	total := int32(0)
+	for _, n := range list {
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,245 @@
+package gametype
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+)
+
+const (
+	// maxWords bounds what is quoted of others, in characters.
+	maxWords = 300
+	// maxRevisions bounds how many revisions the status tells of.
+	maxRevisions = 20
+)
+
+// setStatus writes what a pass found and decided into the GameType's status, and
+// says in the plan when to look again because of it.
+func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o outcome, s services) {
+	status := &gt.Status
+	c := count(fleets, p.current)
+	progressed := progress(gt, fleets, p, c)
+	if progressed || status.LastProgressTime == nil {
+		status.LastProgressTime = &metav1.Time{Time: now}
+	}
+	status.ObservedGeneration = gt.Generation
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = c.active, c.ready, c.updated
+	status.AllocatedReplicas, status.DrainingReplicas = c.allocated, c.draining
+	status.Players, status.Capacity = c.players, c.capacity
+	status.Selector = selector(gt)
+	status.Revisions = revisions(gt, fleets)
+	if p.current != nil {
+		status.UpdateRevision = &v1alpha1.Revision{Name: revisionName(gt, p.current.name), Number: p.number}
+		if p.done && replicas(&gt.Spec) > 0 && p.current.ready >= p.current.desired || settled(gt, p) {
+			status.CurrentRevision = status.UpdateRevision.DeepCopy()
+		}
+	}
+	status.Phase = s.phase
+	if s.phase == "" {
+		status.Phase = phase(&gt.Spec, c)
+	}
+	condition.SetAll(&status.Conditions, gt.Generation, metav1.Time{Time: now}, progressing(now, gt, p, o, c), available(gt, p, c), s.ready)
+}
+
+// settled says that the current revision has taken over before, and that there is
+// no other.
+func settled(gt *v1alpha1.GameType, p *plan) bool {
+	was := gt.Status.CurrentRevision
+	return p.done && was != nil && was.Name == revisionName(gt, p.current.name)
+}
+
+// counts are of a GameType's Servers.
+type counts struct {
+	active, ready, allocated, draining int32
+	players, capacity                  int32
+	// updated are those of the current revision; old are the others that take
+	// players or will, and retiring those that drain.
+	updated, old, retiring int32
+}
+
+func count(fleets []fleet, current *fleet) counts {
+	var c counts
+	for i := range fleets {
+		f := &fleets[i]
+		add := func(to *int32, n int32) { *to = added(*to, n) }
+		add(&c.active, f.active)
+		add(&c.ready, f.ready)
+		add(&c.allocated, f.allocated)
+		add(&c.draining, f.draining)
+		add(&c.players, f.players)
+		add(&c.capacity, f.capacity)
+		if f == current {
+			c.updated = f.active
+		} else {
+			add(&c.old, f.active)
+			add(&c.retiring, f.draining)
+		}
+	}
+	return c
+}
+
+// progress says that an update has got further since the status was written: more
+// new Servers are Ready, or fewer old ones are there; or that it is another one.
+func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
+	was := &gt.Status
+	switch {
+	case was.ObservedGeneration != gt.Generation:
+		return true
+	case p.current == nil:
+		return false
+	case was.UpdateRevision == nil, was.UpdateRevision.Name != revisionName(gt, p.current.name):
+		return true
+	}
+	old := int32(0)
+	ready := int32(0)
+	for _, r := range was.Revisions {
+		if r.Name == was.UpdateRevision.Name {
+			ready = r.Ready
+		} else {
+			old = added(old, r.Replicas)
+		}
+	}
+	return p.current.ready > ready || c.old < old && len(fleets) <= maxRevisions
+}
+
+// revisions tells of the Fleets, the newest first.
+func revisions(gt *v1alpha1.GameType, fleets []fleet) []v1alpha1.RevisionStatus {
+	list := make([]*fleet, 0, len(fleets))
+	for i := range fleets {
+		list = append(list, &fleets[i])
+	}
+	slices.SortFunc(list, func(a, b *fleet) int { return byNumber(b, a) })
+	var all []v1alpha1.RevisionStatus
+	for _, f := range list[:min(len(list), maxRevisions)] {
+		all = append(all, v1alpha1.RevisionStatus{
+			Name: revisionName(gt, f.name), Fleet: f.name, Number: f.number, Replicas: f.active, Ready: f.ready, Draining: f.draining,
+		})
+	}
+	return all
+}
+
+// progressing is the condition Progressing.
+func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c counts) metav1.Condition {
+	const kind = v1alpha1.ConditionProgressing
+	switch {
+	case !gt.DeletionTimestamp.IsZero():
+		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted; %s players to leave.", waits(c.active+c.draining))
+	case o.refused != "":
+		return condition.False(kind, v1alpha1.ReasonFleetRefused, "The API server refuses the Fleet of revision %d: %s", p.number, o.refused)
+	case p.current == nil:
+		return condition.True(kind, v1alpha1.ReasonUpdating, "Revision %d is about to begin.", p.number)
+	case gt.Status.CurrentRevision != nil && *gt.Status.CurrentRevision == *gt.Status.UpdateRevision && p.done:
+		return condition.True(kind, v1alpha1.ReasonUpdated, "All Servers that take players are of revision %d.%s", p.number, retirees(c))
+	case replicas(&gt.Spec) == 0:
+		return condition.True(kind, v1alpha1.ReasonAsleep, "No Servers are asked for; the next ones are of revision %d.%s", p.number, retirees(c))
+	}
+	report := fmt.Sprintf("Revision %d has %d of %d Servers ready; %s players.%s",
+		p.number, p.current.ready, replicas(&gt.Spec), takers(c.old), retirees(c))
+	if p.why != "" {
+		report += " " + p.why
+	}
+	if p.current.message != "" {
+		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, bounded(p.current.message))
+	}
+	deadline := gt.Spec.Update.ProgressDeadline
+	if deadline == nil || deadline.Duration <= 0 {
+		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
+	}
+	if left := gt.Status.LastProgressTime.Add(deadline.Duration).Sub(now); left > 0 {
+		p.lookAgain(left)
+		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
+	}
+	return condition.False(kind, v1alpha1.ReasonDeadlineExceeded,
+		"Nothing has come of the update for %s; it goes on trying, and changing the template, or changing it back, begins another one. %s", deadline.Duration, report)
+}
+
+// available is the condition Available.
+func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
+	const kind = v1alpha1.ConditionAvailable
+	desired := replicas(&gt.Spec)
+	switch {
+	case !gt.DeletionTimestamp.IsZero():
+		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted.")
+	case desired == 0:
+		return condition.True(kind, v1alpha1.ReasonOK, "No Servers are asked for.")
+	}
+	report := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
+	if c.ready >= boundsOf(&gt.Spec).least {
+		return condition.True(kind, v1alpha1.ReasonOK, "%s", report)
+	}
+	if p.current != nil && p.current.message != "" {
+		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, bounded(p.current.message))
+	}
+	return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", report)
+}
+
+// phase is for a GameType whose ElasticService says nothing.
+func phase(spec *v1alpha1.GameTypeSpec, c counts) v1alpha1.Phase {
+	switch {
+	case replicas(spec) == 0:
+		return v1alpha1.PhaseAsleep
+	case c.ready == 0:
+		return v1alpha1.PhaseWaking
+	default:
+		return v1alpha1.PhaseAwake
+	}
+}
+
+func retirees(c counts) string {
+	switch c.retiring {
+	case 0:
+		return ""
+	case 1:
+		return " 1 Server of an earlier one waits for its players to leave."
+	default:
+		return fmt.Sprintf(" %d Servers of earlier ones wait for their players to leave.", c.retiring)
+	}
+}
+
+func takers(servers int32) string {
+	if servers == 1 {
+		return "1 of an earlier one takes"
+	}
+	return fmt.Sprintf("%d of earlier ones take", servers)
+}
+
+func waits(servers int32) string {
+	if servers == 1 {
+		return "1 Server waits for its"
+	}
+	return fmt.Sprintf("%d Servers wait for their", servers)
+}
+
+// onlyPlayersDiffer says that two statuses differ in how many play and in nothing
+// else.
+func onlyPlayersDiffer(a, b *v1alpha1.GameTypeStatus) bool {
+	if a.Players == b.Players && a.Capacity == b.Capacity {
+		return false
+	}
+	same := *a
+	same.Players, same.Capacity = b.Players, b.Capacity
+	return equality.Semantic.DeepEqual(&same, b)
+}
+
+// bounded cuts what is quoted.
+func bounded(words string) string {
+	if runes := []rune(words); len(runes) > maxWords {
+		return string(runes[:maxWords]) + "…"
+	}
+	return words
+}
+
+// added is bounded by what the status can hold.
+func added(a, b int32) int32 {
+	if a > math.MaxInt32-b {
+		return math.MaxInt32
+	}
+	return a + b
+}

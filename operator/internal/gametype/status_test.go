@@ -1,0 +1,153 @@
+package gametype
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// statusOf plans for some Fleets and sets the status at a time.
+func statusOf(gt *v1alpha1.GameType, at time.Time, o outcome, fleets ...fleet) plan {
+	p := makePlan(at, &gt.Spec, fleets, 0)
+	setStatus(at, gt, fleets, &p, o, services{})
+	return p
+}
+
+func gameTypeOf(replicas int32) *v1alpha1.GameType {
+	update := step("1", "0")
+	update.ProgressDeadline = &metav1.Duration{Duration: 10 * time.Minute}
+	return &v1alpha1.GameType{
+		ObjectMeta: metav1.ObjectMeta{Name: "duel", Generation: 1},
+		Spec:       v1alpha1.GameTypeSpec{Replicas: &replicas, Update: update},
+	}
+}
+
+func newest(desired, ready int32) fleet {
+	return fleet{name: "duel-b", number: 2, current: true, observed: true, desired: desired, active: desired, ready: ready, players: 3, capacity: 10, message: "No image."}
+}
+
+func earlier(desired, ready, draining int32) fleet {
+	return fleet{name: "duel-a", number: 1, observed: true, desired: desired, active: desired, ready: ready, draining: draining, players: 4, capacity: 20, allocated: min(1, ready)}
+}
+
+func wantCondition(t *testing.T, gt *v1alpha1.GameType, kind string, status metav1.ConditionStatus, reason, message string) {
+	t.Helper()
+	c := meta.FindStatusCondition(gt.Status.Conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason || c.Message != message {
+		t.Errorf("%s is\n%+v, want\n%s %s %q", kind, c, status, reason, message)
+	}
+}
+
+func TestTheStatusAddsUpAllRevisions(t *testing.T) {
+	gt := gameTypeOf(3)
+	statusOf(gt, t0, outcome{}, newest(1, 1), earlier(3, 2, 2))
+	got := gt.Status
+	got.Conditions, got.LastProgressTime, got.Revisions, got.UpdateRevision = nil, nil, nil, nil
+	want := v1alpha1.GameTypeStatus{
+		ObservedGeneration: 1, Phase: v1alpha1.PhaseAwake, Replicas: 4, ReadyReplicas: 3, UpdatedReplicas: 1, AllocatedReplicas: 1, DrainingReplicas: 2,
+		Players: 7, Capacity: 30, Selector: "dormouse.dev/gametype=duel",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the status (-want +got):\n%s", diff)
+	}
+	if r := gt.Status.Revisions; len(r) != 2 || r[0] != (v1alpha1.RevisionStatus{Name: "b", Fleet: "duel-b", Number: 2, Replicas: 1, Ready: 1}) ||
+		r[1] != (v1alpha1.RevisionStatus{Name: "a", Fleet: "duel-a", Number: 1, Replicas: 3, Ready: 2, Draining: 2}) {
+		t.Errorf("the revisions are %+v", r)
+	}
+}
+
+// An update that gets no further is reported when the deadline has passed, and not
+// before; each step forward begins the time anew.
+func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
+	gt := gameTypeOf(3)
+	if p := statusOf(gt, t0, outcome{}, newest(1, 0), earlier(3, 3, 0)); p.again != 10*time.Minute {
+		t.Errorf("it looks again after %s", p.again)
+	}
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdating,
+		"Revision 2 has 0 of 3 Servers ready; 3 of earlier ones take players. Old Servers wait for new ones to get Ready. Fleet duel-b: No image.")
+	at := t0.Add(6 * time.Minute)
+	statusOf(gt, at, outcome{}, newest(1, 1), earlier(3, 3, 0)) // A step.
+	at = at.Add(9 * time.Minute)
+	if p := statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0)); p.again != 10*time.Minute {
+		t.Errorf("after an old one went it looks again after %s", p.again)
+	}
+	at = at.Add(9*time.Minute + 59*time.Second)
+	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdating,
+		"Revision 2 has 1 of 3 Servers ready; 2 of earlier ones take players. Old Servers wait for new ones to get Ready. Fleet duel-b: No image.")
+	at = at.Add(time.Second)
+	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
+	c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing)
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonDeadlineExceeded || !strings.HasSuffix(c.Message, "Fleet duel-b: No image.") {
+		t.Errorf("Progressing is %+v", c)
+	}
+	gt.Generation++ // Somebody edits it.
+	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
+	if c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing); c.Status != metav1.ConditionTrue {
+		t.Errorf("after an edit Progressing is %+v", c)
+	}
+}
+
+func TestARevisionTakesOverOnlyWhenItsServersAreReady(t *testing.T) {
+	gt := gameTypeOf(1)
+	statusOf(gt, t0, outcome{}, newest(1, 0), earlier(0, 0, 2))
+	if gt.Status.CurrentRevision != nil {
+		t.Errorf("it is the current one with none Ready")
+	}
+	statusOf(gt, t0, outcome{}, newest(1, 1), earlier(0, 0, 2))
+	if c := gt.Status.CurrentRevision; c == nil || c.Number != 2 {
+		t.Errorf("the current revision is %+v", c)
+	}
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdated,
+		"All Servers that take players are of revision 2. 2 Servers of earlier ones wait for their players to leave.")
+	// One that breaks later is no update.
+	statusOf(gt, t0.Add(time.Hour), outcome{}, newest(1, 0))
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdated, "All Servers that take players are of revision 2.")
+	wantCondition(t, gt, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonServersMissing, "0 of 1 Servers are ready. Fleet duel-b: No image.")
+	if gt.Status.Phase != v1alpha1.PhaseWaking {
+		t.Errorf("the phase is %s", gt.Status.Phase)
+	}
+}
+
+// A revision that nobody has seen run isn't said to have taken over, however much
+// the game sleeps.
+func TestAnUpdateWhileAsleepIsNotTakenForProven(t *testing.T) {
+	gt := gameTypeOf(0)
+	statusOf(gt, t0, outcome{}, newest(0, 0), earlier(0, 0, 0))
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonAsleep, "No Servers are asked for; the next ones are of revision 2.")
+	wantCondition(t, gt, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonOK, "No Servers are asked for.")
+	if gt.Status.Phase != v1alpha1.PhaseAsleep || gt.Status.CurrentRevision != nil {
+		t.Errorf("the phase is %s, the current revision %+v", gt.Status.Phase, gt.Status.CurrentRevision)
+	}
+	*gt.Spec.Replicas = 2
+	gt.Generation++
+	statusOf(gt, t0, outcome{}, newest(2, 0), earlier(0, 0, 0))
+	if c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonUpdating {
+		t.Errorf("after the wake Progressing is %+v", c)
+	}
+}
+
+func TestARefusedFleetIsReported(t *testing.T) {
+	gt := gameTypeOf(3)
+	statusOf(gt, t0, outcome{refused: "exceeded quota"}, earlier(3, 3, 0))
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonFleetRefused, "The API server refuses the Fleet of revision 2: exceeded quota")
+}
+
+func TestADeletedGameTypeSaysWhatItWaitsFor(t *testing.T) {
+	gt := gameTypeOf(3)
+	gt.DeletionTimestamp = &metav1.Time{Time: t0}
+	fleets := []fleet{earlier(0, 0, 1)}
+	setStatus(t0, gt, fleets, &plan{}, outcome{}, services{})
+	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonDraining, "The GameType is being deleted; 1 Server waits for its players to leave.")
+	first := gt.Status.DeepCopy()
+	setStatus(t0.Add(time.Hour), gt, fleets, &plan{}, outcome{}, services{})
+	if !gt.Status.LastProgressTime.Equal(first.LastProgressTime) {
+		t.Error("each pass changes the status")
+	}
+}

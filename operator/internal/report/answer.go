@@ -1,0 +1,107 @@
+package report
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// versionBytes is how much of a hash tells two answers apart.
+const versionBytes = 12
+
+// Answer is what the sidecar of a Server's Pod is told; of is the Server's GameType
+// and may be nil. Its Version changes with what it says: not with anything that a
+// report itself is written to.
+func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
+	deleted := timeOf(server.DeletionTimestamp)
+	a := reportapi.Answer{
+		Shutdown: deleted != nil || !ptr.Deref(server.Spec.Running, true),
+		Server: reportapi.Server{
+			Name:              server.Name,
+			Namespace:         server.Namespace,
+			UID:               string(server.UID),
+			Generation:        server.Generation,
+			CreationTimestamp: server.CreationTimestamp.UTC(),
+			DeletionTimestamp: deleted,
+			Labels:            server.Labels,
+			Annotations:       told(server.Annotations),
+			State:             server.Status.State,
+			Address:           server.Status.Address,
+			PodIP:             pod.Status.PodIP,
+			NodeName:          pod.Spec.NodeName,
+			Ports:             server.Status.Ports,
+			Counters:          server.Spec.Counters,
+			Lists:             server.Spec.Lists,
+		},
+	}
+	a.GameStarted, a.GameEnded = gameTimes(server, pod)
+	a.Drain = server.Spec.Drain || a.Shutdown
+	a.SkipFull = of != nil && of.Spec.Service.SkipFull
+	if server.Spec.Players != nil {
+		a.Server.Capacity = server.Spec.Players.Capacity
+	}
+	a.Version = version(a)
+	return a
+}
+
+// version is a short hash of an answer without Version and Restored.
+func version(a reportapi.Answer) string {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return "" // there is nothing in it that has no JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:versionBytes])
+}
+
+// told are the annotations that a game may want to know. What kubectl applied
+// last is the whole spec again.
+func told(annotations map[string]string) map[string]string {
+	if _, ok := annotations[corev1.LastAppliedConfigAnnotation]; !ok {
+		return annotations
+	}
+	kept := maps.Clone(annotations)
+	delete(kept, corev1.LastAppliedConfigAnnotation)
+	return kept
+}
+
+// GameStarted is when the game of a Server was started in its Pod; nil while it
+// doesn't run.
+func GameStarted(server *v1alpha1.Server, pod *corev1.Pod) *time.Time {
+	started, _ := gameTimes(server, pod)
+	return started
+}
+
+// gameTimes are when the game's container was started, and, where it doesn't run,
+// when it ended. Of both one is set at most, and none before the first start.
+func gameTimes(server *v1alpha1.Server, pod *corev1.Pod) (started, ended *time.Time) {
+	if c := gamepod.Status(server, pod); c != nil {
+		switch {
+		case c.State.Running != nil:
+			return timeOf(&c.State.Running.StartedAt), nil
+		case c.State.Terminated != nil:
+			return nil, timeOf(&c.State.Terminated.FinishedAt)
+		case c.LastTerminationState.Terminated != nil:
+			return nil, timeOf(&c.LastTerminationState.Terminated.FinishedAt)
+		}
+	}
+	return nil, nil
+}
+
+func timeOf(t *metav1.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	whole := t.UTC().Truncate(time.Second)
+	return &whole
+}

@@ -1,0 +1,264 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+)
+
+const (
+	// answerTime bounds the reads for one answer, which wait only while the cache
+	// is filled.
+	answerTime = 900 * time.Millisecond
+	// MaxHeld is how many reports a replica holds; more are sent to another.
+	MaxHeld = 20_000
+)
+
+// Verifier checks a service account token.
+type Verifier interface {
+	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
+}
+
+// Handler takes reports.
+type Handler struct {
+	verifier Verifier
+	cached   client.Reader
+	table    *table
+	writer   *Writer
+	metrics  *metrics.Reports
+	hold     time.Duration
+	maxHeld  int64
+	held     atomic.Int64
+}
+
+// refusal is an answer that refuses.
+type refusal struct {
+	code     int
+	sentence string
+}
+
+func refuse(code int, format string, args ...any) *refusal {
+	return &refusal{code, fmt.Sprintf(format, args...)}
+}
+
+// Register makes a server take reports.
+func (h *Handler) Register(s *httpserver.Server) {
+	s.HandleLarge(fasthttp.MethodPost, reportapi.ReportPath, reportapi.MaxReportBytes, h.mayBeLarge, h.serve)
+}
+
+// mayBeLarge lets the bodies of those in that have a good token.
+func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	_, refused := identify(ctx, h.verifier, header)
+	return refused == nil
+}
+
+func (h *Handler) serve(rc *fasthttp.RequestCtx) {
+	answer, refused := h.take(rc)
+	if refused == nil {
+		httpserver.JSON(rc, fasthttp.StatusOK, answer)
+	} else {
+		answerRefusal(rc, refused)
+	}
+	h.metrics.Answered(strconv.Itoa(rc.Response.StatusCode()))
+}
+
+func answerRefusal(rc *fasthttp.RequestCtx, r *refusal) {
+	switch r.code {
+	case fasthttp.StatusUnauthorized:
+		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
+	case fasthttp.StatusServiceUnavailable:
+		rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+	}
+	switch r.code {
+	case fasthttp.StatusUnauthorized, fasthttp.StatusNotFound, fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
+		// Another replica may take it, which a connection that is kept never finds.
+		rc.SetConnectionClose()
+	}
+	httpserver.Error(rc, r.code, r.sentence)
+}
+
+// take checks a report, remembers it and holds it.
+func (h *Handler) take(rc *fasthttp.RequestCtx) (*reportapi.Answer, *refusal) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	id, refused := identify(ctx, h.verifier, &rc.Request.Header)
+	if refused != nil {
+		return nil, refused
+	}
+	report, err := parse(rc.PostBody())
+	if err != nil {
+		return nil, refuse(fasthttp.StatusBadRequest, "%s", err)
+	}
+	// It may be large, and is parsed.
+	rc.Request.ResetBody()
+	server, pod, refused := h.find(ctx, id, report.Server)
+	if refused != nil {
+		return nil, refused
+	}
+	if report.Restore {
+		h.table.announce(server.UID, report.Instance)
+		answer := h.tell(server, pod)
+		answer.Restored = restored(server, id.PodUID, h.table.last(server.UID))
+		return &answer, nil
+	}
+	if h.held.Add(1) > h.maxHeld {
+		h.held.Add(-1)
+		h.metrics.Refused()
+		return nil, refuse(fasthttp.StatusServiceUnavailable, "this replica holds %d reports already: ask again, which may reach another", h.maxHeld)
+	}
+	defer h.held.Add(-1)
+	s := &said{podName: id.PodName, podUID: id.PodUID, report: report, at: time.Now()}
+	if g := server.Status.Game; g != nil {
+		s.base = g.Instance
+	}
+	w := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
+	if w == nil {
+		answer := h.tell(server, pod)
+		return &answer, nil
+	}
+	defer h.table.leave(server.UID, w)
+	h.writer.offer(server, s)
+	return h.wait(rc.Done(), id, report.Server, report.Seen, server.UID, w)
+}
+
+// wait holds a report until there is something to tell. The Server is looked at
+// again after the report was remembered: it may have gone in between.
+func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen string, uid types.UID, w *waiter) (*reportapi.Answer, *refusal) {
+	h.metrics.Held(1)
+	defer h.metrics.Held(-1)
+	// Sidecars that began together don't go on together.
+	timer := time.NewTimer(h.hold - rand.N(h.hold/10+1)) //nolint:gosec // any number will do
+	defer timer.Stop()
+	for over := false; ; {
+		server, pod, refused := h.findNow(id, name)
+		if refused != nil {
+			if refused.code == fasthttp.StatusNotFound {
+				h.table.forget(uid)
+			}
+			return nil, refused
+		}
+		answer := h.tell(server, pod)
+		if over || answer.Version != seen {
+			return &answer, nil
+		}
+		select {
+		case <-w.changed:
+		case <-w.replaced:
+			over = true
+		case <-timer.C:
+			over = true
+		case <-stop:
+			over = true
+		}
+	}
+}
+
+// tell is what a sidecar is told now. A GameType that isn't known yet changes the
+// answer later.
+func (h *Handler) tell(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
+	name := server.Labels[v1alpha1.GameTypeLabel]
+	if name == "" {
+		return Answer(server, pod, nil)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	of := &v1alpha1.GameType{}
+	if h.cached.Get(ctx, types.NamespacedName{Namespace: server.Namespace, Name: name}, of, client.UnsafeDisableDeepCopy) != nil {
+		of = nil
+	}
+	return Answer(server, pod, of)
+}
+
+func (h *Handler) findNow(id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return h.find(ctx, id, name)
+}
+
+// find gives the Server that a caller reports for and the caller's Pod, if it
+// may. They are the cache's own, not to be changed.
+func (h *Handler) find(ctx context.Context, id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {
+	pod, refused := livePod(ctx, h.cached, id)
+	if refused != nil {
+		return nil, nil, refused
+	}
+	owner := metav1.GetControllerOf(pod)
+	// Anybody who may make Pods may name an owner, but only one Pod has the name.
+	if owner == nil || owner.Kind != "Server" || groupOf(owner) != v1alpha1.GroupVersion.Group || owner.Name != pod.Name {
+		return nil, nil, refuse(fasthttp.StatusForbidden, "Pod %s/%s is not a Server's: only the Pod of a Server may report", pod.Namespace, pod.Name)
+	}
+	if owner.Name != name {
+		return nil, nil, refuse(fasthttp.StatusForbidden, "the token is of the Pod of Server %s: it may report for no other", owner.Name)
+	}
+	server := &v1alpha1.Server{}
+	err := h.cached.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, server, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil, refuse(fasthttp.StatusNotFound, "there is no Server %s/%s", pod.Namespace, name)
+	case err != nil:
+		return nil, nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Servers can't be read yet: try again")
+	case server.UID != owner.UID:
+		return nil, nil, refuse(fasthttp.StatusForbidden, "the token is of the Pod of an earlier Server named %s", name)
+	}
+	return server, pod, nil
+}
+
+// livePod is the Pod that a token is bound to, if it still lives.
+func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity) (*corev1.Pod, *refusal) {
+	if id.PodName == "" {
+		return nil, refuse(fasthttp.StatusUnauthorized, "the token is bound to no Pod")
+	}
+	pod := &corev1.Pod{}
+	err := cached.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Pods can't be read yet: try again")
+	}
+	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil, refuse(fasthttp.StatusUnauthorized, "the token is of a Pod that is gone, or isn't known yet")
+	}
+	return pod, nil
+}
+
+// identify tells whose token a request has.
+func identify(ctx context.Context, v Verifier, header *fasthttp.RequestHeader) (serviceauth.Identity, *refusal) {
+	token, err := serviceauth.BearerToken(header.Peek(fasthttp.HeaderAuthorization))
+	if err != nil {
+		return serviceauth.Identity{}, refuse(fasthttp.StatusUnauthorized, "%s", err)
+	}
+	id, err := v.Verify(ctx, token)
+	switch {
+	case errors.Is(err, serviceauth.ErrKeysUnavailable):
+		return id, refuse(fasthttp.StatusServiceUnavailable, "%s", err)
+	case err != nil:
+		return id, refuse(fasthttp.StatusUnauthorized, "%s", err)
+	}
+	return id, nil
+}
+
+func groupOf(owner *metav1.OwnerReference) string {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return ""
+	}
+	return gv.Group
+}

@@ -1,0 +1,199 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+const (
+	// peerTime bounds the question to all replicas.
+	peerTime = 2 * time.Second
+	// maxAsked is how many replicas are asked at once.
+	maxAsked = 8
+	// maxRecentBody bounds an answer: 10,000 Servers of two hundred bytes.
+	maxRecentBody = 4 << 20
+)
+
+// Peers knows what all replicas of the operator were told lately.
+type Peers struct {
+	cached    client.Reader
+	table     *table
+	operators Operators
+	// self is the name of this replica's own Pod.
+	self      string
+	port      int
+	tokenFile string
+	http      *http.Client
+	flight    singleflight.Group
+}
+
+// Recent gives the last report of each Server of an owner, such as Fleet/lobbies, that isn't older than
+// reportapi.FreshFor and is of the Pod that the Server has now, by the Server's
+// name. Every replica is asked that may know of one: an error means that one
+// didn't answer, and so that nothing can be said about Servers that aren't busy.
+// The answers of a question that is under way already serve a second caller.
+func (p *Peers) Recent(ctx context.Context, namespace, owner string) (map[string]reportapi.RecentReport, error) {
+	answer := p.flight.DoChan(namespace+"/"+owner, func() (any, error) {
+		// It may outlive the one who is the reason for it.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), peerTime)
+		defer cancel()
+		return p.recent(bounded, namespace, owner)
+	})
+	select {
+	case result := <-answer:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(map[string]reportapi.RecentReport), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ask the operator's replicas about %s in namespace %s: %w", owner, namespace, ctx.Err())
+	}
+}
+
+func (p *Peers) recent(ctx context.Context, namespace, owner string) (map[string]reportapi.RecentReport, error) {
+	servers, err := ServersOf(ctx, p.cached, namespace, owner)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := p.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := make(map[string]string, len(servers)) // the UID of each Server's Pod
+	for i := range servers {
+		pod := &corev1.Pod{}
+		if err := p.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: servers[i].Name}, pod, client.UnsafeDisableDeepCopy); err == nil {
+			pods[servers[i].Name] = string(pod.UID)
+		}
+	}
+	answers := make([][]reportapi.RecentReport, len(addresses)+1)
+	group, asking := errgroup.WithContext(ctx)
+	group.SetLimit(maxAsked)
+	for i, address := range addresses {
+		group.Go(func() (err error) {
+			answers[i], err = p.ask(asking, address, namespace, owner)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	// Last, so that none of it is older than what the others said.
+	answers[len(addresses)] = p.table.recentOf(time.Now(), servers)
+	return newest(pods, answers), nil
+}
+
+// newest takes the youngest report of each Server that is of the Pod which the
+// Server has.
+func newest(pods map[string]string, answers [][]reportapi.RecentReport) map[string]reportapi.RecentReport {
+	all := map[string]reportapi.RecentReport{}
+	fresh := reportapi.FreshFor.Milliseconds()
+	for _, answer := range answers {
+		for _, r := range answer {
+			if r.PodUID == "" || pods[r.Name] != r.PodUID || r.AgeMilliseconds > fresh {
+				continue
+			}
+			if known, ok := all[r.Name]; !ok || newer(r, known) {
+				all[r.Name] = r
+			}
+		}
+	}
+	return all
+}
+
+// newer says that a report counts rather than another of the same Pod. Ages are
+// known only as exactly as an answer was fast: where they don't tell, somebody
+// plays if one of the two says so.
+func newer(a, b reportapi.RecentReport) bool {
+	if a.Instance == b.Instance {
+		return a.Sequence > b.Sequence
+	}
+	if gap := b.AgeMilliseconds - a.AgeMilliseconds; max(gap, -gap) > peerTime.Milliseconds() {
+		return gap > 0
+	}
+	return a.Busy
+}
+
+// addresses are those of the other replicas: of each that isn't gone, ready or
+// not, since a sidecar may have an old connection to it.
+func (p *Peers) addresses(ctx context.Context) ([]string, error) {
+	var pods corev1.PodList
+	err := p.cached.List(ctx, &pods, client.InNamespace(p.operators.Account.Namespace),
+		client.MatchingLabelsSelector{Selector: p.operators.Selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the operator's pods: %w", err)
+	}
+	var list []string
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Name != p.self && mayHaveReports(time.Now(), pod) {
+			list = append(list, pod.Status.PodIP)
+		}
+	}
+	return list, nil
+}
+
+// mayHaveReports says that a Pod runs as far as anybody knows. One that should
+// have ended long ago is on a node that is lost: nothing it was told still counts.
+func mayHaveReports(now time.Time, pod *corev1.Pod) bool {
+	if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	return pod.DeletionTimestamp.IsZero() || now.Before(pod.DeletionTimestamp.Add(reportapi.FreshFor))
+}
+
+func (p *Peers) ask(ctx context.Context, address, namespace, owner string) (_ []reportapi.RecentReport, err error) {
+	u := url.URL{
+		Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(p.port)), Path: reportapi.RecentPath,
+		RawQuery: url.Values{reportapi.NamespaceQuery: {namespace}, reportapi.OwnerQuery: {owner}}.Encode(),
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("build the request for %s: %w", u.Host, err)
+	}
+	token, err := os.ReadFile(p.tokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the operator's token: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	asked := time.Now()
+	res, err := p.http.Do(req)
+	if err != nil {
+		// Without this side's port, which is another each time.
+		if op := new(net.OpError); errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, fmt.Errorf("the operator's replica at %s doesn't answer: %w", u.Host, err)
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the operator's replica at %s answered %s, want 200", u.Host, res.Status)
+	}
+	var answer reportapi.Recent
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxRecentBody)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("decode the answer of the operator's replica at %s: %w", u.Host, err)
+	}
+	// They may have grown older on the way.
+	took := time.Since(asked).Milliseconds()
+	for i := range answer.Servers {
+		answer.Servers[i].AgeMilliseconds += took
+	}
+	return answer.Servers, nil
+}

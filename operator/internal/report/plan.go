@@ -1,0 +1,266 @@
+package report
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+const (
+	// pace is the shortest time between two writes of a Server that nobody waits
+	// for.
+	pace = time.Second
+	// startTime is how long what is said while a game starts may wait for the
+	// report that it has started, which is written anyway.
+	startTime = 5 * time.Second
+)
+
+// Reasons of a write, for metrics.
+const (
+	reasonState    = "state"
+	reasonDenied   = "deletion_denied"
+	reasonShutdown = "shutdown_seen"
+	reasonPlayers  = "players"
+	reasonOther    = "other"
+	reasonMetadata = "metadata"
+	reasonOrder    = "order"
+)
+
+// said is a report that was taken.
+type said struct {
+	podName, podUID string
+	report          *reportapi.Report
+	// at is when it came.
+	at time.Time
+	// since is when its game's state was first reported here.
+	since time.Time
+	// base is the instance that the Server's status named when the report came: a
+	// status of any other than that or the report's own is newer than the report.
+	base string
+	// from is the sequence of the first of the instance's reports that came here
+	// without a gap up to this one. The one before that went elsewhere.
+	from int64
+}
+
+// busy says that somebody plays, or that the game may not be deleted.
+func (s *said) busy() bool {
+	p := s.report.Game.Players
+	return !s.report.DeletionAllowed || p != nil && p.Current > 0
+}
+
+// supersededBy says that a Server's status is of a newer report than this one.
+func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
+	g := status.Game
+	switch {
+	case g == nil || g.Instance == "" || g.PodUID != s.podUID:
+		return false
+	case g.Instance == s.report.Instance:
+		return g.Sequence > sequence(s.report)
+	default:
+		return g.Instance != s.base
+	}
+}
+
+// unsettled says that another replica may have a report between the status and
+// this one, which it would still write.
+func (s *said) unsettled(known *v1alpha1.GameStatus) bool {
+	return known.Instance != s.report.Instance || known.Sequence < s.from-1
+}
+
+// sequence is the report's, which parse has checked.
+func sequence(r *reportapi.Report) int64 { return int64(r.Sequence) } //nolint:gosec // parse refuses larger ones
+
+// change is what a report makes different on a Server.
+type change struct {
+	// status is the report's own part of it as it should be; nil when it is so.
+	status *v1alpha1.ServerStatus
+	// labels and annotations are to be set, beside those that are there.
+	labels, annotations map[string]string
+	// reason is the first of what differs.
+	reason string
+	// urgent says that it is to be written at once.
+	urgent bool
+	// canWait says that the game starts, and that the report of its having done
+	// so will bring this too.
+	canWait bool
+}
+
+// whilePodStarts is the change as it counts while the Pod isn't ready: that the
+// game takes players may wait for the Pod, without which the Server doesn't.
+func (c change) whilePodStarts() change {
+	if c.reason == reasonState && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
+		(c.status.Players == nil || c.status.Players.Current == 0) {
+		c.urgent, c.canWait = false, true
+	}
+	return c
+}
+
+// none says that there is nothing to write.
+func (c change) none() bool {
+	return c.status == nil && len(c.labels) == 0 && len(c.annotations) == 0
+}
+
+// own is the part of a status that reports are written to.
+func own(s *v1alpha1.ServerStatus) v1alpha1.ServerStatus {
+	return v1alpha1.ServerStatus{
+		Players: s.Players, DeletionAllowed: s.DeletionAllowed, Game: s.Game, Counters: s.Counters, Lists: s.Lists,
+	}
+}
+
+// compare says what a report changes on a Server as it is known. A Server whose
+// status says nothing of this Pod's game counts as one that starts.
+func compare(server *v1alpha1.Server, s *said) change {
+	before, after := own(&server.Status), wantedStatus(server, s)
+	known := v1alpha1.GameStatus{State: v1alpha1.GameStarting, PodUID: s.podUID}
+	if g := before.Game; g != nil && g.PodUID == s.podUID {
+		known = *g
+	}
+	c := change{
+		labels:      missing(server.Labels, s.report.Game.Labels),
+		annotations: missing(server.Annotations, s.report.Game.Annotations),
+	}
+	game := *after.Game
+	game.Since, game.Instance, game.Sequence = known.Since, known.Instance, known.Sequence
+	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
+	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(known, game) ||
+		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)
+	switch {
+	case before.DeletionAllowed && !after.DeletionAllowed:
+		c.reason, c.urgent = reasonDenied, true
+	case known.State != game.State:
+		c.reason, c.urgent = reasonState, true
+	case !known.ShutdownSeen && game.ShutdownSeen:
+		c.reason, c.urgent = reasonShutdown, true
+	case players:
+		c.reason = reasonPlayers
+	case other:
+		c.reason = reasonOther
+	}
+	// That the status says so already doesn't keep players safe: it must name this
+	// report, or else an older one that allows the deletion may replace it.
+	guard := s.from > 0 && s.busy() && s.unsettled(&known)
+	if guard && c.reason == "" {
+		c.reason = reasonOrder
+	}
+	if c.reason != "" {
+		c.status = &after
+	} else if !c.none() {
+		c.reason = reasonMetadata
+	}
+	nobody := after.Players == nil || after.Players.Current == 0
+	c.canWait = !c.urgent && game.State == v1alpha1.GameStarting && nobody && server.DeletionTimestamp.IsZero() && !server.Spec.Drain
+	c.urgent = c.urgent || guard && !c.canWait
+	return c
+}
+
+// wantedStatus is the report's part of the status as the report has it.
+func wantedStatus(server *v1alpha1.Server, s *said) v1alpha1.ServerStatus {
+	g := &s.report.Game
+	game := &v1alpha1.GameStatus{
+		State:        g.State,
+		Since:        &metav1.Time{Time: s.since.Truncate(time.Second)},
+		PodUID:       s.podUID,
+		Message:      g.Message,
+		Reported:     g.Reported,
+		Permission:   g.Permission,
+		ShutdownSeen: s.report.ShutdownSeen,
+		Instance:     s.report.Instance,
+		Sequence:     sequence(s.report),
+	}
+	if g.ReservedUntil != nil {
+		game.ReservedUntil = &metav1.Time{Time: g.ReservedUntil.UTC().Truncate(time.Second)}
+	}
+	if known := server.Status.Game; known != nil && known.PodUID == s.podUID && known.State == g.State && known.Since != nil {
+		game.Since = known.Since
+	}
+	return v1alpha1.ServerStatus{
+		Players: playersOf(server, g), DeletionAllowed: s.report.DeletionAllowed, Game: game, Counters: g.Counters, Lists: g.Lists,
+	}
+}
+
+// playersOf are the players that a game has, with the capacity of the spec where
+// nobody said another.
+func playersOf(server *v1alpha1.Server, g *reportapi.Game) *v1alpha1.PlayersStatus {
+	spec := server.Spec.Players
+	if spec == nil || g.Players != nil && g.Players.Capacity > 0 {
+		return g.Players
+	}
+	p := v1alpha1.PlayersStatus{}
+	if g.Players != nil {
+		p = *g.Players
+	}
+	p.Capacity = spec.Capacity
+	return &p
+}
+
+// missing are those of want that have doesn't have, or has otherwise.
+func missing(have, want map[string]string) map[string]string {
+	var list map[string]string
+	for key, value := range want {
+		if v, ok := have[key]; !ok || v != value {
+			if list == nil {
+				list = map[string]string{}
+			}
+			list[key] = value
+		}
+	}
+	return list
+}
+
+// due is after how long a change is to be written that was first seen at seen,
+// where the Server was last written at written.
+func due(now, seen, written time.Time, c change) time.Duration {
+	at := written.Add(pace)
+	if c.canWait && seen.Add(startTime).After(at) {
+		at = seen.Add(startTime)
+	}
+	return max(at.Sub(now), 0)
+}
+
+// restored is what a sidecar that has just started gets back: the last report of
+// its Pod, where this replica has it and the status is of no newer one, or else
+// what the status says. It is nil where nothing is known of the Pod.
+func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Game {
+	if last != nil && last.podUID == podUID && !last.supersededBy(&server.Status) {
+		game := last.report.Game
+		return &game
+	}
+	s := &server.Status
+	if s.Game == nil || s.Game.PodUID != podUID {
+		return nil
+	}
+	game := &reportapi.Game{
+		State:         s.Game.State,
+		Message:       s.Game.Message,
+		Reported:      s.Game.Reported,
+		Permission:    s.Game.Permission,
+		ReservedUntil: timeOf(s.Game.ReservedUntil),
+		Players:       s.Players,
+		Counters:      s.Counters,
+		Lists:         s.Lists,
+		Labels:        setByGame(server.Labels),
+		Annotations:   setByGame(server.Annotations),
+	}
+	if game.Counters == nil {
+		game.Counters = server.Spec.Counters
+	}
+	if game.Lists == nil {
+		game.Lists = server.Spec.Lists
+	}
+	return game
+}
+
+func setByGame(metadata map[string]string) map[string]string {
+	kept := maps.Clone(metadata)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.HasPrefix(key, v1alpha1.SDKMetadataPrefix) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}

@@ -1,0 +1,121 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+)
+
+// IndexOwner finds Servers in the cache by what keeps them, as Owners names it.
+const IndexOwner = "dormouse.report.owner"
+
+// Owners are the Fleet and the GameType that a Server is of by its labels, as
+// kind/name.
+func Owners(o client.Object) []string {
+	var owners []string
+	for _, of := range []struct{ kind, label string }{{"Fleet", v1alpha1.FleetLabel}, {"GameType", v1alpha1.GameTypeLabel}} {
+		if name := o.GetLabels()[of.label]; name != "" {
+			owners = append(owners, of.kind+"/"+name)
+		}
+	}
+	return owners
+}
+
+// Operators says which Pods are the operator's.
+type Operators struct {
+	// Account is the namespace and name of their service account.
+	Account types.NamespacedName
+	// Selector finds them in that namespace.
+	Selector labels.Selector
+}
+
+// recentHandler tells other replicas what this one was told lately.
+type recentHandler struct {
+	verifier  Verifier
+	cached    client.Reader
+	operators Operators
+	table     *table
+	metrics   *metrics.Reports
+}
+
+func (h *recentHandler) register(s *httpserver.Server) {
+	s.Handle(fasthttp.MethodGet, reportapi.RecentPath, h.serve)
+}
+
+func (h *recentHandler) serve(rc *fasthttp.RequestCtx) {
+	answer, refused := h.answer(rc)
+	if refused == nil {
+		httpserver.JSON(rc, fasthttp.StatusOK, answer)
+	} else {
+		answerRefusal(rc, refused)
+	}
+	h.metrics.AnsweredPeer(strconv.Itoa(rc.Response.StatusCode()))
+}
+
+func (h *recentHandler) answer(rc *fasthttp.RequestCtx) (*reportapi.Recent, *refusal) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	id, refused := identify(ctx, h.verifier, &rc.Request.Header)
+	if refused != nil {
+		return nil, refused
+	}
+	if id.Namespace != h.operators.Account.Namespace || id.ServiceAccount != h.operators.Account.Name {
+		return nil, refuse(fasthttp.StatusUnauthorized, "the token is of service account %s: only that of the operator, %s, may ask", id.Account(), h.operators.Account)
+	}
+	pod, refused := livePod(ctx, h.cached, id)
+	if refused != nil {
+		return nil, refused
+	}
+	if !h.operators.Selector.Matches(labels.Set(pod.Labels)) {
+		return nil, refuse(fasthttp.StatusUnauthorized, "Pod %s is not one of the operator's", pod.Name)
+	}
+	namespace, owner := string(rc.QueryArgs().Peek(reportapi.NamespaceQuery)), string(rc.QueryArgs().Peek(reportapi.OwnerQuery))
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return nil, refuse(fasthttp.StatusBadRequest, "%s must be the name of a namespace: %s", reportapi.NamespaceQuery, problems[0])
+	}
+	kind, name, _ := strings.Cut(owner, "/")
+	if problems := validation.IsDNS1123Subdomain(name); kind != "Fleet" && kind != "GameType" || len(problems) > 0 {
+		return nil, refuse(fasthttp.StatusBadRequest, "%s must be a Fleet or a GameType, such as Fleet/lobbies", reportapi.OwnerQuery)
+	}
+	servers, err := ServersOf(ctx, h.cached, namespace, owner)
+	if err != nil {
+		return nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Servers can't be read yet: try again")
+	}
+	return &reportapi.Recent{Servers: h.table.recentOf(time.Now(), servers)}, nil
+}
+
+// recentOf are the last reports of Servers that still count.
+func (t *table) recentOf(now time.Time, servers []v1alpha1.Server) []reportapi.RecentReport {
+	list := []reportapi.RecentReport{}
+	for i := range servers {
+		if r, ok := t.recent(now, servers[i].UID); ok {
+			r.Name = servers[i].Name
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// ServersOf lists the Servers of an owner, such as Fleet/lobbies, out of a cache with
+// IndexOwner. They are the cache's own, not to be changed.
+func ServersOf(ctx context.Context, cached client.Reader, namespace, owner string) ([]v1alpha1.Server, error) {
+	var list v1alpha1.ServerList
+	err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexOwner: owner}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the Servers of %s in namespace %s: %w", owner, namespace, err)
+	}
+	return list.Items, nil
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+)
+
+// Options are what the package needs.
+type Options struct {
+	// Cache has the Pods of Servers and of the operator, and the Servers with
+	// IndexOwner.
+	Cache cache.Cache
+	// Client writes to the API server.
+	Client client.Client
+	// Verifier checks tokens.
+	Verifier Verifier
+	// Operators says which Pods are the operator's.
+	Operators Operators
+	// Self is the name of this replica's own Pod, Port where each replica answers,
+	// and TokenFile has the token by which they know each other.
+	Self      string
+	Port      int
+	TokenFile string
+	// Metrics counts; nil counts nothing.
+	Metrics *metrics.Reports
+	// Log takes what a sidecar can't mend.
+	Log logr.Logger
+}
+
+// Reports is the report server of one replica: its handlers, the worker that
+// writes, and the way to the other replicas.
+type Reports struct {
+	// Writer is to be run on each replica.
+	Writer *Writer
+	// Peers tells what all replicas were told.
+	Peers *Peers
+
+	cache  cache.Cache
+	table  *table
+	report *Handler
+	recent *recentHandler
+}
+
+// New makes the report server.
+func New(o Options) *Reports {
+	t := newTable()
+	w := newWriter(o.Cache, o.Client, t, o.Metrics, o.Log)
+	return &Reports{
+		Writer: w,
+		Peers: &Peers{
+			cached: o.Cache, table: t, operators: o.Operators, self: o.Self, port: o.Port, tokenFile: o.TokenFile,
+			http: &http.Client{
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+				Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
+			},
+		},
+		cache: o.Cache,
+		table: t,
+		report: &Handler{
+			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld,
+		},
+		recent: &recentHandler{verifier: o.Verifier, cached: o.Cache, operators: o.Operators, table: t, metrics: o.Metrics},
+	}
+}
+
+// Register makes a server take reports, and answer other replicas.
+func (r *Reports) Register(s *httpserver.Server) {
+	r.report.Register(s)
+	r.recent.register(s)
+}
+
+// SetupIndexes adds the index that the package uses.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &v1alpha1.Server{}, IndexOwner, Owners); err != nil {
+		return fmt.Errorf("add the index %s: %w", IndexOwner, err)
+	}
+	return nil
+}
+
+// Watch fills the caches of Servers and their Pods, and has reports that are held
+// looked at again when one of them changes. It is to be called before the cache
+// is started.
+func (r *Reports) Watch(ctx context.Context) error {
+	if _, err := r.cache.GetInformer(ctx, &v1alpha1.GameType{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch GameTypes: %w", err)
+	}
+	servers, err := r.cache.GetInformer(ctx, &v1alpha1.Server{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch Servers: %w", err)
+	}
+	_, err = servers.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) { r.table.notify(uidOf(o)) },
+		DeleteFunc: func(o any) { r.table.forget(uidOf(o)) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch Servers: %w", err)
+	}
+	pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch Pods: %w", err)
+	}
+	_, err = pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, o any) {
+			r.table.notify(ownerOf(o))
+			before, ok1 := old.(*corev1.Pod)
+			after, ok2 := o.(*corev1.Pod)
+			if ok1 && ok2 && !podstatus.Ready(before) && podstatus.Ready(after) {
+				r.Writer.look(ownerOf(o))
+			}
+		},
+		DeleteFunc: func(o any) { r.table.notify(ownerOf(o)) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch Pods: %w", err)
+	}
+	return nil
+}
+
+func uidOf(o any) types.UID {
+	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if object, ok := o.(client.Object); ok {
+		return object.GetUID()
+	}
+	return ""
+}
+
+func ownerOf(o any) types.UID {
+	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if object, ok := o.(client.Object); ok {
+		if owner := metav1.GetControllerOf(object); owner != nil {
+			return owner.UID
+		}
+	}
+	return ""
+}

@@ -1,0 +1,231 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// lateTime is for how long a report of a process that has ended may still be on
+// its way. A process that nobody announced here is taken after that at the latest.
+const lateTime = 2 * time.Second
+
+// Urgent writes of a Server beyond these go out as seldom as others do: a sidecar
+// that changes its mind without end doesn't keep the API server busy.
+const (
+	urgentRate  = 1
+	urgentBurst = 5
+)
+
+// table has the last report of each Server that reports to this replica. There
+// are no more entries than Servers in the cache.
+type table struct {
+	mu      sync.Mutex
+	entries map[types.UID]*entry // by the Server's
+}
+
+// entry is what is remembered of one Server.
+type entry struct {
+	server types.NamespacedName
+	last   *said // never changed once it is here; nil before the first
+	// announced is the instance that started here last, until it reports.
+	announced string
+	// newcomer is an instance that wasn't taken for newer than last's, which was
+	// silent since then, and since is when it first came.
+	newcomer string
+	since    time.Time
+	waiter   *waiter
+	// written is the Server as the last write left it, until the cache has that;
+	// nil when nothing was written since.
+	written *v1alpha1.Server
+	write   writing
+}
+
+// writing is what the writer remembers of a Server. Only the one worker that has
+// the Server uses it.
+type writing struct {
+	// conflict is the resource version that a write failed with.
+	conflict string
+	// seen is when there was first something to write that isn't written yet.
+	seen time.Time
+	at   time.Time
+	// urgent bounds writes that can't wait.
+	urgent *rate.Limiter
+}
+
+// waiter is a report that is held.
+type waiter struct {
+	// changed has something in it when the Server or its Pod may have changed.
+	changed chan struct{}
+	// replaced is closed when a newer report of the Server came.
+	replaced chan struct{}
+}
+
+func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
+
+// take remembers a report, ends the Server's report that is held, and gives the
+// waiter with which this one is held. It gives nil for a report that is older
+// than one that was taken.
+func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waiter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[uid]
+	if e == nil {
+		e = &entry{server: server, write: writing{urgent: rate.NewLimiter(urgentRate, urgentBurst)}}
+		t.entries[uid] = e
+	}
+	if !e.accepts(s) {
+		return nil
+	}
+	s.since, s.from = s.at, sequence(s.report)
+	if last := e.last; last != nil {
+		if last.podUID == s.podUID && last.report.Game.State == s.report.Game.State {
+			s.since = last.since
+		}
+		if last.podUID == s.podUID && last.report.Instance == s.report.Instance && s.from-sequence(last.report) <= 1 {
+			s.from = last.from
+		}
+		if last.podUID != s.podUID || last.report.Instance != s.report.Instance {
+			e.announced = ""
+		}
+	}
+	e.last, e.newcomer = s, ""
+	if e.waiter != nil {
+		close(e.waiter.replaced)
+	}
+	e.waiter = &waiter{changed: make(chan struct{}, 1), replaced: make(chan struct{})}
+	return e.waiter
+}
+
+// accepts says that a report is newer than what is known. A report of another
+// instance is, if the instance announced itself here, or if the status has come to
+// name it since. If it did that with another replica, only its reporting on tells
+// it from one that has ended.
+func (e *entry) accepts(s *said) bool {
+	switch {
+	case e.last == nil || e.last.podUID != s.podUID:
+		return true
+	case e.last.report.Instance == s.report.Instance:
+		return s.report.Sequence >= e.last.report.Sequence
+	case e.announced == s.report.Instance, s.base == s.report.Instance && e.last.base != s.base:
+		return true
+	case e.newcomer != s.report.Instance:
+		e.newcomer, e.since = s.report.Instance, s.at
+		return false
+	default:
+		return s.at.Sub(e.since) >= lateTime
+	}
+}
+
+// announce says that a sidecar starts anew as an instance, whose reports are newer
+// than the last, and lets go of what the one before holds.
+func (t *table) announce(uid types.UID, instance string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[uid]
+	if e == nil {
+		return
+	}
+	e.announced = instance
+	if e.waiter != nil {
+		close(e.waiter.replaced)
+		e.waiter = nil
+	}
+}
+
+// leave says that a report isn't held any more.
+func (t *table) leave(uid types.UID, w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[uid]; e != nil && e.waiter == w {
+		e.waiter = nil
+	}
+}
+
+// notify tells the report that is held of a Server that something changed.
+func (t *table) notify(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[uid]; e != nil && e.waiter != nil {
+		select {
+		case e.waiter.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// forget drops what is known of a Server that is gone. Its report that is held is
+// told, and finds no Server.
+func (t *table) forget(uid types.UID) {
+	t.notify(uid)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.entries, uid)
+}
+
+// last is a Server's last report; nil when there is none.
+func (t *table) last(uid types.UID) *said {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[uid]; e != nil {
+		return e.last
+	}
+	return nil
+}
+
+// pending gives a Server's entry to the worker that has it, with its last report.
+func (t *table) pending(uid types.UID) (*entry, *said) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[uid]
+	if e == nil || e.last == nil {
+		return nil, nil
+	}
+	return e, e.last
+}
+
+// wrote remembers a Server as a write left it.
+func (t *table) wrote(server *v1alpha1.Server) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[server.UID]; e != nil {
+		e.written = server
+	}
+}
+
+// newest is the Server as the cache has it, or as the last write left it while
+// the cache doesn't have that.
+func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[cached.UID]
+	if e == nil || e.written == nil {
+		return cached
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, e.written.ResourceVersion)
+	if err != nil || order >= 0 {
+		e.written = nil
+		return cached
+	}
+	return e.written
+}
+
+// recent is a Server's last report as another replica is told of it; ok is false
+// where there is none that still counts.
+func (t *table) recent(now time.Time, uid types.UID) (r reportapi.RecentReport, ok bool) {
+	s := t.last(uid)
+	if s == nil {
+		return r, false
+	}
+	age := now.Sub(s.at)
+	return reportapi.RecentReport{
+		PodUID: s.podUID, Instance: s.report.Instance, Sequence: s.report.Sequence,
+		AgeMilliseconds: max(age, 0).Milliseconds(), Busy: s.busy(),
+	}, age <= reportapi.FreshFor
+}

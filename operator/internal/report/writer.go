@@ -1,0 +1,255 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+)
+
+const (
+	// workers is how many writes are under way at once.
+	workers = 16
+	// writeTime bounds one.
+	writeTime = 10 * time.Second
+	// A write that failed is tried again after minRetry, and twice as long each
+	// time up to maxRetry.
+	minRetry = 5 * time.Millisecond
+	maxRetry = 10 * time.Second
+	// fieldOwner is the owner of the fields that are written.
+	fieldOwner = "dormouse-report"
+)
+
+// +kubebuilder:rbac:groups=dormouse.dev,resources=servers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=servers/status,verbs=patch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+
+// Writer brings to the API server what reports change. It is a manager.Runnable
+// that runs on each replica.
+type Writer struct {
+	cached  client.Reader
+	client  client.Client
+	table   *table
+	queue   workqueue.TypedRateLimitingInterface[types.UID]
+	metrics *metrics.Reports
+	log     logr.Logger
+}
+
+func newWriter(cached client.Reader, c client.Client, t *table, m *metrics.Reports, log logr.Logger) *Writer {
+	return &Writer{
+		cached: cached, client: c, table: t, metrics: m, log: log,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minRetry, maxRetry),
+			workqueue.TypedRateLimitingQueueConfig[types.UID]{Name: "report"}),
+	}
+}
+
+// NeedLeaderElection says that each replica writes what it was told.
+func (*Writer) NeedLeaderElection() bool { return false }
+
+// Start writes until the context ends.
+func (w *Writer) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			defer utilruntime.HandleCrash()
+			for w.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	w.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// offer has a report looked at that was just taken, if it changes something.
+func (w *Writer) offer(server *v1alpha1.Server, s *said) {
+	if !compare(w.table.newest(server), s).none() {
+		w.queue.Add(server.UID)
+	}
+}
+
+func (w *Writer) next(ctx context.Context) bool {
+	uid, shutdown := w.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer w.queue.Done(uid)
+	again, err := w.write(ctx, uid)
+	switch {
+	case err == nil:
+		w.queue.Forget(uid)
+		if again > 0 {
+			w.queue.AddAfter(uid, again)
+		}
+	case apierrors.IsNotFound(err), apierrors.IsGone(err):
+		// The cache will tell of it, and then the Server is forgotten.
+		w.queue.Forget(uid)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		// The next report brings it again.
+		w.queue.Forget(uid)
+		w.log.Error(err, "The API server refuses what a sidecar reports")
+	default:
+		if !apierrors.IsConflict(err) && ctx.Err() == nil {
+			w.log.Error(err, "A report wasn't written, and is tried again")
+		}
+		w.queue.AddRateLimited(uid)
+	}
+	return true
+}
+
+// write writes what a Server's last report changes, and says after how long to
+// look again; 0 for not before something changes.
+func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	e, s := w.table.pending(uid)
+	if e == nil {
+		return 0, nil
+	}
+	server, ready, err := w.known(ctx, uid, e, s)
+	if err != nil || server == nil {
+		return 0, err
+	}
+	c := compare(server, s)
+	if !ready && server.DeletionTimestamp.IsZero() {
+		c = c.whilePodStarts()
+	}
+	if c.none() || s.supersededBy(&server.Status) {
+		e.write.seen = time.Time{}
+		return 0, nil
+	}
+	now := time.Now()
+	if e.write.seen.IsZero() {
+		e.write.seen = now
+	}
+	if atOnce := c.urgent && e.write.urgent.AllowN(now, 1); !atOnce {
+		if rest := due(now, e.write.seen, e.write.at, c); rest > 0 {
+			return rest, nil
+		}
+	}
+	if server.ResourceVersion == e.write.conflict {
+		return 0, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), server.Name,
+			fmt.Errorf("the cache doesn't have what changed it yet"))
+	}
+	e.write.conflict = ""
+	if err := w.patch(ctx, e, server, c); err != nil {
+		if apierrors.IsConflict(err) {
+			e.write.conflict = server.ResourceVersion
+		}
+		return 0, fmt.Errorf("write the report of Server %s: %w", e.server, err)
+	}
+	e.write.at, e.write.seen = now, time.Time{}
+	w.metrics.Wrote(c.reason, time.Since(now))
+	return 0, nil
+}
+
+// look has a report looked at again whose Pod has become ready.
+func (w *Writer) look(uid types.UID) {
+	if e, _ := w.table.pending(uid); e != nil {
+		w.queue.Add(uid)
+	}
+}
+
+// known is the Server as far as this replica knows, and whether its Pod is ready;
+// nil when it is gone, or the Pod that the report is of.
+func (w *Writer) known(ctx context.Context, uid types.UID, e *entry, s *said) (*v1alpha1.Server, bool, error) {
+	server, pod := &v1alpha1.Server{}, &corev1.Pod{}
+	err := w.cached.Get(ctx, e.server, server, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && server.UID != uid {
+		w.table.forget(uid)
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read Server %s: %w", e.server, err)
+	}
+	err = w.cached.Get(ctx, types.NamespacedName{Namespace: e.server.Namespace, Name: s.podName}, pod, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && string(pod.UID) != s.podUID {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read the Pod of Server %s: %w", e.server, err)
+	}
+	return w.table.newest(server), podstatus.Ready(pod), nil
+}
+
+// patch writes a change, the status first: a denial must be written even where the
+// metadata is refused.
+func (w *Writer) patch(ctx context.Context, e *entry, server *v1alpha1.Server, c change) (err error) {
+	if c.status != nil {
+		if server, err = w.patchStatus(ctx, server, c); err != nil {
+			return err
+		}
+		// Its pace holds even where the metadata can't be written.
+		e.write.at = time.Now()
+	}
+	if len(c.labels)+len(c.annotations) > 0 {
+		return w.patchMetadata(ctx, server, c)
+	}
+	return nil
+}
+
+// patchStatus and patchMetadata write a change and give the Server as it is then.
+// Both fail if the Server isn't as it was when the change was made out.
+func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c change) (*v1alpha1.Server, error) {
+	known := reduced(server)
+	changed := known.DeepCopy()
+	// The answer is read into it, and mustn't end up in the report.
+	changed.Status = *c.status.DeepCopy()
+	p := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
+	if err := w.client.Status().Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
+		return nil, fmt.Errorf("write the status: %w", err)
+	}
+	changed = reduced(changed)
+	w.table.wrote(changed)
+	return changed, nil
+}
+
+func (w *Writer) patchMetadata(ctx context.Context, server *v1alpha1.Server, c change) error {
+	known := reduced(server)
+	changed := known.DeepCopy()
+	changed.Labels, changed.Annotations = merged(changed.Labels, c.labels), merged(changed.Annotations, c.annotations)
+	p := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
+	if err := w.client.Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("write the metadata: %w", err)
+	}
+	w.table.wrote(reduced(changed))
+	return nil
+}
+
+// reduced is what reports are compared with of a Server.
+func reduced(server *v1alpha1.Server) *v1alpha1.Server {
+	return &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: server.Namespace, Name: server.Name, UID: server.UID, ResourceVersion: server.ResourceVersion,
+			DeletionTimestamp: server.DeletionTimestamp, Labels: server.Labels, Annotations: server.Annotations,
+		},
+		Spec:   v1alpha1.ServerSpec{Drain: server.Spec.Drain, Players: server.Spec.Players},
+		Status: own(&server.Status),
+	}
+}
+
+func merged(have, more map[string]string) map[string]string {
+	all := maps.Clone(have)
+	if all == nil {
+		all = make(map[string]string, len(more))
+	}
+	maps.Copy(all, more)
+	return all
+}

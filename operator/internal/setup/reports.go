@@ -1,0 +1,115 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/report"
+)
+
+// setupReports adds the report server, which takes reports on every replica.
+func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, verifier *serviceauth.Verifier) (*report.Reports, error) {
+	reports := report.New(report.Options{
+		Cache:    mgr.GetCache(),
+		Client:   mgr.GetClient(),
+		Verifier: verifier,
+		Operators: report.Operators{
+			Account:  types.NamespacedName{Namespace: o.Namespace, Name: o.ServiceAccount},
+			Selector: o.Selector,
+		},
+		Self:      o.PodName,
+		Port:      o.Port,
+		TokenFile: o.TokenFile,
+		Metrics:   metrics.NewReports(ctrlmetrics.Registry),
+		Log:       mgr.GetLogger().WithName("report"),
+	})
+	if err := reports.Watch(ctx); err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(reports.Writer); err != nil {
+		return nil, fmt.Errorf("add the writer of reports: %w", err)
+	}
+	return reports, nil
+}
+
+// cachedPods are the Pods that the cache has: those of Servers everywhere, and
+// all of the operator's own namespace, where the resolvers and the other replicas
+// are.
+func cachedPods(o options.Options) (cache.ByObject, error) {
+	servers, err := labels.NewRequirement(v1alpha1.ServerLabel, selection.Exists, nil)
+	if err != nil {
+		return cache.ByObject{}, fmt.Errorf("select the Pods of Servers: %w", err)
+	}
+	return cache.ByObject{
+		Namespaces: map[string]cache.Config{
+			o.Namespace:         {LabelSelector: labels.Everything()},
+			cache.AllNamespaces: {LabelSelector: labels.NewSelector().Add(*servers)},
+		},
+		Transform: slimPod,
+	}, nil
+}
+
+// slimPod keeps what the operator reads of a Pod, of which a cluster may have ten
+// thousand: whose it is, where it runs, and how its containers do.
+func slimPod(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	pod.ManagedFields = nil
+	pod.Spec = corev1.PodSpec{
+		NodeName:       pod.Spec.NodeName,
+		Containers:     slimContainers(pod.Spec.Containers),
+		InitContainers: slimContainers(pod.Spec.InitContainers),
+	}
+	s := &pod.Status
+	pod.Status = corev1.PodStatus{
+		Phase:                 s.Phase,
+		Reason:                s.Reason,
+		Message:               s.Message,
+		Conditions:            s.Conditions,
+		HostIP:                s.HostIP,
+		HostIPs:               s.HostIPs,
+		PodIP:                 s.PodIP,
+		PodIPs:                s.PodIPs,
+		StartTime:             s.StartTime,
+		InitContainerStatuses: slimStatuses(s.InitContainerStatuses),
+		ContainerStatuses:     slimStatuses(s.ContainerStatuses),
+	}
+	return pod, nil
+}
+
+func slimContainers(containers []corev1.Container) []corev1.Container {
+	var list []corev1.Container
+	for _, c := range containers {
+		kept := corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
+		if c.ReadinessProbe != nil {
+			kept.ReadinessProbe = &corev1.Probe{} // that there is one is what matters
+		}
+		list = append(list, kept)
+	}
+	return list
+}
+
+func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var list []corev1.ContainerStatus
+	for _, s := range statuses {
+		list = append(list, corev1.ContainerStatus{
+			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState,
+			Ready: s.Ready, RestartCount: s.RestartCount, Started: s.Started,
+		})
+	}
+	return list
+}
