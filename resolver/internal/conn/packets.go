@@ -10,16 +10,13 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// receiveBytes is how much may wait for a socket to be read.
-const receiveBytes = 1 << 20
-
-// controlBytes has room for one packet-info message of either family.
-const controlBytes = 64
+// ReceiveBytes is how much may wait for a UDP socket to be read, as far as the node
+// allows it.
+const ReceiveBytes = 1 << 20
 
 // Packets is a UDP socket on all addresses, both families, that knows which of
 // them a datagram was sent to, so that replies can come from there. Receive is
@@ -29,14 +26,11 @@ type Packets struct {
 	raw  syscall.RawConn
 	ipv6 bool
 
-	// What recvmsg fills in; kept here so that receiving allocates nothing.
-	buf     *[]byte
-	n       int
+	// batch is what was received last, of which next is the first that was not lent
+	// yet; nil: nothing is left of it.
+	batch   *batch
+	next    int
 	err     error
-	name    unix.RawSockaddrInet6
-	iov     unix.Iovec
-	control [controlBytes]byte
-	msg     unix.Msghdr
 	attempt func(fd uintptr) bool
 }
 
@@ -68,7 +62,7 @@ func ListenPackets(ctx context.Context, host string, port int) (*Packets, error)
 	p.conn = opened.(*net.UDPConn)
 	// One socket receives for all of the port's clients. The kernel grants what
 	// the node allows, and takes memory only for what waits.
-	_ = p.conn.SetReadBuffer(receiveBytes)
+	_ = p.conn.SetReadBuffer(ReceiveBytes)
 	if p.raw, err = p.conn.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reaching the socket of UDP port %d: %w", port, err), p.conn.Close())
 	}
@@ -85,84 +79,48 @@ func (p *Packets) Close() error { return p.conn.Close() }
 // Receive waits for a datagram and lends it until Done. To is the address that
 // it was sent to; it is not valid when the kernel did not say.
 func (p *Packets) Receive() (datagram []byte, from netip.AddrPort, to netip.Addr, err error) {
-	p.n, p.err = 0, nil
-	err = p.raw.Read(p.attempt)
-	if err == nil {
-		err = p.err
+	if p.batch == nil {
+		p.err = nil
+		err = p.raw.Read(p.attempt)
+		if err == nil {
+			err = p.err
+		}
+		if err != nil {
+			return nil, netip.AddrPort{}, netip.Addr{}, err
+		}
 	}
-	if err != nil {
-		p.Done()
-		return nil, netip.AddrPort{}, netip.Addr{}, err
-	}
-	return (*p.buf)[:p.n], p.from(), p.to(), nil
+	datagram, from, to = p.batch.datagram(p.next)
+	p.next++
+	return datagram, from, to, nil
 }
 
-// Done gives the buffer of the last Receive back.
+// Done gives the datagram of the last Receive back.
 func (p *Packets) Done() {
-	if p.buf != nil {
-		Datagrams.Put(p.buf)
-		p.buf = nil
+	if p.batch != nil && p.next == p.batch.received {
+		batches.Put(p.batch)
+		p.batch = nil
 	}
 }
 
 func (p *Packets) receive(fd uintptr) bool {
-	if p.buf == nil {
-		p.buf = Datagrams.Get()
+	b := batches.Get().(*batch)
+	errno := b.receive(fd)
+	if errno == 0 {
+		p.batch, p.next = b, 0
+		return true
 	}
-	for {
-		p.iov.Base = unsafe.SliceData(*p.buf) //nolint:gosec // the kernel writes the datagram there
-		p.iov.SetLen(len(*p.buf))
-		p.msg = unix.Msghdr{
-			Name:    (*byte)(unsafe.Pointer(&p.name)), //nolint:gosec // the kernel writes the address there
-			Namelen: unix.SizeofSockaddrInet6,
-			Iov:     &p.iov,
-			Control: &p.control[0],
-		}
-		p.msg.SetIovlen(1)
-		p.msg.SetControllen(len(p.control))
-		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&p.msg)), unix.MSG_DONTWAIT) //nolint:gosec // see the socket's fields
-		switch errno {
-		case 0:
-			p.n = int(n)
-			return true
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			p.Done()
-			return false
-		default:
-			p.err = os.NewSyscallError("recvmsg", errno)
-			return true
-		}
+	batches.Put(b)
+	if errno == unix.EAGAIN {
+		return false
 	}
-}
-
-// from is the sender; an IPv4 one is told as such.
-func (p *Packets) from() netip.AddrPort {
-	if p.name.Family == unix.AF_INET {
-		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&p.name)) //nolint:gosec // the family says so
-		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), networkOrder(v4.Port))
-	}
-	address := netip.AddrFrom16(p.name.Addr).Unmap()
-	if p.name.Scope_id != 0 && address.Is6() {
-		// Only link-local senders have a scope; their zone costs an allocation.
-		address = address.WithZone(strconv.Itoa(int(p.name.Scope_id)))
-	}
-	return netip.AddrPortFrom(address, networkOrder(p.name.Port))
+	p.err = os.NewSyscallError("recvmmsg", errno)
+	return true
 }
 
 func networkOrder(port uint16) uint16 {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], port)
 	return binary.BigEndian.Uint16(b[:])
-}
-
-// to reads the address that the datagram was sent to out of the control
-// messages.
-func (p *Packets) to() netip.Addr {
-	// Cut down by the kernel to what it wrote.
-	rest := p.control[:min(int(p.msg.Controllen), len(p.control))] //nolint:gosec // bounded
-	return parseDestination(rest)
 }
 
 // parseDestination finds the packet-info message.

@@ -95,6 +95,7 @@ const tcpClosed = 7
 
 // read tries once; false: wait until there is something.
 func (r *Reader) read(fd uintptr) bool {
+	r.n, r.err = 0, nil
 	if r.buf == nil {
 		r.buf = r.pool.Get()
 	}
@@ -106,17 +107,17 @@ func (r *Reader) read(fd uintptr) bool {
 		defer func() { r.budget.Give(room - r.n) }()
 	}
 	for {
-		r.n, r.err = unix.Read(int(fd), (*r.buf)[:room])
-		switch {
-		case errors.Is(r.err, unix.EINTR):
+		n, errno := readNow(fd, (*r.buf)[:room])
+		switch errno {
+		case 0:
+			r.n = n
+		case unix.EINTR:
 			continue
-		case errors.Is(r.err, unix.EAGAIN):
-			r.n = 0
+		case unix.EAGAIN:
 			r.Done()
 			return false
-		case r.err != nil:
-			r.n = 0
-			r.err = os.NewSyscallError("read", r.err)
+		default:
+			r.err = os.NewSyscallError("read", errno)
 		}
 		return true
 	}

@@ -20,6 +20,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/resolver/internal/wake"
@@ -121,7 +122,7 @@ func newRig(t testing.TB, more ...rigOption) *rig {
 	if err := os.WriteFile(file, []byte("the-token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := wake.New(o.URL, wake.NewToken(file))
+	client, err := wake.New(o.URL, tokenfile.New(file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,31 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// A server whose receive buffer, of the size that Linux lets anybody have, would
-// overflow if all that was held came at once: it reads at most 64 datagrams a
-// millisecond.
+// usualBuffer makes a socket have the receive buffer that Linux gives who doesn't
+// ask; it grants twice what is asked for.
+func usualBuffer(t *testing.T, c *net.UDPConn) {
+	t.Helper()
+	if err := c.SetReadBuffer(104 << 10); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeNumbers sends numbers, ten a millisecond: the port's own buffer is not what
+// this is about.
+func writeNumbers(t *testing.T, c *net.UDPConn, n int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := range n {
+		if i%10 == 0 {
+			<-tick.C
+		}
+		write(t, c, fmt.Sprint(i))
+	}
+}
+
+// A server whose receive buffer would overflow if all that was held came at once:
+// it reads at most 64 datagrams a millisecond.
 func TestHeldDatagramsDontOverflowAServersBuffer(t *testing.T) {
 	const clients, each = 50, 60
 	r := newRig(t)
@@ -41,9 +63,7 @@ func TestHeldDatagramsDontOverflowAServersBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetReadBuffer(208 << 10); err != nil {
-		t.Fatal(err)
-	}
+	usualBuffer(t, conn)
 	r.backend(server, true)
 
 	next := make([]int, clients)
@@ -73,4 +93,183 @@ func TestHeldDatagramsDontOverflowAServersBuffer(t *testing.T) {
 	if got != clients*each {
 		t.Errorf("the server got %d datagrams, want %d", got, clients*each)
 	}
+}
+
+// A server that answers at once: what it says is passed on while the rest of what
+// was held is still delivered, or it would overflow the session's own socket.
+func TestTheServersAnswersArePassedOnWhileTheRestIsDelivered(t *testing.T) {
+	const each = 450
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	client := dialUDP(t, address)
+	writeNumbers(t, client, each)
+	r.queued(1)
+
+	server := freeAddress(t, route.UDP)
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	usualBuffer(t, conn)
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			n, from, err := conn.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			if _, err := conn.WriteToUDPAddrPort(buf[:n], from); err != nil {
+				return
+			}
+		}
+	}()
+	r.backend(server, true)
+
+	buf := make([]byte, 64)
+	_ = client.SetReadDeadline(time.Now().Add(patience))
+	for i := range each {
+		n, err := client.Read(buf)
+		if err != nil {
+			t.Fatalf("%d of %d answers came: %v", i, each, err)
+		}
+		if string(buf[:n]) != fmt.Sprint(i) {
+			t.Fatalf("answer %d is %q", i, buf[:n])
+		}
+	}
+}
+
+// A server that answers, and is busy with something else for a while.
+func TestHeldDatagramsWaitForAServerThatIsBusy(t *testing.T) {
+	const clients, each, busy = 10, 100, 60 * time.Millisecond
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	conns := make([]*net.UDPConn, clients)
+	for i := range conns {
+		conns[i] = dialUDP(t, address)
+		writeNumbers(t, conns[i], each)
+	}
+	r.queued(clients)
+
+	server := freeAddress(t, route.UDP)
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	usualBuffer(t, conn)
+	got := make(chan int, 1)
+	go func() {
+		buf := make([]byte, 64)
+		for n := 0; ; n++ {
+			if n%200 == 100 {
+				<-time.After(busy)
+			}
+			size, from, err := conn.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				got <- n
+				return
+			}
+			if _, err := conn.WriteToUDPAddrPort(buf[:size], from); err != nil {
+				t.Errorf("answer: %v", err)
+			}
+		}
+	}()
+	r.backend(server, true)
+	for i, c := range conns {
+		for j := range each {
+			if hear(t, c, fmt.Sprint(j)); t.Failed() {
+				t.Fatalf("client %d", i)
+			}
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != clients*each {
+		t.Errorf("the server got %d datagrams, want %d", n, clients*each)
+	}
+}
+
+// A client that sends faster than it is paced would keep the port's others waiting
+// for ever.
+func TestNoSessionIsPacedForLongerThanItsTurn(t *testing.T) {
+	t.Parallel()
+	p := newPace()
+	p.limiter.SetLimit(0)
+	p.limiter.SetBurst(0)
+	p.begin()
+	defer p.end()
+	p.began = time.Now().Add(-turnTime)
+	p.last = time.Now()
+	for range 10 * paceMost {
+		p.wait(t.Context())
+	}
+	if ahead := p.ahead.Load(); ahead != paceMost {
+		t.Errorf("%d datagrams count as ahead of the answers, want %d at most", ahead, paceMost)
+	}
+}
+
+// The server is lost in the middle of a delivery: it keeps what it was sent, which it
+// answers, and the next gets the rest.
+func TestAServerThatIsLostDuringADeliveryLeavesTheRestToTheNext(t *testing.T) {
+	const each = 1000
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	client := dialUDP(t, address)
+	writeNumbers(t, client, each)
+	r.queued(1)
+
+	first, next := freeAddress(t, route.UDP), freeAddress(t, route.UDP)
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadBuffer(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	second := listenUDP(t, next)
+	r.servers(serving(first, "a"))
+	// It answers twice, and then nothing, so that the delivery takes its time. The
+	// second answer is passed on before all is delivered, or nothing would be left.
+	buf := make([]byte, 64)
+	for n := range paceWindow + 20 {
+		size, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(buf[:size]); got != fmt.Sprint(n) {
+			t.Fatalf("the first server got %q, want %d", got, n)
+		}
+		if n < 2 {
+			if _, err := conn.WriteToUDPAddrPort(buf[:size], from); err != nil {
+				t.Fatal(err)
+			}
+			hear(t, client, fmt.Sprint(n))
+		}
+	}
+	r.servers(serving(next, "b"))
+	r.eventually("the second server gets the last datagram", func() bool {
+		got := second.all()
+		return len(got) > 0 && got[len(got)-1] == fmt.Sprint(each-1)
+	})
+	// What the first got meanwhile is in its buffer.
+	taken := paceWindow + 20
+	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	for {
+		size, _, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			break
+		}
+		if got := string(buf[:size]); got != fmt.Sprint(taken) {
+			t.Fatalf("the first server got %q, want %d", got, taken)
+		}
+		taken++
+	}
+	_ = conn.Close()
+	for i, got := range second.all() {
+		if want := fmt.Sprint(taken + i); got != want {
+			t.Fatalf("the second server got %q, want %s: the first had %d", got, want, taken)
+		}
+	}
+	r.eventually("nothing is held", func() bool { return r.server.held.Used() == 0 })
 }

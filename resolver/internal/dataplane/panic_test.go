@@ -15,7 +15,7 @@ import (
 // broken is a protocol with a bug.
 type broken struct{ lines }
 
-func (broken) Inspect([]byte) proto.Verdict { panic("a bug") }
+func (broken) Inspect([]byte, proto.Client) proto.Verdict { panic("a bug") }
 
 // A panic ends the process, whose handlers tell Sentry first. Both are replaced
 // here, which is why this test runs alone.

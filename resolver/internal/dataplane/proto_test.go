@@ -15,11 +15,14 @@ import (
 // refused, and "login …" wants the server.
 type lines struct{ name string }
 
-func (l lines) Name() string                { return l.name }
-func (lines) WakeOn() proto.WakeOn          { return proto.OnData }
-func (lines) Refusal(r proto.Reason) []byte { return []byte("sorry: " + string(r) + "\n") }
+func (l lines) Name() string            { return l.name }
+func (lines) WakeOn() proto.WakeOn      { return proto.OnData }
+func (lines) HoldAtMost() time.Duration { return 0 }
+func (lines) Refusal(r proto.Reason, _ []byte, _ proto.Client) []byte {
+	return []byte("sorry: " + string(r) + "\n")
+}
 
-func (lines) Inspect(head []byte) proto.Verdict {
+func (lines) Inspect(head []byte, _ proto.Client) proto.Verdict {
 	line, _, ok := bytes.Cut(head, []byte("\n"))
 	switch {
 	case !ok:

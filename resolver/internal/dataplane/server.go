@@ -27,6 +27,10 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/bedrock"
+	"dormouse.dev/dormouse/resolver/internal/proto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/proto/quake3"
+	"dormouse.dev/dormouse/resolver/internal/proto/source"
 	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
 	"dormouse.dev/dormouse/resolver/internal/proto/udp"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -76,6 +80,8 @@ type Server struct {
 	udpSessions atomic.Int32
 	// held is charged with what is kept.
 	held *conn.Budget
+	// asks bounds how many servers are asked at once.
+	asks chan struct{}
 
 	mu       sync.Mutex
 	services map[types.UID]*service
@@ -103,12 +109,16 @@ func New(opts Options) *Server {
 	}
 	if opts.Protocols == nil {
 		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
-			v1alpha1.ProtocolTCP: tcp.Protocol{},
-			v1alpha1.ProtocolUDP: udp.Protocol{},
+			v1alpha1.ProtocolTCP:       tcp.Protocol{},
+			v1alpha1.ProtocolUDP:       udp.Protocol{},
+			v1alpha1.ProtocolMinecraft: minecraft.Protocol{},
+			v1alpha1.ProtocolBedrock:   bedrock.Protocol{},
+			v1alpha1.ProtocolSource:    source.New(),
+			v1alpha1.ProtocolQuake3:    quake3.Protocol{},
 		}
 	}
 	s := &Server{
-		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes),
+		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
 		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -127,7 +137,6 @@ func (s *Server) Update(r *route.Route) {
 		s.services[r.UID] = sv
 		s.opts.Metrics.Routes(len(s.services))
 		s.named[nameOf(r)]++
-		sv.route.Store(r)
 	} else {
 		// The queue comes second: whoever it sends to a server finds that server
 		// in the route.

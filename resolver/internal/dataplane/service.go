@@ -3,7 +3,6 @@ package dataplane
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -26,10 +25,10 @@ type service struct {
 	active activity
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
-	// ports and closed are guarded by the server's lock. Closed are ports that
-	// may have UDP sessions still.
-	ports  map[portKey]*servedPort
-	closed []*servedPort
+	// ports and closed are guarded by the server's lock. They are few, and a map of
+	// them would take more than they do. Closed are ports that may have UDP sessions
+	// still.
+	ports, closed []*servedPort
 }
 
 // portKey is what a listener can't be kept for when it changes.
@@ -49,6 +48,12 @@ type servedPort struct {
 	service  *service
 	key      portKey
 	protocol proto.Protocol
+	// known is what the protocol may know; it is new with each version of the route.
+	known atomic.Pointer[known]
+	// told is what a server told of itself, and asked which was asked last. The
+	// server's lock guards both.
+	told     proto.Answers
+	asked    asked
 	counts   *metrics.Port
 	listener *listener.Listener
 	// socket is what a UDP port is open as.
@@ -58,48 +63,59 @@ type servedPort struct {
 }
 
 func newService(s *Server, r *route.Route) *service {
-	return &service{
-		server: s,
-		dials:  make(chan struct{}, parallelDials),
-		ports:  map[portKey]*servedPort{},
-		queue:  hold.New(r, hold.Options{Waker: s.opts.Waker, Dial: dial, Metrics: s.opts.Metrics, Log: s.opts.Log}),
-	}
+	sv := &service{server: s, dials: make(chan struct{}, parallelDials)}
+	sv.route.Store(r)
+	sv.queue = hold.New(r, hold.Options{Waker: s.opts.Waker, Dial: sv.dialUp, Metrics: s.opts.Metrics, Log: s.opts.Log})
+	return sv
 }
 
 // setPorts closes the listeners that the route has no more, opens those that it
 // has now, and gives the closed ones.
 func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
-	wanted := map[portKey]bool{}
-	for i := range r.Ports {
-		if r.Ports[i].Taken == "" {
-			wanted[keyOf(&r.Ports[i])] = true
+	sv.ports = slices.DeleteFunc(sv.ports, func(p *servedPort) bool {
+		i := slices.IndexFunc(r.Ports, func(w route.Port) bool { return w.Taken == "" && keyOf(&w) == p.key })
+		if i >= 0 {
+			p.known.Store(p.knownOf(r, &r.Ports[i]))
+			p.learn(&r.Ports[i])
+			return false
 		}
-	}
-	for key, p := range sv.ports {
-		if !wanted[key] {
-			p.listener.Close()
-			closed = append(closed, p.listener)
-			delete(sv.ports, key)
-			sv.closed = append(sv.closed, p)
-		}
-	}
+		p.listener.Close()
+		closed = append(closed, p.listener)
+		sv.closed = append(sv.closed, p)
+		return true
+	})
 	sv.closed = slices.DeleteFunc(sv.closed, func(p *servedPort) bool { return p.listener.Ended() })
-	for key := range wanted {
+	for i := range r.Ports {
+		key := keyOf(&r.Ports[i])
 		protocol, known := sv.server.opts.Protocols[key.protocol]
-		if !known || sv.ports[key] != nil {
+		if !known || r.Ports[i].Taken != "" || sv.port(key) != nil {
 			continue
 		}
 		p := &servedPort{
-			pace:    newPace(),
 			service: sv, key: key, protocol: protocol,
 			counts: sv.server.opts.Metrics.Port(r.Namespace, r.Service, string(key.protocol)),
+		}
+		p.known.Store(p.knownOf(r, &r.Ports[i]))
+		p.learn(&r.Ports[i])
+		if key.network == route.UDP {
+			p.pace = newPace()
 		}
 		p.listener = listener.Start(
 			sv.server.opts.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", key.name, "resolverPort", key.number),
 			p.open())
-		sv.ports[key] = p
+		sv.ports = append(sv.ports, p)
 	}
 	return closed
+}
+
+// port finds a port at work; nil: there is none.
+func (sv *service) port(key portKey) *servedPort {
+	for _, p := range sv.ports {
+		if p.key == key {
+			return p
+		}
+	}
+	return nil
 }
 
 // endLost ends the UDP sessions whose server's address is no pod's any more, or
@@ -117,7 +133,7 @@ func (sv *service) endLost(was, is *route.Route) {
 		if len(lost) == 0 {
 			continue
 		}
-		for _, p := range append(slices.Collect(maps.Values(sv.ports)), sv.closed...) {
+		for _, p := range slices.Concat(sv.ports, sv.closed) {
 			if socket := p.socket.Load(); socket != nil && p.key.name == now.Name {
 				socket.endLost(lost)
 			}
@@ -137,11 +153,11 @@ func (p *servedPort) open() listener.Open {
 }
 
 func (sv *service) close() (closed []*listener.Listener) {
-	for key, p := range sv.ports {
+	for _, p := range sv.ports {
 		p.listener.Close()
 		closed = append(closed, p.listener)
-		delete(sv.ports, key)
 	}
+	sv.ports = nil
 	sv.queue.Close()
 	return closed
 }
@@ -155,7 +171,7 @@ func (sv *service) describe() informerapi.Route {
 	for i := range r.Ports {
 		p := &r.Ports[i]
 		described := informerapi.RoutePort{Name: p.Name, Protocol: string(p.Protocol), Port: p.ResolverPort}
-		switch served := sv.ports[keyOf(p)]; {
+		switch served := sv.port(keyOf(p)); {
 		case p.Taken != "":
 			described.Error = p.Taken
 		case served == nil:

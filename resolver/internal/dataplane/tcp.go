@@ -2,10 +2,8 @@ package dataplane
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -19,15 +17,9 @@ import (
 const (
 	// directTries is how many servers a client tries before it waits.
 	directTries = 3
-	// headTimeout bounds how long a client may take to say what it wants.
-	headTimeout = 10 * time.Second
 	// replayTimeout bounds handing over what was held: a server that takes
 	// nothing in is not up.
 	replayTimeout = 10 * time.Second
-	// farewellTimeout bounds telling a client why it is refused.
-	farewellTimeout = 500 * time.Millisecond
-	// maxUnread bounds what is read and thrown away of one meanwhile.
-	maxUnread = 1 << 20
 )
 
 // endedKeepAlive asks a client that has ended its side whether it is still there.
@@ -52,7 +44,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	}
 	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
-	if p.protocol.WakeOn() == proto.OnData && !p.inspect(h) {
+	if p.known.Load().judges && !p.inspect(h) {
 		return
 	}
 	active.open.Add(1)
@@ -73,51 +65,6 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	err = forward.Relay(p.service.server.ctx, c, server, p.counts.BytesToServer, p.counts.BytesToClient)
 	if err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
-	}
-}
-
-// inspect lets the protocol judge what the client says first; false: that was
-// all.
-func (p *servedPort) inspect(h *heldTCP) bool {
-	_ = h.conn.SetReadDeadline(time.Now().Add(headTimeout))
-	for {
-		verdict := p.protocol.Inspect(h.sent)
-		switch verdict.Action {
-		case proto.Hold:
-			_ = h.conn.SetReadDeadline(time.Time{})
-			return true
-		case proto.Refuse:
-			p.counts.Refused(string(proto.Unwanted))
-			farewell(h.conn, verdict.Answer)
-			return false
-		case proto.Answer:
-			if _, err := h.conn.Write(verdict.Answer); err != nil {
-				return false
-			}
-			h.release(min(max(verdict.Used, 0), len(h.sent)))
-			if len(h.sent) > 0 && verdict.Used > 0 {
-				continue
-			}
-		case proto.NeedMore:
-		}
-		if len(h.sent) >= proto.MaxHead {
-			p.counts.Refused(string(proto.Unfinished))
-			return false
-		}
-		chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
-		if err != nil {
-			reason := proto.Unfinished
-			if errors.Is(err, conn.ErrNoRoom) {
-				reason = proto.TooManyBytes
-			}
-			if reason == proto.TooManyBytes || errors.Is(err, os.ErrDeadlineExceeded) {
-				p.counts.Refused(string(reason))
-				farewell(h.conn, p.protocol.Refusal(reason))
-			}
-			return false
-		}
-		h.sent = append(h.sent, chunk...)
-		h.reader.Done()
 	}
 }
 
@@ -150,13 +97,13 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 // wait holds a client until it has a server, which has been sent what was held;
 // nil: the client is gone or refused.
 func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
-	ticket, err := p.service.queue.Enter(p.key.name, h)
+	ticket, err := p.service.queue.Enter(p.key.name, h, p.protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
 			reason = proto.RouteGone
 		}
-		farewell(h.conn, p.protocol.Refusal(reason))
+		p.farewell(h, reason)
 		return nil
 	}
 	for {
@@ -172,7 +119,7 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			return nil
 		}
 		if e.reason != "" {
-			part(h.conn, p.protocol.Refusal(e.reason))
+			part(h.conn, p.refusal(h, e.reason))
 			return nil
 		}
 		server := p.take(e.grant)
@@ -204,24 +151,4 @@ func (p *servedPort) dial(address netip.AddrPort) *net.TCPConn {
 		return nil
 	}
 	return server.(*net.TCPConn)
-}
-
-// farewell tells a client why it is refused.
-func farewell(c *net.TCPConn, text []byte) {
-	if len(text) > 0 {
-		part(c, text)
-	}
-}
-
-// part ends a connection so that the client sees its end, and can read what it
-// is told: closing one with unread bytes resets it and throws the text away.
-func part(c *net.TCPConn, text []byte) {
-	_ = c.SetDeadline(time.Now().Add(farewellTimeout))
-	if len(text) > 0 {
-		if _, err := c.Write(text); err != nil {
-			return
-		}
-	}
-	_ = c.CloseWrite()
-	_, _ = io.CopyN(io.Discard, c, maxUnread)
 }

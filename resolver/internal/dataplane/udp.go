@@ -14,6 +14,9 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
+// scratchBytes is more than what protocols answer to who may not be where it says.
+const scratchBytes = 1024
+
 // receivePause follows an error of a UDP socket that stays open.
 const receivePause = 5 * time.Millisecond
 
@@ -23,6 +26,9 @@ const receivePause = 5 * time.Millisecond
 type udpSocket struct {
 	port    *servedPort
 	packets *conn.Packets
+	// scratch is where answers are written, by the one goroutine that receives. It
+	// is there once something was judged.
+	scratch []byte
 
 	// mu is held for a map look-up a packet, by the one goroutine that
 	// receives; sessions that end are the only others.
@@ -53,7 +59,7 @@ func (u *udpSocket) Serve() error {
 			<-time.After(receivePause)
 			continue
 		}
-		if s := u.find(from); s == nil || !s.fromClient(datagram) {
+		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to) {
 			u.admit(datagram, from, to)
 		}
 		u.packets.Done()
@@ -96,23 +102,10 @@ func (u *udpSocket) forget(s *udpSession) {
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port
 	server := p.service.server
-	source := u.packets.Source(to)
-	verdict := p.protocol.Inspect(datagram)
-	switch verdict.Action {
-	case proto.Hold:
-	case proto.Answer:
-		_ = u.packets.Send(verdict.Answer, source, from)
-		return
-	case proto.Refuse:
-		p.counts.Refused(string(proto.Unwanted))
-		if len(verdict.Answer) > 0 {
-			_ = u.packets.Send(verdict.Answer, source, from)
-		}
-		return
-	case proto.NeedMore:
+	if !u.wanted(datagram, from, to) {
 		return
 	}
-	s := &udpSession{socket: u, client: from, source: source, max: p.service.route.Load().Hold.MaxBytes}
+	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes}
 	u.mu.Lock()
 	if u.closing {
 		u.mu.Unlock()
@@ -121,13 +114,51 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	if int(server.udpSessions.Load()) >= server.opts.MaxUDPSessions {
 		u.mu.Unlock()
 		p.counts.Refused(string(proto.TooManySessions))
-		u.refuse(s, proto.TooManySessions)
+		u.refuse(s, proto.TooManySessions, datagram)
 		return
 	}
 	server.udpSessions.Add(1)
 	u.sessions[from] = s
 	u.mu.Unlock()
 	s.begin(datagram)
+}
+
+// taken gives a session its client's datagram; false: the session is over. What a
+// client asks while it is held is answered, or the answer would come when nobody
+// waits for it any more.
+func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
+		s.touch()
+		return true
+	}
+	return s.fromClient(datagram)
+}
+
+// wanted lets the protocol judge a datagram, and answers it; false: it is not for
+// the server.
+func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	p := u.port
+	k := p.known.Load()
+	if !k.judges {
+		return true
+	}
+	if u.scratch == nil {
+		u.scratch = make([]byte, 0, scratchBytes)
+	}
+	verdict := p.protocol.Inspect(datagram, k.client(from, u.scratch))
+	switch verdict.Action {
+	case proto.Hold:
+		return true
+	case proto.Answer, proto.Finish:
+		p.counts.QueryAnswered()
+	case proto.Refuse:
+		p.counts.Refused(string(proto.Unwanted))
+	case proto.NeedMore:
+	}
+	if len(verdict.Answer) > 0 {
+		_ = u.packets.Send(verdict.Answer, u.packets.Source(to), from)
+	}
+	return false
 }
 
 // again puts a new session in the place of one whose server took nothing of what
@@ -158,8 +189,10 @@ func (u *udpSocket) endLost(lost map[netip.AddrPort]bool) {
 	}
 }
 
-func (u *udpSocket) refuse(s *udpSession, reason proto.Reason) {
-	if text := u.port.protocol.Refusal(reason); len(text) > 0 {
+// refuse tells a client why it is sent away, that sent a datagram first.
+func (u *udpSocket) refuse(s *udpSession, reason proto.Reason, first []byte) {
+	text := u.port.protocol.Refusal(reason, first, u.port.known.Load().client(s.client, nil))
+	if len(text) > 0 {
 		_ = u.packets.Send(text, s.source, s.client)
 	}
 }

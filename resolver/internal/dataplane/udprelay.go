@@ -54,7 +54,9 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 		return hold.NotBound
 	case err == nil:
 		answered = true
-		s.reply((*buf)[:n])
+		// Somebody else may have granted a server meanwhile.
+		s.heard()
+		s.replied((*buf)[:n], s.socket.packets.Send((*buf)[:n], s.source, s.client))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// Nobody said no.
 	default:
@@ -95,15 +97,19 @@ func (s *udpSession) run(grant hold.Grant) {
 		s.over()
 		return
 	}
+	s.replier = s.socket.packets.Replier(s.source, s.client)
 	p.begin()
 	defer p.end()
-	s.flush()
+	s.deliver(reader)
 	defer s.over()
 	defer context.AfterFunc(p.service.server.ctx, s.over)()
 	// While what was held was delivered nobody else looked.
 	s.mu.Lock()
-	lost := s.lost
+	lost, unsent := s.lost, s.unsent
 	s.mu.Unlock()
+	if s.answered.Load() && !unsent {
+		s.dropSent()
+	}
 	if now, ok := p.service.route.Load().Port(p.key.name); lost || ok && !now.Has(grant.Address) {
 		s.retry()
 		return
@@ -134,7 +140,6 @@ func (s *udpSession) relay(reader *conn.Reader, grant hold.Grant) {
 	unanswered := time.Now().Add(unansweredTime)
 	if s.answered.Load() {
 		unanswered = time.Time{}
-		s.dropSent()
 	}
 	for {
 		left := s.leftOf(idle)
@@ -205,12 +210,43 @@ func (s *udpSession) takeSent() []byte {
 
 func (s *udpSession) dropSent() { s.budget().Give(len(s.takeSent())) }
 
+// deliver delivers what is held, and passes on what the server says meanwhile:
+// replies that nobody reads would soon overflow the socket's buffer.
+func (s *udpSession) deliver(reader *conn.Reader) {
+	upstream := s.upstream
+	_ = upstream.SetReadDeadline(time.Time{})
+	delivered := make(chan struct{})
+	s.socket.port.service.server.wg.Go(func() {
+		defer utilruntime.HandleCrash()
+		defer close(delivered)
+		s.flush()
+		_ = upstream.SetReadDeadline(time.Now())
+	})
+	for {
+		datagram, err := reader.Next(conn.MaxDatagram)
+		switch {
+		case err == nil:
+			s.reply(datagram)
+			reader.Done()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			s.socket.port.counts.DatagramRefused()
+			s.refused.Store(true)
+		case errors.As(err, new(syscall.Errno)):
+			// What the network said of one datagram; the socket is fine.
+		default:
+			// All is delivered, or the session is over.
+			<-delivered
+			return
+		}
+	}
+}
+
 // flush delivers what is held in order and makes the session live: from then on
 // the client's datagrams go to the server as they come.
 func (s *udpSession) flush() {
 	p := s.socket.port
-	p.pace.turn.Lock()
-	defer p.pace.turn.Unlock()
+	p.pace.begin()
+	defer p.pace.end()
 	for {
 		s.mu.Lock()
 		queue := s.queue
@@ -234,12 +270,30 @@ func (s *udpSession) flush() {
 		}
 		s.mu.Unlock()
 		var datagram []byte
-		for len(queue) > 0 && s.state.Load() != sessionOver {
+		for len(queue) > 0 && !s.keptForAnother(len(queue)) {
 			datagram, queue = nextHeld(queue)
 			p.pace.wait(p.service.server.ctx)
 			s.send(datagram)
 		}
 	}
+}
+
+// keptForAnother says that the rest of what is being delivered is not to be sent,
+// because the session is over or its server was lost. That rest, its last bytes,
+// is then another server's, and all of it if this one never answered.
+func (s *udpSession) keptForAnother(rest int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Load() == sessionOver {
+		return true
+	}
+	if s.lost && !s.unsent && s.answered.Load() {
+		taken := len(s.sent) - rest
+		s.budget().Give(taken)
+		s.sent = s.sent[taken:]
+	}
+	s.unsent = s.unsent || s.lost
+	return s.lost
 }
 
 // giveBack returns a grant that came to nothing.

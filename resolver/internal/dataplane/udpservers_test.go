@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -192,4 +193,26 @@ func TestASessionOfAClosedPortEndsWithItsServersAddress(t *testing.T) {
 	play(t, c, "two")
 	r.servers()
 	r.eventually("nobody is relayed", func() bool { return r.sessions().Sessions == 0 })
+}
+
+// A server may be lost between the moment it is found and the one a client gets it.
+func TestNoSessionGoesToAServerThatWasLostBeforeItWasGranted(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	server := netip.MustParseAddrPort(freeAddress(t, route.UDP))
+	listenUDP(t, server.String())
+	c := dialUDP(t, address)
+	write(t, c, "one")
+	r.queued(1)
+	var s *udpSession
+	for _, sv := range r.server.services {
+		for _, p := range sv.ports {
+			s = p.socket.Load().find(c.LocalAddr().(*net.UDPAddr).AddrPort())
+		}
+	}
+	if got := s.Probe(t.Context(), server); got != hold.Failed {
+		t.Errorf("a probe of an address that is no pod's is %v, want Failed", got)
+	}
+	r.servers(serving(server.String(), "a"))
+	hear(t, c, "re:one")
 }

@@ -23,6 +23,8 @@ const (
 	lengthBytes = 4
 )
 
+var errLost = errors.New("the server is not one of the service's any more")
+
 // A session is held, then live, then over. Only live is read without its lock.
 const (
 	sessionHeld int32 = iota
@@ -38,6 +40,10 @@ type udpSession struct {
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int
+	// replier is for the goroutine that relays, and writer for the one that sends, of
+	// which there is one at a time.
+	replier *conn.Replier
+	writer  *conn.Writer
 
 	state atomic.Int32
 	// last is when a datagram came, either way, in nanoseconds.
@@ -57,7 +63,10 @@ type udpSession struct {
 	server netip.AddrPort
 	// lost says that the address became nobody's, or another's, before the
 	// session was live.
-	lost     bool
+	lost bool
+	// unsent says that sent was kept for another server, because this one was lost
+	// before it was sent.
+	unsent   bool
 	upstream *net.UDPConn
 }
 
@@ -143,7 +152,7 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 		s.start(grant)
 		return
 	}
-	ticket, err := p.service.queue.Enter(p.key.name, s)
+	ticket, err := p.service.queue.Enter(p.key.name, s, p.protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
@@ -171,25 +180,35 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 // send gives the server a datagram.
 func (s *udpSession) send(datagram []byte) {
 	counts := s.socket.port.counts
-	_, err := s.upstream.Write(datagram)
+	_, err := s.writer.Write(datagram)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// That is the fate of an earlier datagram; this one was not sent.
 		counts.DatagramRefused()
 		s.refused.Store(true)
-		_, err = s.upstream.Write(datagram)
+		_, err = s.writer.Write(datagram)
 	}
 	if err == nil {
 		counts.DatagramToServer(len(datagram))
 	}
 }
 
-// reply gives the client a datagram.
+// reply gives the client a datagram. It is for the goroutine that relays.
 func (s *udpSession) reply(datagram []byte) {
+	s.heard()
+	s.replied(datagram, s.replier.Send(datagram))
+}
+
+// heard notes that the server said something.
+func (s *udpSession) heard() {
 	s.touch()
 	if !s.answered.Load() {
 		s.answered.Store(true)
 	}
-	if s.socket.packets.Send(datagram, s.source, s.client) == nil {
+	s.socket.port.pace.answered()
+}
+
+func (s *udpSession) replied(datagram []byte, err error) {
+	if err == nil {
 		s.socket.port.counts.DatagramToClient(len(datagram))
 	}
 }
@@ -247,6 +266,11 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 	if s.upstream != nil && s.server == address && !s.lost {
 		return nil
 	}
+	// It may have been granted just before it was lost.
+	p := s.socket.port
+	if now, ok := p.service.route.Load().Port(p.key.name); ok && !now.Has(address) {
+		return fmt.Errorf("%s: %w", address, errLost)
+	}
 	if s.upstream != nil {
 		_ = s.upstream.Close()
 		s.upstream = nil
@@ -255,7 +279,12 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("opening a socket to %s: %w", address, err)
 	}
-	s.upstream, s.server, s.lost = upstream, address, false
+	_ = upstream.SetReadBuffer(conn.ReceiveBytes)
+	if s.writer, err = conn.NewWriter(upstream); err != nil {
+		_ = upstream.Close()
+		return err
+	}
+	s.upstream, s.server, s.lost, s.unsent = upstream, address, false, false
 	s.answered.Store(false)
 	return nil
 }
@@ -265,7 +294,14 @@ func (s *udpSession) Granted(g hold.Grant) { s.start(g) }
 
 // Refused implements hold.Client.
 func (s *udpSession) Refused(reason proto.Reason) {
-	s.socket.refuse(s, reason)
+	var first []byte
+	s.mu.Lock()
+	if len(s.queue) > 0 {
+		// What is kept is never written again.
+		first, _ = nextHeld(s.queue)
+	}
+	s.mu.Unlock()
+	s.socket.refuse(s, reason, first)
 	s.over()
 }
 

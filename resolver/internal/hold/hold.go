@@ -117,5 +117,6 @@ type Waker interface {
 	Wake(ctx context.Context, namespace, service string, count int) wake.Result
 }
 
-// DialFunc connects to a server.
-type DialFunc func(ctx context.Context, address netip.AddrPort, timeout time.Duration) (net.Conn, error)
+// DialFunc connects to a server of a port once it is up. The timeout is for the
+// connection; what else tells that a server is up may take longer.
+type DialFunc func(ctx context.Context, port string, address netip.AddrPort, timeout time.Duration) (net.Conn, error)

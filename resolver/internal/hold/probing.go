@@ -168,7 +168,7 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 		address := candidates[((tries-1)*width+i)%len(candidates)]
 		q.wg.Go(func() {
 			defer utilruntime.HandleCrash()
-			conn, err := q.opts.Dial(ctx, address, timeout)
+			conn, err := q.opts.Dial(ctx, p.name, address, timeout)
 			if err != nil {
 				conn = nil
 			}

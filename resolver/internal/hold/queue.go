@@ -183,8 +183,9 @@ func (q *Queue) Proven(name string, server netip.AddrPort) {
 	}
 }
 
-// Enter makes a client wait for a server of a port.
-func (q *Queue) Enter(name string, client Client) (*Ticket, error) {
+// Enter makes a client wait for a server of a port, for as long as the route says
+// and, unless that is 0, atMost.
+func (q *Queue) Enter(name string, client Client, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
@@ -201,7 +202,11 @@ func (q *Queue) Enter(name string, client Client) (*Ticket, error) {
 	}
 	q.lastSeq++
 	t := &Ticket{queue: q, port: p, client: client, seq: q.lastSeq}
-	if timeout := q.route.Hold.Timeout; timeout > 0 {
+	timeout := q.route.Hold.Timeout
+	if atMost > 0 && (timeout == 0 || timeout > atMost) {
+		timeout = atMost
+	}
+	if timeout > 0 {
 		t.until = now.Add(timeout)
 		t.timer = time.AfterFunc(timeout, t.expire)
 	}

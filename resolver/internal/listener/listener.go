@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
@@ -169,11 +172,32 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// keepAlive sets KeepAlive on a socket.
+func keepAlive(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		for _, option := range []struct{ level, name, value int }{
+			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+		} {
+			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), option.level, option.name, option.value))
+		}
+	})
+	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
+}
+
 // TCP opens a TCP port whose connections are given to handle, each in a
 // goroutine that handle starts. Host is empty for all addresses.
 func TCP(host string, port int, handle func(*net.TCPConn)) Open {
 	return func(ctx context.Context) (Socket, error) {
-		config := net.ListenConfig{KeepAliveConfig: KeepAlive}
+		// What is set on the listening socket holds for its connections, which saves
+		// setting it on each.
+		config := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
+		// No player's network takes several paths at once, and such sockets take longer
+		// to accept from.
+		config.SetMultipathTCP(false)
 		ln, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
 			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)

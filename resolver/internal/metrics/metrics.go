@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,8 @@ const (
 // Metrics are all of them. A nil Metrics counts nothing.
 type Metrics struct {
 	held, sessions                    *prometheus.GaugeVec
-	clients, bytes, datagrams         *prometheus.CounterVec
+	clients, answered                 *prometheus.CounterVec
+	bytes, datagrams                  *prometheus.CounterVec
 	refused, dropped, notBound, wakes *prometheus.CounterVec
 	stages                            *prometheus.HistogramVec
 	routes                            prometheus.Gauge
@@ -73,7 +75,9 @@ func New(registry prometheus.Registerer) *Metrics {
 		held:      gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
 		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
 		clients:   counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
-		bytes:     counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
+		answered: counter("dormouse_resolver_answered_queries_total",
+			"Status queries that were answered in a server's place.", port),
+		bytes: counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
 		datagrams: counter("dormouse_resolver_datagrams_total",
 			"Datagrams relayed, by direction.", with("direction")),
 		refused: counter("dormouse_resolver_refused_clients_total",
@@ -95,7 +99,7 @@ func New(registry prometheus.Registerer) *Metrics {
 			Name: "dormouse_resolver_routes", Help: "ElasticServices that are served.",
 		}),
 	}
-	registry.MustRegister(m.held, m.sessions, m.clients, m.bytes, m.datagrams, m.refused, m.dropped,
+	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
 		m.notBound, m.wakes, m.stages, m.routes)
 	return m
 }
@@ -161,138 +165,176 @@ func (m *Metrics) Forget(namespace, service string) {
 	delete(m.byService, key)
 }
 
-// Port finds the series of a service's port once, so that counting costs an
-// atomic addition.
+// Port counts for a service's port. Its series begin with the first thing that is
+// counted: those of a port on which nothing ever happens would cost more than the
+// port.
 func (m *Metrics) Port(namespace, service, protocol string) *Port {
 	if m == nil {
 		return nil
 	}
-	l := []string{namespace, service, protocol}
-	for _, v := range []vec{m.held, m.sessions, m.clients, m.dropped, m.notBound} {
-		m.note(v, namespace, service, protocol)
-	}
-	with := func(vec *prometheus.CounterVec, more string) prometheus.Counter {
-		m.note(vec, namespace, service, protocol, more)
-		return vec.WithLabelValues(namespace, service, protocol, more)
-	}
-	return &Port{
-		all: m, labels: l,
-		held:              m.held.WithLabelValues(l...),
-		sessions:          m.sessions.WithLabelValues(l...),
-		clients:           m.clients.WithLabelValues(l...),
-		bytesToServer:     with(m.bytes, toServer),
-		bytesToClient:     with(m.bytes, toClient),
-		datagramsToServer: with(m.datagrams, toServer),
-		datagramsToClient: with(m.datagrams, toClient),
-		dropped:           m.dropped.WithLabelValues(l...),
-		notBound:          m.notBound.WithLabelValues(l...),
-	}
+	return &Port{all: m, namespace: namespace, service: service, protocol: protocol}
 }
 
 // Port counts for one service and protocol. A nil Port counts nothing.
 type Port struct {
-	all                                  *Metrics
-	labels                               []string
+	all                          *Metrics
+	namespace, service, protocol string
+	begun                        atomic.Pointer[portSeries]
+}
+
+// portSeries are found once, so that counting costs an atomic addition.
+type portSeries struct {
 	held, sessions                       prometheus.Gauge
-	clients                              prometheus.Counter
+	clients, answered                    prometheus.Counter
 	bytesToServer, bytesToClient         prometheus.Counter
 	datagramsToServer, datagramsToClient prometheus.Counter
 	dropped, notBound                    prometheus.Counter
+	// refused are counters by reason, so that a flood of what is refused locks
+	// nothing.
+	refused sync.Map
 }
 
-func (p *Port) note(v vec, more string) { p.all.note(v, p.labels[0], p.labels[1], p.labels[2], more) }
+func (p *Port) series() *portSeries {
+	if s := p.begun.Load(); s != nil {
+		return s
+	}
+	m, l := p.all, p.with()
+	for _, v := range []vec{m.held, m.sessions, m.clients, m.answered, m.dropped, m.notBound} {
+		m.note(v, p.namespace, p.service, p.protocol)
+	}
+	directed := func(vec *prometheus.CounterVec, direction string) prometheus.Counter {
+		p.note(vec, direction)
+		return vec.WithLabelValues(p.with(direction)...)
+	}
+	s := &portSeries{
+		held:              m.held.WithLabelValues(l...),
+		sessions:          m.sessions.WithLabelValues(l...),
+		clients:           m.clients.WithLabelValues(l...),
+		answered:          m.answered.WithLabelValues(l...),
+		bytesToServer:     directed(m.bytes, toServer),
+		bytesToClient:     directed(m.bytes, toClient),
+		datagramsToServer: directed(m.datagrams, toServer),
+		datagramsToClient: directed(m.datagrams, toClient),
+		dropped:           m.dropped.WithLabelValues(l...),
+		notBound:          m.notBound.WithLabelValues(l...),
+	}
+	// Who else finds them at the same time finds the same.
+	p.begun.Store(s)
+	return s
+}
+
+// with are the values of the port's labels, and of one more.
+func (p *Port) with(more ...string) []string {
+	return append([]string{p.namespace, p.service, p.protocol}, more...)
+}
+
+func (p *Port) note(v vec, more string) { p.all.note(v, p.namespace, p.service, p.protocol, more) }
 
 // ClientTaken counts a connection or session.
 func (p *Port) ClientTaken() {
 	if p != nil {
-		p.clients.Inc()
+		p.series().clients.Inc()
+	}
+}
+
+// QueryAnswered counts a query that was answered in the server's place.
+func (p *Port) QueryAnswered() {
+	if p != nil {
+		p.series().answered.Inc()
 	}
 }
 
 // HeldBegun and HeldEnded follow a client that waits.
 func (p *Port) HeldBegun() {
 	if p != nil {
-		p.held.Inc()
+		p.series().held.Inc()
 	}
 }
 
 // HeldEnded ends what HeldBegun began.
 func (p *Port) HeldEnded() {
 	if p != nil {
-		p.held.Dec()
+		p.series().held.Dec()
 	}
 }
 
 // SessionBegun and SessionEnded follow a client that is relayed.
 func (p *Port) SessionBegun() {
 	if p != nil {
-		p.sessions.Inc()
+		p.series().sessions.Inc()
 	}
 }
 
 // SessionEnded ends what SessionBegun began.
 func (p *Port) SessionEnded() {
 	if p != nil {
-		p.sessions.Dec()
+		p.series().sessions.Dec()
 	}
 }
 
 // BytesToServer counts what a client sent.
 func (p *Port) BytesToServer(n int) {
 	if p != nil {
-		p.bytesToServer.Add(float64(n))
+		p.series().bytesToServer.Add(float64(n))
 	}
 }
 
 // BytesToClient counts what a server sent.
 func (p *Port) BytesToClient(n int) {
 	if p != nil {
-		p.bytesToClient.Add(float64(n))
+		p.series().bytesToClient.Add(float64(n))
 	}
 }
 
 // DatagramToServer counts a datagram of n bytes that a client sent.
 func (p *Port) DatagramToServer(n int) {
 	if p != nil {
-		p.datagramsToServer.Inc()
-		p.bytesToServer.Add(float64(n))
+		p.series().datagramsToServer.Inc()
+		p.series().bytesToServer.Add(float64(n))
 	}
 }
 
 // DatagramToClient counts a datagram of n bytes that a server sent.
 func (p *Port) DatagramToClient(n int) {
 	if p != nil {
-		p.datagramsToClient.Inc()
-		p.bytesToClient.Add(float64(n))
+		p.series().datagramsToClient.Inc()
+		p.series().bytesToClient.Add(float64(n))
 	}
 }
 
 // DatagramDropped counts a datagram that a full session could not hold.
 func (p *Port) DatagramDropped() {
 	if p != nil {
-		p.dropped.Inc()
+		p.series().dropped.Inc()
 	}
 }
 
 // DatagramRefused counts a datagram that met no bound port.
 func (p *Port) DatagramRefused() {
 	if p != nil {
-		p.notBound.Inc()
+		p.series().notBound.Inc()
 	}
 }
 
 // Refused counts a client that was sent away.
 func (p *Port) Refused(reason string) {
-	if p != nil {
-		p.note(p.all.refused, reason)
-		p.all.refused.WithLabelValues(append(append([]string(nil), p.labels...), reason)...).Inc()
+	if p == nil {
+		return
 	}
+	refused := &p.series().refused
+	counter, ok := refused.Load(reason)
+	if !ok {
+		p.note(p.all.refused, reason)
+		counter = p.all.refused.WithLabelValues(p.with(reason)...)
+		refused.Store(reason, counter)
+	}
+	counter.(prometheus.Counter).Inc()
 }
 
 // Took observes a stage of a wake.
 func (p *Port) Took(stage Stage, d time.Duration) {
 	if p != nil {
 		p.note(p.all.stages, string(stage))
-		p.all.stages.WithLabelValues(append(append([]string(nil), p.labels...), string(stage))...).Observe(d.Seconds())
+		p.all.stages.WithLabelValues(p.with(string(stage))...).Observe(d.Seconds())
 	}
 }

@@ -7,6 +7,11 @@
 // stands in files named parse.go, which know nothing of Kubernetes.
 package proto
 
+import (
+	"net"
+	"time"
+)
+
 // Action is what to do with a client that wants a service which is not up.
 type Action int
 
@@ -21,12 +26,15 @@ const (
 	Answer
 	// Refuse sends Verdict.Answer, which may be empty, and ends the client.
 	Refuse
+	// Finish is Answer for a connection that the protocol ends with its answer.
+	Finish
 )
 
 // Verdict is what a protocol makes of a client's first bytes.
 type Verdict struct {
 	Action Action
-	// Answer is sent with Answer and Refuse.
+	// Answer is sent with Answer, Refuse and Finish. It may lie in the scratch that
+	// Inspect was lent, and never in head.
 	Answer []byte
 	// Used is how many bytes an Answer is for; they are not replayed.
 	Used int
@@ -71,16 +79,29 @@ const (
 const MaxHead = 16 << 10
 
 // Protocol judges the bytes of one protocol. Its methods are called by many at
-// once and keep nothing.
+// once and keep nothing of what they are given.
 type Protocol interface {
 	// Name is the protocol's name in the API.
 	Name() string
 	// WakeOn says when a client counts as wanting the server.
 	WakeOn() WakeOn
-	// Inspect judges what a client sent so far, or one datagram. It keeps no
-	// reference to head.
-	Inspect(head []byte) Verdict
+	// HoldAtMost is for how long a client of the protocol can be held before it
+	// gives up by itself; 0 where that is not known.
+	HoldAtMost() time.Duration
+	// Inspect judges what a client sent so far, or one datagram, while no server
+	// is up that could.
+	Inspect(head []byte, c Client) Verdict
 	// Refusal is what a client that is sent away should be told in its own
-	// protocol; nil when there is nothing but to close.
-	Refusal(Reason) []byte
+	// protocol, where head is what it sent so far, or its first datagram; nil when
+	// there is nothing but to close.
+	Refusal(why Reason, head []byte, c Client) []byte
+}
+
+// Asker is a Protocol whose servers tell of themselves when they are asked.
+type Asker interface {
+	Protocol
+	// Ask asks a server over a connection of its own, on which the caller has set a
+	// deadline. A server that answers is up. What it tells is told in its place
+	// later.
+	Ask(c net.Conn) (Answers, error)
 }

@@ -12,8 +12,9 @@ import (
 
 // Backends finds a port's addresses in the private Service's slices. The port's
 // number is looked up in each slice by the port's name, for pods may differ in
-// it. An address in several slices counts once, as its best.
-func Backends(all []*discoveryv1.EndpointSlice, port string, network Network) []Backend {
+// it. An address in several slices counts once, as its best. A
+// pod whose Server is in draining counts as terminating.
+func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, draining map[types.NamespacedName]bool) []Backend {
 	found := map[netip.AddrPort]Backend{}
 	for _, slice := range all {
 		number, ok := portNumber(slice, port, network)
@@ -23,6 +24,9 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network) []
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
 			serving, terminating := conditions(endpoint)
+			if e := endpoint.TargetRef; e != nil {
+				terminating = terminating || draining[types.NamespacedName{Namespace: slice.Namespace, Name: e.Name}]
+			}
 			for _, text := range endpoint.Addresses {
 				address, err := netip.ParseAddr(text)
 				if err != nil {

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 // Network is a transport protocol as the net package names it.
@@ -40,12 +42,16 @@ type Route struct {
 	// Service is the name of the Service that the route stands in for.
 	Service string
 	Phase   v1alpha1.Phase
-	Hold    Hold
-	Ports   []Port
+	// PhaseSince is when the phase began; zero where the status doesn't say.
+	PhaseSince time.Time
+	Hold       Hold
+	Ports      []Port
 	// Created decides between routes that claim one port.
 	Created time.Time
 	// PrivateService is the headless Service whose slices name the pods.
 	PrivateService string
+	// Target is what the route scales, where that has Servers.
+	Target Target
 }
 
 // Hold bounds what is kept for clients while the service wakes.
@@ -68,6 +74,14 @@ type Port struct {
 	// Probed says that a backend is up once Kubernetes calls it serving, because
 	// the pods have a readiness probe and the spec does not overrule it.
 	Probed bool
+	// ByConnect says that a server is up once it takes a connection, whatever its
+	// protocol has to say.
+	ByConnect bool
+	// WakeOnConnect says that whatever a client sends wakes the service, though the
+	// protocol knows better.
+	WakeOnConnect bool
+	// Answers are what is told in the server's place.
+	Answers proto.Answers
 	// Taken names the older route that has the resolver port; empty when this
 	// one has it.
 	Taken string
@@ -83,7 +97,9 @@ type Backend struct {
 	Pod types.UID
 	// Serving says that the pod is ready or, terminating, still serves. In the
 	// private Service's slices ready itself is always true.
-	Serving     bool
+	Serving bool
+	// Terminating says that it takes no new clients: its pod is being deleted, or
+	// its Server drains.
 	Terminating bool
 }
 
@@ -130,6 +146,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		Phase:          es.Status.Phase,
 		Created:        es.CreationTimestamp.Time,
 		PrivateService: es.Status.PrivateService,
+		Target:         targetOf(es),
 		Hold: Hold{
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,
@@ -145,20 +162,40 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
 		r.Hold.MaxBytes = int(n)
 	}
+	if since := es.Status.PhaseSince; since != nil {
+		r.PhaseSince = since.Time
+	}
 	for _, p := range es.Status.Ports {
 		network := TCP
-		if p.Protocol == v1alpha1.ProtocolUDP {
+		if p.Protocol.Transport() == corev1.ProtocolUDP {
 			network = UDP
 		}
 		r.Ports = append(r.Ports, Port{
-			Name:         p.Name,
-			Protocol:     p.Protocol,
-			Network:      network,
-			ResolverPort: p.ResolverPort,
-			Probed:       p.Readiness != v1alpha1.ReadinessConnect && es.Status.Readiness == v1alpha1.PodReadinessProbe,
+			Name:          p.Name,
+			Protocol:      p.Protocol,
+			Network:       network,
+			ResolverPort:  p.ResolverPort,
+			Probed:        p.Readiness != v1alpha1.ReadinessConnect && es.Status.Readiness == v1alpha1.PodReadinessProbe,
+			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
+			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
+			Answers:       answers(es, p.Name),
 		})
 	}
 	return r
+}
+
+// answers are what the spec says that a port answers.
+func answers(es *v1alpha1.ElasticService, port string) proto.Answers {
+	for i := range es.Spec.Ports {
+		if a := es.Spec.Ports[i].Asleep; a != nil && es.Spec.Ports[i].Name == port {
+			return proto.Answers{
+				Asleep: a.MOTD, Waking: a.WakingMOTD, Rejoin: a.Rejoin,
+				Version: a.Version, Protocol: a.ProtocolVersion, MaxPlayers: a.MaxPlayers, Favicon: a.Favicon,
+				Map: a.Map, Game: a.Game, Folder: a.Folder, AppID: uint64(max(a.AppID, 0)),
+			}
+		}
+	}
+	return proto.Answers{}
 }
 
 // older says that a has a port that both claim.

@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -77,9 +78,9 @@ func (s slice) endpoint(address string, serving, terminating bool) slice {
 	return s
 }
 
-// pod says whose the last endpoint is.
-func (s slice) pod(uid types.UID) slice {
-	s.Endpoints[len(s.Endpoints)-1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: "lobby-0", UID: uid}
+// pod says that the last endpoint is a pod.
+func (s slice) pod() slice {
+	s.Endpoints[len(s.Endpoints)-1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: "lobby-0", UID: "pod-a"}
 	return s
 }
 
@@ -90,10 +91,43 @@ func TestBuild(t *testing.T) {
 	}
 	full.Status.Readiness = v1alpha1.PodReadinessProbe
 	full.Status.Ports[1].Readiness = v1alpha1.ReadinessConnect
+	games := newService("lobby", "u1", 0).phase(v1alpha1.PhaseWaking)
+	since := metav1.NewMicroTime(epoch.Add(time.Minute))
+	games.Status.PhaseSince = &since
+	games.Spec.Wake = &v1alpha1.Wake{When: v1alpha1.WakeOnConnect}
+	var gamePorts []Port
+	for i, c := range []struct {
+		protocol v1alpha1.Protocol
+		network  Network
+	}{
+		{v1alpha1.ProtocolMinecraft, TCP}, {v1alpha1.ProtocolBedrock, UDP}, {v1alpha1.ProtocolSource, UDP}, {v1alpha1.ProtocolQuake3, UDP},
+	} {
+		name, number := string(c.protocol), int32(10001+i)
+		games = games.port(name, c.protocol, number)
+		gamePorts = append(gamePorts, Port{
+			Name: name, Protocol: c.protocol, Network: c.network, ResolverPort: number, WakeOnConnect: true,
+		})
+	}
+	games.Spec.Ports = []v1alpha1.PortSpec{{Name: "minecraft"}, {Name: "source", Asleep: &v1alpha1.Asleep{
+		MOTD: "zzz", WakingMOTD: "ahh", Rejoin: "again", Version: "1.2", ProtocolVersion: 3, MaxPlayers: 4, Favicon: "data:",
+		Map: "burrow", Game: "Dormice", Folder: "mice", AppID: 4294967295,
+	}}}
+	gamePorts[2].Answers = proto.Answers{
+		Asleep: "zzz", Waking: "ahh", Rejoin: "again", Version: "1.2", Protocol: 3, MaxPlayers: 4, Favicon: "data:",
+		Map: "burrow", Game: "Dormice", Folder: "mice", AppID: 4294967295,
+	}
 	cases := map[string]struct {
 		service service
 		want    *Route
 	}{
+		"games have their transport, and answers": {
+			service: games,
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseWaking, PhaseSince: epoch.Add(time.Minute),
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Ports: gamePorts,
+			},
+		},
 		"what the spec and the status say is taken over": {
 			service: full,
 			want: &Route{
@@ -101,7 +135,7 @@ func TestBuild(t *testing.T) {
 				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
 				Ports: []Port{
 					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true},
-					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002},
+					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002, ByConnect: true},
 				},
 			},
 		},
@@ -178,8 +212,8 @@ func TestBackends(t *testing.T) {
 		},
 		"whose address it is": {
 			slices: []slice{
-				newSlice("a", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod("pod-a"),
-				newSlice("b", "p").port("game", corev1.ProtocolTCP, 1).endpoint("fd00::1", true, false).pod("pod-a"),
+				newSlice("a", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod(),
+				newSlice("b", "p").port("game", corev1.ProtocolTCP, 1).endpoint("fd00::1", true, false).pod(),
 			},
 			want: []Backend{
 				{Address: at("10.0.0.1:1"), Pod: "pod-a", Serving: true},
@@ -208,7 +242,7 @@ func TestBackends(t *testing.T) {
 			for _, s := range tc.slices {
 				all = append(all, s.EndpointSlice)
 			}
-			if diff := cmp.Diff(tc.want, Backends(all, "game", TCP), byAddress); diff != "" {
+			if diff := cmp.Diff(tc.want, Backends(all, "game", TCP, nil), byAddress); diff != "" {
 				t.Errorf("backends (-want +got):\n%s", diff)
 			}
 		})
@@ -336,7 +370,7 @@ func TestTheTableTellsWhatChanges(t *testing.T) {
 	s.expect(t, "remove u2")
 	table.DeleteService("games", "lobby")
 	s.expect(t)
-	if len(table.claims)+len(table.private)+len(table.names)+len(table.slices)+len(table.shown) != 0 {
+	if len(table.claims)+len(table.private)+len(table.names)+len(table.slices)+len(table.shown)+len(table.targets) != 0 {
 		t.Error("something is left of a service that is gone")
 	}
 }
@@ -365,12 +399,12 @@ func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	if lobby.ManagedFields != nil || lobby.Status.Conditions != nil {
 		t.Error("nothing was stripped")
 	}
-	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod("pod-a")
-	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP)
+	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod()
+	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP, nil)
 	if _, err := stripSlice(pods.EndpointSlice); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(backends, Backends([]*discoveryv1.EndpointSlice{pods.EndpointSlice}, "game", TCP)) {
+	if !slices.Equal(backends, Backends([]*discoveryv1.EndpointSlice{pods.EndpointSlice}, "game", TCP, nil)) {
 		t.Error("the backends changed")
 	}
 }

@@ -47,6 +47,10 @@ type Table struct {
 	private map[types.NamespacedName]types.UID
 	// slices are the private Services' slices by name.
 	slices map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice
+	// draining are the Servers that take nobody any more; a Server's pod has its name.
+	draining map[types.NamespacedName]bool
+	// targets finds the routes by what they scale.
+	targets map[Target][]types.UID
 	// shown is what the sink has been told.
 	shown map[types.UID]*Route
 }
@@ -54,13 +58,15 @@ type Table struct {
 // NewTable makes an empty table.
 func NewTable(sink Sink) *Table {
 	return &Table{
-		sink:    sink,
-		routes:  map[types.UID]*Route{},
-		names:   map[types.NamespacedName]types.UID{},
-		claims:  map[claim][]types.UID{},
-		private: map[types.NamespacedName]types.UID{},
-		slices:  map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
-		shown:   map[types.UID]*Route{},
+		sink:     sink,
+		routes:   map[types.UID]*Route{},
+		names:    map[types.NamespacedName]types.UID{},
+		claims:   map[claim][]types.UID{},
+		private:  map[types.NamespacedName]types.UID{},
+		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
+		draining: map[types.NamespacedName]bool{},
+		targets:  map[Target][]types.UID{},
+		shown:    map[types.UID]*Route{},
 	}
 }
 
@@ -77,6 +83,7 @@ func (t *Table) SetService(es *v1alpha1.ElasticService) {
 	touched := t.unclaim(r.UID)
 	t.routes[r.UID] = r
 	t.names[name] = r.UID
+	t.setTarget(r, true)
 	if r.PrivateService != "" {
 		t.private[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] = r.UID
 	}
@@ -170,12 +177,13 @@ func (t *Table) claim(r *Route) (touched []types.UID) {
 	return touched
 }
 
-// unclaim takes a route's ports and private Service from the indexes.
+// unclaim takes a route's ports, target and private Service from the indexes.
 func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 	r := t.routes[uid]
 	if r == nil {
 		return nil
 	}
+	t.setTarget(r, false)
 	private := types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}
 	if t.private[private] == uid {
 		delete(t.private, private)
@@ -241,7 +249,7 @@ func (t *Table) complete(r *Route) *Route {
 	}
 	for i := range full.Ports {
 		p := &full.Ports[i]
-		p.Backends = Backends(all, p.Name, p.Network)
+		p.Backends = Backends(all, p.Name, p.Network, t.draining)
 		first := t.routes[t.claims[claim{p.Network, p.ResolverPort}][0]]
 		switch {
 		case first.UID != r.UID:

@@ -19,8 +19,9 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Watcher fills a Table and an Own from the cluster: one watch of the
-// ElasticServices and one of the slices that are about them, for all namespaces.
+// Watcher fills a Table and an Own from the cluster: one watch each of the
+// ElasticServices, of the slices that are about them, and of the Servers, for all
+// namespaces.
 type Watcher struct {
 	table  *Table
 	cache  cache.Cache
@@ -46,6 +47,7 @@ func NewWatcher(ctx context.Context, config *rest.Config, table *Table, own *Own
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.ElasticService{}: {Transform: stripService},
+			&v1alpha1.Server{}:         {Transform: stripServer},
 			&discoveryv1.EndpointSlice{}: {
 				Label:     labels.NewSelector().Add(*private, *writers),
 				Transform: stripSlice,
@@ -60,6 +62,9 @@ func NewWatcher(ctx context.Context, config *rest.Config, table *Table, own *Own
 		table.SetService,
 		func(es *v1alpha1.ElasticService) { table.DeleteService(es.Namespace, es.Name) },
 	)); err != nil {
+		return nil, err
+	}
+	if err := w.handle(ctx, &v1alpha1.Server{}, handlers(table.SetServer, table.DeleteServer)); err != nil {
 		return nil, err
 	}
 	if err := w.handle(ctx, &discoveryv1.EndpointSlice{}, handlers(
@@ -137,6 +142,25 @@ func stripService(object any) (any, error) {
 	return object, nil
 }
 
+// stripServer keeps whether a Server drains, and whose it is.
+func stripServer(object any) (any, error) {
+	s, ok := object.(*v1alpha1.Server)
+	if !ok {
+		return object, nil
+	}
+	slim := &v1alpha1.Server{}
+	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
+	slim.DeletionTimestamp = s.DeletionTimestamp
+	slim.Spec.Drain = s.Spec.Drain
+	slim.Labels = map[string]string{}
+	for _, l := range []string{v1alpha1.FleetLabel, v1alpha1.GameTypeLabel} {
+		if of := s.Labels[l]; of != "" {
+			slim.Labels[l] = of
+		}
+	}
+	return slim, nil
+}
+
 func stripSlice(object any) (any, error) {
 	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
 		stripMeta(&slice.ObjectMeta)
@@ -144,7 +168,7 @@ func stripSlice(object any) (any, error) {
 			e := &slice.Endpoints[i]
 			e.Hints, e.NodeName, e.Zone = nil, nil, nil
 			if e.TargetRef != nil {
-				e.TargetRef = &corev1.ObjectReference{UID: e.TargetRef.UID}
+				e.TargetRef = &corev1.ObjectReference{Name: e.TargetRef.Name, UID: e.TargetRef.UID}
 			}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/resolver/internal/control"
 	"dormouse.dev/dormouse/resolver/internal/dataplane"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -43,7 +44,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	buildinfo.Register(registry, "resolver")
 	reporter.Register(registry)
-	waker, err := wake.New(opts.OperatorURL, wake.NewToken(opts.TokenFile))
+	waker, err := wake.New(opts.OperatorURL, tokenfile.New(opts.TokenFile))
 	if err != nil {
 		return fmt.Errorf("making the wake client: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 const (
@@ -81,11 +82,11 @@ type Client struct {
 	http  *fasthttp.HostClient
 	wake  string
 	warm  string
-	token *Token
+	token *tokenfile.File
 }
 
 // New makes a client of the operator at an http or https URL.
-func New(operator string, token *Token) (*Client, error) {
+func New(operator string, token *tokenfile.File) (*Client, error) {
 	u, err := url.Parse(operator)
 	if err != nil {
 		return nil, fmt.Errorf("reading the operator's URL: %w", err)

@@ -2,7 +2,6 @@ package wake
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 func tokenFile(t *testing.T, text string) string {
@@ -29,7 +29,7 @@ func tokenFile(t *testing.T, text string) string {
 
 func newClient(t *testing.T, url string) *Client {
 	t.Helper()
-	c, err := New(url, NewToken(tokenFile(t, "secret-token")))
+	c, err := New(url, tokenfile.New(tokenFile(t, "secret-token")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,59 +155,14 @@ func TestURLs(t *testing.T) {
 		"operator:8080": false, "ftp://operator": false, "": false, "http://": false,
 	}
 	for url, good := range cases {
-		if _, err := New(url, NewToken("x")); (err == nil) != good {
+		if _, err := New(url, tokenfile.New("x")); (err == nil) != good {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
 }
 
-func TestToken(t *testing.T) {
-	now := time.Now()
-	file := tokenFile(t, "first\n")
-	token := NewToken(file)
-	token.now = func() time.Time { return now }
-	expect := func(want string) {
-		t.Helper()
-		if got, err := token.Get(); err != nil || got != want {
-			t.Fatalf("token %q, %v; want %q", got, err, want)
-		}
-	}
-	replace := func(text string, modified time.Time) {
-		t.Helper()
-		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, modified, modified)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect("first")
-	replace("second", now.Add(time.Hour))
-	expect("first") // looked at a moment ago
-	now = now.Add(lookEvery)
-	expect("second")
-	replace("third", now.Add(2*time.Hour))
-	replace("fourth", now.Add(2*time.Hour))
-	now = now.Add(lookEvery)
-	expect("fourth")
-	// Replaced without a sign of it in the file's time.
-	replace("fifth", now.Add(2*time.Hour))
-	now = now.Add(readEvery)
-	expect("fifth")
-	for _, bad := range []string{"", "two words", strings.Repeat("x", 20<<10)} {
-		replace(bad, now.Add(5*time.Hour))
-		now = now.Add(readEvery)
-		expect("fifth")
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(readEvery)
-	expect("fifth")
-	if _, err := NewToken(file).Get(); err == nil {
-		t.Error("a token that never was is given")
-	}
-}
-
 func TestWithoutATokenNobodyIsCalled(t *testing.T) {
-	c, err := New("http://127.0.0.1:1", NewToken(filepath.Join(t.TempDir(), "none")))
+	c, err := New("http://127.0.0.1:1", tokenfile.New(filepath.Join(t.TempDir(), "none")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,11 @@
 // wakes the service, bytes are kept as they are, and a refusal is a close.
 package tcp
 
-import "dormouse.dev/dormouse/resolver/internal/proto"
+import (
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
 
 // Protocol is the module.
 type Protocol struct{}
@@ -16,8 +20,11 @@ func (Protocol) Name() string { return "tcp" }
 // protocols the server speaks first.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnConnect }
 
+// HoldAtMost implements proto.Protocol.
+func (Protocol) HoldAtMost() time.Duration { return 0 }
+
 // Inspect implements proto.Protocol.
-func (Protocol) Inspect([]byte) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
+func (Protocol) Inspect([]byte, proto.Client) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
 
 // Refusal implements proto.Protocol.
-func (Protocol) Refusal(proto.Reason) []byte { return nil }
+func (Protocol) Refusal(proto.Reason, []byte, proto.Client) []byte { return nil }

@@ -2,7 +2,11 @@
 // datagram wakes the service, and datagrams are kept as they are.
 package udp
 
-import "dormouse.dev/dormouse/resolver/internal/proto"
+import (
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
 
 // Protocol is the module.
 type Protocol struct{}
@@ -15,9 +19,12 @@ func (Protocol) Name() string { return "udp" }
 // WakeOn implements proto.Protocol.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
+// HoldAtMost implements proto.Protocol.
+func (Protocol) HoldAtMost() time.Duration { return 0 }
+
 // Inspect implements proto.Protocol.
-func (Protocol) Inspect([]byte) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
+func (Protocol) Inspect([]byte, proto.Client) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
 
 // Refusal implements proto.Protocol. Silence is what clients of UDP expect of a
 // server that is not there yet.
-func (Protocol) Refusal(proto.Reason) []byte { return nil }
+func (Protocol) Refusal(proto.Reason, []byte, proto.Client) []byte { return nil }

@@ -1,0 +1,91 @@
+package conn
+
+import (
+	"net/netip"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// batchSize is how many datagrams are received at once: at 16 a call costs half as
+	// much a datagram as one call each, and more gain little.
+	batchSize = 16
+	// controlBytes has room for one packet-info message of either family.
+	controlBytes = 64
+)
+
+// batch is what one call receives. It is borrowed only while there are datagrams:
+// a port on which nothing happens has none.
+type batch struct {
+	messages [batchSize]unix.Mmsghdr
+	names    [batchSize]unix.RawSockaddrInet6
+	iovs     [batchSize]unix.Iovec
+	control  [batchSize][controlBytes]byte
+	buffer   []byte
+	// received is how many of them hold a datagram.
+	received int
+}
+
+var batches = sync.Pool{New: func() any { return newBatch() }}
+
+func newBatch() *batch {
+	b := &batch{buffer: make([]byte, batchSize*MaxDatagram)}
+	for i := range b.messages {
+		b.iovs[i].Base = &b.buffer[i*MaxDatagram]
+		b.iovs[i].SetLen(MaxDatagram)
+		h := &b.messages[i].Hdr
+		h.Name = (*byte)(unsafe.Pointer(&b.names[i])) //nolint:gosec // the kernel writes the address there
+		h.Iov = &b.iovs[i]
+		h.SetIovlen(1)
+		h.Control = &b.control[i][0]
+	}
+	b.received = batchSize
+	return b
+}
+
+// receive receives what there is, and does not wait.
+func (b *batch) receive(fd uintptr) unix.Errno {
+	for i := range b.received {
+		// The kernel wrote there how much of the room it used.
+		b.messages[i].Hdr.Namelen = unix.SizeofSockaddrInet6
+		b.messages[i].Hdr.SetControllen(controlBytes)
+	}
+	b.received = 0
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages[0])), batchSize, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno == 0 {
+			b.received = int(n)
+		}
+		return errno
+	}
+}
+
+// datagram is one of those received, with its sender, and the address that it was
+// sent to.
+func (b *batch) datagram(i int) (datagram []byte, from netip.AddrPort, to netip.Addr) {
+	m := &b.messages[i]
+	at := i * MaxDatagram
+	// Cut down by the kernel to what it wrote.
+	control := b.control[i][:min(int(m.Hdr.Controllen), controlBytes)] //nolint:gosec // bounded
+	return b.buffer[at : at+int(m.Len)], sender(&b.names[i]), parseDestination(control)
+}
+
+// sender is an IPv4 one as such.
+func sender(name *unix.RawSockaddrInet6) netip.AddrPort {
+	if name.Family == unix.AF_INET {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name)) //nolint:gosec // the family says so
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), networkOrder(v4.Port))
+	}
+	address := netip.AddrFrom16(name.Addr).Unmap()
+	if name.Scope_id != 0 && address.Is6() {
+		// Only link-local senders have a scope; their zone costs an allocation.
+		address = address.WithZone(strconv.Itoa(int(name.Scope_id)))
+	}
+	return netip.AddrPortFrom(address, networkOrder(name.Port))
+}

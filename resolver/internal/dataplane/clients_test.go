@@ -1,0 +1,181 @@
+package dataplane
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/env/node"
+)
+
+// clientPatience bounds what a client of Node.js does.
+const clientPatience = 60 * time.Second
+
+// mayInstall skips a test whose clients can't be had.
+func mayInstall(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, env.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scripts runs a script of testdata with other people's implementations.
+func scripts(t *testing.T, script string) func(args ...string) *said {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it installs packages")
+	}
+	modules, err := node.Install(t.Context(), filepath.Join("..", "..", "..", "test", "probes", "node"), os.Stderr)
+	mayInstall(t, err)
+	return func(args ...string) *said {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), clientPatience)
+		cmd := node.Command(ctx, modules, filepath.Join("testdata", script), args...)
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = in.Close(); cancel(); _ = cmd.Wait() })
+		return &said{t: t, lines: bufio.NewScanner(out), in: in}
+	}
+}
+
+// said is what a script says.
+type said struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	in    io.Closer
+}
+
+// next reads the next thing into a value.
+func (s *said) next(into any) {
+	s.t.Helper()
+	for s.lines.Scan() {
+		// Packages print what they like in between.
+		if json.Unmarshal(s.lines.Bytes(), into) == nil {
+			return
+		}
+	}
+	s.t.Fatalf("the script ended: %v", s.lines.Err())
+}
+
+// end is how a client fared.
+type end struct{ Joined, Reason, Error string }
+
+func portOf(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestOtherPeoplesMinecraftClientsSeeASleepingServerAndJoinIt(t *testing.T) {
+	run := scripts(t, "minecraft.js")
+	for _, version := range []string{"1.8.8", "1.12.2", "1.16.5", "1.19.4", "1.20.4", "1.21.4"} {
+		t.Run(version, func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", route.TCP, func(p *route.Port) {
+				p.Protocol, p.Answers = v1alpha1.ProtocolMinecraft, proto.Answers{Asleep: "it sleeps", MaxPlayers: 7}
+			})
+			var list struct {
+				Version     struct{ Protocol int }
+				Players     struct{ Max, Online int }
+				Description struct{ Text string }
+				Latency     *int
+				Error       string
+			}
+			run("ping", version, portOf(t, address)).next(&list)
+			if list.Error != "" || list.Description.Text != "it sleeps" || list.Players.Max != 7 || list.Latency == nil || list.Version.Protocol < 47 {
+				t.Fatalf("the list shows %+v", list)
+			}
+			r.undisturbed()
+			// The first is held for too long.
+			r.change(func(rt *route.Route) { rt.Hold.Timeout = time.Second })
+			var late, inTime end
+			run("join", version, portOf(t, address)).next(&late)
+			if !strings.Contains(late.Reason, "Join again") {
+				t.Fatalf("a player who waited in vain saw %+v", late)
+			}
+			r.change(func(rt *route.Route) { rt.Hold.Timeout = time.Minute })
+			player := run("join", version, portOf(t, address))
+			r.queued(1)
+			server := freeAddress(t, route.TCP)
+			r.backend(server, true)
+			run("serve", version, portOf(t, server))
+			if player.next(&inTime); inTime.Joined != version {
+				t.Fatalf("a player who waited saw %+v", inTime)
+			}
+			// What was learnt of the server is told from now on.
+			r.phase(v1alpha1.PhaseAsleep)
+			r.backend(server, false)
+			list.Version.Protocol = 0
+			run("ping", "1.8.8", portOf(t, address)).next(&list)
+			if version != "1.8.8" && list.Version.Protocol <= 47 {
+				t.Errorf("a client of 1.8.8 is told the protocol %d", list.Version.Protocol)
+			}
+		})
+	}
+}
+
+func TestOtherPeoplesBedrockClientsSeeASleepingServerAndWakeIt(t *testing.T) {
+	run := scripts(t, "bedrock.js")
+	r := newRig(t)
+	address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolBedrock))
+	var list struct{ Status string }
+	run("ping", portOf(t, address)).next(&list)
+	if !strings.HasPrefix(list.Status, "MCPE;it sleeps;765;1.20.4;0;7;") {
+		t.Fatalf("the list shows %+v", list)
+	}
+	r.undisturbed()
+	// The package's client and server don't get together through a plain relay of
+	// datagrams either, with which this was tried apart, so that
+	// its client shows no more here than that it waits.
+	run("join", portOf(t, address))
+	r.queued(1)
+	r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
+}
+
+func TestServerBrowsersSeeASleepingServer(t *testing.T) {
+	mayInstall(t, env.InstallDebian(t.Context(), "qstat", "quakestat", os.Stderr))
+	r := newRig(t)
+	for kind, protocol := range map[string]v1alpha1.Protocol{"-q3s": v1alpha1.ProtocolQuake3, "-a2s": v1alpha1.ProtocolSource} {
+		address := r.serve(string(protocol), route.UDP, speaks(protocol), func(p *route.Port) { p.Answers.Map = "burrow" })
+		// -R asks for the rules and -P for the players, too.
+		out, err := exec.CommandContext(t.Context(), "quakestat", "-raw", "|", "-nh", "-R", "-P", kind, address).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		fields := strings.Split(strings.SplitN(string(out), "\n", 2)[0], "|")
+		// The type, the address, the name, the map, and how many may play and do.
+		if len(fields) < 6 || fields[2] != "it sleeps" || fields[3] != "burrow" || fields[4] != "7" || fields[5] != "0" {
+			t.Errorf("%s sees %q", protocol, out)
+		}
+	}
+	r.undisturbed()
+}

@@ -1,0 +1,125 @@
+package dataplane
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+const (
+	// askTimeout bounds what a server has to say of itself, the connection apart.
+	askTimeout = time.Second
+	// learnTries and learnPause bound asking a server that doesn't answer.
+	learnTries = 3
+	learnPause = 5 * time.Second
+	// parallelAsks is how many servers of all services are asked at once.
+	parallelAsks = 16
+)
+
+// asked is a server that was asked what it tells of itself.
+type asked struct {
+	address netip.AddrPort
+	pod     types.UID
+}
+
+// learn asks a server once it is up what it tells of itself, to tell it while the
+// server sleeps. One answer a server will do: what is learnt hardly ever changes
+// while it runs. It is called with the server's lock.
+func (p *servedPort) learn(port *route.Port) {
+	asker, ok := p.protocol.(proto.Asker)
+	i := slices.IndexFunc(port.Backends, usable)
+	if !ok || i < 0 || p.known.Load().service.Phase != proto.Up {
+		return
+	}
+	server := asked{port.Backends[i].Address, port.Backends[i].Pod}
+	if server == p.asked {
+		return
+	}
+	p.asked = server
+	s := p.service.server
+	s.wg.Go(func() {
+		defer utilruntime.HandleCrash()
+		for range learnTries {
+			answers, err := s.askInTurn(asker, p.key.network, server.address)
+			if err == nil {
+				p.learnt(answers)
+				return
+			}
+			s.opts.Log.V(1).Info("A server did not tell of itself", "address", server.address.String(), "error", err.Error())
+			select {
+			case <-time.After(learnPause):
+			case <-s.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// askInTurn asks a server when not too many are asked already.
+func (s *Server) askInTurn(asker proto.Asker, network route.Network, address netip.AddrPort) (proto.Answers, error) {
+	select {
+	case s.asks <- struct{}{}:
+		defer func() { <-s.asks }()
+	case <-s.ctx.Done():
+		return proto.Answers{}, s.ctx.Err()
+	}
+	return ask(s.ctx, asker, network, address, askTimeout)
+}
+
+// ask asks a server over a connection of its own.
+func ask(ctx context.Context, asker proto.Asker, network route.Network, address netip.AddrPort, timeout time.Duration) (proto.Answers, error) {
+	d := net.Dialer{Timeout: timeout}
+	c, err := d.DialContext(ctx, string(network), address.String())
+	if err != nil {
+		return proto.Answers{}, err
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(askTimeout))
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()
+	return asker.Ask(c)
+}
+
+// learnt takes in what a server told.
+func (p *servedPort) learnt(answers proto.Answers) {
+	s := p.service.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.told = answers
+	r := p.service.route.Load()
+	if port, ok := r.Port(p.key.name); ok && keyOf(&port) == p.key {
+		p.known.Store(p.knownOf(r, &port))
+	}
+}
+
+// dialUp connects to a server that is up: where its protocol can tell more than
+// that it takes connections, it is asked first.
+func (sv *service) dialUp(ctx context.Context, name string, address netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+	port, ok := sv.route.Load().Port(name)
+	asker, asks := sv.server.opts.Protocols[port.Protocol].(proto.Asker)
+	if ok && asks && !port.ByConnect {
+		answers, err := ask(ctx, asker, route.TCP, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		sv.learnt(&port, answers)
+	}
+	return dial(ctx, address, timeout)
+}
+
+// learnt takes in what a server of a port told.
+func (sv *service) learnt(port *route.Port, answers proto.Answers) {
+	sv.server.mu.Lock()
+	p := sv.port(keyOf(port))
+	sv.server.mu.Unlock()
+	if p != nil {
+		p.learnt(answers)
+	}
+}

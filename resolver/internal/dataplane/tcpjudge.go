@@ -1,0 +1,117 @@
+package dataplane
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+const (
+	// headTimeout bounds how long a client may take to say what it wants, and to
+	// take in what it is answered.
+	headTimeout = 10 * time.Second
+	// farewellTimeout bounds telling a client why it is refused.
+	farewellTimeout = 500 * time.Millisecond
+	// maxUnread bounds what is read and thrown away of one meanwhile.
+	maxUnread = 1 << 20
+)
+
+// inspect lets the protocol judge what the client says first; false: that was
+// all.
+func (p *servedPort) inspect(h *heldTCP) bool {
+	_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
+	answered := false
+	for {
+		action, more, err := p.judge(h)
+		switch {
+		case err != nil:
+			return false
+		case action == proto.Hold:
+			_ = h.conn.SetDeadline(time.Time{})
+			return true
+		case action == proto.Refuse || action == proto.Finish:
+			return false
+		case action == proto.Answer:
+			answered = true
+		}
+		if more {
+			continue
+		}
+		if len(h.sent) >= proto.MaxHead {
+			p.counts.Refused(string(proto.Unfinished))
+			return false
+		}
+		chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
+		if err != nil {
+			switch {
+			case errors.Is(err, conn.ErrNoRoom):
+				p.counts.Refused(string(proto.TooManyBytes))
+				p.farewell(h, proto.TooManyBytes)
+			case errors.Is(err, os.ErrDeadlineExceeded) && (!answered || len(h.sent) > 0):
+				p.counts.Refused(string(proto.Unfinished))
+				p.farewell(h, proto.Unfinished)
+			}
+			return false
+		}
+		h.sent = append(h.sent, chunk...)
+		h.reader.Done()
+	}
+}
+
+// judge asks the protocol once and says what it is told to. More says that there
+// are bytes to be judged still.
+func (p *servedPort) judge(h *heldTCP) (action proto.Action, more bool, err error) {
+	scratch := conn.Streams.Get()
+	defer conn.Streams.Put(scratch)
+	verdict := p.protocol.Inspect(h.sent, p.known.Load().client(netip.AddrPort{}, (*scratch)[:0]))
+	switch verdict.Action {
+	case proto.Answer:
+		if _, err := h.conn.Write(verdict.Answer); err != nil {
+			return verdict.Action, false, err
+		}
+		p.counts.QueryAnswered()
+		h.release(min(max(verdict.Used, 0), len(h.sent)))
+		more = len(h.sent) > 0 && verdict.Used > 0
+	case proto.Finish:
+		p.counts.QueryAnswered()
+		part(h.conn, verdict.Answer)
+	case proto.Refuse:
+		p.counts.Refused(string(proto.Unwanted))
+		if len(verdict.Answer) > 0 {
+			part(h.conn, verdict.Answer)
+		}
+	case proto.Hold, proto.NeedMore:
+	}
+	return verdict.Action, more, nil
+}
+
+// refusal is what the protocol has to say to a client that is sent away.
+func (p *servedPort) refusal(h *heldTCP, why proto.Reason) []byte {
+	return p.protocol.Refusal(why, h.sent, p.known.Load().client(netip.AddrPort{}, nil))
+}
+
+// farewell tells a client why it is refused.
+func (p *servedPort) farewell(h *heldTCP, why proto.Reason) {
+	if text := p.refusal(h, why); len(text) > 0 {
+		part(h.conn, text)
+	}
+}
+
+// part ends a connection so that the client sees its end, and can read what it
+// is told: closing one with unread bytes resets it and throws the text away.
+func part(c *net.TCPConn, text []byte) {
+	_ = c.SetDeadline(time.Now().Add(farewellTimeout))
+	if len(text) > 0 {
+		if _, err := c.Write(text); err != nil {
+			return
+		}
+	}
+	_ = c.CloseWrite()
+	_, _ = io.CopyN(io.Discard, c, maxUnread)
+}

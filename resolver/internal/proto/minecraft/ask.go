@@ -1,0 +1,32 @@
+package minecraft
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	wire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+var _ proto.Asker = Protocol{}
+
+// Ask implements proto.Asker by a status request. A server takes connections some
+// time before it can let anybody in, and answers this once it can.
+func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
+	address, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+	if _, err := c.Write(wire.AppendStatusRequest(nil, address.Addr().String(), address.Port())); err != nil {
+		return proto.Answers{}, fmt.Errorf("asking for the status: %w", err)
+	}
+	frame, err := wire.ReadFrame(c)
+	if err != nil {
+		return proto.Answers{}, fmt.Errorf("reading the status: %w", err)
+	}
+	s, err := wire.ParseStatus(frame)
+	if err != nil {
+		return proto.Answers{}, fmt.Errorf("reading the status: %w", err)
+	}
+	return proto.Answers{
+		Version: s.Version, Protocol: int32(s.Protocol), MaxPlayers: int32(s.Capacity), Favicon: s.Favicon, //nolint:gosec // it is only shown
+	}, nil
+}

@@ -1,0 +1,114 @@
+// Package minecraft is Minecraft's Java edition: status requests and pings of all
+// ages are answered while the server sleeps, and a login wakes it. The format is
+// described at https://minecraft.wiki/w/Java_Edition_protocol.
+//
+// A login is held as the client sent it, whatever mods and proxies appended to
+// the host in its handshake.
+package minecraft
+
+import (
+	"errors"
+	"time"
+
+	wire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// holdAtMost leaves a client time to show why it is sent away: it gives up by
+// itself 30 s after it last heard from the server.
+const holdAtMost = 25 * time.Second
+
+// Protocol is the module.
+type Protocol struct{}
+
+var _ proto.Protocol = Protocol{}
+
+// Name implements proto.Protocol.
+func (Protocol) Name() string { return "minecraft" }
+
+// WakeOn implements proto.Protocol. A connection tells nothing yet: server lists
+// are refreshed all the time.
+func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
+
+// HoldAtMost implements proto.Protocol.
+func (Protocol) HoldAtMost() time.Duration { return holdAtMost }
+
+// Inspect implements proto.Protocol. What is answered is used up, so that the
+// next packet of a client that asked for the status may stand alone.
+func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
+	if len(head) == 0 {
+		return proto.Verdict{Action: proto.NeedMore}
+	}
+	if is, newer := isLegacy(head); is {
+		return proto.Verdict{Action: proto.Finish, Answer: appendLegacyStatus(c.Scratch, c, newer)}
+	}
+	packet, size, err := cutFrame(head)
+	switch {
+	case err != nil:
+		return unfinished(err)
+	case isStatusRequest(packet), isPing(packet):
+		return answer(packet, size, 0, c)
+	}
+	handshake, size, err := ParseHandshake(head)
+	if err != nil {
+		return unfinished(err)
+	}
+	packet, more, err := cutFrame(head[size:])
+	if err != nil {
+		return unfinished(err)
+	}
+	if handshake.Next == NextStatus {
+		return answer(packet, size+more, handshake.Protocol, c)
+	}
+	if _, err := parseLoginStart(packet); err != nil {
+		return unfinished(err)
+	}
+	return proto.Verdict{Action: proto.Hold}
+}
+
+// unfinished is for what is not a whole packet, or none at all.
+func unfinished(err error) proto.Verdict {
+	if errors.Is(err, wire.ErrShort) {
+		return proto.Verdict{Action: proto.NeedMore}
+	}
+	return proto.Verdict{Action: proto.Refuse}
+}
+
+// answer answers what a client asks that wants the status.
+func answer(packet []byte, used int, protocol int32, c proto.Client) proto.Verdict {
+	switch {
+	case isStatusRequest(packet):
+		return proto.Verdict{Action: proto.Answer, Answer: appendStatus(c.Scratch, c, protocol), Used: used}
+	case isPing(packet):
+		// Servers close with the pong, and clients have all that they want.
+		return proto.Verdict{Action: proto.Finish, Answer: wire.AppendFrame(c.Scratch, packet), Used: used}
+	}
+	return proto.Verdict{Action: proto.Refuse}
+}
+
+// Refusal implements proto.Protocol: a text for who wants to log in, and nothing
+// for others.
+func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
+	handshake, _, err := ParseHandshake(head)
+	if err != nil || handshake.Next == NextStatus {
+		return nil
+	}
+	return wire.AppendLoginDisconnect(c.Scratch, farewell(why, c))
+}
+
+// farewell is what a player is told.
+func farewell(why proto.Reason, c proto.Client) string {
+	switch why {
+	case proto.TimedOut:
+		if own := c.Service.Answers.Rejoin; own != "" {
+			return own
+		}
+		return "The server is still waking up. Join again in a moment."
+	case proto.QueueFull, proto.TooManyBytes, proto.TooManySessions:
+		return "Too many players are waiting for this server. Join again in a moment."
+	case proto.NothingToWake:
+		return "This server can't be woken up just now."
+	case proto.RouteGone, proto.Unwanted, proto.Unfinished:
+	}
+	return "The connection to this server was interrupted. Join again."
+}

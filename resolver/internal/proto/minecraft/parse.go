@@ -1,0 +1,172 @@
+package minecraft
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	wire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+)
+
+const (
+	handshakeID  = 0
+	statusID     = 0
+	pingID       = 1
+	loginStartID = 0
+	legacyID     = 0xfe
+	// legacyNewer follows legacyID since 2012, and legacyNewest that since 2013.
+	legacyNewer, legacyNewest = 0x01, 0xfa
+)
+
+const (
+	// maxFrame bounds a packet. What proxies and mods add to the host may have a
+	// few thousand bytes.
+	maxFrame = 8 << 10
+	// maxName is how many characters a player's name may have.
+	maxName = 16
+)
+
+// What a client says it wants next in its handshake.
+const (
+	// NextStatus is the server's status.
+	NextStatus = 1
+	// NextLogin is to play.
+	NextLogin = 2
+	// NextTransfer is to play, after another server sent the client here.
+	NextTransfer = 3
+)
+
+// errMalformed says that bytes are not of the protocol, or that no client sends
+// them.
+var errMalformed = errors.New("this is not what a Minecraft client sends")
+
+// Handshake is a client's first packet.
+type Handshake struct {
+	// Protocol is the number of the client's version.
+	Protocol int32
+	// Host is the address that the player typed, and what mods and proxies
+	// appended to it. It is not a copy.
+	Host []byte
+	// Port is the port that the player typed, or the one that comes of the name.
+	Port uint16
+	// Next is one of NextStatus, NextLogin and NextTransfer.
+	Next int32
+}
+
+// ServerName is the host without what was appended to it, in lower case and
+// without the dot that a name may end with: for comparing, not for passing on.
+func (h Handshake) ServerName() string {
+	name, _, _ := bytes.Cut(h.Host, []byte{0})
+	return strings.ToLower(strings.TrimSuffix(string(name), "."))
+}
+
+// ParseHandshake reads the handshake that b begins with and says how many bytes
+// it had. The error wraps ErrShort of internal/gameproto/minecraft while more of
+// it may follow.
+func ParseHandshake(b []byte) (h Handshake, size int, err error) {
+	packet, size, err := cutFrame(b)
+	if err != nil {
+		return Handshake{}, 0, err
+	}
+	r := reader{rest: packet}
+	id := r.varInt()
+	h = Handshake{Protocol: r.varInt(), Host: r.bytes(maxFrame)}
+	if port := r.take(2); port != nil {
+		h.Port = binary.BigEndian.Uint16(port)
+	}
+	h.Next = r.varInt()
+	if r.bad || len(r.rest) > 0 || id != handshakeID || h.Next < NextStatus || h.Next > NextTransfer {
+		return Handshake{}, 0, errMalformed
+	}
+	return h, size, nil
+}
+
+// parseLoginStart reads the name of the player who wants to log in. What follows
+// it differs between versions and is the server's to judge.
+func parseLoginStart(packet []byte) (name []byte, err error) {
+	r := reader{rest: packet}
+	id := r.varInt()
+	name = r.bytes(maxName * utf8.UTFMax)
+	if r.bad || id != loginStartID || len(name) == 0 || !utf8.Valid(name) || utf8.RuneCount(name) > maxName {
+		return nil, errMalformed
+	}
+	return name, nil
+}
+
+// isStatusRequest says whether a packet asks for the status.
+func isStatusRequest(packet []byte) bool { return len(packet) == 1 && packet[0] == statusID }
+
+// isPing says whether a packet is a ping: a number of eight bytes.
+func isPing(packet []byte) bool { return len(packet) == 1+8 && packet[0] == pingID }
+
+// isLegacy says whether b is what clients before 1.7, and newer ones that got no
+// answer, ask for the status with; newer is for those since 1.4. A handshake of
+// 254 bytes begins alike but for its third byte.
+func isLegacy(b []byte) (is, newer bool) {
+	switch {
+	case b[0] != legacyID:
+		return false, false
+	case len(b) == 1:
+		return true, false
+	case b[1] == legacyNewer && (len(b) == 2 || b[2] == legacyNewest):
+		return true, true
+	}
+	return false, false
+}
+
+// cutFrame takes the first packet off b, and says how many bytes it had with the
+// length before it.
+func cutFrame(b []byte) (packet []byte, size int, err error) {
+	length, size, err := wire.ParseVarInt(b)
+	if errors.Is(err, wire.ErrShort) {
+		return nil, 0, wire.ErrShort
+	}
+	// Up to the login there are only packets 0 and 1: who talks something else is
+	// found out before all of a packet is there.
+	if err != nil || length < 1 || length > maxFrame || len(b) > size && b[size] > pingID {
+		return nil, 0, errMalformed
+	}
+	if len(b) < size+int(length) {
+		return nil, 0, wire.ErrShort
+	}
+	return b[size : size+int(length)], size + int(length), nil
+}
+
+// reader takes values off the front of a whole packet. What it takes after it
+// went bad is zero.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n > len(r.rest) {
+		r.bad = true
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *reader) varInt() int32 {
+	value, size, err := wire.ParseVarInt(r.rest)
+	if r.bad || err != nil {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return value
+}
+
+// bytes takes a string of at most limit bytes.
+func (r *reader) bytes(limit int) []byte {
+	length := r.varInt()
+	if length < 0 || int(length) > limit {
+		r.bad = true
+		return nil
+	}
+	return r.take(int(length))
+}

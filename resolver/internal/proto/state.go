@@ -1,0 +1,142 @@
+package proto
+
+import (
+	"cmp"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Phase is what a client would find of the service.
+type Phase int
+
+const (
+	// Asleep is until somebody wants the server.
+	Asleep Phase = iota
+	// Waking is until the server is up.
+	Waking
+	// Up says that a server is there to answer for itself. Who was told something
+	// else a moment before may still ask.
+	Up
+)
+
+// Texts of a service that was given none.
+const (
+	defaultAsleep = "Asleep. Join to wake it up."
+	defaultWaking = "Waking up, " + Elapsed + " so far."
+)
+
+// Elapsed stands in a text for how long the service has been waking.
+const Elapsed = "{elapsed}"
+
+// Service is what is known of one port's service. It is never changed: a new
+// version takes its place.
+type Service struct {
+	// ID tells services apart, and is the same on every resolver.
+	ID    uint64
+	Phase Phase
+	// Since is when the phase began; zero where nobody knows.
+	Since   time.Time
+	Answers Answers
+}
+
+// Answers are what is told in the server's place. What is empty or zero is not
+// known, and each protocol has something to say instead.
+type Answers struct {
+	// Asleep and Waking are the message of the day, or the server's name where
+	// the protocol has none; Elapsed in Waking becomes a time such as 1m5s.
+	Asleep, Waking string
+	// Rejoin is told to a player who was held for too long.
+	Rejoin string
+	// Version is the name of the server's version, and Protocol its number.
+	Version  string
+	Protocol int32
+	// MaxPlayers is how many may play.
+	MaxPlayers int32
+	// Favicon is a data URI of a PNG image.
+	Favicon string
+	// Map, Game and Folder are what the level, the game and its directory are
+	// called.
+	Map, Game, Folder string
+	// AppID is the game's number on Steam.
+	AppID uint64
+}
+
+// maxLearned bounds what is kept of a text that a server told, in bytes.
+const maxLearned = 64
+
+// Or fills in what is not known with what a server told. Its texts are shortened.
+func (a Answers) Or(told Answers) Answers {
+	for _, f := range []struct {
+		own  *string
+		told string
+	}{{&a.Version, told.Version}, {&a.Map, told.Map}, {&a.Game, told.Game}, {&a.Folder, told.Folder}} {
+		*f.own = orElse(*f.own, string(AppendText(nil, f.told, maxLearned)))
+	}
+	a.Favicon = orElse(a.Favicon, told.Favicon)
+	a.Protocol, a.MaxPlayers, a.AppID = cmp.Or(a.Protocol, told.Protocol), cmp.Or(a.MaxPlayers, told.MaxPlayers), cmp.Or(a.AppID, told.AppID)
+	return a
+}
+
+// Client is who asks, of what, and when.
+type Client struct {
+	Service *Service
+	// Source is where a datagram came from, which may be a lie. Invalid for TCP.
+	Source netip.AddrPort
+	Now    time.Time
+	// Scratch is empty and has room for an answer, which may be appended to it; nil
+	// where there is none to lend.
+	Scratch []byte
+}
+
+// AppendMessage writes the message of the client's moment, in at most limit bytes.
+func (c Client) AppendMessage(to []byte, limit int) []byte {
+	start, s := len(to), c.Service
+	if s.Phase == Asleep {
+		return cut(append(to, orElse(s.Answers.Asleep, defaultAsleep)...), start, limit)
+	}
+	before, after, found := strings.Cut(orElse(s.Answers.Waking, defaultWaking), Elapsed)
+	to = append(to, before...)
+	if found {
+		to = append(c.appendElapsed(to), after...)
+	}
+	return cut(to, start, limit)
+}
+
+// appendElapsed writes how long the phase has been, in whole seconds.
+func (c Client) appendElapsed(to []byte) []byte {
+	seconds := int64(0)
+	if !c.Service.Since.IsZero() {
+		seconds = max(0, int64(c.Now.Sub(c.Service.Since)/time.Second))
+	}
+	if minutes := seconds / 60; minutes > 0 {
+		to = append(strconv.AppendInt(to, minutes, 10), 'm')
+	}
+	return append(strconv.AppendInt(to, seconds%60, 10), 's')
+}
+
+// AppendText writes a text, in at most limit bytes.
+func AppendText(to []byte, text string, limit int) []byte {
+	return cut(append(to, text[:min(len(text), max(limit, 0)+utf8.UTFMax)]...), len(to), limit)
+}
+
+// cut shortens what stands behind start to limit bytes, between characters.
+func cut(b []byte, start, limit int) []byte {
+	if len(b)-start <= limit {
+		return b
+	}
+	end := start + max(limit, 0)
+	for end > start && !utf8.RuneStart(b[end]) {
+		end--
+	}
+	return b[:end]
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+package route
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Target is what an ElasticService scales, where that has Servers.
+type Target struct{ Namespace, Kind, Name string }
+
+func targetOf(es *v1alpha1.ElasticService) Target {
+	ref := es.Spec.ScaleTargetRef
+	if schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group != v1alpha1.GroupVersion.Group {
+		return Target{}
+	}
+	return Target{es.Namespace, ref.Kind, ref.Name}
+}
+
+// targetsOf are the Fleet and the GameType that a Server is of by its labels.
+func targetsOf(s *v1alpha1.Server) []Target {
+	return []Target{
+		{s.Namespace, "Fleet", s.Labels[v1alpha1.FleetLabel]},
+		{s.Namespace, "GameType", s.Labels[v1alpha1.GameTypeLabel]},
+	}
+}
+
+// SetServer takes a new or changed Server. One that drains keeps its players and
+// gets no other, seconds before its pod's readiness tells.
+func (t *Table) SetServer(s *v1alpha1.Server) {
+	t.setDraining(s, s.Spec.Drain || !s.DeletionTimestamp.IsZero())
+}
+
+// DeleteServer forgets a Server.
+func (t *Table) DeleteServer(s *v1alpha1.Server) { t.setDraining(s, false) }
+
+func (t *Table) setDraining(s *v1alpha1.Server, drains bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+	if t.draining[name] == drains {
+		return
+	}
+	if drains {
+		t.draining[name] = true
+	} else {
+		delete(t.draining, name)
+	}
+	for _, of := range targetsOf(s) {
+		t.show(slices.Clone(t.targets[of]))
+	}
+}
+
+// setTarget enters or takes out a route by what it scales.
+func (t *Table) setTarget(r *Route, enter bool) {
+	if r.Target == (Target{}) {
+		return
+	}
+	rest := slices.DeleteFunc(t.targets[r.Target], func(uid types.UID) bool { return uid == r.UID })
+	if enter {
+		rest = append(rest, r.UID)
+	}
+	if len(rest) == 0 {
+		delete(t.targets, r.Target)
+		return
+	}
+	t.targets[r.Target] = rest
+}

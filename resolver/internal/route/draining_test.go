@@ -1,0 +1,92 @@
+package route
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func serverOf(label, of string) *v1alpha1.Server {
+	return &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby-0", Labels: map[string]string{label: of}}}
+}
+
+// A Server that drains keeps its players, so its address stays; it is its pod's
+// readiness that comes too late.
+func TestAServerThatDrainsTakesNobody(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, label string
+	}{{"Fleet", v1alpha1.FleetLabel}, {"GameType", v1alpha1.GameTypeLabel}} {
+		s := newSink()
+		table := NewTable(s)
+		lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
+		lobby.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind, Name: "lobby"}
+		table.SetService(lobby.ElasticService)
+		// A Deployment of the same name has other pods.
+		other := newService("web", "u2", time.Hour).port("game", v1alpha1.ProtocolTCP, 10002)
+		other.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: c.kind, Name: "lobby"}
+		table.SetService(other.ElasticService)
+		server := serverOf(c.label, "lobby")
+		table.SetServer(server)
+		table.SetSlice(newSlice("s1", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.1", true, false).pod().EndpointSlice)
+		s.expect(t, "update u1", "update u2", "update u1")
+
+		drains := func() bool { return s.routes["u1"].Ports[0].Backends[0].Terminating }
+		if drains() {
+			t.Errorf("%s: the Server counts as terminating before it drains", c.kind)
+		}
+		draining := server.DeepCopy()
+		draining.Spec.Drain = true
+		table.SetServer(draining)
+		s.expect(t, "update u1")
+		if !drains() {
+			t.Errorf("%s: a Server that drains may get players", c.kind)
+		}
+		table.SetServer(server)
+		s.expect(t, "update u1")
+		if drains() {
+			t.Errorf("%s: a Server that was taken back gets no players", c.kind)
+		}
+		deleted := server.DeepCopy()
+		deleted.DeletionTimestamp = &metav1.Time{Time: epoch}
+		table.SetServer(deleted)
+		s.expect(t, "update u1")
+		if !drains() {
+			t.Errorf("%s: a Server that is being deleted may get players", c.kind)
+		}
+		table.DeleteServer(deleted)
+		table.DeleteService("games", "lobby")
+		table.DeleteService("games", "web")
+		if len(table.draining)+len(table.targets) != 0 {
+			t.Errorf("%s: something is left of what is gone", c.kind)
+		}
+	}
+}
+
+func TestAStrippedServerStillDrains(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*v1alpha1.Server){
+		func(s *v1alpha1.Server) { s.Spec.Drain = true },
+		func(s *v1alpha1.Server) { s.DeletionTimestamp = &metav1.Time{Time: epoch} },
+	} {
+		s := serverOf(v1alpha1.FleetLabel, "lobby")
+		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game"}}
+		change(s)
+		stripped, err := stripServer(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slim := stripped.(*v1alpha1.Server)
+		table := NewTable(newSink())
+		if table.SetServer(slim); len(table.draining) != 1 {
+			t.Error("what says that the Server drains was stripped")
+		}
+		if targetsOf(slim)[0] != (Target{"games", "Fleet", "lobby"}) || len(slim.Spec.Template.Spec.Containers) > 0 {
+			t.Errorf("%+v is left, want whose the Server is and nothing more", slim)
+		}
+	}
+}
