@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -22,8 +24,10 @@ import (
 )
 
 const (
-	// restartTime bounds the preparation and the measurement each.
-	restartTime = 8 * time.Minute
+	// restartTime bounds the preparation and the measurement.
+	restartTime = 15 * time.Minute
+	// restarts is how often a resolver pod is replaced.
+	restarts = 3
 	// creators is how many objects are made at once.
 	creators = 16
 )
@@ -31,6 +35,7 @@ const (
 // restartFigures are what restart.json has, in milliseconds.
 type restartFigures struct {
 	Services int `json:"services"`
+	Restarts int `json:"restarts"`
 	// Unready is from the deletion of a resolver pod until no service's slice
 	// sends new clients there.
 	Unready quantiles `json:"deletion_to_not_ready_ms"`
@@ -56,44 +61,59 @@ func benchRestart(ctx context.Context, e *env.Env, o options) (_ any, err error)
 	if err := createSleepers(bounded, e, ns.Name, o.services); err != nil {
 		return nil, err
 	}
-	old, err := resolverPods(bounded, e)
-	if err != nil {
-		return nil, err
-	}
-	if len(old) < 2 {
-		return nil, fmt.Errorf("there are %d resolver pods, want 2 at least", len(old))
-	}
-	for _, pod := range old {
-		fmt.Fprintf(os.Stderr, "waiting until %d services sleep behind %s\n", o.services, pod.Name)
-		if _, err := s.wait(bounded, pod.UID, true, o.services); err != nil {
+	var unready, ready []time.Duration
+	for i := range restarts {
+		fmt.Fprintf(os.Stderr, "restart %d of %d\n", i+1, restarts)
+		u, r, err := s.restart(bounded, e, o.services)
+		if err != nil {
 			return nil, err
 		}
+		unready, ready = append(unready, u...), append(ready, r...)
 	}
-
-	gone := old[0]
-	fmt.Fprintf(os.Stderr, "deleting %s\n", gone.Name)
-	deleted := time.Now()
-	if err := e.Client.Delete(bounded, &gone); err != nil {
-		return nil, fmt.Errorf("delete resolver pod %s: %w", gone.Name, err)
-	}
-	replacement, ready, err := waitReplacement(bounded, e, old)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(os.Stderr, "%s is ready after %s\n", replacement.Name, ready.Sub(deleted).Round(time.Millisecond))
-	listed, err := s.wait(bounded, replacement.UID, true, o.services)
-	if err != nil {
-		return nil, err
-	}
-	unlisted, err := s.wait(bounded, gone.UID, false, o.services)
-	if err != nil {
-		return nil, err
-	}
-	f := restartFigures{Services: o.services, Unready: quantilesOf(since(deleted, unlisted)), Ready: quantilesOf(since(ready, listed))}
-	fmt.Printf("%d sleeping services, one resolver pod of %d replaced:\n", o.services, len(old))
+	f := restartFigures{Services: o.services, Restarts: restarts, Unready: quantilesOf(unready), Ready: quantilesOf(ready)}
+	fmt.Printf("%d sleeping services, one resolver pod of two replaced, %d times:\n", o.services, restarts)
 	fmt.Println("  deletion -> no new clients there   ", f.Unready)
 	fmt.Println("  replacement ready -> new clients   ", f.Ready)
 	return f, nil
+}
+
+// restart deletes one resolver pod once all services sleep behind each, and gives
+// how long it took until their slices don't send new clients there any more, and
+// until they send them to the pod in its place.
+func (l *listings) restart(ctx context.Context, e *env.Env, services int) (unready, ready []time.Duration, err error) {
+	old, err := resolverPods(ctx, e)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(old) != 2 {
+		return nil, nil, fmt.Errorf("there are %d resolver pods, want 2", len(old))
+	}
+	for _, pod := range old {
+		fmt.Fprintf(os.Stderr, "waiting until %d services sleep behind %s\n", services, pod.Name)
+		if _, err := l.wait(ctx, pod.UID, true, services); err != nil {
+			return nil, nil, err
+		}
+	}
+	gone := old[0]
+	fmt.Fprintf(os.Stderr, "deleting %s\n", gone.Name)
+	deleted := time.Now()
+	if err := e.Client.Delete(ctx, &gone); err != nil {
+		return nil, nil, fmt.Errorf("delete resolver pod %s: %w", gone.Name, err)
+	}
+	replacement, up, err := waitReplacement(ctx, e, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintf(os.Stderr, "%s is ready after %s\n", replacement.Name, up.Sub(deleted).Round(time.Millisecond))
+	listed, err := l.wait(ctx, replacement.UID, true, services)
+	if err != nil {
+		return nil, nil, err
+	}
+	unlisted, err := l.wait(ctx, gone.UID, false, services)
+	if err != nil {
+		return nil, nil, err
+	}
+	return since(deleted, unlisted), since(up, listed), nil
 }
 
 func since(began time.Time, times []time.Time) []time.Duration {
@@ -161,7 +181,7 @@ func waitReplacement(ctx context.Context, e *env.Env, old []corev1.Pod) (corev1.
 	defer w.Stop()
 	for event := range w.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)
-		if !ok || slices.ContainsFunc(old, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
+		if !ok || !pod.DeletionTimestamp.IsZero() || slices.ContainsFunc(old, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
 			continue
 		}
 		for _, c := range pod.Status.Conditions {
@@ -170,7 +190,7 @@ func waitReplacement(ctx context.Context, e *env.Env, old []corev1.Pod) (corev1.
 			}
 		}
 	}
-	return corev1.Pod{}, time.Time{}, fmt.Errorf("wait for the pod in the place of the deleted one: %w", ctx.Err())
+	return corev1.Pod{}, time.Time{}, errors.Join(errors.New("wait for the pod in the place of the deleted one: the watch ended"), ctx.Err())
 }
 
 // listings follow which resolver pods the slices of services send new clients
@@ -191,20 +211,32 @@ func newListings() *listings {
 	return &listings{state: map[types.UID]map[string]listing{}, changed: make(chan struct{})}
 }
 
+// follow looks at the slices until the context ends. A watch may end sooner, such
+// as when the API server finds us slow; then another begins with a list.
 func (l *listings) follow(ctx context.Context, e *env.Env, namespace string) error {
-	w, err := e.Client.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace),
-		client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy})
+	watched, err := cache.New(e.Config, cache.Options{
+		Scheme:               e.Client.Scheme(),
+		DefaultNamespaces:    map[string]cache.Config{namespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}),
+	})
+	if err != nil {
+		return fmt.Errorf("make a cache of EndpointSlices: %w", err)
+	}
+	informer, err := watched.GetInformer(ctx, &discoveryv1.EndpointSlice{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch EndpointSlices: %w", err)
 	}
-	go func() {
-		defer w.Stop()
-		for event := range w.ResultChan() {
-			if slice, ok := event.Object.(*discoveryv1.EndpointSlice); ok && event.Type != watch.Deleted {
-				l.saw(slice)
-			}
+	saw := func(o any) {
+		if slice, ok := o.(*discoveryv1.EndpointSlice); ok {
+			l.saw(slice)
 		}
-	}()
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: saw, UpdateFunc: func(_, o any) { saw(o) },
+	}); err != nil {
+		return fmt.Errorf("watch EndpointSlices: %w", err)
+	}
+	go func() { _ = watched.Start(ctx) }()
 	return nil
 }
 

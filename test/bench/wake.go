@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,8 +23,15 @@ import (
 // oneWake bounds a single run.
 const oneWake = time.Minute
 
-// figures are what wake.json has.
+// figures are what wake.json has: of a Deployment, of which a wake makes a
+// ReplicaSet's Pod, and of a GameType, of which it makes a Fleet's Server's.
 type figures struct {
+	Deployment wakeFigures `json:"deployment"`
+	GameType   wakeFigures `json:"gametype"`
+	FanIn      quantiles   `json:"fanin_500_ms"`
+}
+
+type wakeFigures struct {
 	Runs                 int       `json:"runs"`
 	PacketToWakeCall     quantiles `json:"packet_to_wake_call_ms"`
 	WakeCallToPod        quantiles `json:"wake_call_to_pod_ms"`
@@ -31,7 +39,12 @@ type figures struct {
 	PodToListening       quantiles `json:"pod_to_listening_ms"`
 	ListeningToFirstByte quantiles `json:"listening_to_first_byte_ms"`
 	Total                quantiles `json:"total_ms"`
-	FanIn                quantiles `json:"fanin_500_ms"`
+}
+
+// sleeper is a game that sleeps and wakes, and what is scaled for that.
+type sleeper struct {
+	env.Game
+	target client.Object
 }
 
 // stages are the times of one wake. All clocks are this machine's one.
@@ -40,24 +53,48 @@ type stages struct {
 }
 
 func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
-	runs, clients := o.runs, o.clients
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	if err := e.Client.Create(ctx, ns); err != nil {
 		return nil, fmt.Errorf("create a namespace: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Client.Delete(context.WithoutCancel(ctx), ns)) }()
-	g := env.Game{Namespace: ns.Name, Name: "lobby", TCP: []int32{7000}}
-	if err := e.Create(ctx, g); err != nil {
+	deployment := sleeper{env.Game{Namespace: ns.Name, Name: "lobby", TCP: []int32{7000}}, &appsv1.Deployment{}}
+	if err := e.Create(ctx, deployment.Game); err != nil {
 		return nil, err
 	}
+	var f figures
+	if f.Deployment, err = wakeOften(ctx, e, deployment, o.runs); err != nil {
+		return nil, fmt.Errorf("a Deployment: %w", err)
+	}
+	if f.FanIn, err = fanInOnce(ctx, e, deployment, o.clients); err != nil {
+		return nil, fmt.Errorf("%d clients at once: %w", o.clients, err)
+	}
+	if _, err := sleepNow(ctx, e, deployment); err != nil {
+		return nil, err
+	}
+	gameType := sleeper{env.Game{Namespace: ns.Name, Name: "arena", TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
+	if err := e.CreateGameType(ctx, ns.Name, gameType.Name, 0); err != nil {
+		return nil, err
+	}
+	if f.GameType, err = wakeOften(ctx, e, gameType, o.runs); err != nil {
+		return nil, fmt.Errorf("a GameType: %w", err)
+	}
+	f.Deployment.print("a Deployment")
+	f.GameType.print("a GameType")
+	fmt.Printf("%d clients at once:\n", o.clients)
+	fmt.Println("  listening -> first byte      ", f.FanIn)
+	return f, nil
+}
 
+// wakeOften wakes a game so many times.
+func wakeOften(ctx context.Context, e *env.Env, g sleeper, runs int) (wakeFigures, error) {
 	var packetToCall, callToPod, packetToPod, podToListening, listeningToByte, total []time.Duration
 	for i := range runs {
 		s, err := wakeOnce(ctx, e, g)
 		if err != nil {
-			return nil, fmt.Errorf("wake %d: %w", i+1, err)
+			return wakeFigures{}, fmt.Errorf("wake %d: %w", i+1, err)
 		}
-		fmt.Fprintf(os.Stderr, "wake %2d of %d: %7.1f ms in all\n", i+1, runs, milliseconds(s.total))
+		fmt.Fprintf(os.Stderr, "wake %2d of %d: %7.1f ms to the Pod, %7.1f ms in all\n", i+1, runs, milliseconds(s.packetToCall+s.callToPod), milliseconds(s.total))
 		packetToCall = append(packetToCall, s.packetToCall)
 		callToPod = append(callToPod, s.callToPod)
 		packetToPod = append(packetToPod, s.packetToCall+s.callToPod)
@@ -65,11 +102,7 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 		listeningToByte = append(listeningToByte, s.listeningToByte)
 		total = append(total, s.total)
 	}
-	fanIn, err := fanInOnce(ctx, e, g, clients)
-	if err != nil {
-		return nil, fmt.Errorf("%d clients at once: %w", clients, err)
-	}
-	f := figures{
+	return wakeFigures{
 		Runs:                 runs,
 		PacketToWakeCall:     quantilesOf(packetToCall),
 		WakeCallToPod:        quantilesOf(callToPod),
@@ -77,42 +110,45 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 		PodToListening:       quantilesOf(podToListening),
 		ListeningToFirstByte: quantilesOf(listeningToByte),
 		Total:                quantilesOf(total),
-		FanIn:                quantilesOf(fanIn),
-	}
-	fmt.Printf("%d wakes of a server that listens at once:\n", runs)
+	}, nil
+}
+
+func (f wakeFigures) print(what string) {
+	fmt.Printf("%d wakes of %s whose server listens at once:\n", f.Runs, what)
 	fmt.Println("  packet -> wake call          ", f.PacketToWakeCall)
 	fmt.Println("  wake call -> Pod object      ", f.WakeCallToPod)
 	fmt.Println("  packet -> Pod object         ", f.PacketToPod)
 	fmt.Println("  Pod object -> listening      ", f.PodToListening)
 	fmt.Println("  listening -> first byte      ", f.ListeningToFirstByte)
 	fmt.Println("  packet -> first reply (total)", f.Total)
-	fmt.Printf("%d clients at once:\n", clients)
-	fmt.Println("  listening -> first byte      ", f.FanIn)
-	return f, nil
 }
 
 // wakeOnce puts the game to sleep by hand, and wakes it with one player.
-func wakeOnce(ctx context.Context, e *env.Env, g env.Game) (stages, error) {
+func wakeOnce(ctx context.Context, e *env.Env, g sleeper) (stages, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneWake)
 	defer cancel()
 	address, err := sleepNow(ctx, e, g)
 	if err != nil {
 		return stages{}, err
 	}
-	pods, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(g.Namespace))
+	began := time.Now()
+	created, err := first(ctx, e, g, &corev1.PodList{}, func(event watch.Event) (time.Time, bool) {
+		return time.Now(), event.Type == watch.Added
+	})
 	if err != nil {
-		return stages{}, fmt.Errorf("watch pods: %w", err)
+		return stages{}, err
 	}
-	defer pods.Stop()
-	created := make(chan time.Time, 1)
-	go func() {
-		for event := range pods.ResultChan() {
-			if event.Type == watch.Added {
-				created <- time.Now()
-				return
-			}
+	// A wake that takes long is stamped again, a second later.
+	called, err := first(ctx, e, g, &v1alpha1.ElasticServiceList{}, func(event watch.Event) (time.Time, bool) {
+		es, ok := event.Object.(*v1alpha1.ElasticService)
+		if !ok || es.Status.LastWakeTime == nil {
+			return time.Time{}, false
 		}
-	}()
+		return es.Status.LastWakeTime.Time, es.Status.LastWakeTime.After(began)
+	})
+	if err != nil {
+		return stages{}, err
+	}
 	p, err := player.DialTCP(ctx, address, player.Options{Dial: e.DialPlayer})
 	if err != nil {
 		return stages{}, err
@@ -126,47 +162,85 @@ func wakeOnce(ctx context.Context, e *env.Env, g env.Game) (stages, error) {
 	if err := stats.Intact(); err != nil {
 		return stages{}, err
 	}
-	es := &v1alpha1.ElasticService{}
-	if err := e.Client.Get(ctx, g.Key(), es); err != nil {
-		return stages{}, fmt.Errorf("read ElasticService %s: %w", g.Key(), err)
-	}
-	var pod time.Time
-	select {
-	case pod = <-created:
-	case <-ctx.Done():
-		return stages{}, fmt.Errorf("wait for the pod: %w", ctx.Err())
-	}
-	first, err := firstWake(es)
+	pod, err := within(ctx, created)
 	if err != nil {
+		return stages{}, fmt.Errorf("wait for the pod: %w", err)
+	}
+	call, err := within(ctx, called)
+	if err != nil {
+		return stages{}, fmt.Errorf("wait for the wake's stamp: %w", err)
+	}
+	// Until then resolvers ask for it again, and a sleep would not last.
+	if _, err := e.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		return stages{}, err
 	}
 	return stages{
-		packetToCall:    first.Sub(stats.Dialed),
-		callToPod:       pod.Sub(first),
+		packetToCall:    call.Sub(stats.Dialed),
+		callToPod:       pod.Sub(call),
 		podToListening:  time.Unix(0, reply.Listening).Sub(pod),
 		listeningToByte: stats.ListeningToFirstByte(),
 		total:           stats.FirstReply.Sub(stats.Dialed),
 	}, nil
 }
 
-// firstWake is when the operator took the wake call. It is stamped at most once
-// a second, and a wake that takes longer is stamped again: such a run has no
-// figure.
-func firstWake(es *v1alpha1.ElasticService) (time.Time, error) {
-	if es.Status.LastWakeTime == nil {
-		return time.Time{}, errors.New("the wake was not stamped")
+// atRest waits until what was scaled has said that it sleeps: nothing more is written
+// then.
+func atRest(ctx context.Context, e *env.Env, g sleeper) error {
+	return env.WaitUntil(ctx, "nothing more is said of the sleep", func(ctx context.Context) (bool, error) {
+		err := e.Client.Get(ctx, g.Key(), g.target)
+		switch t := g.target.(type) {
+		case *v1alpha1.GameType:
+			s := t.Status
+			return err == nil && s.ObservedGeneration == t.Generation && s.Replicas+s.DrainingReplicas == 0 && s.Phase == v1alpha1.PhaseAsleep, err
+		case *appsv1.Deployment:
+			return err == nil && t.Status.ObservedGeneration == t.Generation && t.Status.Replicas == 0, err
+		default:
+			return false, fmt.Errorf("what says that %T sleeps isn't known", t)
+		}
+	})
+}
+
+// first watches a kind in the game's namespace, and gives the first time that is
+// found in what changes from now on.
+func first(ctx context.Context, e *env.Env, g sleeper, list client.ObjectList, find func(watch.Event) (time.Time, bool)) (<-chan time.Time, error) {
+	if err := e.Client.List(ctx, list, client.InNamespace(g.Namespace)); err != nil {
+		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
-	return es.Status.LastWakeTime.Time, nil
+	from := &client.ListOptions{Namespace: g.Namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+	events, err := e.Client.Watch(ctx, list, from)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", list, err)
+	}
+	found := make(chan time.Time, 1)
+	go func() {
+		defer events.Stop()
+		for event := range events.ResultChan() {
+			if at, ok := find(event); ok {
+				found <- at
+				return
+			}
+		}
+	}()
+	return found, nil
+}
+
+func within(ctx context.Context, times <-chan time.Time) (time.Time, error) {
+	select {
+	case at := <-times:
+		return at, nil
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
 }
 
 // fanInOnce wakes the game with many players at once, and gives each one's time
 // from the server's listening to its first byte there.
-func fanInOnce(ctx context.Context, e *env.Env, g env.Game, clients int) ([]time.Duration, error) {
+func fanInOnce(ctx context.Context, e *env.Env, g sleeper, clients int) (quantiles, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneWake)
 	defer cancel()
 	address, err := sleepNow(ctx, e, g)
 	if err != nil {
-		return nil, err
+		return quantiles{}, err
 	}
 	times := make([]time.Duration, clients)
 	errs := make([]error, clients)
@@ -185,20 +259,20 @@ func fanInOnce(ctx context.Context, e *env.Env, g env.Game, clients int) ([]time
 		})
 	}
 	group.Wait()
-	return times, errors.Join(errs...)
+	return quantilesOf(times), errors.Join(errs...)
 }
 
 // sleepNow scales the game to zero, waits until nothing of it is left and the
 // resolver stands in for it everywhere, and gives its address.
-func sleepNow(ctx context.Context, e *env.Env, g env.Game) (string, error) {
-	d := &appsv1.Deployment{}
-	if err := e.Client.Get(ctx, g.Key(), d); err != nil {
-		return "", fmt.Errorf("read Deployment %s: %w", g.Key(), err)
+func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
+	var before corev1.PodList
+	if err := e.Client.List(ctx, &before, client.InNamespace(g.Namespace)); err != nil {
+		return "", fmt.Errorf("list pods: %w", err)
 	}
-	zero := d.DeepCopy()
-	zero.Spec.Replicas = new(int32)
-	if err := e.Client.Patch(ctx, zero, client.MergeFrom(d)); err != nil {
-		return "", fmt.Errorf("scale Deployment %s to zero: %w", g.Key(), err)
+	g.target.SetNamespace(g.Namespace)
+	g.target.SetName(g.Name)
+	if err := e.Client.Patch(ctx, g.target, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
+		return "", fmt.Errorf("scale %T %s to zero: %w", g.target, g.Key(), err)
 	}
 	es, err := e.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
 	if err != nil {
@@ -207,12 +281,21 @@ func sleepNow(ctx context.Context, e *env.Env, g env.Game) (string, error) {
 	if err := e.WaitRouted(ctx, es, 1); err != nil {
 		return "", err
 	}
-	err = env.WaitUntil(ctx, "the game's pods are gone", func(ctx context.Context) (bool, error) {
+	for i := range before.Items {
+		if err := e.WaitUnrouted(ctx, before.Items[i].Status.PodIP); err != nil {
+			return "", err
+		}
+	}
+	err = env.WaitUntil(ctx, "the game's pods and Servers are gone", func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
-		err := e.Client.List(ctx, &pods, client.InNamespace(g.Namespace))
-		return err == nil && len(pods.Items) == 0, err
+		var servers v1alpha1.ServerList
+		err := errors.Join(e.Client.List(ctx, &pods, client.InNamespace(g.Namespace)), e.Client.List(ctx, &servers, client.InNamespace(g.Namespace)))
+		return err == nil && len(pods.Items)+len(servers.Items) == 0, err
 	})
 	if err != nil {
+		return "", err
+	}
+	if err := atRest(ctx, e, g); err != nil {
 		return "", err
 	}
 	return e.ClusterIP(ctx, g.Key(), g.TCP[0], corev1.IPv4Protocol)

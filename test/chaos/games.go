@@ -18,7 +18,7 @@ func games(namespace string) []env.Game {
 	gs := []env.Game{
 		{
 			Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, SleepAfter: 5 * time.Second,
-			Probe: true, Trigger: true, PreStop: 3 * time.Second, Linger: time.Minute,
+			Probe: true, Trigger: true, PreStop: 5 * time.Second, Linger: time.Minute,
 		},
 		{
 			Name: "arena", TCP: []int32{7000}, UDP: []int32{7001}, SleepAfter: 6 * time.Second,
@@ -34,7 +34,7 @@ func games(namespace string) []env.Game {
 		},
 		{
 			Name: "slow", TCP: []int32{7000}, UDP: []int32{7001}, SleepAfter: 8 * time.Second, BootDelay: 4 * time.Second,
-			Probe: true, Trigger: true, PreStop: 3 * time.Second, Linger: time.Minute,
+			Probe: true, Trigger: true, PreStop: 5 * time.Second, Linger: time.Minute,
 		},
 		{
 			Name: "race", UDP: []int32{7001}, SleepAfter: 6 * time.Second,

@@ -34,10 +34,10 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 			game: env.Game{Selectorless: true},
 		},
 		"a Service without a selector, with a preStop sleep": {
-			game: env.Game{Selectorless: true, PreStop: 3 * time.Second}, byHand: true,
+			game: env.Game{Selectorless: true, PreStop: 5 * time.Second}, byHand: true,
 		},
 		"a Service with a selector and a preStop sleep": {
-			game: env.Game{PreStop: 3 * time.Second}, byHand: true,
+			game: env.Game{PreStop: 5 * time.Second}, byHand: true,
 		},
 	}
 	for name, tc := range cases {

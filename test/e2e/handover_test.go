@@ -45,7 +45,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 	var group sync.WaitGroup
 	errs := make(chan error, len(players)+1)
 	for _, p := range players {
-		group.Go(func() { errs <- p.Play(playing, 50*time.Millisecond) })
+		group.Go(func() { errs <- p.Play(playing, 20*time.Millisecond) })
 	}
 	// And bytes without frames, whose every one must come back: they are held,
 	// relayed, and more than fit any buffer on the way.

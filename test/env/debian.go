@@ -2,15 +2,39 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
-// InstallDebian installs a package of Debian's where its program is missing.
+// ErrNotInstalled says that a program is missing and can't be installed by who
+// asks: installing takes root on a Debian machine. Tests that can do without
+// the program skip themselves on it.
+var ErrNotInstalled = errors.New("not installed")
+
+// aptLock is held while packages are installed. apt-get's own lock is on the
+// lists too, and there it fails instead of waiting.
+const aptLock = "/run/dormouse-apt.lock"
+
+// InstallDebian installs a package of Debian's where its program, a path or a
+// name to look up, is missing. Several may ask at once: the tests of several
+// packages run side by side.
 func InstallDebian(ctx context.Context, name, program string, progress io.Writer) error {
-	if _, err := os.Stat(program); err == nil {
+	if _, err := exec.LookPath(program); err == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return fmt.Errorf("find %s: %w; installing Debian's package %s takes root and apt-get", program, ErrNotInstalled, name)
+	}
+	unlock, err := Lock(aptLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := exec.LookPath(program); err == nil {
 		return nil
 	}
 	fmt.Fprintln(progress, "installing", name)
@@ -22,4 +46,18 @@ func InstallDebian(ctx context.Context, name, program string, progress io.Writer
 		}
 	}
 	return nil
+}
+
+// Lock waits until no other process holds the lock that a file stands for. The
+// kernel lets go of it when its holder ends, however that happens.
+func Lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
 }

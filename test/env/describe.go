@@ -22,11 +22,13 @@ import (
 func (e *Env) Describe(ctx context.Context, namespace string) (string, error) {
 	var b strings.Builder
 	var services v1alpha1.ElasticServiceList
+	var fleets v1alpha1.FleetList
+	var servers v1alpha1.ServerList
 	var deployments appsv1.DeploymentList
 	var slices discoveryv1.EndpointSliceList
 	var pods corev1.PodList
 	var events eventsv1.EventList
-	for _, list := range []client.ObjectList{&services, &deployments, &slices, &pods, &events} {
+	for _, list := range []client.ObjectList{&services, &fleets, &servers, &deployments, &slices, &pods, &events} {
 		if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return b.String(), fmt.Errorf("list %T: %w", list, err)
 		}
@@ -37,6 +39,13 @@ func (e *Env) Describe(ctx context.Context, namespace string) (string, error) {
 		for _, c := range es.Status.Conditions {
 			fmt.Fprintf(&b, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 		}
+	}
+	for _, f := range fleets.Items {
+		fmt.Fprintf(&b, "Fleet %s: wants %d, has %d, ready %d, draining %d, players %d, conditions %v\n", f.Name, ptr.Deref(f.Spec.Replicas, 1),
+			f.Status.Replicas, f.Status.ReadyReplicas, f.Status.DrainingReplicas, f.Status.Players, f.Status.Conditions)
+	}
+	for _, s := range servers.Items {
+		fmt.Fprintf(&b, "Server %s: deleted %v, drain %v, status %+v\n", s.Name, s.DeletionTimestamp, s.Spec.Drain, s.Status)
 	}
 	for _, d := range deployments.Items {
 		fmt.Fprintf(&b, "Deployment %s: wants %d, ready %d\n", d.Name, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
@@ -53,12 +62,45 @@ func (e *Env) Describe(ctx context.Context, namespace string) (string, error) {
 		b.WriteByte('\n')
 	}
 	for _, p := range pods.Items {
-		fmt.Fprintf(&b, "Pod %s: %s on %s, %s\n", p.Name, p.Status.Phase, p.Spec.NodeName, p.Status.PodIP)
+		fmt.Fprintf(&b, "Pod %s: %s on %s, %s%s\n", p.Name, p.Status.Phase, p.Spec.NodeName, p.Status.PodIP, e.dropped(p))
 	}
 	for _, ev := range events.Items {
 		fmt.Fprintf(&b, "%s %s %s/%s: %s\n", ev.EventTime.Format("15:04:05.000"), ev.Reason, ev.Regarding.Kind, ev.Regarding.Name, ev.Note)
 	}
-	return b.String(), e.logs(ctx, &b)
+	err := e.logs(ctx, &b)
+	return b.String(), err
+}
+
+// dropped tells of a running pod's datagrams that found a socket's buffer full.
+func (e *Env) dropped(pod corev1.Pod) string {
+	container, err := e.Container(pod)
+	if err != nil {
+		return ""
+	}
+	n, err := container.DatagramsDropped()
+	if err != nil {
+		return ", " + err.Error()
+	}
+	return fmt.Sprintf(", %d datagrams dropped at full sockets", n)
+}
+
+// refusals appends what a pod dropped and refused, by its own counters.
+func (e *Env) refusals(ctx context.Context, b *strings.Builder, pod corev1.Pod) {
+	families, err := scrapePod(ctx, pod)
+	if err != nil {
+		fmt.Fprintf(b, "no metrics: %v\n", err)
+		return
+	}
+	for name, family := range families {
+		if !strings.HasPrefix(name, "dormouse_") || !strings.Contains(name, "_dropped_") && !strings.Contains(name, "_refused_") {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if m.GetCounter().GetValue() > 0 {
+				fmt.Fprintf(b, "%s %v\n", name, m)
+			}
+		}
+	}
 }
 
 // logs appends the last lines of each of Dormouse's pods.
@@ -72,7 +114,8 @@ func (e *Env) logs(ctx context.Context, b *strings.Builder) error {
 		return fmt.Errorf("list pods of %s: %w", SystemNamespace, err)
 	}
 	for _, pod := range pods.Items {
-		fmt.Fprintf(b, "--- %s\n", pod.Name)
+		fmt.Fprintf(b, "--- %s%s\n", pod.Name, e.dropped(pod))
+		e.refusals(ctx, b, pod)
 		stream, err := set.CoreV1().Pods(SystemNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](40)}).Stream(ctx)
 		if err != nil {
 			fmt.Fprintf(b, "no log: %v\n", err)

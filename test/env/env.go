@@ -44,7 +44,7 @@ type Env struct {
 // Local brings up the local cluster, if it isn't, and brings Dormouse in it up
 // to date.
 func Local(ctx context.Context, progress io.Writer) (*Env, error) {
-	repo, err := repoRoot()
+	repo, err := RepoRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Local(ctx context.Context, progress io.Writer) (*Env, error) {
 // Existing brings Dormouse into the cluster of a kubeconfig, with images that
 // its nodes can pull below a prefix.
 func Existing(ctx context.Context, config *rest.Config, prefix string, progress io.Writer) (*Env, error) {
-	repo, err := repoRoot()
+	repo, err := RepoRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (e *Env) deploy(ctx context.Context, refs map[string]string, progress io.Wr
 	e.Client = c
 	e.TestServer = refs["dormouse-testserver"]
 	deployed := manifests.Images{}
-	for _, name := range []string{"dormouse-operator", "dormouse-resolver"} {
+	for _, name := range []string{"dormouse-operator", "dormouse-resolver", "dormouse-sidecar"} {
 		deployed[name] = refs[name]
 	}
 	objects, err := manifests.Build(filepath.Join(e.Repo, "config", "dev"), deployed)
@@ -133,8 +133,8 @@ func (e *Env) DialPlayer(ctx context.Context, network, address string) (net.Conn
 	return conn, err
 }
 
-// repoRoot walks up from the working directory to the project's go.mod.
-func repoRoot() (string, error) {
+// RepoRoot walks up from the working directory to the project's go.mod.
+func RepoRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the project's root: %w", err)

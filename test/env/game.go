@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,6 +31,8 @@ type Game struct {
 	Probe bool
 	// Trigger lets the game's own number of players tell whether it is idle.
 	Trigger bool
+	// IdlePlayers lets the players of the target's Servers tell.
+	IdlePlayers bool
 	// Selectorless makes a Service without a selector.
 	Selectorless bool
 	Type         corev1.ServiceType
@@ -86,6 +89,9 @@ func (e *Env) Deployment(g Game) *appsv1.Deployment {
 			AllowPrivilegeEscalation: new(false),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
+		// A Pod that asks for nothing gets nothing while the node is busy: for
+		// seconds, in which its sockets overflow.
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")}},
 	}
 	if g.Image != "" {
 		container.Image, container.Command, container.Args = g.Image, g.Command, g.Args
@@ -184,6 +190,9 @@ func (g Game) elasticService() *v1alpha1.ElasticService {
 	}
 	if g.Target != nil {
 		es.Spec.ScaleTargetRef = *g.Target
+	}
+	if g.IdlePlayers {
+		es.Spec.Idle = &v1alpha1.Idle{Players: true}
 	}
 	if g.Trigger {
 		es.Spec.Idle = &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{{

@@ -2,10 +2,12 @@ package env
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -21,29 +24,43 @@ import (
 // WaitFor watches an ElasticService until done says that it is as wanted, and
 // gives it as it was then.
 func (e *Env) WaitFor(ctx context.Context, key types.NamespacedName, what string, done func(*v1alpha1.ElasticService) bool) (*v1alpha1.ElasticService, error) {
-	w, err := e.Client.Watch(ctx, &v1alpha1.ElasticServiceList{}, client.InNamespace(key.Namespace),
+	return Wait(ctx, e, &v1alpha1.ElasticServiceList{}, key, what, done)
+}
+
+// Wait watches an object until done says that it is as wanted, and gives it as it
+// was then. An object that is deleted meanwhile is an error.
+func Wait[T client.Object](ctx context.Context, e *Env, list client.ObjectList, key types.NamespacedName, what string, done func(T) bool) (T, error) {
+	var last T
+	seen := false
+	kind := strings.TrimSuffix(fmt.Sprintf("%T", list)[strings.LastIndex(fmt.Sprintf("%T", list), ".")+1:], "List")
+	w, err := e.Client.Watch(ctx, list, client.InNamespace(key.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", key.Name)})
 	if err != nil {
-		return nil, fmt.Errorf("watch ElasticService %s: %w", key, err)
+		return last, fmt.Errorf("watch %s %s: %w", kind, key, err)
 	}
 	defer w.Stop()
-	var last *v1alpha1.ElasticService
 	for {
 		select {
 		case <-ctx.Done():
-			if last == nil {
-				return nil, fmt.Errorf("wait until ElasticService %s is %s: it was never seen: %w", key, what, ctx.Err())
+			if !seen {
+				return last, fmt.Errorf("wait until %s %s is %s: it was never seen: %w", kind, key, what, ctx.Err())
 			}
-			return nil, fmt.Errorf("wait until ElasticService %s is %s: %w; its status is %+v", key, what, ctx.Err(), last.Status)
+			text, _ := json.Marshal(last) //nolint:errchkjson // what can't be told isn't
+			return last, fmt.Errorf("wait until %s %s is %s: %w; it is %s", kind, key, what, ctx.Err(), text)
 		case event, open := <-w.ResultChan():
 			if !open {
-				return nil, fmt.Errorf("wait until ElasticService %s is %s: the watch ended", key, what)
+				return last, fmt.Errorf("wait until %s %s is %s: the watch ended", kind, key, what)
 			}
-			if es, ok := event.Object.(*v1alpha1.ElasticService); ok {
-				last = es
-				if done(es) {
-					return es, nil
-				}
+			object, ok := event.Object.(T)
+			if !ok {
+				continue
+			}
+			if event.Type == watch.Deleted {
+				return last, fmt.Errorf("wait until %s %s is %s: it was deleted", kind, key, what)
+			}
+			last, seen = object, true
+			if done(object) {
+				return object, nil
 			}
 		}
 	}

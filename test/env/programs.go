@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/devcluster"
 )
 
@@ -96,6 +97,21 @@ func (e *Env) ScaleProgram(ctx context.Context, program string, replicas int32) 
 // Container is the running container of one of Dormouse's pods.
 func (e *Env) Container(pod corev1.Pod) (devcluster.Container, error) {
 	return e.Cluster.Container(ContainerID(pod))
+}
+
+// Sidecar is the running sidecar of a Server.
+func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (devcluster.Container, error) {
+	pod := &corev1.Pod{}
+	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
+		return devcluster.Container{}, fmt.Errorf("read the Pod of Server %s: %w", s.Name, err)
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		if c.Name == v1alpha1.SidecarContainer {
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			return e.Cluster.Container(id)
+		}
+	}
+	return devcluster.Container{}, fmt.Errorf("the Pod of Server %s has no sidecar", s.Name)
 }
 
 // ContainerID is the runtime's name of a pod's first container.

@@ -3,6 +3,7 @@ package env
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"strings"
 
@@ -13,25 +14,71 @@ import (
 // ElasticService's clients to the resolver, in each of its address families. It
 // looks at the rules themselves, since a connection would wake the service.
 func (e *Env) WaitRouted(ctx context.Context, es *v1alpha1.ElasticService, families int) error {
+	return e.waitRules(ctx, families, "routes "+es.Name+" to the resolver", func(rules string) bool {
+		for _, p := range es.Status.Ports {
+			if !routes(rules, p) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// WaitDirect waits until kube-proxy on every node of the local cluster sends an
+// ElasticService's new clients to no resolver.
+func (e *Env) WaitDirect(ctx context.Context, es *v1alpha1.ElasticService, families int) error {
+	return e.waitRules(ctx, families, "routes "+es.Name+" past the resolver", func(rules string) bool {
+		for _, p := range es.Status.Ports {
+			if routes(rules, p) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// routes says that kube-proxy's rules send clients to a resolver port.
+func routes(rules string, p v1alpha1.PortStatus) bool {
+	target := fmt.Sprintf(" . %d", p.ResolverPort)
+	return strings.Contains(rules, target+" }") || strings.Contains(rules, target+",")
+}
+
+// waitRules waits until the rules of every node are as wanted, in each of the
+// address families.
+func (e *Env) waitRules(ctx context.Context, families int, what string, ok func(rules string) bool) error {
 	for node := 1; node <= e.Cluster.Nodes; node++ {
 		for _, family := range []string{"ip", "ip6"}[:families] {
-			what := fmt.Sprintf("kube-proxy of node %d routes %s to the resolver", node, es.Name)
-			err := WaitUntil(ctx, what, func(ctx context.Context) (bool, error) {
+			err := WaitUntil(ctx, fmt.Sprintf("kube-proxy of node %d %s", node, what), func(ctx context.Context) (bool, error) {
 				rules, err := e.rules(ctx, node, family)
-				if err != nil {
-					return false, err
-				}
-				for _, p := range es.Status.Ports {
-					target := fmt.Sprintf(" . %d", p.ResolverPort)
-					if !strings.Contains(rules, target+" }") && !strings.Contains(rules, target+",") {
-						return false, nil
-					}
-				}
-				return true, nil
+				return err == nil && ok(rules), err
 			})
 			if err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// WaitUnrouted waits until kube-proxy of no node of the local cluster sends new
+// clients to a pod's address.
+func (e *Env) WaitUnrouted(ctx context.Context, address string) error {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return fmt.Errorf("read a pod's address: %w", err)
+	}
+	family := "ip6"
+	if ip.Is4() {
+		family = "ip"
+	}
+	for node := 1; node <= e.Cluster.Nodes; node++ {
+		what := fmt.Sprintf("kube-proxy of node %d sends nobody to %s", node, address)
+		err := WaitUntil(ctx, what, func(ctx context.Context) (bool, error) {
+			rules, err := e.rules(ctx, node, family)
+			return !strings.Contains(rules, " "+address+" . "), err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

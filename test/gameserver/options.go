@@ -21,6 +21,8 @@ func parseOptions(args []string) (server.Options, error) {
 	echoTCP := flags.String("echo", "", "TCP ports that send back what they get, comma separated")
 	echoUDP := flags.String("echo-udp", "", "UDP ports that send back what they get, comma separated")
 	flags.StringVar(&o.HTTPAddress, "http", ":8080", "address of /players, /healthz, /stats and /crash; empty is none")
+	flags.StringVar(&o.SDK, "sdk", "", "URL of a sidecar that is told how many play, and that /sdk/ reaches, such as http://localhost:9358")
+	a2s := flags.String("a2s", "", "UDP port that answers Source's A2S_INFO query")
 	flags.DurationVar(&o.BootDelay, "boot-delay", 0, "time from the start until the game ports open")
 	flags.IntVar(&o.CrashFirst, "crash-first", 0, "crash this many times after the boot delay instead of listening; needs --crash-file")
 	flags.StringVar(&o.CrashFile, "crash-file", "", "file that counts the crashes of --crash-first, on a volume that survives a container's restart")
@@ -46,6 +48,11 @@ func parseOptions(args []string) (server.Options, error) {
 			return o, fmt.Errorf("read --%s: %w", list.flag, err)
 		}
 		*list.to = addresses
+	}
+	if addresses, err := parsePorts(bind, *a2s); err != nil || len(addresses) > 1 {
+		return o, fmt.Errorf("read --a2s: want one port, got %q", *a2s)
+	} else if len(addresses) == 1 {
+		o.A2S = addresses[0]
 	}
 	if o.CrashFirst > 0 && o.CrashFile == "" {
 		return o, fmt.Errorf("read --crash-first: it needs --crash-file to count in")

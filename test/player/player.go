@@ -47,6 +47,9 @@ type message struct {
 	reply   *gamewire.Reply
 }
 
+// receiveBytes is how much may wait for a player to read it.
+const receiveBytes = 4 << 20
+
 // DialTCP opens a session over TCP. It sends nothing.
 func DialTCP(ctx context.Context, address string, o Options) (*Player, error) {
 	return dial(ctx, "tcp", address, o, &lines{})
@@ -69,6 +72,11 @@ func dial(ctx context.Context, network, address string, o Options, f framer) (*P
 	}
 	if o.PayloadSize <= 0 {
 		o.PayloadSize = 32
+	}
+	if udp, ok := conn.(*net.UDPConn); ok {
+		// A player on a busy machine reads late, and what is lost for that was not
+		// lost by what is tested.
+		_ = udp.SetReadBuffer(receiveBytes)
 	}
 	f.attach(conn)
 	p := &Player{

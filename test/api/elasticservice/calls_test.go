@@ -3,6 +3,7 @@ package elasticservice_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -71,29 +72,37 @@ func resolverToken(t *testing.T) string {
 	return token
 }
 
-// wake makes a good wake call and returns the answer, which must be 202. As
-// resolvers do, it comes again when it is told that the API server is too slow.
+// wake makes a good wake call and returns the answer, which must be 202.
 func (w *world) wake(replica int, token, service string) informerapi.WakeResponse {
 	w.t.Helper()
-	body, err := json.Marshal(informerapi.WakeRequest{Count: 1, Svc: service, Namespace: w.ns})
+	response, err := w.tryWake(replica, token, service)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	return response
+}
+
+// tryWake makes a good wake call. As resolvers do, it comes again when it is told
+// that the API server is too slow.
+func (w *world) tryWake(replica int, token, service string) (response informerapi.WakeResponse, err error) {
+	body, err := json.Marshal(informerapi.WakeRequest{Count: 1, Svc: service, Namespace: w.ns})
+	if err != nil {
+		return response, err
 	}
 	var got answer
 	for late := time.Now().Add(callTimeout); ; {
 		if got, err = call(w.t, replica, http.MethodPost, informerapi.WakePath, token, body); err != nil {
-			w.t.Fatalf("call the operator: %v", err)
+			return response, fmt.Errorf("call the operator: %w", err)
 		}
 		if got.code != http.StatusServiceUnavailable || time.Now().After(late) {
 			break
 		}
 	}
 	if got.code != http.StatusAccepted {
-		w.t.Fatalf("the wake call of %s/%s was answered %d %s, want 202", w.ns, service, got.code, got.body)
+		return response, fmt.Errorf("the wake call of %s/%s was answered %d %s, want 202", w.ns, service, got.code, got.body)
 	}
-	var response informerapi.WakeResponse
 	if err := json.Unmarshal(got.body, &response); err != nil {
-		w.t.Fatalf("read the answer %q: %v", got.body, err)
+		return response, fmt.Errorf("read the answer %q: %w", got.body, err)
 	}
-	return response
+	return response, nil
 }

@@ -98,7 +98,7 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 
 // install applies the namespace, the accounts and the rights that config/ has.
 func (e *environment) install(ctx context.Context) error {
-	for _, part := range []string{"namespace", "rbac"} {
+	for _, part := range []string{"namespace", "rbac", "sidecar"} {
 		objects, err := manifests.Build(apiserver.Path("config", part), nil)
 		if err != nil {
 			return err

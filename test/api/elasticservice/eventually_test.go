@@ -12,7 +12,7 @@ const (
 	// promptly is for what the operator does by itself at once. It is long
 	// because machines that build are slow, not because the operator is.
 	promptly = 15 * time.Second
-	// afterSettling is for a sleep: the triggers are read, and three seconds are
+	// afterSettling is for a sleep: the triggers are read, and five seconds are
 	// kube-proxy's.
 	afterSettling = 30 * time.Second
 	// afterLingering is for a resolver's endpoint that stays for ten seconds

@@ -115,6 +115,9 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"sleepAfter of many characters": {spec(`{sleepAfter: ` + strings.Repeat("1s", 17) + `}`), "may not be more than 32"},
 		"sleepAfter with spaces":        {spec(`{sleepAfter: "10 m"}`), "sleepAfter " + duration},
 
+		"players of a Deployment":     {spec(`{idle: {players: true}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
+		"players of another Fleet":    {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: agones.dev/v1, kind: Fleet, name: a}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
+		"players of another kind":     {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: Server, name: a}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
 		"too many triggers":           {trigger(strings.Repeat("{type: http, http: {port: 1}},", 9)), "must have at most 8 items"},
 		"a trigger without a type":    {trigger(`{http: {port: 80}}`), "type: Required value"},
 		"an unknown trigger type":     {trigger(`{type: prometheus, http: {port: 80}}`), `supported values: "http"`},
@@ -143,10 +146,33 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"two ports of one name":      {spec(`{ports: [{` + port + `}, {` + port + `}]}`), "Duplicate value"},
 		"too many ports":             {spec(`{ports: [` + manyPorts(65) + `]}`), "must have at most 64 items"},
 		"a long port's name":         {spec(`{ports: [{name: ` + strings.Repeat("a", 64) + `}]}`), "may not be more than 63"},
-		"an unknown protocol":        {spec(`{ports: [{` + port + `, protocol: minecraft}]}`), `supported values: "tcp", "udp"`},
+		"an unknown protocol":        {spec(`{ports: [{` + port + `, protocol: gopher}]}`), `supported values: "tcp", "udp", "minecraft", "bedrock", "source", "quake3"`},
 		"a protocol in capitals":     {spec(`{ports: [{` + port + `, protocol: TCP}]}`), `supported values: "tcp", "udp"`},
 		"an unknown readiness":       {spec(`{ports: [{` + port + `, readiness: Never}]}`), `supported values: "Auto", "Connect"`},
 		"udp with readiness Connect": {spec(`{ports: [{` + port + `, protocol: udp, readiness: Connect}]}`), "remove it or choose Auto"},
+
+		"bedrock with readiness Connect": {game("bedrock", `readiness: Connect`), "remove it or choose Auto"},
+		"answers of tcp":                 {game("tcp", `asleep: {}`), "asleep needs a protocol whose queries can be answered"},
+		"answers of udp":                 {game("udp", `asleep: {motd: a}`), "asleep needs a protocol whose queries can be answered"},
+		"answers of no protocol":         {spec(`{ports: [{` + port + `, asleep: {}}]}`), "asleep needs a protocol whose queries can be answered"},
+		"a picture of bedrock":           {game("bedrock", `asleep: {favicon: "data:image/png;base64,AA=="}`), "asleep.favicon and asleep.rejoin need the protocol minecraft"},
+		"a disconnect of quake3":         {game("quake3", `asleep: {rejoin: later}`), "asleep.favicon and asleep.rejoin need the protocol minecraft"},
+		"a protocol version of source":   {game("source", `asleep: {protocolVersion: 17}`), "asleep.protocolVersion needs the protocol minecraft, bedrock or quake3"},
+		"a map of minecraft":             {game("minecraft", `asleep: {map: burrow}`), "asleep.map needs the protocol bedrock, source or quake3"},
+		"a game of bedrock":              {game("bedrock", `asleep: {game: MCPE}`), "asleep.game needs the protocol source or quake3"},
+		"a folder of quake3":             {game("quake3", `asleep: {folder: baseq3}`), "asleep.folder and asleep.appID need the protocol source"},
+		"a Steam number of minecraft":    {game("minecraft", `asleep: {appID: 1}`), "asleep.folder and asleep.appID need the protocol source"},
+		"a long message":                 {game("minecraft", `asleep: {motd: `+strings.Repeat("a", 257)+`}`), "may not be more than 256"},
+		"a long waking message":          {game("minecraft", `asleep: {wakingMotd: `+strings.Repeat("a", 257)+`}`), "may not be more than 256"},
+		"a long version":                 {game("minecraft", `asleep: {version: `+strings.Repeat("a", 65)+`}`), "may not be more than 64"},
+		"a picture that is a link":       {game("minecraft", `asleep: {favicon: "https://example.com/a.png"}`), "favicon must be data:image/png;base64,"},
+		"a picture with line ends":       {game("minecraft", `asleep: {favicon: "data:image/png;base64,AA\nAA"}`), "favicon must be data:image/png;base64,"},
+		"a huge picture":                 {game("minecraft", `asleep: {favicon: "data:image/png;base64,`+strings.Repeat("A", 16384)+`"}`), "may not be more than 16384"},
+		"no players at most":             {game("minecraft", `asleep: {maxPlayers: 0}`), "should be greater than or equal to 1"},
+		"too many players at most":       {game("minecraft", `asleep: {maxPlayers: 2147483648}`), "asleep.maxPlayers"},
+		"a protocol version of zero":     {game("quake3", `asleep: {protocolVersion: 0}`), "should be greater than or equal to 1"},
+		"a Steam number beyond 32 bits":  {game("source", `asleep: {appID: 4294967296}`), "should be less than or equal to 4294967295"},
+		"an unknown moment of a wake":    {spec(`{wake: {when: Query}}`), `supported values: "Login", "Connect"`},
 
 		"a hold's timeout of a moment":      {spec(`{hold: {timeout: 1ms}}`), "timeout " + duration + "24h"},
 		"a hold's timeout over a day":       {spec(`{hold: {timeout: 25h}}`), "timeout " + duration + "24h"},
@@ -173,6 +199,11 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// game gives the port game a protocol and more.
+func game(protocol, more string) string {
+	return spec(`{ports: [{name: game, protocol: ` + protocol + `, ` + more + `}]}`)
 }
 
 func manyPorts(n int) string {
@@ -206,6 +237,22 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
 				ports: [{name: game, readiness: Auto}, {name: "", readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 80, path: /, threshold: 1}}]}}`,
+		},
+		"answers of the least, and those of a game": {
+			patch: spec(`{wake: {}, ports: [{name: game, protocol: minecraft, asleep: {}},
+				{name: query, protocol: source, asleep: {motd: zzz, wakingMotd: ahh, version: "1.2", maxPlayers: 4, map: burrow, game: Dormice, folder: mice, appID: 4294967295}}]}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `, wake: {when: Login},
+				ports: [{name: game, protocol: minecraft, readiness: Auto, asleep: {motd: Asleep. Join to wake it up., wakingMotd: "Waking up, {elapsed} so far."}},
+				{name: query, protocol: source, readiness: Auto, asleep: {motd: zzz, wakingMotd: ahh, version: "1.2", maxPlayers: 4, map: burrow, game: Dormice, folder: mice, appID: 4294967295}}]}`,
+		},
+		"the players of a Fleet": {
+			patch: spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: Fleet, name: lobby}}`),
+			want: `{service: lobby, sleepAfter: 10m, handoff: Direct, ` + hold + `, idle: {players: true},
+				scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: Fleet, name: lobby}}`,
+		},
+		"no players of a Deployment": {
+			patch: spec(`{idle: {players: false}}`),
+			want:  `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `, idle: {players: false}}`,
 		},
 		"everything at its upper bound": {
 			patch: spec(`{service: ` + strings.Repeat("a", 63) + `, minReplicas: 10000, sleepAfter: 8760h, handoff: Never,

@@ -2,14 +2,24 @@ package elasticservice_test
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -28,21 +38,18 @@ func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
 		return nil
 	})
 	token := resolverToken(t)
-	body := []byte(`{"count":3,"svc":"lobby","namespace":"` + w.ns + `"}`)
-
 	const calls = 200
-	answers := make([]answer, calls)
+	answers := make([]informerapi.WakeResponse, calls)
 	errs := make([]error, calls)
 	var wg sync.WaitGroup
 	for i := range calls {
-		wg.Go(func() {
-			answers[i], errs[i] = call(t, i%len(cluster.operators), http.MethodPost, informerapi.WakePath, token, body)
-		})
+		wg.Go(func() { answers[i], errs[i] = w.tryWake(i%len(cluster.operators), token, "lobby") })
 	}
 	wg.Wait()
-	for i, a := range answers {
-		if errs[i] != nil || a.code != http.StatusAccepted || string(a.body) != `{"phase":"Waking","replicas":1}` {
-			t.Errorf("call %d was answered %d %s, %v; want 202 and Waking with 1 replica", i, a.code, a.body, errs[i])
+	want := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1}
+	for i, got := range answers {
+		if errs[i] != nil || got != want {
+			t.Errorf("call %d was answered %+v, %v; want %+v", i, got, errs[i], want)
 		}
 	}
 	w.must("the target at 1", promptly, since, toReplicas("lobby", 1))
@@ -55,6 +62,72 @@ func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
 	if n := w.count(since, writesTo("lobby")); n != 1 {
 		t.Errorf("the target was written %d times, want once", n)
 	}
+}
+
+func TestAWakeGoesOnWhenItsCallerIsToldToComeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	since := w.asleep("lobby")
+	w.slowScaling(1500 * time.Millisecond)
+	w.wake(0, resolverToken(t), "lobby")
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	if n := w.count(since, writesTo("lobby")); n != 1 {
+		t.Errorf("the target was written %d times, want once", n)
+	}
+}
+
+// slowScaling makes the API server think for so long over every write to the
+// scale of a Deployment in the namespace.
+func (w *world) slowScaling(think time.Duration) {
+	w.t.Helper()
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(req.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(rw, fmt.Sprintf("no review: %v", err), http.StatusBadRequest)
+			return
+		}
+		select {
+		case <-time.After(think):
+		case <-req.Context().Done():
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		_ = json.NewEncoder(rw).Encode(review) // The API server says what is wrong with it.
+	}))
+	w.t.Cleanup(hook.Close)
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "slow-" + w.ns},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "slow.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      &hook.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.ns}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments/scale"}},
+			}},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+	if err := w.c.Create(w.t.Context(), config); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = w.c.Delete(cluster.cleanup, config) })
+	eventually(w.t, promptly, "the API server is slow", func(ctx context.Context) error {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby"}}
+		scale := &autoscalingv1.Scale{}
+		if err := w.c.SubResource("scale").Get(ctx, deployment, scale); err != nil {
+			return err
+		}
+		started := time.Now()
+		err := w.c.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale), client.DryRunAll)
+		if took := time.Since(started); err == nil && took < think {
+			err = fmt.Errorf("it took %s only", took)
+		}
+		return err
+	})
 }
 
 func TestAWakeAsksForMinReplicasAndNeverScalesDown(t *testing.T) {

@@ -42,8 +42,11 @@ var (
 	stranger   = podIn("default", map[string]string{"app": "shop"})
 	lobby      = podIn("games", map[string]string{"app": "lobby"})
 	neighbour  = podIn("games", map[string]string{"app": "shop"})
+	arena      = podIn("games", map[string]string{"dormouse.dev/server": "arena-x7x2p", "dormouse.dev/fleet": "arena"})
+	elsewhere  = podIn("others", map[string]string{"dormouse.dev/server": "pit"})
 	prometheus = podIn("monitoring", app("prometheus"), map[string]string{"dormouse.dev/metrics": "enabled"})
 	unlabelled = podIn("monitoring", app("prometheus"))
+	sidecar    = podIn("games", map[string]string{"dormouse.dev/server": "lobby-1"})
 	dns        = podIn("kube-system", map[string]string{"k8s-app": "kube-dns"})
 	player     = peer{address: "203.0.113.7"}
 	apiServer  = peer{address: "192.0.2.1"}
@@ -59,8 +62,8 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		sample.SetNamespace("games")
 		policies = append(policies, policiesOf(t, []*unstructured.Unstructured{sample})...)
 	}
-	if len(policies) != 4 {
-		t.Fatalf("%d policies, want 3 of the component and 1 of the samples", len(policies))
+	if len(policies) != 5 {
+		t.Fatalf("%d policies, want 3 of the component and 2 of the samples", len(policies))
 	}
 	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, c := range map[string]struct {
@@ -70,6 +73,8 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		open     bool
 	}{
 		"a resolver wakes":                        {resolver, operator, tcp, 8080, true},
+		"a sidecar reports":                       {sidecar, operator, tcp, 8080, true},
+		"a sidecar calls a resolver's port":       {sidecar, resolver, tcp, 8080, false},
 		"an operator asks another":                {operator, operator, tcp, 8080, true},
 		"an operator asks a resolver":             {operator, resolver, tcp, 8080, true},
 		"prometheus scrapes the operator":         {prometheus, operator, tcp, 8080, true},
@@ -113,6 +118,18 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		"an impostor in the namespace of a game":  {impostor, lobby, tcp, 8080, false},
 		"a game that nothing guards stays as is":  {player, neighbour, tcp, 80, true},
 		"what the system namespace doesn't touch": {stranger, internet, tcp, 443, true},
+		"a guarded game's sidecar reports":        {arena, operator, tcp, 8080, true},
+		"any other game's sidecar reports":        {elsewhere, operator, tcp, 8080, true},
+		"a guarded game's sidecar asks DNS":       {arena, dns, udp, 53, true},
+		"a player comes to a guarded Server":      {player, arena, udp, 7001, true},
+		"a player calls a guarded Server's HTTP":  {player, arena, tcp, 8080, false},
+		"a resolver brings a player to a Server":  {resolver, arena, udp, 7001, true},
+		"prometheus scrapes a sidecar":            {prometheus, arena, tcp, 9359, true},
+		"a stranger reads a sidecar's metrics":    {stranger, arena, tcp, 9359, false},
+		"a guarded game calls the internet":       {arena, internet, tcp, 443, false},
+		"a guarded game calls the API server":     {arena, apiServer, tcp, 6443, false},
+		"a sidecar calls a resolver":              {arena, resolver, tcp, 8080, false},
+		"a sidecar on the operator's other ports": {arena, operator, tcp, 8081, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if open := flows(policies, c.from, c.to, c.protocol, c.port); open != c.open {

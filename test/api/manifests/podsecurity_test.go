@@ -15,14 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/apiserver"
 )
 
 // insecure are single settings, each of which Pod Security's level restricted
 // refuses.
 var insecure = map[string]func(*corev1.PodSpec){
-	"may run as root":                  func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
-	"has no seccomp profile":           func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil },
+	"may run as root": func(s *corev1.PodSpec) {
+		s.SecurityContext.RunAsNonRoot, s.Containers[0].SecurityContext.RunAsNonRoot = nil, nil
+	},
+	"has no seccomp profile": func(s *corev1.PodSpec) {
+		s.SecurityContext.SeccompProfile, s.Containers[0].SecurityContext.SeccompProfile = nil, nil
+	},
 	"may gain privileges":              func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
 	"keeps capabilities":               func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil },
 	"is in the node's network":         func(s *corev1.PodSpec) { s.HostNetwork = true },
@@ -32,9 +37,9 @@ var insecure = map[string]func(*corev1.PodSpec){
 
 var hostPath = corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}
 
-// TestPodSecurityRestrictedAdmitsEveryPod makes the pods of all Deployments in a
-// namespace that enforces the level restricted, as a dry run. The Deployments
-// themselves are admitted whatever their pods are.
+// TestPodSecurityRestrictedAdmitsEveryPod makes the pods of all that makes pods in
+// a namespace that enforces the level restricted, as a dry run. What makes them is
+// admitted itself whatever its pods are.
 func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -58,7 +63,7 @@ func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pods := podsOf(t, ns.Name, build(t, dir))
 			if len(pods) < 2 {
-				t.Fatalf("%d Deployments, want two at least", len(pods))
+				t.Fatalf("%d pods, want two at least", len(pods))
 			}
 			for _, pod := range pods {
 				if err := c.Create(ctx, pod.DeepCopy(), client.DryRunAll); err != nil {
@@ -87,23 +92,43 @@ func TestTheSystemNamespaceEnforcesRestricted(t *testing.T) {
 	}
 }
 
-// podsOf are pods as the Deployments among objects make them, in a namespace.
+// podsOf are pods as the Deployments, Servers and Fleets among objects make them,
+// in a namespace, and one with the sidecar of a PodTemplate alone: what a game's
+// own settings are is not for it to rely on.
 func podsOf(t *testing.T, namespace string, objects []*unstructured.Unstructured) []*corev1.Pod {
 	t.Helper()
 	var pods []*corev1.Pod
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" {
+		var template corev1.PodTemplateSpec
+		switch o.GetKind() {
+		case "Deployment":
+			template = read[appsv1.Deployment](t, o).Spec.Template
+		case "PodTemplate":
+			template.Spec.Containers = read[corev1.PodTemplate](t, o).Template.Spec.Containers
+		case "Server":
+			template = read[v1alpha1.Server](t, o).Spec.Template
+		case "Fleet":
+			template = read[v1alpha1.Fleet](t, o).Spec.Template.Spec.Template
+		default:
 			continue
 		}
-		d := &appsv1.Deployment{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d); err != nil {
-			t.Fatalf("read Deployment %s: %v", o.GetName(), err)
+		if template.Spec.SecurityContext == nil {
+			template.Spec.SecurityContext = &corev1.PodSecurityContext{}
 		}
 		pods = append(pods, &corev1.Pod{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.Name, Labels: d.Spec.Template.Labels},
-			Spec:       d.Spec.Template.Spec,
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.GetName(), Labels: template.Labels},
+			Spec:       template.Spec,
 		})
 	}
 	return pods
+}
+
+func read[T any](t *testing.T, o *unstructured.Unstructured) T {
+	t.Helper()
+	var into T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &into); err != nil {
+		t.Fatalf("read %s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return into
 }

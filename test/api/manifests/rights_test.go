@@ -2,6 +2,7 @@ package manifests_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,10 +17,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/manifests"
 	"dormouse.dev/dormouse/test/api/apiserver"
 )
@@ -38,18 +42,27 @@ var rights = map[string]struct{ anywhere, own []string }{
 	"dormouse-operator": {
 		anywhere: []string{
 			"get */scale", "update */scale",
-			"get namespaces", "list pods", "list events",
+			"get namespaces", "list pods", "watch pods", "list events",
 			"create services", "delete services", "list services", "patch services", "watch services",
 			"get deployments.apps", "list deployments.apps", "watch deployments.apps",
 			"get statefulsets.apps", "list statefulsets.apps", "watch statefulsets.apps",
 			"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io",
 			"list endpointslices.discovery.k8s.io", "patch endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
 			"get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev", "patch elasticservices.dormouse.dev",
-			"watch elasticservices.dormouse.dev", "patch elasticservices/status.dormouse.dev",
+			"create elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev", "patch elasticservices/status.dormouse.dev",
+			"create fleets.dormouse.dev", "delete fleets.dormouse.dev", "list fleets.dormouse.dev", "patch fleets.dormouse.dev",
+			"watch fleets.dormouse.dev", "patch fleets/status.dormouse.dev",
+			"list gametypes.dormouse.dev", "patch gametypes.dormouse.dev", "watch gametypes.dormouse.dev", "patch gametypes/status.dormouse.dev",
+			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",
+			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "patch servers/status.dormouse.dev",
+			"create pods", "delete pods", "get pods", "list pods", "patch pods", "watch pods", "list nodes", "watch nodes",
+			"create persistentvolumeclaims", "delete persistentvolumeclaims", "get persistentvolumeclaims",
+			"create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy", "list poddisruptionbudgets.policy",
+			"patch poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
 			"create events.events.k8s.io", "patch events.events.k8s.io",
 		},
 		own: []string{
-			"create events", "list pods", "watch pods",
+			"create events", "list pods", "watch pods", "list podtemplates", "watch podtemplates",
 			"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io",
 		},
 	},
@@ -57,6 +70,7 @@ var rights = map[string]struct{ anywhere, own []string }{
 		anywhere: []string{
 			"list endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
 			"list elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev",
+			"list servers.dormouse.dev", "watch servers.dormouse.dev",
 		},
 	},
 }
@@ -171,8 +185,8 @@ func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
 	return admin
 }
 
-// TestTheRightToFinalizersIsNeeded shows what the right is for that no request
-// ever names: an API server may want it of whoever makes an object that keeps
+// TestTheRightToFinalizersIsNeeded shows what the rights are for that no request
+// ever names: an API server may want them of whoever makes an object that keeps
 // its owner from being deleted, as the operator's do.
 func TestTheRightToFinalizersIsNeeded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -198,30 +212,52 @@ func TestTheRightToFinalizersIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := makeSlice(ctx, t, account("dormouse-operator")); err != nil {
-		t.Errorf("with the operator's rights: %v", err)
-	}
-	if err := makeSlice(ctx, t, without); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "finalizers") {
-		t.Errorf("without the right to finalizers: %v, want it refused for that", err)
+	for _, o := range owning() {
+		kind := fmt.Sprintf("%T", o)
+		if err := makeAs(ctx, t, account("dormouse-operator"), o); err != nil {
+			t.Errorf("%s with the operator's rights: %v", kind, err)
+		}
+		if err := makeAs(ctx, t, without, o); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "finalizers") {
+			t.Errorf("%s without the right to finalizers: %v, want it refused for that", kind, err)
+		}
 	}
 }
 
-// makeSlice makes an EndpointSlice as the operator does, in a dry run, as a user.
-func makeSlice(ctx context.Context, t *testing.T, user string) error {
+// owning are what the operator makes for each of its kinds, as much as matters.
+func owning() []client.Object {
+	meta := func(kind string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "default", Name: "lobby", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "dormouse.dev/v1alpha1", Kind: kind, Name: "lobby", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true),
+		}}}
+	}
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "game"}}}
+	return []client.Object{
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: meta("ElasticService"), AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}},
+			Ports:     []discoveryv1.EndpointPort{{Port: new(int32(10000)), Protocol: new(corev1.ProtocolTCP)}},
+		},
+		&corev1.Pod{ObjectMeta: meta("Server"), Spec: pod},
+		&v1alpha1.Server{ObjectMeta: meta("Fleet"), Spec: v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+	}
+}
+
+// makeAs makes an object in a dry run, as a user.
+func makeAs(ctx context.Context, t *testing.T, user string, o client.Object) error {
 	t.Helper()
 	config := apiserver.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	as, err := kubernetes.NewForConfig(config)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	as, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = as.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "lobby", OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "dormouse.dev/v1alpha1", Kind: "ElasticService", Name: "lobby", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true),
-		}}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}}},
-		Ports:       []discoveryv1.EndpointPort{{Port: new(int32(10000)), Protocol: new(corev1.ProtocolTCP)}},
-	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return err
+	made, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		t.Fatalf("%T is no object", o)
+	}
+	return as.Create(ctx, made, client.DryRunAll)
 }

@@ -20,7 +20,7 @@ const timeout = 5 * time.Minute
 // steps are what the timeline must tell, in this order.
 var steps = []string{
 	"packet sent", "wake asked", "pod created", "server up", "first reply",
-	"handed over to direct", "idle", "falling asleep", "asleep again",
+	"handed over to direct", "new version", "upgraded", "idle", "falling asleep", "asleep again",
 }
 
 func TestTheDemoTellsTheWholeStory(t *testing.T) {

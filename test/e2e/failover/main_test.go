@@ -13,9 +13,8 @@ import (
 	"dormouse.dev/dormouse/test/player"
 )
 
-// pace is the time between two messages of a player: ten a second are about what
-// clients send that nobody answers yet.
-const pace = 100 * time.Millisecond
+// pace is the time between two messages of a player, that of a lively game.
+const pace = 20 * time.Millisecond
 
 func TestMain(m *testing.M) { suite.Main(m) }
 

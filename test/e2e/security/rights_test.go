@@ -25,10 +25,15 @@ import (
 // leaseName is the Lease by which the operator's replicas choose a leader.
 const leaseName = "operator.dormouse.dev"
 
+const finalizersReason = "admission asks for it when an object is made that keeps its owner" +
+	" from being deleted; the API-level tests show that without it such a write is refused"
+
 // unseen are rights that the requests don't show, and why they are needed.
 var unseen = map[right]string{
-	{"", "dormouse.dev", "elasticservices/finalizers", "update"}: "admission asks for it when an object is made that keeps its ElasticService" +
-		" from being deleted; the API-level tests show that without it such a write is refused",
+	{"", "dormouse.dev", "elasticservices/finalizers", "update"}: finalizersReason,
+	{"", "dormouse.dev", "servers/finalizers", "update"}:         finalizersReason,
+	{"", "dormouse.dev", "fleets/finalizers", "update"}:          finalizersReason,
+	{"", "dormouse.dev", "gametypes/finalizers", "update"}:       finalizersReason,
 	{"", "events.k8s.io", "events", "patch"}: "an event that repeats on the same version of an object is written onto the first;" +
 		" nearly every event of ours comes with a write of the object",
 }
@@ -175,6 +180,8 @@ func live(ctx context.Context, t *testing.T) {
 	left := game("left", func(g *env.Game) { g.Namespace = second.Name })
 	toStatefulSet(ctx, t, stateful)
 
+	liveServers(ctx, t)
+	liveGameType(ctx, t)
 	waitAll(ctx, t, v1alpha1.PhaseAsleep, selected, selectorless, stateful, slow, stuck, left)
 	// The operator looks into what isn't up within some seconds: at the pods, and at
 	// the events of one that doesn't tell by itself.

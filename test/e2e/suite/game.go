@@ -2,10 +2,14 @@ package suite
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -51,4 +55,34 @@ func OneServer(ctx context.Context, t *testing.T, namespace string) {
 	if len(pods.Items) != 1 {
 		t.Errorf("%d pods, want 1", len(pods.Items))
 	}
+}
+
+// ScaleFleet scales a Fleet through its scale subresource, as kubectl does.
+func ScaleFleet(ctx context.Context, t *testing.T, key types.NamespacedName, replicas int32) {
+	t.Helper()
+	f := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if err := Cluster.Client.SubResource("scale").Update(ctx, f, client.WithSubResourceBody(scale)); err != nil {
+		t.Fatalf("scale Fleet %s to %d: %v", key, replicas, err)
+	}
+}
+
+// FreezeSidecar stops a Server's sidecar where it is, until thaw is called or the
+// test ends.
+func FreezeSidecar(ctx context.Context, t *testing.T, s *v1alpha1.Server) (thaw func()) {
+	t.Helper()
+	sidecar, err := Cluster.Sidecar(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sidecar.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	thaw = sync.OnceFunc(func() {
+		if err := sidecar.Resume(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(thaw)
+	return thaw
 }

@@ -28,7 +28,7 @@ type Stats struct {
 	DatagramsOut int64  `json:"datagramsOut"`
 }
 
-func (s *Server) handler() http.Handler {
+func (s *Server) handler(sidecar string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if s.listening.Load() == 0 {
@@ -64,6 +64,9 @@ func (s *Server) handler() http.Handler {
 		})
 	})
 	mux.HandleFunc("POST /crash", func(http.ResponseWriter, *http.Request) { s.crash() })
+	if sidecar != "" {
+		mux.HandleFunc("/sdk/", forwardSDK(sidecar))
+	}
 	return mux
 }
 

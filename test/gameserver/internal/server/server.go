@@ -26,6 +26,10 @@ type Options struct {
 	TCP, UDP, EchoTCP, EchoUDP []string
 	// HTTPAddress serves /players, /healthz, /stats and /crash; empty is none.
 	HTTPAddress string
+	// SDK is the URL of the sidecar to tell how many play; empty is none.
+	SDK string
+	// A2S is the address that answers A2S_INFO; empty is none.
+	A2S string
 	// BootDelay is the time from the start until the game ports open.
 	BootDelay time.Duration
 	// CrashFirst is how many starts end after BootDelay, before anything
@@ -84,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	if o.HTTPAddress != "" {
-		if err := s.serveHTTP(ctx, o.HTTPAddress); err != nil {
+		if err := s.serveHTTP(ctx, o); err != nil {
 			return fail(err)
 		}
 	}
@@ -108,6 +112,15 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.listening.Store(time.Now().UnixNano())
 	s.serveSockets(sockets)
+	if o.A2S != "" {
+		if err := s.serveA2S(ctx, o.A2S); err != nil {
+			sockets.close()
+			return fail(err)
+		}
+	}
+	if o.SDK != "" {
+		s.loops.Go(func() { s.reportPlayers(s.sessions, o.SDK) })
+	}
 	go s.end(ctx, o, sockets, stop, endSessions)
 	return s, nil
 }
@@ -168,13 +181,13 @@ func (s *Server) Crash() { s.crash() }
 // Addresses are those that the server listens on.
 func (s *Server) Addresses() Addresses { return s.addrs }
 
-func (s *Server) serveHTTP(ctx context.Context, address string) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+func (s *Server) serveHTTP(ctx context.Context, o Options) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.HTTPAddress)
 	if err != nil {
 		return fmt.Errorf("listen for HTTP: %w", err)
 	}
 	s.addrs.HTTP = listener.Addr().String()
-	web := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
+	web := &http.Server{Handler: s.handler(o.SDK), ReadHeaderTimeout: 5 * time.Second}
 	s.loops.Go(func() {
 		// Serve returns only once the server is closed, and then always an error.
 		_ = web.Serve(listener)

@@ -53,8 +53,9 @@ func openSockets(ctx context.Context, o Options) (*sockets, error) {
 }
 
 // receiveBytes is how much may wait for a UDP socket to be read, as far as the
-// node allows it.
-const receiveBytes = 1 << 20
+// node allows it: some seconds of what the tests' players send, for a node may
+// be too busy to run the game for as long.
+const receiveBytes = 4 << 20
 
 // closeListeners refuses new TCP sessions. UDP has no such thing: its sessions
 // share the socket.

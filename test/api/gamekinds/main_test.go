@@ -1,0 +1,12 @@
+// Package gamekinds_test checks what the API server takes and refuses of Servers,
+// Fleets and GameTypes.
+package gamekinds_test
+
+import (
+	"os"
+	"testing"
+
+	"dormouse.dev/dormouse/test/api/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Main(m, apiserver.Options{})) }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	serverRole = "server"
+	// bulkBytes is how much a side of a bulk transfer writes or reads at once.
+	bulkBytes = 256 << 10
+	// datagrams is how many the server takes at once, and datagramRoom how large they
+	// may be.
+	datagrams    = 64
+	datagramRoom = 2048
+	// backlog is how many connections may wait to be accepted.
+	backlog = 4096
+	// socketBytes is how much may wait for a UDP socket: what is lost is to be the
+	// proxy's loss.
+	socketBytes = 4 << 20
+)
+
+// serve is the server behind the proxies: it echoes, sends and takes, until it is
+// told to end.
+func serve(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	s := &server{buffer: make([]byte, bulkBytes)}
+	var err error
+	if s.poller, err = newPoller(); err != nil {
+		return err
+	}
+	for _, kind := range []int{echoPort, sourcePort, sinkPort} {
+		if err := s.listen(kind); err != nil {
+			return err
+		}
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- echoDatagrams(ctx) }()
+	go func() { failed <- s.run() }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// server is all TCP ports.
+type server struct {
+	poller *poller
+	// kinds are the ports that connections and, below 0, listening sockets are of, by
+	// their descriptors.
+	kinds  [maxFiles]int
+	buffer []byte
+}
+
+func (s *server) listen(port int) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fmt.Errorf("prepare a socket: %w", err)
+	}
+	if err := unix.Bind(fd, loopback(serverBase+port)); err != nil {
+		return fmt.Errorf("bind the server's port %d: %w", serverBase+port, err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return fmt.Errorf("listen on port %d: %w", serverBase+port, err)
+	}
+	s.kinds[fd] = -port
+	return s.poller.add(fd, unix.EPOLLIN)
+}
+
+func (s *server) run() error {
+	for {
+		events, err := s.poller.wait(time.Hour)
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			fd := int(events[i].Fd)
+			kind := s.kinds[fd]
+			if kind < 0 {
+				if err := s.accept(fd, -kind); err != nil {
+					return err
+				}
+				continue
+			}
+			if !s.serve(fd, kind) {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+}
+
+func (s *server) accept(listening, kind int) error {
+	for {
+		fd, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch {
+		case again(err), errors.Is(err, unix.ECONNABORTED):
+			return nil
+		case err != nil:
+			return fmt.Errorf("accept a connection: %w", err)
+		}
+		if err := prepare(fd, unix.SOCK_STREAM); err != nil {
+			return err
+		}
+		s.kinds[fd] = kind
+		events := uint32(unix.EPOLLIN)
+		if kind == sourcePort {
+			events = unix.EPOLLOUT
+		}
+		if err := s.poller.add(fd, events); err != nil {
+			return err
+		}
+	}
+}
+
+// serve does what there is to do for a connection; false: it is over.
+func (s *server) serve(fd, kind int) bool {
+	if kind == sourcePort {
+		_, err := unix.Write(fd, s.buffer)
+		return err == nil || again(err)
+	}
+	n, err := unix.Read(fd, s.buffer)
+	if err != nil || n == 0 {
+		return err != nil && again(err)
+	}
+	if kind == echoPort {
+		// Echoes are small, and there is always room for one.
+		if written, err := unix.Write(fd, s.buffer[:n]); err != nil || written < n {
+			return false
+		}
+	}
+	return true
+}
+
+// echoDatagrams is the UDP port.
+func echoDatagrams(ctx context.Context) error {
+	opened, err := new(net.ListenConfig).ListenPacket(ctx, "udp4", local(serverBase+udpPort))
+	if err != nil {
+		return fmt.Errorf("open the server's UDP port: %w", err)
+	}
+	socket := opened.(*net.UDPConn)
+	if err := errors.Join(socket.SetReadBuffer(socketBytes), socket.SetWriteBuffer(socketBytes)); err != nil {
+		return fmt.Errorf("prepare the server's UDP port: %w", err)
+	}
+	packets := ipv4.NewPacketConn(socket)
+	messages := make([]ipv4.Message, datagrams)
+	buffers := make([][]byte, datagrams)
+	for i := range messages {
+		buffers[i] = make([]byte, datagramRoom)
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	for {
+		for i := range messages {
+			messages[i].Buffers = [][]byte{buffers[i]}
+		}
+		n, err := packets.ReadBatch(messages, 0)
+		if err != nil {
+			return fmt.Errorf("read datagrams: %w", err)
+		}
+		for i := range n {
+			messages[i].Buffers[0] = buffers[i][:messages[i].N]
+		}
+		for sent := 0; sent < n; {
+			m, err := packets.WriteBatch(messages[sent:n], 0)
+			if err != nil {
+				m = 1 // the client is gone
+			}
+			sent += m
+		}
+	}
+}
