@@ -77,7 +77,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
 		clients:   counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
 		answered: counter("dormouse_resolver_answered_queries_total",
-			"Status queries that were answered in a server's place.", port),
+			"Status queries and probes that were answered in a server's place.", port),
 		bytes: counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
 		datagrams: counter("dormouse_resolver_datagrams_total",
 			"Datagrams relayed, by direction.", with("direction")),
