@@ -165,19 +165,7 @@ func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
 		part = b[:i+1]
 	}
 	if len(s.pending)+len(part) > maxLine {
-		// Who splits a line that long has a field that says nothing of the message.
-		whole := append(bytes.Clone(s.pending), part[:maxLine-len(s.pending)]...)
-		name, _, found := bytes.Cut(whole, []byte(":"))
-		if s.stage != inFields && s.stage != inTrailer || !found || !isToken(name) || matters(name) {
-			return nil, nil, broken
-		}
-		beginning := s.pending[min(len(s.pending), len(name)+1):]
-		from := max(0, len(name)+1-len(s.pending))
-		s.pending, s.passing, s.carriage = nil, true, false
-		if _, _, e := s.pass(beginning); e != nothing {
-			return nil, nil, broken
-		}
-		return s.pass(b[from:])
+		return s.passLong(b)
 	}
 	s.pending = append(s.pending, part...)
 	if i < 0 {
@@ -186,6 +174,26 @@ func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
 	line, _, _ = cutLine(s.pending)
 	s.pending = nil
 	return line, b[i+1:], headEnd
+}
+
+// passLong begins to pass over a line that is longer than what is kept of one. It
+// has to be a field that says nothing of the message.
+func (s *stream) passLong(b []byte) (line, rest []byte, e event) {
+	beginning := s.pending
+	whole := append(bytes.Clone(beginning), b[:min(len(b), maxLine)]...)
+	name, _, found := bytes.Cut(whole, []byte(":"))
+	if s.stage != inFields && s.stage != inTrailer || !found || !isToken(name) || matters(name) {
+		return nil, nil, broken
+	}
+	s.pending, s.passing, s.carriage = nil, true, false
+	colon := len(name) + 1
+	if kept := len(beginning); colon < kept {
+		if _, _, e := s.pass(beginning[colon:]); e != nothing {
+			return nil, nil, broken
+		}
+		return s.pass(b)
+	}
+	return s.pass(b[colon-len(beginning):])
 }
 
 // pass passes over the rest of a long line, which has to be as valid as any.
