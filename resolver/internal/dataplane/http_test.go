@@ -43,6 +43,9 @@ func answer(t testing.TB, r *bufio.Reader) (status int, header http.Header, body
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got.Close { // the package takes the header out
+		got.Header.Set("Connection", "close")
+	}
 	return got.StatusCode, got.Header, string(all)
 }
 

@@ -64,7 +64,7 @@ func curl(t *testing.T, args ...string) func() string {
 	}
 }
 
-func TestCurlProbesASleepingServiceAndWakesIt(t *testing.T) {
+func TestCurlProbesASleepingHTTPServiceAndWakesIt(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("web", route.TCP, speaksHTTP)
 	url := "http://" + address
@@ -100,7 +100,7 @@ func TestCurlProbesASleepingServiceAndWakesIt(t *testing.T) {
 	}
 }
 
-func TestCurlIsToldToComeAgain(t *testing.T) {
+func TestAnHTTPClientIsToldToComeAgain(t *testing.T) {
 	r := newRig(t)
 	r.route.Hold.Timeout = 200 * time.Millisecond
 	url := "http://" + r.serve("web", route.TCP, speaksHTTP)
@@ -122,7 +122,7 @@ func TestCurlIsToldToComeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPlainRequestPassesThrough(t *testing.T) {
+func TestWhatIsNoPlainHTTPPassesThrough(t *testing.T) {
 	for name, c := range map[string]struct {
 		tls  bool
 		args []string
@@ -151,7 +151,7 @@ func TestWhatIsNoPlainRequestPassesThrough(t *testing.T) {
 	}
 }
 
-func TestServerSentEventsComeAsTheyAreSent(t *testing.T) {
+func TestServerSentEventsOverHTTPComeAsTheyAreSent(t *testing.T) {
 	mayInstall(t, env.InstallDebian(t.Context(), "curl", "curl", os.Stderr))
 	r := newRig(t)
 	address := r.serve("web", route.TCP, speaksHTTP)
@@ -187,7 +187,7 @@ func TestServerSentEventsComeAsTheyAreSent(t *testing.T) {
 	}
 }
 
-func TestOtherPeoplesWebSocketsWakeAServerAndTalk(t *testing.T) {
+func TestOtherPeoplesWebSocketsWakeAnHTTPServerAndTalk(t *testing.T) {
 	run := scripts(t, "websocket.js")
 	r := newRig(t)
 	r.route.Hold.Timeout = 200 * time.Millisecond
@@ -218,7 +218,7 @@ func TestOtherPeoplesWebSocketsWakeAServerAndTalk(t *testing.T) {
 	r.never("the WebSocket ends", 3500*time.Millisecond, func() bool { return r.sessions().Sessions != 1 })
 }
 
-func TestAStreamOfGRPCWakesAServerAndTalks(t *testing.T) {
+func TestAStreamOfGRPCWakesAnHTTPServerAndTalks(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("web", route.TCP, speaksHTTP)
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -273,7 +273,7 @@ func TestAStreamOfGRPCWakesAServerAndTalks(t *testing.T) {
 
 // Chromium is too much to download for a test, so this one is for machines that
 // have it.
-func TestABrowserWaitsOnAPageThatReloadsItself(t *testing.T) {
+func TestABrowserWaitsOnAnHTTPPageThatReloadsItself(t *testing.T) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("there is no chromium")
 	}
