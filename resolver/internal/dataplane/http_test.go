@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,6 +48,20 @@ func answer(t testing.TB, r *bufio.Reader) (status int, header http.Header, body
 		got.Header.Set("Connection", "close")
 	}
 	return got.StatusCode, got.Header, string(all)
+}
+
+// askAgain asks and reads the answer.
+func askAgain(c net.Conn, in *bufio.Reader) error {
+	if _, err := io.WriteString(c, request); err != nil {
+		return err
+	}
+	got, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, got.Body)
+	_ = got.Body.Close()
+	return err
 }
 
 // webServer answers each request that it reads with a text.
@@ -224,14 +239,7 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 		ticker := time.NewTicker(10 * time.Millisecond)
 		defer ticker.Stop()
 		for in := bufio.NewReader(c); ; n++ {
-			if _, err := io.WriteString(c, request); err != nil {
-				t.Errorf("a busy connection ended: %v", err)
-				return
-			}
-			if got, err := http.ReadResponse(in, nil); err != nil {
-				t.Errorf("a busy connection ended: %v", err)
-				return
-			} else if _, err := io.Copy(io.Discard, got.Body); err != nil {
+			if err := askAgain(c, in); err != nil {
 				t.Errorf("a busy connection ended: %v", err)
 				return
 			}
@@ -256,7 +264,7 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 	}
 	for name, c := range busy {
 		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
-		if n, err := c.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
+		if n, err := c.Read(make([]byte, 1)); n > 0 || !os.IsTimeout(err) {
 			t.Errorf("%s: read %d, %v", name, n, err)
 		}
 		_ = c.SetReadDeadline(time.Now().Add(patience))
@@ -275,11 +283,6 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 	// What comes to the resolver still is treated alike.
 	late := ask(request, response)
 	expectEnd(t, late)
-}
-
-func isTimeout(err error) bool {
-	timeout, ok := err.(net.Error) //nolint:errorlint // the net package's own
-	return ok && timeout.Timeout()
 }
 
 func TestARequestThatComesAsItsConnectionEndsIsAnsweredOrNeverSeen(t *testing.T) {
@@ -301,11 +304,10 @@ func TestARequestThatComesAsItsConnectionEndsIsAnsweredOrNeverSeen(t *testing.T)
 	r.change(func(rt *route.Route) { rt.Phase, rt.Direct = v1alpha1.PhaseAwake, true })
 	r.backend(server, true)
 	const clients = 60
-	type result struct{ sent, answered int }
-	results := make(chan result, clients)
+	results := make(chan int, clients)
 	for i := range clients {
 		go func() {
-			var got result
+			got := 0
 			defer func() { results <- got }()
 			c, err := net.Dial("tcp", address)
 			if err != nil {
@@ -316,22 +318,16 @@ func TestARequestThatComesAsItsConnectionEndsIsAnsweredOrNeverSeen(t *testing.T)
 			// The second request comes around the time at which the connection ends.
 			for _, pause := range []time.Duration{0, 1800*time.Millisecond + time.Duration(i)*25*time.Millisecond} {
 				<-time.After(pause)
-				if _, err := io.WriteString(c, request); err != nil {
+				if askAgain(c, in) != nil {
 					return
 				}
-				got.sent++
-				answer, err := http.ReadResponse(in, nil)
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				got.answered++
+				got++
 			}
 		}()
 	}
 	answered := 0
 	for range clients {
-		answered += (<-results).answered
+		answered += <-results
 	}
 	if got := int(seen.Load()); got != answered {
 		t.Errorf("the server was asked %d times, and clients saw %d answers", got, answered)
@@ -398,6 +394,7 @@ func TestBulkOnAFollowedConnectionArrivesAndEndsInQuiet(t *testing.T) {
 			if _, err := io.Copy(h, got.Body); err != nil || [32]byte(h.Sum(nil)) != want {
 				t.Errorf("got something else: %v", err)
 			}
+			_ = got.Body.Close()
 			if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
 				t.Errorf("at the end came %q, %v", rest, err)
 			}
