@@ -40,6 +40,8 @@ type udpSession struct {
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int
+	// query says that the client only asked, which keeps nothing awake.
+	query bool
 	// replier is for the goroutine that relays, and writer for the one that sends, of
 	// which there is one at a time.
 	replier *conn.Replier
@@ -144,6 +146,17 @@ func (s *udpSession) begin(datagram []byte) {
 	s.place(grant, ok)
 }
 
+// beginQuery is begin for a client who only asks.
+func (s *udpSession) beginQuery(datagram []byte, server netip.AddrPort) {
+	s.touch()
+	s.budget().Force(lengthBytes + len(datagram))
+	s.socket.port.counts.ClientTaken()
+	s.mu.Lock()
+	s.keep(datagram)
+	s.mu.Unlock()
+	s.start(hold.Grant{Address: server})
+}
+
 // place sends the session to a server that was picked or, if none was, to the
 // queue.
 func (s *udpSession) place(grant hold.Grant, picked bool) {
@@ -168,7 +181,9 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 func (s *udpSession) touch() {
 	now := time.Now()
 	s.last.Store(now.UnixNano())
-	s.socket.port.service.active.touch(now)
+	if !s.query {
+		s.socket.port.service.active.touch(now)
+	}
 }
 
 // nextHeld cuts the first datagram off what is held.

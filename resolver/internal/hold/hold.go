@@ -79,6 +79,9 @@ type Grant struct {
 	// client is the only one that tries it, and must end that with Queue.Proven
 	// or Queue.Avoid.
 	Unproven bool
+	// Seat is the client's place on the server, which it leaves when it goes to
+	// another or ends; nil where servers are not chosen by what they carry.
+	Seat *Seat
 }
 
 // Client waits in a queue. Its methods are called without locks held and must

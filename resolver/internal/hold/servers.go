@@ -19,6 +19,8 @@ type server struct {
 	aside time.Time
 	// pod are the addresses of the server's pod, this one among them.
 	pod []*server
+	// load is what the pod carries; nil where servers are not chosen by it.
+	load *load
 }
 
 // update takes the addresses of a new version of the route.
@@ -108,9 +110,14 @@ func (p *port) usable(s *server, anyUp bool, now time.Time) bool {
 	return true
 }
 
+// anyUp says that a server took clients.
+func (p *port) anyUp() bool {
+	return slices.ContainsFunc(p.servers, func(s *server) bool { return s.up && !s.Terminating })
+}
+
 // find looks for a usable server; -1: there is none.
 func (p *port) find(now time.Time) int {
-	anyUp := slices.ContainsFunc(p.servers, func(s *server) bool { return s.up && !s.Terminating })
+	anyUp := p.anyUp()
 	for i := range p.servers {
 		at := (p.next + i) % len(p.servers)
 		if p.usable(p.servers[at], anyUp, now) {
@@ -120,27 +127,50 @@ func (p *port) find(now time.Time) int {
 	return -1
 }
 
-// pick takes the usable servers in turn.
+// choose looks for the server of the next client; -1: there is none. Servers are
+// taken in turn, or by what they carry.
+func (p *port) choose(now time.Time) int {
+	policy := p.queue.route.Balance
+	if policy == "" {
+		return p.find(now)
+	}
+	anyUp := p.anyUp()
+	return Choose(policy, len(p.servers), p.next, func(i int) (Load, bool) {
+		s := p.servers[i]
+		if !p.usable(s, anyUp, now) {
+			return Load{}, false
+		}
+		return s.load.at(now), true
+	})
+}
+
+// pick gives the next client its server.
 func (p *port) pick(now time.Time) (Grant, bool) {
-	at := p.find(now)
+	at := p.choose(now)
 	if at < 0 {
 		return Grant{}, false
 	}
 	p.next = (at + 1) % len(p.servers)
 	s := p.servers[at]
-	g := Grant{Address: s.Address}
-	if p.network == route.UDP && !p.ready && !s.up {
+	g := Grant{Address: s.Address, Seat: s.sit(p.queue, now)}
+	if p.unproven(s) {
 		s.trying, g.Unproven = true, true
 	}
 	return g, true
 }
 
-// candidates are the addresses worth a probe: pods that don't end, and for UDP
-// only those whose container runs, because nothing else answers.
-func (p *port) candidates() []netip.AddrPort {
+// unproven says that nobody knows whether a server takes datagrams.
+func (p *port) unproven(s *server) bool { return p.network == route.UDP && !p.ready && !s.up }
+
+// hasRoom says that a server may get another player.
+func (s *server) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
+
+// candidates are the addresses worth a probe: pods that don't end and aren't full,
+// and for UDP only those whose container runs, because nothing else answers.
+func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.servers {
-		if s.Terminating || (p.network == route.UDP && !s.Serving) {
+		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
 			continue
 		}
 		out = append(out, s.Address)
