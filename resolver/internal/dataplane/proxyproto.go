@@ -3,13 +3,14 @@ package dataplane
 import (
 	"bufio"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	proxyproto "github.com/pires/go-proxyproto"
 
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -53,7 +54,10 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 	reader := bufio.NewReaderSize(stream, headerBuffer)
 	header, err := proxyproto.Read(reader)
 	if err != nil {
-		if stream.read > 0 || !errors.Is(stream.err, io.EOF) {
+		switch {
+		case errors.Is(stream.err, conn.ErrNoRoom):
+			p.counts.Refused(string(proto.TooManyBytes))
+		case stream.read > 0 || errors.Is(stream.err, os.ErrDeadlineExceeded):
 			p.counts.Refused(string(proto.NoProxyHeader))
 		}
 		h.budget.Give(stream.read)

@@ -27,6 +27,8 @@ const (
 	// wakeGap is how far apart calls are that are made for clients who came
 	// after the last one.
 	wakeGap = 50 * time.Millisecond
+	// crowdedPeriod is how far apart they are where clients wait for room.
+	crowdedPeriod = 10 * time.Second
 	// hopeTime is for how long the operator must have said that there is nothing
 	// to wake before clients are sent away for it: a target that is replaced, or
 	// an operator that lags behind, costs nobody the connection. New clients are

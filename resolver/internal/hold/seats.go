@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -97,6 +98,23 @@ func (q *Queue) roomMade() {
 			p.wake()
 		}
 	}
+}
+
+// crowded says that all who wait do so because the servers are full, which waking
+// doesn't change.
+func (q *Queue) crowded() bool {
+	now := time.Now()
+	for _, p := range q.ports {
+		for _, s := range p.servers {
+			if len(p.waiting) > 0 && !s.Terminating && s.hasRoom(now) {
+				return false
+			}
+		}
+		if len(p.waiting) > 0 && len(p.servers) == 0 {
+			return false
+		}
+	}
+	return q.route.Phase == v1alpha1.PhaseAwake
 }
 
 // Players takes in what a pod's game reported; nil: that isn't known any more.
