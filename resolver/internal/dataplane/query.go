@@ -6,6 +6,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/forward"
+	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -42,12 +43,13 @@ func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
 
 // serveQuery relays a client who only asks; false: no server is up.
 func (p *servedPort) serveQuery(h *heldTCP) bool {
-	address, ok := p.service.queue.PickForQuery(p.key.name)
+	picked, ok := p.service.queue.PickForQuery(p.key.name)
 	if !ok {
 		return false
 	}
-	server := p.dial(address)
+	server := p.dial(picked.Address)
 	if server == nil {
+		p.service.queue.Avoid(p.key.name, picked.Address)
 		return false
 	}
 	if replay(h, server) != nil {
@@ -69,13 +71,42 @@ func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Ad
 	if !p.known.Load().sorts || p.verdictOn(datagram, from) == proto.Hold {
 		return false
 	}
-	address, ok := p.service.queue.PickForQuery(p.key.name)
+	picked, ok := p.service.queue.PickForQuery(p.key.name)
 	if !ok {
 		u.judge(datagram, from, to)
 		return true
 	}
 	if s := u.enter(datagram, from, to, true); s != nil {
-		s.beginQuery(datagram, address)
+		s.beginQuery(datagram, picked)
+	} else if picked.Unproven {
+		p.service.queue.Avoid(p.key.name, picked.Address)
 	}
 	return true
+}
+
+// beginQuery is begin for a client who only asks.
+func (s *udpSession) beginQuery(datagram []byte, picked hold.Grant) {
+	s.touch()
+	s.budget().Force(lengthBytes + len(datagram))
+	s.socket.port.counts.ClientTaken()
+	s.mu.Lock()
+	s.keep(datagram)
+	s.mu.Unlock()
+	s.start(picked)
+}
+
+// answerInstead answers what a client asked whose server is not there, and ends it.
+func (s *udpSession) answerInstead() {
+	p := s.socket.port
+	var first []byte
+	s.mu.Lock()
+	if len(s.queue) > 0 {
+		first, _ = nextHeld(s.queue)
+	}
+	s.mu.Unlock()
+	if answer := p.protocol.Inspect(first, p.known.Load().client(s.client, nil)).Answer; len(answer) > 0 {
+		p.counts.QueryAnswered()
+		_ = s.socket.packets.Send(answer, s.source, s.client)
+	}
+	s.over()
 }

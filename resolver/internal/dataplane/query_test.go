@@ -171,13 +171,30 @@ func TestUDPQueriesAreAnsweredWhereNoServerCan(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolQuake3))
 	// The container runs, and nobody knows whether it is bound.
-	r.backend(freeAddress(t, route.UDP), true)
+	server := freeAddress(t, route.UDP)
+	r.backend(server, true)
 	r.balanced(v1alpha1.BalanceSpread)
-	c := dialUDP(t, address)
-	write(t, c, recorded(t, v1alpha1.ProtocolQuake3, "getstatus"))
-	buf := make([]byte, 2048)
-	if n, err := c.Read(buf); err != nil || !strings.Contains(string(buf[:n]), "it wakes since") {
-		t.Errorf("got %q, %v", buf[:max(n, 0)], err)
+	query := recorded(t, v1alpha1.ProtocolQuake3, "getstatus")
+	ask := func() string {
+		c := dialUDP(t, address)
+		write(t, c, query)
+		buf := make([]byte, 2048)
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buf[:n])
+	}
+	for range 3 {
+		if got := ask(); !strings.Contains(got, "it wakes since") {
+			t.Fatalf("got %q", got)
+		}
 	}
 	r.undisturbed()
+	// Nobody joins, and the list shows all the same that it is up once it is.
+	listenUDP(t, server)
+	r.eventually("the server answers", func() bool { return ask() == "re:"+query })
+	if r.operator.count() > 0 || r.sessions().Sessions > 0 {
+		t.Error("who asks woke the server or counts")
+	}
 }

@@ -313,7 +313,7 @@ func (s *udpSession) giveBack(address netip.AddrPort) {
 	case ticket == nil && over:
 	case s.query:
 		p.service.queue.Avoid(p.key.name, address)
-		s.over()
+		s.answerInstead()
 	case ticket == nil:
 		// It was picked at once and has not waited yet.
 		p.service.queue.Avoid(p.key.name, address)

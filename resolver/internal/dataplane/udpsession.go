@@ -146,17 +146,6 @@ func (s *udpSession) begin(datagram []byte) {
 	s.place(grant, ok)
 }
 
-// beginQuery is begin for a client who only asks.
-func (s *udpSession) beginQuery(datagram []byte, server netip.AddrPort) {
-	s.touch()
-	s.budget().Force(lengthBytes + len(datagram))
-	s.socket.port.counts.ClientTaken()
-	s.mu.Lock()
-	s.keep(datagram)
-	s.mu.Unlock()
-	s.start(hold.Grant{Address: server})
-}
-
 // place sends the session to a server that was picked or, if none was, to the
 // queue.
 func (s *udpSession) place(grant hold.Grant, picked bool) {

@@ -167,21 +167,21 @@ func (q *Queue) Pick(name string) (Grant, bool) {
 	return p.pick(time.Now())
 }
 
-// PickForQuery gives a server that answers a client who only asks, whether it has
-// room or not; false: none is known to be up.
-func (q *Queue) PickForQuery(name string) (netip.AddrPort, bool) {
+// PickForQuery gives a server that may answer a client who only asks, whether it
+// has room or not; false: there is none. That it is up the client finds out.
+func (q *Queue) PickForQuery(name string) (Grant, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
 	if p == nil || q.route.AwaitsWake() {
-		return netip.AddrPort{}, false
+		return Grant{}, false
 	}
-	at := p.find(time.Now())
-	if at < 0 || p.unproven(p.servers[at]) {
-		return netip.AddrPort{}, false
+	at := p.find(time.Now(), true)
+	if at < 0 {
+		return Grant{}, false
 	}
 	p.next = (at + 1) % len(p.servers)
-	return p.servers[at].Address, true
+	return p.grantOf(p.servers[at]), true
 }
 
 // Avoid leaves a server alone for a moment after it could not be reached.

@@ -116,8 +116,7 @@ func (p *port) anyUp() bool {
 }
 
 // find looks for a usable server; -1: there is none.
-func (p *port) find(now time.Time) int {
-	anyUp := p.anyUp()
+func (p *port) find(now time.Time, anyUp bool) int {
 	for i := range p.servers {
 		at := (p.next + i) % len(p.servers)
 		if p.usable(p.servers[at], anyUp, now) {
@@ -132,7 +131,7 @@ func (p *port) find(now time.Time) int {
 func (p *port) choose(now time.Time) int {
 	policy := p.queue.route.Balance
 	if policy == "" {
-		return p.find(now)
+		return p.find(now, p.anyUp())
 	}
 	anyUp := p.anyUp()
 	return Choose(policy, len(p.servers), p.next, func(i int) (Load, bool) {
@@ -152,15 +151,19 @@ func (p *port) pick(now time.Time) (Grant, bool) {
 	}
 	p.next = (at + 1) % len(p.servers)
 	s := p.servers[at]
-	g := Grant{Address: s.Address, Seat: s.sit(p.queue, now)}
-	if p.unproven(s) {
-		s.trying, g.Unproven = true, true
-	}
+	g := p.grantOf(s)
+	g.Seat = s.sit(p.queue, now)
 	return g, true
 }
 
-// unproven says that nobody knows whether a server takes datagrams.
-func (p *port) unproven(s *server) bool { return p.network == route.UDP && !p.ready && !s.up }
+// grantOf gives a server to a client, without a seat.
+func (p *port) grantOf(s *server) Grant {
+	g := Grant{Address: s.Address}
+	if p.network == route.UDP && !p.ready && !s.up {
+		s.trying, g.Unproven = true, true
+	}
+	return g
+}
 
 // hasRoom says that a server may get another player.
 func (s *server) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
@@ -193,7 +196,7 @@ func (p *port) avoid(address netip.AddrPort) {
 func (p *port) failed(address netip.AddrPort) {
 	p.avoid(address)
 	now := time.Now()
-	if p.find(now) < 0 {
+	if p.find(now, p.anyUp()) < 0 {
 		for _, s := range p.servers {
 			if s.Address == address {
 				s.aside = time.Time{}
