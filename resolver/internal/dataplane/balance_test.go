@@ -175,6 +175,22 @@ func TestClientsWaitWhileAllServersAreFull(t *testing.T) {
 	}
 }
 
+// Which server answers first when none is known to be up is no reason to choose it.
+func TestTheFirstClientGetsTheFullestServer(t *testing.T) {
+	for range 5 {
+		r := newRig(t)
+		address := r.serve("game", route.TCP)
+		r.balanced(v1alpha1.BalancePacked)
+		r.fleet()
+		for i, name := range []string{"a", "b", "c"} {
+			r.players(name, 1+i, 10)
+		}
+		if got := on(r.come(address, 2)); got != "cc" {
+			t.Errorf("the first two are on %s, want the fullest server, c", got)
+		}
+	}
+}
+
 func TestAClientThatLeavesBeforeItIsReportedMakesRoomAtOnce(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP, probed)

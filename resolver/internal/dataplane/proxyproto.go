@@ -28,10 +28,10 @@ type endpoints struct {
 }
 
 func endpointsOf(c net.Conn) endpoints {
-	return endpoints{source: addressOf(c.RemoteAddr()), destination: addressOf(c.LocalAddr())}
+	return endpoints{source: endpointOf(c.RemoteAddr()), destination: endpointOf(c.LocalAddr())}
 }
 
-func addressOf(a net.Addr) netip.AddrPort {
+func endpointOf(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		at := t.AddrPort()
 		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
@@ -70,7 +70,7 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 	if header.Command.IsLocal() {
 		h.local = true
 	} else if source, destination, ok := header.TCPAddrs(); ok {
-		h.source, h.destination = addressOf(source), addressOf(destination)
+		h.source, h.destination = endpointOf(source), endpointOf(destination)
 	}
 	return true
 }

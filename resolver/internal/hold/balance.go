@@ -29,49 +29,50 @@ func (l Load) Expected() int {
 }
 
 // Full says that the server has no room for another player.
-func (l Load) Full() bool { return l.free() <= 0 }
+func (l Load) Full() bool { return l.room().free <= 0 }
 
-func (l Load) free() int {
-	if l.Capacity <= 0 {
-		return math.MaxInt
-	}
-	return l.Capacity - l.Expected()
+// room is what a load leaves.
+type room struct {
+	// free is for how many there is room, without end where that isn't known.
+	free, players int
 }
 
-// fuller compares two loads: above 0 says that a has less room left than b, or,
-// where that isn't known, more players.
-func fuller(a, b Load) int {
-	return cmp.Or(cmp.Compare(b.free(), a.free()), cmp.Compare(a.Expected(), b.Expected()))
+func (l Load) room() room {
+	r := room{free: math.MaxInt, players: l.Expected()}
+	if l.Capacity > 0 {
+		r.free = l.Capacity - r.players
+	}
+	return r
+}
+
+// compare is above 0 for more room than another has or, where neither is known, for
+// fewer players.
+func (r room) compare(o room) int {
+	return cmp.Or(cmp.Compare(r.free, o.free), cmp.Compare(o.players, r.players))
 }
 
 // Choose picks the server for a new client among n; -1: none has room. It looks at
-// each once, from start on, so that of several that are alike Spread takes another
-// each time when start does; Packed takes the first of all. Load is not ok for a
-// server that takes no clients.
+// each once. Of several that are alike Spread takes the first from start on, so that
+// another is taken each time where start moves on, and Packed the first of all. Load
+// is not ok for a server that takes no clients.
 func Choose(policy v1alpha1.Balance, n, start int, load func(i int) (l Load, ok bool)) int {
+	better := 1
 	if policy == v1alpha1.BalancePacked {
-		start = 0
+		start, better = 0, -1
 	}
 	best := -1
-	var least Load
+	var most room
 	for i := range n {
 		at := start + i
 		if at >= n {
 			at -= n
 		}
 		l, ok := load(at)
-		if !ok || l.Full() {
+		if !ok {
 			continue
 		}
-		order := 1
-		if best >= 0 {
-			order = fuller(least, l)
-			if policy == v1alpha1.BalancePacked {
-				order = -order
-			}
-		}
-		if order > 0 {
-			best, least = at, l
+		if r := l.room(); r.free > 0 && (best < 0 || r.compare(most) == better) {
+			best, most = at, r
 		}
 	}
 	return best

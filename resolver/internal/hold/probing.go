@@ -195,6 +195,11 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 		q.mu.Lock()
 		p.reached(d.address)
 		p.tries = 0
+		if q.route.Balance != "" && len(candidates) > 1 {
+			// Which one answered first is no reason to choose it.
+			_ = d.conn.Close()
+			d.address, d.conn = netip.AddrPort{}, nil
+		}
 		p.grant(d.address, d.conn)
 		return
 	}
