@@ -35,6 +35,10 @@ func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
 			_ = h.conn.SetDeadline(time.Time{})
 			return action != proto.Hold, true
 		}
+		if len(h.sent) >= proto.MaxHead {
+			_ = h.conn.SetDeadline(time.Time{})
+			return false, true // the server may know better
+		}
 		if !p.hear(h, false) {
 			return false, false
 		}

@@ -74,7 +74,9 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 func (p *servedPort) wants(h *heldTCP) bool {
 	k := p.known.Load()
 	if h.local {
-		p.serveQuery(h)
+		if !p.serveQuery(h) {
+			part(h.conn, nil)
+		}
 		return false
 	}
 	if !k.sorts {

@@ -115,6 +115,7 @@ func TestLoad(t *testing.T) {
 		"who is never reported doesn't play":      {steps: []step{report(3), come(0)}, now: 15, want: 3},
 		"but for as long as a report may take":    {steps: []step{report(3), come(0)}, now: 14, want: 4},
 		"a game that reports nobody":              {steps: []step{report(0), come(0), come(0)}, now: 60, want: 2},
+		"who played before the first report":      {steps: []step{come(0), report(3)}, want: 4},
 		"a game without a word":                   {steps: []step{come(0), come(1), leave(1)}, now: 60, want: 1},
 	}
 	for name, tc := range cases {

@@ -39,7 +39,9 @@ func (l *load) at(now time.Time) Load {
 // report takes in what the game said. Players who are more than before are those
 // who came first of who isn't counted yet.
 func (l *load) report(p route.Players) {
-	l.fresh = l.fresh[min(max(p.Current-l.Current, 0), len(l.fresh)):]
+	if l.reported {
+		l.fresh = l.fresh[min(max(p.Current-l.Current, 0), len(l.fresh)):]
+	}
 	l.Players, l.reported = p, true
 	l.counts = l.counts || p.Current > 0
 }

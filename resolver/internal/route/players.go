@@ -67,15 +67,28 @@ func (t *Table) tellPlayers(r reported, players *Players) {
 	}
 }
 
-// tellAllPlayers tells the sink what is known for a route that didn't choose before.
+// tellAllPlayers tells the sink what is known for a route that chooses among other
+// Servers than before, and takes back what it was told of those.
 func (t *Table) tellAllPlayers(was, is *Route) {
-	if is.Balance == "" || is.Target == (Target{}) || was != nil && was.Balance != "" && was.Target == is.Target {
+	before, now := chosen(was), chosen(is)
+	if before == now {
 		return
 	}
 	for _, r := range t.players {
-		if slices.Contains(r.targets, is.Target) {
+		switch {
+		case now != (Target{}) && slices.Contains(r.targets, now):
 			players := r.players
 			t.sink.Players(is.UID, r.pod, &players)
+		case before != (Target{}) && slices.Contains(r.targets, before):
+			t.sink.Players(is.UID, r.pod, nil)
 		}
 	}
+}
+
+// chosen is the target among whose Servers a route chooses; nothing for none.
+func chosen(r *Route) Target {
+	if r == nil || r.Balance == "" {
+		return Target{}
+	}
+	return r.Target
 }

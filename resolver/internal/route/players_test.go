@@ -2,6 +2,7 @@ package route
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,6 +59,11 @@ func TestPlayersAreToldToThoseWhoChooseServers(t *testing.T) {
 	packed := service{chooses.DeepCopy()}
 	table.SetService(never(packed, v1alpha1.BalancePacked, nil).ElasticService)
 	s.expect(t, "update u1")
+	other := service{packed.DeepCopy()}
+	other.Spec.ScaleTargetRef.Name = "other"
+	table.SetService(other.ElasticService)
+	slices.Sort(s.told)
+	s.expect(t, "players u1 pod-d gone", "players u1 pod-x 8/9", "update u1")
 }
 
 func TestAStrippedServerStillTellsItsPlayers(t *testing.T) {
