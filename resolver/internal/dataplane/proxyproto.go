@@ -107,11 +107,6 @@ func (h *heldTCP) announcement() ([]byte, error) {
 	return proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(h.source), net.TCPAddrFromAddrPort(h.destination)).Format()
 }
 
-// localHeader says that the resolver itself connects, and no client.
-var localHeader = func() []byte {
-	b, err := (&proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}).Format()
-	if err != nil {
-		panic(err) // it has no part that could be wrong
-	}
-	return b
-}()
+// localHeader says that the resolver itself connects, and no client. It has no
+// address, which is all that could be wrong with one.
+var localHeader, _ = (&proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}).Format()

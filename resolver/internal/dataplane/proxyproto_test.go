@@ -22,10 +22,10 @@ import (
 )
 
 // behind lets connections from an address begin with a header, and sends servers one.
-func (r *rig) behind(trusted string, send bool) {
+func (r *rig) behind(trusted string) {
 	r.change(func(rt *route.Route) {
 		rt.Balance = v1alpha1.BalanceSpread
-		rt.Proxy = route.Proxy{Send: send}
+		rt.Proxy = route.Proxy{Send: true}
 		if trusted != "" {
 			rt.Proxy.Trusted = []netip.Prefix{netip.MustParsePrefix(trusted)}
 		}
@@ -103,7 +103,7 @@ func TestServersAreToldWhereClientsAre(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, asleep=%t", name, asleep), func(t *testing.T) {
 				r := newRig(t)
 				address := r.serve("game", route.TCP)
-				r.behind(lb, true)
+				r.behind(lb)
 				server := freeAddress(t, route.TCP)
 				if !asleep {
 					r.phase(v1alpha1.PhaseAwake)
@@ -169,7 +169,7 @@ func TestWithoutAHeaderALoadBalancersConnectionIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			address := r.serve("game", route.TCP)
-			r.behind("127.0.0.0/8", true)
+			r.behind("127.0.0.0/8")
 			c := dialTCP(t, address)
 			write(t, c, tc.sent)
 			_ = c.CloseWrite()
@@ -187,7 +187,7 @@ func TestWithoutAHeaderALoadBalancersConnectionIsRefused(t *testing.T) {
 func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP)
-	r.behind("127.0.0.0/8", true)
+	r.behind("127.0.0.0/8")
 	c := dialTCP(t, address)
 	write(t, c, string(localHeader)+"are you there?")
 	// It sees an end, and no reset, which some would take for a failure.
@@ -216,7 +216,7 @@ func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 func TestAServerThatWantsHeadersIsAskedWithOne(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
-	r.behind("", true)
+	r.behind("")
 	login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
 	server := freeAddress(t, route.TCP)
 	status, _ := minecraftwire.AppendStatus(nil, minecraftwire.Status{Capacity: 1})
@@ -262,7 +262,7 @@ func haproxy(t *testing.T, listen string) {
 func TestHAProxyAndTheResolverTellEachOtherWhereClientsAre(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP)
-	r.behind("127.0.0.0/8", true)
+	r.behind("127.0.0.0/8")
 	front, back, server := freeAddress(t, route.TCP), freeAddress(t, route.TCP), freeAddress(t, route.TCP)
 	// What takes the resolver's headers passes them on in words.
 	haproxy(t, fmt.Sprintf(`
