@@ -159,8 +159,14 @@ func TestUDPQueriesDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T) {
 			waits := dialUDP(t, address)
 			write(t, waits, join)
 			r.queued(1)
-			if got, want := len(server.all()), 5; got != want {
-				t.Errorf("the server got %d datagrams, want %d", got, want)
+			joined := 0
+			for _, datagram := range server.all() {
+				if datagram == join {
+					joined++
+				}
+			}
+			if joined != 1 {
+				t.Errorf("the server got %d of the two who join, want the first", joined)
 			}
 			r.eventually("the sessions of who asked are over", func() bool { return r.server.udpSessions.Load() == 3 })
 		})
