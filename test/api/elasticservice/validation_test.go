@@ -149,7 +149,7 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"PROXY of nobody in words":   {spec(`{handoff: Never, proxyProtocol: {send: false}}`), "proxyProtocol needs trustedCIDRs or send: true"},
 		"an address that is trusted": {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.1]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
 		"a host that is trusted":     {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [lb.example]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
-		"nobody is trusted":          {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: []}}`), "trustedCIDRs in body should have at least 1 items"},
+		"nobody is trusted":          {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: []}}`), "trustedCIDRs should have at least 1 items"},
 		"a network trusted twice":    {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.0/8, 10.0.0.0/8]}}`), "Duplicate value"},
 		"too many that are trusted":  {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [` + manyNetworks(65) + `]}}`), "must have at most 64 items"},
 		"a port without a name":      {spec(`{ports: [{protocol: tcp}]}`), "name: Required value"},
