@@ -154,6 +154,16 @@ func (s *Server) Update(r *route.Route) {
 	s.end(sv.setPorts(r))
 }
 
+// Players implements route.Sink.
+func (s *Server) Players(of, pod types.UID, players *route.Players) {
+	s.mu.Lock()
+	sv := s.services[of]
+	s.mu.Unlock()
+	if sv != nil {
+		sv.queue.Players(pod, players)
+	}
+}
+
 func nameOf(r *route.Route) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }

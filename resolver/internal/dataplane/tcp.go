@@ -43,9 +43,10 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	}
 	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
-	if p.known.Load().judges && !p.inspect(h) {
+	if !p.introduce(h) || !p.wants(h) {
 		return
 	}
+	defer h.sit(hold.Grant{})
 	active.open.Add(1)
 	defer func() {
 		active.touch(time.Now())
@@ -58,13 +59,33 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	if server == nil {
 		return
 	}
-	defer p.end()
+	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
 	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
 	if err = p.relay(c, server, exchange); err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}
+}
+
+// wants says that a client is to be connected to a server; false: all that it
+// wanted is done, or it is gone.
+func (p *servedPort) wants(h *heldTCP) bool {
+	k := p.known.Load()
+	if h.local {
+		if !p.serveQuery(h) {
+			part(h.conn, nil)
+		}
+		return false
+	}
+	if !k.sorts {
+		return !k.judges || p.inspect(h)
+	}
+	query, heard := p.asks(h)
+	if !heard || query && p.serveQuery(h) {
+		return false
+	}
+	return !query || p.inspect(h)
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client
@@ -76,8 +97,9 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	if !ok {
 		return nil
 	}
-	p.begin()
+	p.begin(false)
 	for range directTries {
+		h.sit(picked)
 		if server := p.dial(picked.Address); server != nil {
 			if replay(h, server) == nil {
 				return server
@@ -89,7 +111,8 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 			break
 		}
 	}
-	p.end()
+	h.sit(hold.Grant{})
+	p.end(false)
 	return nil
 }
 
@@ -123,6 +146,7 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 		}
 		if !here {
 			e = h.await()
+			h.sit(e.grant)
 			if e.grant.Conn != nil {
 				_ = e.grant.Conn.Close()
 			}
@@ -133,16 +157,18 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			part(h.conn, p.refusal(h, e.reason))
 			return nil
 		}
+		h.sit(e.grant)
 		server := p.take(e.grant)
 		h.settle()
 		if server != nil {
 			if err := replay(h, server); err == nil {
-				p.begin()
+				p.begin(false)
 				ticket.Delivered()
 				return server
 			}
 			_ = server.Close()
 		}
+		h.sit(hold.Grant{})
 		ticket.Back(e.grant.Address)
 	}
 }

@@ -7,6 +7,7 @@
 package route
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -54,6 +55,24 @@ type Route struct {
 	PrivateService string
 	// Target is what the route scales, where that has Servers.
 	Target Target
+	// Balance is how a new client's server is chosen by the resolver, which all
+	// clients go through; empty where those of an awake service go past it.
+	Balance v1alpha1.Balance
+	// Proxy is what is spoken of the PROXY protocol over TCP.
+	Proxy Proxy
+}
+
+// Proxy is what is spoken of the PROXY protocol.
+type Proxy struct {
+	// Trusted are those whose connections begin with a header.
+	Trusted []netip.Prefix
+	// Send begins connections to servers with one.
+	Send bool
+}
+
+// Trusts says that a connection from an address begins with a header.
+func (p *Proxy) Trusts(source netip.Addr) bool {
+	return slices.ContainsFunc(p.Trusted, func(n netip.Prefix) bool { return n.Contains(source) })
 }
 
 // Hold bounds what is kept for clients while the service wakes.
@@ -167,6 +186,10 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
 		r.Hold.MaxBytes = int(n)
 	}
+	if es.Spec.Handoff == v1alpha1.HandoffNever {
+		r.Balance = cmp.Or(es.Spec.Balance, v1alpha1.BalanceSpread)
+		r.Proxy = proxy(es.Spec.ProxyProtocol)
+	}
 	if since := es.Status.PhaseSince; since != nil {
 		r.PhaseSince = since.Time
 	}
@@ -188,6 +211,20 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		})
 	}
 	return r
+}
+
+// proxy reads what the API server has checked.
+func proxy(spec *v1alpha1.ProxyProtocol) Proxy {
+	if spec == nil {
+		return Proxy{}
+	}
+	p := Proxy{Send: spec.Send}
+	for _, text := range spec.TrustedCIDRs {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			p.Trusted = append(p.Trusted, n.Masked())
+		}
+	}
+	return p
 }
 
 // answers are what the spec says that a port answers.

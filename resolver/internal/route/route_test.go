@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -20,7 +21,7 @@ import (
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-var byAddress = cmpopts.EquateComparable(netip.AddrPort{})
+var byAddress = cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
 
 // service builds an ElasticService.
 type service struct{ *v1alpha1.ElasticService }
@@ -46,6 +47,12 @@ func (s service) port(name string, protocol v1alpha1.Protocol, number int32) ser
 
 func (s service) phase(p v1alpha1.Phase) service {
 	s.Status.Phase = p
+	return s
+}
+
+// never makes all clients go through the resolver.
+func never(s service, balance v1alpha1.Balance, proxy *v1alpha1.ProxyProtocol) service {
+	s.Spec.Handoff, s.Spec.Balance, s.Spec.ProxyProtocol = v1alpha1.HandoffNever, balance, proxy
 	return s
 }
 
@@ -152,6 +159,25 @@ func TestBuild(t *testing.T) {
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseWaking, PhaseSince: epoch.Add(time.Minute),
 				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
 				Ports: gamePorts,
+			},
+		},
+		"with handoff Never servers are chosen": {
+			service: never(newService("lobby", "u1", 0), "", nil),
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Balance: v1alpha1.BalanceSpread,
+			},
+		},
+		"as the spec says, and clients are known by a header": {
+			service: never(newService("lobby", "u1", 0), v1alpha1.BalancePacked, &v1alpha1.ProxyProtocol{
+				Send: true, TrustedCIDRs: []string{"10.1.2.3/8", "2001:db8::/32"},
+			}),
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Balance: v1alpha1.BalancePacked,
+				Proxy:   Proxy{Send: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}},
 			},
 		},
 		"what the spec and the status say is taken over": {
@@ -291,6 +317,14 @@ func (s *sink) Update(r *Route) {
 func (s *sink) Remove(uid types.UID) {
 	delete(s.routes, uid)
 	s.told = append(s.told, "remove "+string(uid))
+}
+
+func (s *sink) Players(route, pod types.UID, players *Players) {
+	if players == nil {
+		s.told = append(s.told, fmt.Sprintf("players %s %s gone", route, pod))
+		return
+	}
+	s.told = append(s.told, fmt.Sprintf("players %s %s %d/%d", route, pod, players.Current, players.Capacity))
 }
 
 func (s *sink) expect(t *testing.T, want ...string) {

@@ -146,6 +146,16 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 
 		"an unknown handoff":         {spec(`{handoff: Sometimes}`), `supported values: "Direct", "Never"`},
 		"handoff in lower case":      {spec(`{handoff: never}`), `supported values: "Direct", "Never"`},
+		"balance of direct clients":  {spec(`{balance: Packed}`), "balance needs handoff: Never"},
+		"an unknown balance":         {spec(`{handoff: Never, balance: LeastConn}`), `supported values: "Spread", "Packed"`},
+		"PROXY of direct clients":    {spec(`{proxyProtocol: {send: true}}`), "proxyProtocol needs handoff: Never"},
+		"PROXY of nobody":            {spec(`{handoff: Never, proxyProtocol: {}}`), "proxyProtocol needs trustedCIDRs or send: true"},
+		"PROXY of nobody in words":   {spec(`{handoff: Never, proxyProtocol: {send: false}}`), "proxyProtocol needs trustedCIDRs or send: true"},
+		"an address that is trusted": {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.1]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
+		"a host that is trusted":     {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [lb.example]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
+		"nobody is trusted":          {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: []}}`), "trustedCIDRs should have at least 1 items"},
+		"a network trusted twice":    {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.0/8, 10.0.0.0/8]}}`), "Duplicate value"},
+		"too many that are trusted":  {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [` + manyNetworks(65) + `]}}`), "must have at most 64 items"},
 		"a port without a name":      {spec(`{ports: [{protocol: tcp}]}`), "name: Required value"},
 		"two ports of one name":      {spec(`{ports: [{` + port + `}, {` + port + `}]}`), "Duplicate value"},
 		"too many ports":             {spec(`{ports: [` + manyPorts(65) + `]}`), "must have at most 64 items"},
@@ -299,11 +309,13 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
 				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`),
 			want: `{service: ` + strings.Repeat("a", 63) + `, minReplicas: 10000, sleepAfter: 8760h, handoff: Never,
 				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp, readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
 				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`,
 		},
 		"everything at its lower bound": {
@@ -326,6 +338,15 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyNetworks are n networks.
+func manyNetworks(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("10.%d.0.0/16", i))
+	}
+	return strings.Join(list, ", ")
 }
 
 func normal(t *testing.T, value any) map[string]any {
