@@ -86,11 +86,9 @@ func (sv *service) sweep() {
 	f := &sv.follows
 	f.mu.Lock()
 	f.armed = false
-	if sv.route.Load().Direct {
-		now := time.Now()
-		for h := range f.all {
-			h.EndIfQuiet(now)
-		}
+	now := time.Now()
+	for h := range f.all {
+		h.EndIfQuiet(now)
 	}
 	f.mu.Unlock()
 	sv.endIdle()

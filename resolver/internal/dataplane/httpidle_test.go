@@ -69,20 +69,20 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 	r.eventually("all are carried", func() bool { return r.sessions().Sessions == 7 })
 	r.never("a connection ends while new ones come here, too", 3500*time.Millisecond, func() bool { return r.sessions().Sessions != 7 })
 	// One goes on asking meanwhile, and never has to ask again.
+	asker := dialTCP(t, address)
+	in := bufio.NewReader(asker)
+	if err := askAgain(asker, in); err != nil {
+		t.Fatal(err)
+	}
 	stop := make(chan struct{})
 	asked := make(chan int, 1)
 	go func() {
 		n := 0
 		defer func() { asked <- n }()
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			return
-		}
-		defer func() { _ = c.Close() }()
 		ticker := time.NewTicker(10 * time.Millisecond)
 		defer ticker.Stop()
-		for in := bufio.NewReader(c); ; n++ {
-			if err := askAgain(c, in); err != nil {
+		for ; ; n++ {
+			if err := askAgain(asker, in); err != nil {
 				t.Errorf("a busy connection ended: %v", err)
 				return
 			}
