@@ -84,8 +84,10 @@ func BenchmarkBody(b *testing.B) {
 	head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(size) + "\r\n\r\n"
 	body := bytes.Repeat([]byte("burrow.."), size/8)
 	for name, relay := range map[string]func(client, server *net.TCPConn){
-		"plain":    func(client, server *net.TCPConn) { _ = Relay(b.Context(), client, server, nil, nil) },
-		"followed": func(client, server *net.TCPConn) { _, _ = NewHTTP(client, server, http1.NewExchange(), nil, nil).Relay(b.Context()) },
+		"plain": func(client, server *net.TCPConn) { _ = Relay(b.Context(), client, server, nil, nil) },
+		"followed": func(client, server *net.TCPConn) {
+			_, _ = NewHTTP(client, server, http1.NewExchange(), nil, nil).Relay(b.Context())
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			client, inside := connected(b)
