@@ -112,7 +112,7 @@ func TestProbesAreAnsweredOnOneConnectionUntilARequestWakes(t *testing.T) {
 
 func TestAProbesConnectionGoesOverToAServerThatCameUp(t *testing.T) {
 	r := newRig(t)
-	c := dialTCP(t, r.serve("web", route.TCP, speaksHTTP))
+	c := dialTCP(t, r.serve("web", route.TCP, speaksHTTP, probed))
 	in := bufio.NewReader(c)
 	write(t, c, probe)
 	answer(t, in)

@@ -188,6 +188,7 @@ func TestServerSentEventsOverHTTPComeAsTheyAreSent(t *testing.T) {
 }
 
 func TestOtherPeoplesWebSocketsWakeAnHTTPServerAndTalk(t *testing.T) {
+	t.Parallel()
 	run := scripts(t, "websocket.js")
 	r := newRig(t)
 	r.route.Hold.Timeout = 200 * time.Millisecond
@@ -274,6 +275,7 @@ func TestAStreamOfGRPCWakesAnHTTPServerAndTalks(t *testing.T) {
 // Chromium is too much to download for a test, so this one is for machines that
 // have it.
 func TestABrowserWaitsOnAnHTTPPageThatReloadsItself(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("there is no chromium")
 	}
