@@ -25,7 +25,7 @@ type known struct {
 // knownOf is what is known with a version of the route: what the spec says comes
 // before what a server told. It is called with the server's lock.
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
-	k := &known{service: proto.Service{ID: idOf(r, port), Answers: port.Answers.Or(p.told)}}
+	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes}}
 	s := &k.service
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:

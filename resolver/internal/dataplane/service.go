@@ -19,10 +19,11 @@ import (
 
 // service is one ElasticService at work.
 type service struct {
-	server *Server
-	route  atomic.Pointer[route.Route]
-	queue  *hold.Queue
-	active activity
+	server  *Server
+	route   atomic.Pointer[route.Route]
+	queue   *hold.Queue
+	active  activity
+	follows follows
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
 	// ports and closed are guarded by the server's lock. They are few, and a map of

@@ -9,7 +9,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -62,9 +61,9 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	}
 	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
+	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
-	err = forward.Relay(p.service.server.ctx, c, server, p.counts.BytesToServer, p.counts.BytesToClient)
-	if err != nil {
+	if err = p.relay(c, server, exchange); err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}
 }

@@ -39,6 +39,7 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			return false
 		case action == proto.Answer:
 			answered = true
+			_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
 		}
 		if more {
 			continue

@@ -45,8 +45,10 @@ type Route struct {
 	Phase   v1alpha1.Phase
 	// PhaseSince is when the phase began; zero where the status doesn't say.
 	PhaseSince time.Time
-	Hold       Hold
-	Ports      []Port
+	// Direct says that new clients go straight to the pods, past the resolver.
+	Direct bool
+	Hold   Hold
+	Ports  []Port
 	// Created decides between routes that claim one port.
 	Created time.Time
 	// PrivateService is the headless Service whose slices name the pods.
@@ -101,6 +103,8 @@ type Port struct {
 	WakeOnConnect bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
+	// Probes are requests of HTTP that are answered so.
+	Probes []proto.Probe
 	// Taken names the older route that has the resolver port; empty when this
 	// one has it.
 	Taken string
@@ -163,6 +167,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		Name:           es.Name,
 		Service:        es.Spec.Service,
 		Phase:          es.Status.Phase,
+		Direct:         es.Status.Mode == v1alpha1.ModeServe,
 		Created:        es.CreationTimestamp.Time,
 		PrivateService: es.Status.PrivateService,
 		Target:         targetOf(es),
@@ -202,6 +207,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
+			Probes:        probes(es, p.Name),
 		})
 	}
 	return r

@@ -123,10 +123,36 @@ func TestBuild(t *testing.T) {
 		Asleep: "zzz", Waking: "ahh", Rejoin: "again", Version: "1.2", Protocol: 3, MaxPlayers: 4, Favicon: "data:",
 		Map: "burrow", Game: "Dormice", Folder: "mice", AppID: 4294967295,
 	}
+	web := newService("lobby", "u1", 0).phase(v1alpha1.PhaseAwake).port("web", v1alpha1.ProtocolHTTP, 10001).port("admin", v1alpha1.ProtocolHTTP, 10002)
+	web.Status.Mode = v1alpha1.ModeServe
+	web.Spec.Ports = []v1alpha1.PortSpec{{Name: "web", Asleep: &v1alpha1.Asleep{Probes: []v1alpha1.HTTPProbe{
+		{Path: "/least"},
+		{
+			Method: "POST", Path: "/most", Headers: []v1alpha1.HTTPHeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Prefix: "d"}},
+			Response: v1alpha1.HTTPProbeResponse{Status: 204, Headers: []v1alpha1.HTTPHeader{{Name: "E", Value: "f"}}, Body: "g"},
+		},
+	}}}}
 	cases := map[string]struct {
 		service service
 		want    *Route
 	}{
+		"probes are answered, and new clients may go to the pods": {
+			service: web,
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAwake, Direct: true,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Ports: []Port{
+					{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10001, Probes: []proto.Probe{
+						{Method: "GET", Path: "/least", Status: 200},
+						{
+							Method: "POST", Path: "/most", Headers: []proto.HeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Value: "d", Prefix: true}},
+							Status: 204, Fields: []proto.Header{{Name: "E", Value: "f"}}, Body: "g",
+						},
+					}},
+					{Name: "admin", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10002},
+				},
+			},
+		},
 		"games have their transport, and answers": {
 			service: games,
 			want: &Route{
