@@ -344,7 +344,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
 
-	// sessions is the number of clients that the resolvers relay to the pods.
+	// sessions is the number of clients that the resolvers relay to the pods, but
+	// for those who only ask for the status.
 	// +optional
 	Sessions int32 `json:"sessions,omitempty"`
 
