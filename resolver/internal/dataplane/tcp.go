@@ -32,18 +32,30 @@ var past = time.Unix(1, 0)
 func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer utilruntime.HandleCrash()
 	defer func() { _ = c.Close() }()
-	active := &p.service.active
-	p.counts.ClientTaken()
-	reader, err := conn.NewReader(c)
+	h, err := p.service.server.hold(c)
 	if err != nil {
 		return
 	}
-	h := &heldTCP{
-		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes,
-		budget: p.service.server.held, events: make(chan event, 1),
-	}
-	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
+	p.carry(h)
+}
+
+// hold makes a client of a connection.
+func (s *Server) hold(c *net.TCPConn) (*heldTCP, error) {
+	reader, err := conn.NewReader(c)
+	if err != nil {
+		return nil, err
+	}
+	reader.Charge(s.held)
+	return &heldTCP{conn: c, reader: reader, budget: s.held, events: make(chan event, 1)}, nil
+}
+
+// carry carries a client from the first thing it said, part of which may have been
+// read already, to its end.
+func (p *servedPort) carry(h *heldTCP) {
+	active := &p.service.active
+	p.counts.ClientTaken()
+	h.max = p.service.route.Load().Hold.MaxBytes
 	if p.known.Load().judges && !p.inspect(h) {
 		return
 	}
@@ -62,7 +74,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer p.end()
 	p.counts.BytesToServer(len(h.sent))
 	h.release(len(h.sent))
-	err = forward.Relay(p.service.server.ctx, c, server, p.counts.BytesToServer, p.counts.BytesToClient)
+	err := forward.Relay(p.service.server.ctx, h.conn, server, p.counts.BytesToServer, p.counts.BytesToClient)
 	if err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}

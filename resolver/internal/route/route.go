@@ -52,6 +52,8 @@ type Route struct {
 	PrivateService string
 	// Target is what the route scales, where that has Servers.
 	Target Target
+	// Front is the route's part of a front; nil where it has none.
+	Front *Front
 }
 
 // Hold bounds what is kept for clients while the service wakes.
@@ -147,6 +149,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		Created:        es.CreationTimestamp.Time,
 		PrivateService: es.Status.PrivateService,
 		Target:         targetOf(es),
+		Front:          frontOf(es),
 		Hold: Hold{
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,
