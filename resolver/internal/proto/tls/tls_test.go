@@ -171,8 +171,7 @@ func TestOnlyANameThatNobodyHasIsAnswered(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err := stdtls.Client(client, &stdtls.Config{ServerName: "a.example"}).HandshakeContext(ctx)
-	var alert stdtls.AlertError
-	if !errors.As(err, &alert) && !strings.Contains(err.Error(), "unrecognized name") {
+	if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("the client says %v", err)
 	}
 }
