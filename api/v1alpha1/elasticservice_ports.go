@@ -3,7 +3,7 @@ package v1alpha1
 import corev1 "k8s.io/api/core/v1"
 
 // Protocol is what is spoken on a port.
-// +kubebuilder:validation:Enum=tcp;udp;tls;minecraft;bedrock;source;quake3
+// +kubebuilder:validation:Enum=tcp;udp;http;tls;minecraft;bedrock;source;quake3
 type Protocol string
 
 const (
@@ -13,6 +13,10 @@ const (
 	// ProtocolUDP is any protocol over UDP: datagrams are held and passed on as
 	// they are. The first one wakes the service.
 	ProtocolUDP Protocol = "udp"
+	// ProtocolHTTP is HTTP/1, and what begins with it or shares its port: WebSocket,
+	// HTTP/2, TLS. Probes that the spec names are answered while the service sleeps;
+	// any other request wakes it.
+	ProtocolHTTP Protocol = "http"
 	// ProtocolTLS is anything inside TLS, over TCP, which is passed on as it is. A
 	// client's hello wakes the service; what is no TLS doesn't.
 	ProtocolTLS Protocol = "tls"
@@ -36,7 +40,7 @@ func (p Protocol) Transport() corev1.Protocol {
 	switch p {
 	case ProtocolUDP, ProtocolBedrock, ProtocolSource, ProtocolQuake3:
 		return corev1.ProtocolUDP
-	case ProtocolTCP, ProtocolTLS, ProtocolMinecraft:
+	case ProtocolTCP, ProtocolHTTP, ProtocolTLS, ProtocolMinecraft:
 	}
 	return corev1.ProtocolTCP
 }
@@ -60,13 +64,15 @@ const (
 )
 
 // PortSpec says more about one of a Service's ports.
-// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'tls', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
-// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp', 'tls']))",message="asleep needs a protocol whose queries can be answered: minecraft, bedrock, source or quake3"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'http', 'tls', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp', 'tls']))",message="asleep needs a protocol whose queries can be answered: http, minecraft, bedrock, source or quake3"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.favicon) && !has(self.asleep.rejoin)) || (has(self.protocol) && self.protocol == 'minecraft')",message="asleep.favicon and asleep.rejoin need the protocol minecraft; others have no such thing"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.protocolVersion) || !has(self.protocol) || self.protocol != 'source'",message="asleep.protocolVersion needs the protocol minecraft, bedrock or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.map) || !has(self.protocol) || self.protocol != 'minecraft'",message="asleep.map needs the protocol bedrock, source or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.game) || (has(self.protocol) && self.protocol in ['source', 'quake3'])",message="asleep.game needs the protocol source or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.folder) && !has(self.asleep.appID)) || (has(self.protocol) && self.protocol == 'source')",message="asleep.folder and asleep.appID need the protocol source; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.probes) || (has(self.protocol) && self.protocol == 'http')",message="asleep.probes needs the protocol http; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.protocol) || self.protocol != 'http' || (!has(self.asleep.version) && !has(self.asleep.protocolVersion) && !has(self.asleep.maxPlayers) && !has(self.asleep.map))",message="asleep.version, protocolVersion, maxPlayers and map need the protocol of a game; remove them"
 type PortSpec struct {
 	// name is the port's name in the Service; empty for a Service's only port
 	// when that has no name.
@@ -74,8 +80,8 @@ type PortSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// protocol is what is spoken on the port: tcp or udp; tls (over TCP), which is
-	// passed on as it is and wakes by a client's hello alone; or a game's that the
+	// protocol is what is spoken on the port: tcp or udp; http; tls (over TCP), which
+	// is passed on as it is and wakes by a client's hello alone; or a game's that the
 	// resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
 	// UDP). By default the transport protocol in the Service, which it must agree
 	// with.
@@ -89,12 +95,14 @@ type PortSpec struct {
 	Readiness Readiness `json:"readiness,omitempty"`
 
 	// asleep is what the resolver tells server lists in the server's place, where
-	// the protocol is a game's. The number of players is 0.
+	// the protocol is a game's, and probes, where it is http. The number of players
+	// is 0.
 	// +optional
 	Asleep *Asleep `json:"asleep,omitempty"`
 }
 
-// Asleep is what a resolver tells server lists while a service sleeps and wakes.
+// Asleep is what a resolver tells server lists and probes while a service sleeps
+// and wakes.
 type Asleep struct {
 	// motd is the message of the day while the service sleeps, or the server's
 	// name where the protocol has no message. What is too long for the protocol is
@@ -104,15 +112,17 @@ type Asleep struct {
 	// +kubebuilder:validation:MaxLength=256
 	MOTD string `json:"motd,omitempty"`
 
-	// wakingMotd takes its place while the service wakes. {elapsed} in it becomes
-	// the time since the wake, such as 45s or 1m5s.
+	// wakingMotd takes its place while the service wakes, and stands in http's
+	// waiting page. {elapsed} in it becomes the time since the wake, such as 45s or
+	// 1m5s.
 	// +optional
 	// +kubebuilder:default="Waking up, {elapsed} so far."
 	// +kubebuilder:validation:MaxLength=256
 	WakingMOTD string `json:"wakingMotd,omitempty"`
 
-	// rejoin is what a player of Minecraft's Java edition reads who was held for
-	// 25 s, after which the game itself would soon give up.
+	// rejoin is what a player of Minecraft's Java edition reads who was held for as
+	// long as may be: 25 s with 1.12 and older, where the game itself would soon
+	// give up, else hold.timeout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Rejoin string `json:"rejoin,omitempty"`
@@ -163,6 +173,15 @@ type Asleep struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4294967295
 	AppID int64 `json:"appID,omitempty"`
+
+	// probes are the requests of health checks and uptime monitors that are answered
+	// while the service sleeps and wakes, and wake nothing. The first that fits a
+	// request answers it; a request that none fits wakes the service. For the
+	// protocol http.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Probes []HTTPProbe `json:"probes,omitempty"`
 }
 
 // WakeOn is the moment at which a client counts as wanting the service.
@@ -170,7 +189,8 @@ type Asleep struct {
 type WakeOn string
 
 const (
-	// WakeOnLogin is when a client does what only players do.
+	// WakeOnLogin is when a client does what only players do, or sends a request
+	// that is no probe.
 	WakeOnLogin WakeOn = "Login"
 	// WakeOnConnect is when a client connects or sends a datagram, whatever it
 	// wants.
@@ -180,9 +200,9 @@ const (
 // Wake says what wakes a service.
 type Wake struct {
 	// when is the moment at which a client counts as wanting the service. Login, the
-	// default, needs a game's protocol: other ports wake with any connection or
-	// datagram. With Connect so do those of games, and server lists are answered by
-	// the server alone.
+	// default, needs a game's protocol or http: other ports wake with any connection
+	// or datagram. With Connect so do those, and server lists and probes are answered
+	// by the server alone.
 	// +optional
 	// +kubebuilder:default=Login
 	When WakeOn `json:"when,omitempty"`

@@ -2,10 +2,8 @@ package dataplane
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,10 +13,9 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
-	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/listener"
-	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -35,8 +32,8 @@ type front struct {
 	// strangers turn away who asks for a name that nobody has, in each protocol that
 	// says names.
 	strangers []*servedPort
-	// counts is for who speaks none of them.
-	counts *metrics.Port
+	// nobody is for who speaks none of them.
+	nobody *servedPort
 
 	mu sync.RWMutex
 	// hosts are the services' ports by the names that lead there.
@@ -45,18 +42,19 @@ type front struct {
 
 // newFront opens a front. It is called with the server's lock.
 func (s *Server) newFront(key route.FrontKey) *front {
-	f := &front{
-		server: s, key: key, hosts: map[string]*servedPort{},
-		counts: s.opts.Metrics.Port(key.Namespace, key.Service, string(v1alpha1.ProtocolTCP)),
+	f := &front{server: s, key: key, hosts: map[string]*servedPort{}}
+	port := func(name v1alpha1.Protocol, protocol proto.Protocol) *servedPort {
+		p := &servedPort{
+			key: portKey{protocol: name, network: route.TCP}, protocol: protocol,
+			counts: s.opts.Metrics.Port(key.Namespace, key.Service, string(name)),
+		}
+		p.known.Store(&known{service: proto.Service{Answers: proto.Answers{Asleep: noSuchServer}}, judges: true})
+		return p
 	}
+	f.nobody = port(v1alpha1.ProtocolTCP, tcp.Protocol{})
 	for name, protocol := range s.opts.Protocols {
 		if _, names := protocol.(proto.Namer); names {
-			p := &servedPort{
-				key: portKey{protocol: name, network: route.TCP}, protocol: protocol,
-				counts: s.opts.Metrics.Port(key.Namespace, key.Service, string(name)),
-			}
-			p.known.Store(&known{service: proto.Service{Answers: proto.Answers{Asleep: noSuchServer}}, judges: true})
-			f.strangers = append(f.strangers, p)
+			f.strangers = append(f.strangers, port(name, protocol))
 		}
 	}
 	slices.SortFunc(f.strangers, func(a, b *servedPort) int { return cmp.Compare(a.key.protocol, b.key.protocol) })
@@ -146,17 +144,15 @@ func (f *front) serve(c *net.TCPConn) {
 		return
 	}
 	defer func() { h.release(len(h.sent)) }()
-	stranger, name, reason := f.ask(h)
-	switch {
-	case reason != "":
-		f.counts.ClientTaken()
-		f.counts.Refused(string(reason))
+	h.endpoints = endpointsOf(c)
+	stranger, name := f.ask(h)
+	if stranger == nil {
 		return
-	case stranger == nil:
-		return // it left
 	}
 	if p := f.find(name, stranger.key.protocol); p != nil {
 		_ = c.SetDeadline(time.Time{})
+		h.announced = p.service.route.Load().Proxy.Send
+		p.counts.ClientTaken()
 		p.carry(h)
 		return
 	}
@@ -167,36 +163,29 @@ func (f *front) serve(c *net.TCPConn) {
 	}
 }
 
-// ask waits until the client has said by which name it wants whom, and in which
-// protocol. Nothing of what it said is used up. A reason is why it is sent away.
-func (f *front) ask(h *heldTCP) (speaks *servedPort, name string, why proto.Reason) {
+// ask waits until the client has said by which name it wants whom, and gives the port
+// that speaks its protocol; nil: it is gone or refused. Nothing of what it said is
+// used up.
+func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
 	_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
 	for {
 		more := false
 		for _, p := range f.strangers {
 			name, action := p.protocol.(proto.Namer).ServerName(h.sent)
 			if action == proto.Hold {
-				return p, name, ""
+				return p, name
 			}
 			more = more || action == proto.NeedMore
 		}
-		switch {
-		case !more:
-			return nil, "", proto.Unwanted
-		case len(h.sent) >= proto.MaxHead:
-			return nil, "", proto.Unfinished
+		if !more {
+			f.nobody.counts.ClientTaken()
+			f.nobody.counts.Refused(string(proto.Unwanted))
+			return nil, ""
 		}
-		chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
-		switch {
-		case errors.Is(err, conn.ErrNoRoom):
-			return nil, "", proto.TooManyBytes
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, "", proto.Unfinished
-		case err != nil:
-			return nil, "", ""
+		if !f.nobody.hear(h, false) {
+			f.nobody.counts.ClientTaken()
+			return nil, ""
 		}
-		h.sent = append(h.sent, chunk...)
-		h.reader.Done()
 	}
 }
 

@@ -17,12 +17,15 @@ type known struct {
 	// judges says that the protocol is asked what clients want: not where anything
 	// wakes the service, and not while a server is up that can be asked itself.
 	judges bool
+	// sorts says that a server is up and that clients are told apart all the same,
+	// because all of them go through the resolver: who only asks keeps nothing awake.
+	sorts bool
 }
 
 // knownOf is what is known with a version of the route: what the spec says comes
 // before what a server told. It is called with the server's lock.
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
-	k := &known{service: proto.Service{ID: idOf(r, port), Answers: port.Answers.Or(p.told)}}
+	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes}}
 	s := &k.service
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:
@@ -35,7 +38,9 @@ func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
 		s.Phase, s.Since = proto.Waking, r.PhaseSince
 	case v1alpha1.PhaseAsleep, v1alpha1.PhaseFallingAsleep:
 	}
-	k.judges = p.protocol.WakeOn() == proto.OnData && !port.WakeOnConnect && s.Phase != proto.Up
+	tells := p.protocol.WakeOn() == proto.OnData && !port.WakeOnConnect
+	k.judges = tells && s.Phase != proto.Up
+	k.sorts = tells && s.Phase == proto.Up && r.Balance != ""
 	return k
 }
 

@@ -28,6 +28,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/bedrock"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 	"dormouse.dev/dormouse/resolver/internal/proto/minecraft"
 	"dormouse.dev/dormouse/resolver/internal/proto/quake3"
 	"dormouse.dev/dormouse/resolver/internal/proto/source"
@@ -113,6 +114,7 @@ func New(opts Options) *Server {
 		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
 			v1alpha1.ProtocolTCP:       tcp.Protocol{},
 			v1alpha1.ProtocolUDP:       udp.Protocol{},
+			v1alpha1.ProtocolHTTP:      http1.Protocol{},
 			v1alpha1.ProtocolTLS:       tls.Protocol{},
 			v1alpha1.ProtocolMinecraft: minecraft.Protocol{},
 			v1alpha1.ProtocolBedrock:   bedrock.Protocol{},
@@ -152,9 +154,20 @@ func (s *Server) Update(r *route.Route) {
 			s.unname(nameOf(was))
 		}
 		sv.endLost(was, r)
+		sv.endIdle()
 	}
 	s.end(sv.setPorts(r))
 	s.setFront(sv, before, r.Front)
+}
+
+// Players implements route.Sink.
+func (s *Server) Players(of, pod types.UID, players *route.Players) {
+	s.mu.Lock()
+	sv := s.services[of]
+	s.mu.Unlock()
+	if sv != nil {
+		sv.queue.Players(pod, players)
+	}
 }
 
 func nameOf(r *route.Route) types.NamespacedName {

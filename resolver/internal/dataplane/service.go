@@ -19,10 +19,11 @@ import (
 
 // service is one ElasticService at work.
 type service struct {
-	server *Server
-	route  atomic.Pointer[route.Route]
-	queue  *hold.Queue
-	active activity
+	server  *Server
+	route   atomic.Pointer[route.Route]
+	queue   *hold.Queue
+	active  activity
+	follows follows
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
 	// ports and closed are guarded by the server's lock. They are few, and a map of
@@ -232,15 +233,19 @@ func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) 
 	return out, true
 }
 
-// begin and end follow a client that has a server.
-func (p *servedPort) begin() {
-	p.service.active.relayed.Add(1)
+// begin and end follow a client that has a server. A query doesn't keep it awake.
+func (p *servedPort) begin(query bool) {
+	if !query {
+		p.service.active.relayed.Add(1)
+	}
 	p.service.server.sessions.Add(1)
 	p.counts.SessionBegun()
 }
 
-func (p *servedPort) end() {
-	p.service.active.relayed.Add(-1)
+func (p *servedPort) end(query bool) {
+	if !query {
+		p.service.active.relayed.Add(-1)
+	}
 	p.service.server.sessions.Add(-1)
 	p.counts.SessionEnded()
 }

@@ -9,7 +9,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -37,7 +36,10 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 		return
 	}
 	defer func() { h.release(len(h.sent)) }()
-	p.carry(h)
+	p.counts.ClientTaken()
+	if p.introduce(h) {
+		p.carry(h)
+	}
 }
 
 // hold makes a client of a connection.
@@ -54,11 +56,11 @@ func (s *Server) hold(c *net.TCPConn) (*heldTCP, error) {
 // read already, to its end.
 func (p *servedPort) carry(h *heldTCP) {
 	active := &p.service.active
-	p.counts.ClientTaken()
 	h.max = p.service.route.Load().Hold.MaxBytes
-	if p.known.Load().judges && !p.inspect(h) {
+	if !p.wants(h) {
 		return
 	}
+	defer h.sit(hold.Grant{})
 	active.open.Add(1)
 	defer func() {
 		active.touch(time.Now())
@@ -71,13 +73,33 @@ func (p *servedPort) carry(h *heldTCP) {
 	if server == nil {
 		return
 	}
-	defer p.end()
+	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
+	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
-	err := forward.Relay(p.service.server.ctx, h.conn, server, p.counts.BytesToServer, p.counts.BytesToClient)
-	if err != nil {
+	if err := p.relay(h.conn, server, exchange); err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}
+}
+
+// wants says that a client is to be connected to a server; false: all that it
+// wanted is done, or it is gone.
+func (p *servedPort) wants(h *heldTCP) bool {
+	k := p.known.Load()
+	if h.local {
+		if !p.serveQuery(h) {
+			part(h.conn, nil)
+		}
+		return false
+	}
+	if !k.sorts {
+		return !k.judges || p.inspect(h)
+	}
+	query, heard := p.asks(h)
+	if !heard || query && p.serveQuery(h) {
+		return false
+	}
+	return !query || p.inspect(h)
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client
@@ -89,8 +111,9 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	if !ok {
 		return nil
 	}
-	p.begin()
+	p.begin(false)
 	for range directTries {
+		h.sit(picked)
 		if server := p.dial(picked.Address); server != nil {
 			if replay(h, server) == nil {
 				return server
@@ -102,14 +125,19 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 			break
 		}
 	}
-	p.end()
+	h.sit(hold.Grant{})
+	p.end(false)
 	return nil
 }
 
 // wait holds a client until it has a server, which has been sent what was held;
 // nil: the client is gone or refused.
 func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
-	ticket, err := p.service.queue.Enter(p.key.name, h, p.protocol.HoldAtMost())
+	atMost := p.protocol.HoldAtMost()
+	if h.questions = newQuestions(p.protocol, h.sent); h.questions != nil {
+		atMost = 0
+	}
+	ticket, err := p.service.queue.Enter(p.key.name, h, atMost)
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
@@ -120,29 +148,41 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 	}
 	for {
 		e, here := h.wait()
-		if !here {
-			if !ticket.Leave() {
-				e = <-h.events
-				if e.grant.Conn != nil {
-					_ = e.grant.Conn.Close()
-				}
-				ticket.Abandon()
+		if (!here || e.own) && ticket.Leave() {
+			if here {
+				p.counts.Refused(string(e.reason))
+				p.farewell(h, e.reason)
 			}
+			return nil
+		}
+		if e.own {
+			e = h.await()
+		}
+		if !here {
+			e = h.await()
+			h.sit(e.grant)
+			if e.grant.Conn != nil {
+				_ = e.grant.Conn.Close()
+			}
+			ticket.Abandon()
 			return nil
 		}
 		if e.reason != "" {
 			part(h.conn, p.refusal(h, e.reason))
 			return nil
 		}
+		h.sit(e.grant)
 		server := p.take(e.grant)
+		h.settle()
 		if server != nil {
 			if err := replay(h, server); err == nil {
-				p.begin()
+				p.begin(false)
 				ticket.Delivered()
 				return server
 			}
 			_ = server.Close()
 		}
+		h.sit(hold.Grant{})
 		ticket.Back(e.grant.Address)
 	}
 }

@@ -100,27 +100,34 @@ func (u *udpSocket) forget(s *udpSession) {
 
 // admit takes a new client's first datagram.
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
-	p := u.port
-	server := p.service.server
-	if !u.wanted(datagram, from, to) {
+	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
 		return
 	}
-	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes}
+	if s := u.enter(datagram, from, to, false); s != nil {
+		s.begin(datagram)
+	}
+}
+
+// enter makes a client's session; nil: there may be no more.
+func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *udpSession {
+	p := u.port
+	server := p.service.server
+	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
 	u.mu.Lock()
 	if u.closing {
 		u.mu.Unlock()
-		return
+		return nil
 	}
 	if int(server.udpSessions.Load()) >= server.opts.MaxUDPSessions {
 		u.mu.Unlock()
 		p.counts.Refused(string(proto.TooManySessions))
 		u.refuse(s, proto.TooManySessions, datagram)
-		return
+		return nil
 	}
 	server.udpSessions.Add(1)
 	u.sessions[from] = s
 	u.mu.Unlock()
-	s.begin(datagram)
+	return s
 }
 
 // taken gives a session its client's datagram; false: the session is over. What a
@@ -131,17 +138,25 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 		s.touch()
 		return true
 	}
+	if s.query && u.port.verdictOn(datagram, from) == proto.Hold {
+		// Who joins is another client than who asked: it gets a server by choice, and
+		// a seat, and keeps the service awake.
+		s.over()
+		return false
+	}
 	return s.fromClient(datagram)
 }
 
 // wanted lets the protocol judge a datagram, and answers it; false: it is not for
 // the server.
 func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	return !u.port.known.Load().judges || u.judge(datagram, from, to)
+}
+
+// judge is wanted where the protocol is asked.
+func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port
 	k := p.known.Load()
-	if !k.judges {
-		return true
-	}
 	if u.scratch == nil {
 		u.scratch = make([]byte, 0, scratchBytes)
 	}
