@@ -119,6 +119,16 @@ func (sv *service) port(key portKey) *servedPort {
 	return nil
 }
 
+// portNamed finds a port at work by its name; nil: there is none.
+func (sv *service) portNamed(name string) *servedPort {
+	for _, p := range sv.ports {
+		if p.key.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // endLost ends the UDP sessions whose server's address is no pod's any more, or
 // another's. Their clients might go on sending for ever, to nobody or to
 // strangers, without that anybody is woken; what they send next begins a new
@@ -185,6 +195,9 @@ func (sv *service) describe() informerapi.Route {
 			}
 		}
 		out.Ports = append(out.Ports, described)
+	}
+	if r.Front != nil {
+		out.Ports = append(out.Ports, sv.server.describeFront(r.Front))
 	}
 	return out
 }
