@@ -248,6 +248,10 @@ type SleepSpec struct {
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
 
+	// wake says what wakes the game, and who may.
+	// +optional
+	Wake *Wake `json:"wake,omitempty"`
+
 	// hold bounds what is kept for players while the game wakes.
 	// +optional
 	// +kubebuilder:default={}

@@ -46,6 +46,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 		idleSignal(es, o),
 		directGated(es, o),
 		drainSafe(es, o),
+		sourceIPPreserved(es, o),
 		trafficPolicy(es, o),
 		serverUp(o, ob),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -17,12 +18,15 @@ type known struct {
 	// judges says that the protocol is asked what clients want: not where anything
 	// wakes the service, and not while a server is up that can be asked itself.
 	judges bool
+	// proves says that it is only asked who must prove where it is.
+	proves bool
+	rules  *guard.Rules
 }
 
 // knownOf is what is known with a version of the route: what the spec says comes
 // before what a server told. It is called with the server's lock.
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
-	k := &known{service: proto.Service{ID: idOf(r, port), Answers: port.Answers.Or(p.told)}}
+	k := &known{service: proto.Service{ID: idOf(r, port), Answers: port.Answers.Or(p.told)}, rules: &port.Guard}
 	s := &k.service
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:
@@ -35,7 +39,10 @@ func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
 		s.Phase, s.Since = proto.Waking, r.PhaseSince
 	case v1alpha1.PhaseAsleep, v1alpha1.PhaseFallingAsleep:
 	}
-	k.judges = p.protocol.WakeOn() == proto.OnData && !port.WakeOnConnect && s.Phase != proto.Up
+	k.judges = p.protocol.WakeOn() == proto.OnData && s.Phase != proto.Up
+	if _, can := p.protocol.(proto.Prover); port.WakeOnConnect {
+		k.judges, k.proves = k.judges && can, can
+	}
 	return k
 }
 
@@ -47,6 +54,14 @@ func idOf(r *route.Route, p *route.Port) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(r.UID) + "/" + p.Name))
 	return h.Sum64()
+}
+
+// judge asks the protocol what a datagram is.
+func (p *servedPort) judgeDatagram(k *known, datagram []byte, c proto.Client) proto.Verdict {
+	if k.proves {
+		return p.protocol.(proto.Prover).Prove(datagram, c)
+	}
+	return p.protocol.Inspect(datagram, c)
 }
 
 // client is who asks now.

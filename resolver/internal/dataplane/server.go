@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -58,6 +59,9 @@ type Options struct {
 	Log     logr.Logger
 	// UDPIdle is how long a UDP session may be silent.
 	UDPIdle time.Duration
+	// MaxConnections bounds the TCP clients of all services; 0: by the files that the
+	// process may open.
+	MaxConnections int
 	// MaxUDPSessions bounds the UDP sessions of all services.
 	MaxUDPSessions int
 	// MaxHeldBytes bounds what is kept for the clients of all services while
@@ -76,8 +80,9 @@ type Server struct {
 	wg      sync.WaitGroup
 
 	// sessions counts what is relayed, for routes that are gone, too.
-	sessions    atomic.Int32
-	udpSessions atomic.Int32
+	sessions atomic.Int32
+	// connections and udpSessions are shared by the services' clients.
+	connections, udpSessions *guard.Share
 	// held is charged with what is kept.
 	held *conn.Budget
 	// asks bounds how many servers are asked at once.
@@ -101,6 +106,9 @@ func New(opts Options) *Server {
 	if opts.UDPIdle == 0 {
 		opts.UDPIdle = DefaultUDPIdle
 	}
+	if opts.MaxConnections == 0 {
+		opts.MaxConnections = maxConnections()
+	}
 	if opts.MaxUDPSessions == 0 {
 		opts.MaxUDPSessions = DefaultMaxUDPSessions
 	}
@@ -119,6 +127,7 @@ func New(opts Options) *Server {
 	}
 	s := &Server{
 		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
+		connections: guard.NewShare(opts.MaxConnections), udpSessions: guard.NewShare(opts.MaxUDPSessions),
 		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -23,6 +24,9 @@ type service struct {
 	route  atomic.Pointer[route.Route]
 	queue  *hold.Queue
 	active activity
+	guard  guard.Guard
+	// connections and udpSessions are the service's part of what all share.
+	connections, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
 	// ports and closed are guarded by the server's lock. They are few, and a map of

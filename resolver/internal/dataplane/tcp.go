@@ -34,17 +34,29 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer func() { _ = c.Close() }()
 	active := &p.service.active
 	p.counts.ClientTaken()
+	if !p.service.server.connections.Take(&p.service.connections) {
+		p.counts.Refused(string(proto.TooManyConnections))
+		return
+	}
+	defer p.service.server.connections.Give(&p.service.connections)
+	visit, reason := p.service.guard.Enter(p.known.Load().rules, addressOf(c), p.service.server.held)
+	if reason != "" {
+		p.counts.Refused(string(reason))
+		return
+	}
 	reader, err := conn.NewReader(c)
 	if err != nil {
+		visit.Leave()
 		return
 	}
 	h := &heldTCP{
-		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes,
-		budget: p.service.server.held, events: make(chan event, 1),
+		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes, visit: visit,
+		budget: visit.Budget(p.service.server.held), events: make(chan event, 1),
 	}
+	defer h.visit.Leave()
 	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
-	if p.known.Load().judges && !p.inspect(h) {
+	if p.known.Load().judges && !p.handshake(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
 		return
 	}
 	active.open.Add(1)
@@ -53,12 +65,13 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 		active.open.Add(-1)
 	}()
 	server := p.connectNow(h)
-	if server == nil {
+	if server == nil && p.mayAsk(h) {
 		server = p.wait(h)
 	}
 	if server == nil {
 		return
 	}
+	h.visit.Served()
 	defer p.end()
 	p.counts.BytesToServer(len(h.sent))
 	h.release(len(h.sent))

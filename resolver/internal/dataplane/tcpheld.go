@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -24,6 +25,7 @@ type heldTCP struct {
 	// full says that the budget has no room for more.
 	full   bool
 	events chan event
+	visit  guard.Visit
 }
 
 // release gives up the first n bytes of what is held.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -92,7 +93,7 @@ func (u *udpSocket) forget(s *udpSession) {
 	if u.sessions[s.client] == s {
 		delete(u.sessions, s.client)
 	}
-	u.port.service.server.udpSessions.Add(-1)
+	u.port.service.server.udpSessions.Give(&u.port.service.udpSessions)
 	if u.closing && len(u.sessions) == 0 {
 		_ = u.packets.Close()
 	}
@@ -102,22 +103,33 @@ func (u *udpSocket) forget(s *udpSession) {
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port
 	server := p.service.server
+	k := p.known.Load()
+	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
+		p.counts.Refused(string(proto.Denied))
+		return
+	}
 	if !u.wanted(datagram, from, to) {
 		return
 	}
 	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes}
+	var reason proto.Reason
+	if s.visit, reason = p.service.guard.Enter(k.rules, from.Addr(), server.held); reason == "" && !server.udpSessions.Take(&p.service.udpSessions) {
+		s.visit.Leave()
+		reason = proto.TooManySessions
+	}
+	if reason != "" {
+		p.counts.Refused(string(reason))
+		u.refuse(s, reason, datagram)
+		return
+	}
+	s.kept = s.visit.Budget(server.held)
 	u.mu.Lock()
 	if u.closing {
 		u.mu.Unlock()
+		s.visit.Leave()
+		server.udpSessions.Give(&p.service.udpSessions)
 		return
 	}
-	if int(server.udpSessions.Load()) >= server.opts.MaxUDPSessions {
-		u.mu.Unlock()
-		p.counts.Refused(string(proto.TooManySessions))
-		u.refuse(s, proto.TooManySessions, datagram)
-		return
-	}
-	server.udpSessions.Add(1)
 	u.sessions[from] = s
 	u.mu.Unlock()
 	s.begin(datagram)
@@ -145,7 +157,11 @@ func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) 
 	if u.scratch == nil {
 		u.scratch = make([]byte, 0, scratchBytes)
 	}
-	verdict := p.protocol.Inspect(datagram, k.client(from, u.scratch))
+	verdict := p.judgeDatagram(k, datagram, k.client(from, u.scratch))
+	if !p.mayBeAnswered(k, verdict, datagram, from) {
+		p.counts.Refused(string(proto.AnswerRate))
+		return false
+	}
 	switch verdict.Action {
 	case proto.Hold:
 		return true
@@ -164,17 +180,20 @@ func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) 
 // again puts a new session in the place of one whose server took nothing of what
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
-	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent}
+	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
 	n.last.Store(s.last.Load())
 	u.mu.Lock()
 	if u.closing || u.sessions[s.client] != s {
 		u.mu.Unlock()
-		u.port.service.server.held.Give(len(sent))
+		s.kept.Give(len(sent))
 		return
 	}
-	u.port.service.server.udpSessions.Add(1)
+	u.port.service.server.udpSessions.Force(&u.port.service.udpSessions)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
+	s.mu.Lock()
+	n.visit, s.visit = s.visit, guard.Visit{}
+	s.mu.Unlock()
 	s.over()
 	n.place(u.port.service.queue.Pick(u.port.key.name))
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -32,6 +33,7 @@ const (
 	defaultTimeout        = 5 * time.Minute
 	defaultMaxConnections = 1000
 	defaultMaxBytes       = 64 << 10
+	defaultHandshake      = 10 * time.Second
 )
 
 // Route is one ElasticService as it is served. It is never changed.
@@ -62,6 +64,8 @@ type Hold struct {
 	MaxConnections int
 	// MaxBytes is how much of what one client sends is kept.
 	MaxBytes int
+	// Handshake is how long a client may take to say what it wants.
+	Handshake time.Duration
 }
 
 // Port is one service port.
@@ -82,6 +86,8 @@ type Port struct {
 	WakeOnConnect bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
+	// Guard says who may wake the service.
+	Guard guard.Rules
 	// Taken names the older route that has the resolver port; empty when this
 	// one has it.
 	Taken string
@@ -151,6 +157,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,
 			MaxBytes:       defaultMaxBytes,
+			Handshake:      defaultHandshake,
 		},
 	}
 	if t := es.Spec.Hold.Timeout; t != nil {
@@ -162,6 +169,10 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
 		r.Hold.MaxBytes = int(n)
 	}
+	if t := es.Spec.Hold.HandshakeTimeout; t != nil && t.Duration > 0 {
+		r.Hold.Handshake = t.Duration
+	}
+	rules := rulesOf(es)
 	if since := es.Status.PhaseSince; since != nil {
 		r.PhaseSince = since.Time
 	}
@@ -179,6 +190,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
+			Guard:         rules,
 		})
 	}
 	return r

@@ -1,0 +1,87 @@
+package dataplane
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// spareFiles are left for all that isn't a client or its server.
+const spareFiles = 1024
+
+// maxConnections is how many TCP clients the process can have with a server each,
+// by the files that it may open.
+func maxConnections() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return DefaultMaxUDPSessions
+	}
+	files := int(min(limit.Cur, 4*DefaultMaxUDPSessions)) //nolint:gosec // bounded
+	return max((files-spareFiles)/2, spareFiles)
+}
+
+// handshake lets a client say what it wants; false: it doesn't want the service, or
+// may not have it.
+func (p *servedPort) handshake(h *heldTCP) bool {
+	if reason := h.visit.Hold(); reason != "" {
+		p.counts.Refused(string(reason))
+		return false
+	}
+	defer p.occupy(h).End()
+	return p.inspect(h)
+}
+
+// occupy takes a client's place among those that have no other. Where there is none
+// the oldest of them is closed.
+func (p *servedPort) occupy(h *heldTCP) guard.Handshake {
+	place, evicted := p.service.guard.Handshake(h.conn, p.service.route.Load().Hold.MaxConnections)
+	if evicted {
+		p.counts.Refused(string(proto.Evicted))
+	}
+	return place
+}
+
+// mayAsk says that a client may wake the service or wait for it.
+func (p *servedPort) mayAsk(h *heldTCP) bool {
+	reason := h.visit.Ask(time.Now())
+	if reason == "" {
+		return true
+	}
+	p.counts.Refused(string(reason))
+	if reason != proto.Denied {
+		p.farewell(h, reason)
+	}
+	return false
+}
+
+// mayAsk says that a new session's client may wake the service or wait for it.
+func (s *udpSession) mayAsk() bool {
+	s.mu.Lock()
+	reason := s.visit.Ask(time.Now())
+	s.mu.Unlock()
+	if reason == "" {
+		return true
+	}
+	s.socket.port.counts.Refused(string(reason))
+	s.Refused(reason)
+	return false
+}
+
+// mayBeAnswered says that a datagram may be given an answer. One that goes to who may
+// not be where it says is no larger than what it answers, but for a few.
+func (p *servedPort) mayBeAnswered(k *known, v proto.Verdict, datagram []byte, from netip.AddrPort) bool {
+	if v.Proven || len(v.Answer) <= len(datagram) {
+		return true
+	}
+	return len(v.Answer) <= guard.MaxUnproven && p.service.guard.Answer(k.rules, from.Addr(), time.Now())
+}
+
+// addressOf is where a connection comes from.
+func addressOf(c *net.TCPConn) netip.Addr {
+	return c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+}
