@@ -253,8 +253,8 @@ type Hold struct {
 
 	// handshakeTimeout is how long a client may take, in a protocol that the
 	// resolver understands, to say whether it wants the service or only its status;
-	// at least 1s and at most 1m. Where maxConnections clients haven't said it yet
-	// the one that came first makes room for the next.
+	// at least 1s and at most 1m. Where maxConnections clients, and 100 at
+	// least, haven't said it yet the one that came first makes room for the next.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string

@@ -14,6 +14,10 @@ import (
 // spareFiles are left for all that isn't a client or its server.
 const spareFiles = 1024
 
+// leastHandshakes is how many clients may say what they want at once, though fewer
+// may be held.
+const leastHandshakes = 100
+
 // maxConnections is how many TCP clients the process can have with a server each,
 // by the files that it may open.
 func maxConnections() int {
@@ -39,7 +43,7 @@ func (p *servedPort) handshake(h *heldTCP) bool {
 // occupy takes a client's place among those that have no other. Where there is none
 // the oldest of them is closed.
 func (p *servedPort) occupy(h *heldTCP) guard.Handshake {
-	place, evicted := p.service.guard.Handshake(h.conn, p.service.route.Load().Hold.MaxConnections)
+	place, evicted := p.service.guard.Handshake(h.conn, max(p.service.route.Load().Hold.MaxConnections, leastHandshakes))
 	if evicted {
 		p.counts.Refused(string(proto.Evicted))
 	}

@@ -142,7 +142,7 @@ func newRig(t testing.TB, more ...rigOption) *rig {
 		t: t, operator: o, server: s, registry: registry,
 		route: route.Route{
 			UID: "uid-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-			Hold: route.Hold{Timeout: time.Minute, MaxConnections: 1000, MaxBytes: 64 << 10, Handshake: 10 * time.Second},
+			Hold: route.Hold{Timeout: time.Minute, MaxConnections: 1000, MaxBytes: 64 << 10},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // inspect lets the protocol judge what the client says first; false: that was
 // all. The handshake's time is for that, and for taking in what it is answered.
 func (p *servedPort) inspect(h *heldTCP) bool {
-	_ = h.conn.SetDeadline(time.Now().Add(p.service.route.Load().Hold.Handshake))
+	_ = h.conn.SetDeadline(time.Now().Add(cmp.Or(p.service.route.Load().Hold.Handshake, route.DefaultHandshake)))
 	answered := false
 	for {
 		action, more, err := p.judge(h)

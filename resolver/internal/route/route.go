@@ -33,8 +33,10 @@ const (
 	defaultTimeout        = 5 * time.Minute
 	defaultMaxConnections = 1000
 	defaultMaxBytes       = 64 << 10
-	defaultHandshake      = 10 * time.Second
 )
+
+// DefaultHandshake is for how long a client may say nothing where nobody says.
+const DefaultHandshake = 10 * time.Second
 
 // Route is one ElasticService as it is served. It is never changed.
 type Route struct {
@@ -157,7 +159,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,
 			MaxBytes:       defaultMaxBytes,
-			Handshake:      defaultHandshake,
+			Handshake:      DefaultHandshake,
 		},
 	}
 	if t := es.Spec.Hold.Timeout; t != nil {

@@ -31,8 +31,6 @@ const (
 	holdTime    = time.Minute
 	maxHeld     = 10_000
 	maxHeldEach = 64 << 10
-	// handshakeTime is the API's default.
-	handshakeTime = 10 * time.Second
 )
 
 // change is one line of the input: Count services, each with one port, from Port
@@ -93,7 +91,7 @@ func (c change) route(number int32) *route.Route {
 	name := fmt.Sprintf("%s-%d", c.Network, number)
 	r := &route.Route{
 		UID: types.UID(name), Namespace: "bench", Name: name, Service: name, Phase: v1alpha1.PhaseAsleep,
-		Hold:  route.Hold{Timeout: holdTime, MaxConnections: maxHeld, MaxBytes: maxHeldEach, Handshake: handshakeTime},
+		Hold:  route.Hold{Timeout: holdTime, MaxConnections: maxHeld, MaxBytes: maxHeldEach},
 		Ports: []route.Port{{Name: "game", Protocol: v1alpha1.Protocol(c.Network), Network: c.Network, ResolverPort: number, Probed: true}},
 	}
 	if c.Server.IsValid() {

@@ -1,0 +1,314 @@
+package dataplane
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	sourcewire "dormouse.dev/dormouse/internal/gameproto/source"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// Addresses of loopback, each a source of its own.
+const (
+	here      = "127.0.0.1"
+	elsewhere = "127.0.0.2"
+)
+
+func guarded(rules guard.Rules) func(*route.Port) {
+	rules.SourcesKnown = true
+	return func(p *route.Port) { p.Guard = rules }
+}
+
+func maxTCP(n int) rigOption { return func(o *Options) { o.MaxConnections = n } }
+
+// from connects from an address of loopback.
+func from(t testing.TB, local string, network route.Network, address string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
+	if network == route.UDP {
+		d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(local)}
+	}
+	c, err := d.Dial(string(network), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c
+}
+
+// joins are what clients of each protocol send to join.
+func joins(t *testing.T) map[v1alpha1.Protocol]string {
+	return map[v1alpha1.Protocol]string{
+		v1alpha1.ProtocolTCP: "hello", v1alpha1.ProtocolUDP: "hello",
+		v1alpha1.ProtocolMinecraft: recorded(t, v1alpha1.ProtocolMinecraft, "login_765"),
+		v1alpha1.ProtocolBedrock:   recorded(t, v1alpha1.ProtocolBedrock, "request1"),
+		v1alpha1.ProtocolSource:    "a game's own",
+		v1alpha1.ProtocolQuake3:    recorded(t, v1alpha1.ProtocolQuake3, "getchallenge"),
+	}
+}
+
+func networkOf(p v1alpha1.Protocol) route.Network {
+	return route.Network(strings.ToLower(string(p.Transport())))
+}
+
+func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
+	for protocol, join := range joins(t) {
+		t.Run(string(protocol), func(t *testing.T) {
+			for name, rules := range map[string]guard.Rules{
+				"by a network that is denied": guard.NewRules(nil, []string{here + "/32"}),
+				"by one that is allowed":      guard.NewRules([]string{elsewhere + "/32"}, nil),
+			} {
+				t.Run(name, func(t *testing.T) {
+					r := newRig(t)
+					network := networkOf(protocol)
+					address := r.serve("game", network, speaks(protocol), probed, guarded(rules))
+					denied := from(t, here, network, address)
+					write(t, denied, join)
+					r.eventually("it is refused", func() bool { return r.refused(proto.Denied) == 1 })
+					if network == route.TCP {
+						expectGone(t, denied)
+					}
+					// A sleep that is under way goes on, too.
+					r.phase(v1alpha1.PhaseFallingAsleep)
+					write(t, from(t, here, network, address), join)
+					r.eventually("it is refused again", func() bool { return r.refused(proto.Denied) == 2 })
+					r.undisturbed()
+					if s := r.sessions(); !s.LastActive.IsZero() {
+						t.Errorf("the service was active at %s", s.LastActive)
+					}
+					r.phase(v1alpha1.PhaseAsleep)
+					allowed := from(t, elsewhere, network, address)
+					write(t, allowed, join)
+					r.queued(1)
+					r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
+					server := freeAddress(t, network)
+					want := join
+					if network == route.TCP {
+						listenTCP(t, server, echo)
+					} else {
+						listenUDP(t, server)
+						want = "re:" + join
+					}
+					r.backend(server, true)
+					expect(t, allowed, want)
+					r.phase(v1alpha1.PhaseAwake)
+					late := from(t, here, network, address)
+					write(t, late, join)
+					expect(t, late, want)
+				})
+			}
+		})
+	}
+}
+
+func TestSoManyMayAskInAMinute(t *testing.T) {
+	for protocol, join := range joins(t) {
+		network := networkOf(protocol)
+		t.Run(string(protocol), func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", network, speaks(protocol), guarded(guard.Rules{PerSourceRate: 2, PerServiceRate: 3}))
+			ask := func(local string) { write(t, from(t, local, network, address), join) }
+			ask(here)
+			ask(here)
+			r.queued(2)
+			ask(here)
+			r.eventually("the source's third is refused", func() bool { return r.refused(proto.SourceRate) == 1 })
+			ask(elsewhere)
+			r.queued(3)
+			ask(elsewhere)
+			r.eventually("the service's fourth is refused", func() bool { return r.refused(proto.ServiceRate) == 1 })
+			r.queued(3)
+		})
+	}
+}
+
+func TestQueriesDontCountAsAsking(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft), guarded(guard.Rules{PerSourceRate: 1, PerServiceRate: 1}))
+	for range 3 {
+		c := dialTCP(t, address)
+		write(t, c, recorded(t, v1alpha1.ProtocolMinecraft, "status_765"))
+		minecraftStatus(t, c)
+	}
+	login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
+	write(t, dialTCP(t, address), login)
+	r.queued(1)
+	c := dialTCP(t, address)
+	write(t, c, login)
+	if text := string(readFrame(t, c)); text[0] != 0 || len(text) < 20 {
+		t.Errorf("who asks too often reads %q", text)
+	}
+	expectEnd(t, c)
+}
+
+func TestOneSourceHoldsSoManyAndRelayedPlayersArentHurt(t *testing.T) {
+	for _, network := range []route.Network{route.TCP, route.UDP} {
+		t.Run(string(network), func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", network, probed, guarded(guard.Rules{PerSource: guard.Limits{Connections: 2, Sessions: 3}}))
+			connect := func(local string) net.Conn {
+				c := from(t, local, network, address)
+				write(t, c, "x")
+				return c
+			}
+			players := []net.Conn{connect(here), connect(here)}
+			r.queued(2)
+			connect(here)
+			r.eventually("a third is refused", func() bool { return r.refused(proto.SourceConnections) == 1 })
+			players = append(players, connect(elsewhere))
+			r.queued(3)
+			server, answer := freeAddress(t, network), "x"
+			if network == route.TCP {
+				listenTCP(t, server, echo)
+			} else {
+				listenUDP(t, server)
+				answer = "re:x"
+			}
+			r.backend(server, true)
+			r.phase(v1alpha1.PhaseAwake)
+			for _, c := range players {
+				expect(t, c, answer)
+			}
+			r.eventually("nobody is held", func() bool { return r.sessions().Queued == 0 })
+			third := connect(here)
+			expect(t, third, answer)
+			connect(here)
+			r.eventually("a fourth session is refused", func() bool { return r.refused(proto.SourceSessions) == 1 })
+			// Those who play go on.
+			for _, c := range append(players, third) {
+				write(t, c, "x")
+				expect(t, c, answer)
+			}
+			if network == route.TCP {
+				_ = third.Close()
+				r.eventually("its place is free", func() bool { return r.sessions().Sessions == 3 })
+				expect(t, connect(here), answer)
+			}
+		})
+	}
+}
+
+func TestOneSourceHasSoManyBytesHeldAndLosesNone(t *testing.T) {
+	const most = 2048
+	r := newRig(t)
+	rules := guarded(guard.Rules{PerSource: guard.Limits{Bytes: most}})
+	tcp, udp := r.serve("tcp", route.TCP, rules), r.serve("udp", route.UDP, rules)
+	text := string(make([]byte, 3*most))
+	greedy := from(t, here, route.TCP, tcp)
+	go func() { _, _ = io.WriteString(greedy, text) }()
+	r.eventually("the source's part is used up", func() bool { return r.server.held.Used() == most })
+	r.never("more of it is kept", 50*time.Millisecond, func() bool { return r.server.held.Used() > most })
+	modest := from(t, elsewhere, route.TCP, tcp)
+	write(t, modest, "hello")
+	r.eventually("another's is kept", func() bool { return r.server.held.Used() == most+5 })
+	// Datagrams have no sender that could wait.
+	write(t, from(t, here, route.UDP, udp), "hello")
+	r.eventually("one is dropped", func() bool { return r.metric("dormouse_resolver_dropped_datagrams_total", nil) == 1 })
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	r.backend(server, true)
+	expect(t, modest, "hello")
+	expect(t, greedy, text)
+	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+}
+
+func TestAHandshakeHasItsTime(t *testing.T) {
+	r := newRig(t)
+	r.route.Hold.Handshake = 50 * time.Millisecond
+	c := dialTCP(t, r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft)))
+	write(t, c, "\x10\x00")
+	expectGone(t, c)
+	r.eventually("it is counted", func() bool { return r.refused(proto.Unfinished) == 1 })
+}
+
+func TestAServicesFloodLeavesConnectionsToOthers(t *testing.T) {
+	r := newRig(t, maxTCP(18))
+	flooded := r.serve("game", route.TCP)
+	for range 20 {
+		dialTCP(t, flooded)
+	}
+	r.eventually("the rest is refused", func() bool { return r.refused(proto.TooManyConnections) == 4 })
+	r.queued(16)
+	other := r.route
+	other.UID, other.Name, other.Service = "uid-2", "other", "other"
+	number := freePort(t, route.TCP)
+	other.Ports = []route.Port{{Name: "game", Network: route.TCP, Protocol: v1alpha1.ProtocolTCP, ResolverPort: int32(number), Probed: true}}
+	r.server.Update(&other)
+	dialTCP(t, fmt.Sprintf("%s:%d", here, number))
+	r.eventually("another service's client is held", func() bool { return r.server.Carrying() == 17 })
+}
+
+func TestAnswersToWhoMayBeElsewhereAreBounded(t *testing.T) {
+	for protocol, query := range map[v1alpha1.Protocol]string{v1alpha1.ProtocolBedrock: "ping", v1alpha1.ProtocolQuake3: "getstatus"} {
+		t.Run(string(protocol), func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", route.UDP, speaks(protocol), guarded(guard.Rules{}))
+			c := from(t, here, route.UDP, address)
+			text := recorded(t, protocol, query)
+			const asked = 300
+			for range asked {
+				write(t, c, text)
+			}
+			r.eventually("all are judged", func() bool { return r.answered()+r.refused(proto.AnswerRate) == asked })
+			// 50 at once, and ten a second.
+			if got := r.answered(); got < 50 || got > 100 {
+				t.Errorf("%v of %d queries were answered", got, asked)
+			}
+			// Another network isn't hurt.
+			other := from(t, "127.0.9.1", route.UDP, address)
+			write(t, other, text)
+			receive(t, other)
+			r.undisturbed()
+		})
+	}
+}
+
+func TestChallengesAreGivenToAll(t *testing.T) {
+	r := newRig(t)
+	c := from(t, here, route.UDP, r.serve("game", route.UDP, speaks(v1alpha1.ProtocolSource), guarded(guard.Rules{})))
+	text := recorded(t, v1alpha1.ProtocolSource, "info_first")
+	for range 300 {
+		write(t, c, text)
+		challenge, err := sourcewire.ParseAnswer(receive(t, c))
+		if err != nil || challenge.Challenge == nil {
+			t.Fatalf("got %+v, %v", challenge, err)
+		}
+		write(t, c, string(sourcewire.AppendInfoRequest(nil, challenge.Challenge)))
+		if info, err := sourcewire.ParseAnswer(receive(t, c)); err != nil || info.Info == nil {
+			t.Fatalf("got %+v, %v", info, err)
+		}
+	}
+}
+
+func TestWhereAnythingWakesAQueryMustStillBeProven(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolSource), func(p *route.Port) { p.WakeOnConnect = true })
+	c := dialUDP(t, address)
+	write(t, c, recorded(t, v1alpha1.ProtocolSource, "info_first"))
+	challenge, err := sourcewire.ParseAnswer(receive(t, c))
+	if err != nil || challenge.Challenge == nil {
+		t.Fatalf("got %+v, %v", challenge, err)
+	}
+	// Somebody else's doesn't do.
+	other := dialUDP(t, address)
+	proven := string(sourcewire.AppendInfoRequest(nil, challenge.Challenge))
+	write(t, other, proven)
+	receive(t, other)
+	r.undisturbed()
+	write(t, c, proven)
+	r.queued(1)
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	hear(t, c, "re:"+proven)
+	write(t, other, "a game's own")
+	hear(t, other, "re:a game's own")
+}
