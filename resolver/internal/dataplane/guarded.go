@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"time"
@@ -11,22 +12,44 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// spareFiles are left for all that isn't a client or its server.
+// spareFiles are left for all that is neither a client, nor its server, nor a port.
 const spareFiles = 1024
 
 // leastHandshakes is how many clients may say what they want at once, though fewer
 // may be held.
 const leastHandshakes = 100
 
-// maxConnections is how many TCP clients the process can have with a server each,
-// by the files that it may open.
-func maxConnections() int {
+// What a client takes of the files that the process may open, its server's included.
+const (
+	filesOfTCP = 2
+	filesOfUDP = 1
+)
+
+// maxFiles is how many files clients may have open.
+func maxFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return DefaultMaxUDPSessions
+		return spareFiles
 	}
-	files := int(min(limit.Cur, 4*DefaultMaxUDPSessions)) //nolint:gosec // bounded
-	return max((files-spareFiles)/2, spareFiles)
+	return max(int(min(limit.Cur, math.MaxInt32))-spareFiles, spareFiles) //nolint:gosec // bounded
+}
+
+// takeSession takes a UDP session's place; false: there is none for the service.
+func (sv *service) takeSession() bool {
+	if !sv.server.udpSessions.Take(&sv.udpSessions, 1) {
+		return false
+	}
+	if !sv.server.files.Take(&sv.files, filesOfUDP) {
+		sv.server.udpSessions.Force(&sv.udpSessions, -1)
+		return false
+	}
+	return true
+}
+
+// forceSession takes one even where there is none, or gives it back.
+func (sv *service) forceSession(n int32) {
+	sv.server.udpSessions.Force(&sv.udpSessions, n)
+	sv.server.files.Force(&sv.files, n*filesOfUDP)
 }
 
 // handshake lets a client say what it wants; false: it doesn't want the service, or

@@ -26,7 +26,7 @@ func guarded(rules guard.Rules) func(*route.Port) {
 	return func(p *route.Port) { p.Guard = rules }
 }
 
-func maxTCP(n int) rigOption { return func(o *Options) { o.MaxConnections = n } }
+func maxFilesOf(n int) rigOption { return func(o *Options) { o.MaxFiles = n } }
 
 // from connects from an address of loopback.
 func from(t testing.TB, local string, network route.Network, address string) net.Conn {
@@ -230,7 +230,7 @@ func TestAHandshakeHasItsTime(t *testing.T) {
 }
 
 func TestAServicesFloodLeavesConnectionsToOthers(t *testing.T) {
-	r := newRig(t, maxTCP(18))
+	r := newRig(t, maxFilesOf(37))
 	flooded := r.serve("game", route.TCP)
 	for range 20 {
 		dialTCP(t, flooded)

@@ -27,6 +27,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(hostEnv) != "" {
+		beHost()
+		return
+	}
 	goleak.VerifyTestMain(m,
 		// It ends once the kept connections have been idle for long.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))

@@ -59,9 +59,9 @@ type Options struct {
 	Log     logr.Logger
 	// UDPIdle is how long a UDP session may be silent.
 	UDPIdle time.Duration
-	// MaxConnections bounds the TCP clients of all services; 0: by the files that the
-	// process may open.
-	MaxConnections int
+	// MaxFiles bounds the files that ports and clients of all services have open; 0:
+	// by what the process may open.
+	MaxFiles int
 	// MaxUDPSessions bounds the UDP sessions of all services.
 	MaxUDPSessions int
 	// MaxHeldBytes bounds what is kept for the clients of all services while
@@ -81,8 +81,9 @@ type Server struct {
 
 	// sessions counts what is relayed, for routes that are gone, too.
 	sessions atomic.Int32
-	// connections and udpSessions are shared by the services' clients.
-	connections, udpSessions *guard.Share
+	// files and udpSessions are shared by the services; ports are files, too.
+	files, udpSessions *guard.Share
+	portFiles          atomic.Int32
 	// held is charged with what is kept.
 	held *conn.Budget
 	// asks bounds how many servers are asked at once.
@@ -106,8 +107,8 @@ func New(opts Options) *Server {
 	if opts.UDPIdle == 0 {
 		opts.UDPIdle = DefaultUDPIdle
 	}
-	if opts.MaxConnections == 0 {
-		opts.MaxConnections = maxConnections()
+	if opts.MaxFiles == 0 {
+		opts.MaxFiles = maxFiles()
 	}
 	if opts.MaxUDPSessions == 0 {
 		opts.MaxUDPSessions = DefaultMaxUDPSessions
@@ -127,7 +128,7 @@ func New(opts Options) *Server {
 	}
 	s := &Server{
 		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
-		connections: guard.NewShare(opts.MaxConnections), udpSessions: guard.NewShare(opts.MaxUDPSessions),
+		files: guard.NewShare(opts.MaxFiles), udpSessions: guard.NewShare(opts.MaxUDPSessions),
 		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -25,8 +25,8 @@ type service struct {
 	queue  *hold.Queue
 	active activity
 	guard  guard.Guard
-	// connections and udpSessions are the service's part of what all share.
-	connections, udpSessions atomic.Int32
+	// files and udpSessions are the service's part of what all share.
+	files, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
 	// ports and closed are guarded by the server's lock. They are few, and a map of
@@ -84,6 +84,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			return false
 		}
 		p.listener.Close()
+		sv.server.files.Force(&sv.server.portFiles, -1)
 		closed = append(closed, p.listener)
 		sv.closed = append(sv.closed, p)
 		return true
@@ -104,6 +105,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 		if key.network == route.UDP {
 			p.pace = newPace()
 		}
+		sv.server.files.Force(&sv.server.portFiles, 1)
 		p.listener = listener.Start(
 			sv.server.opts.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", key.name, "resolverPort", key.number),
 			p.open())
@@ -159,8 +161,10 @@ func (p *servedPort) open() listener.Open {
 func (sv *service) close() (closed []*listener.Listener) {
 	for _, p := range sv.ports {
 		p.listener.Close()
+		sv.server.files.Force(&sv.server.portFiles, -1)
 		closed = append(closed, p.listener)
 	}
+	sv.server.files.Force(&sv.server.portFiles, -int32(len(sv.ports))) //nolint:gosec // bounded by the API
 	sv.ports = nil
 	sv.queue.Close()
 	return closed

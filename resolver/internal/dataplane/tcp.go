@@ -34,11 +34,11 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer func() { _ = c.Close() }()
 	active := &p.service.active
 	p.counts.ClientTaken()
-	if !p.service.server.connections.Take(&p.service.connections) {
+	if !p.service.server.files.Take(&p.service.files, filesOfTCP) {
 		p.counts.Refused(string(proto.TooManyConnections))
 		return
 	}
-	defer p.service.server.connections.Give(&p.service.connections)
+	defer p.service.server.files.Force(&p.service.files, -filesOfTCP)
 	visit, reason := p.service.guard.Enter(p.known.Load().rules, addressOf(c), p.service.server.held)
 	if reason != "" {
 		p.counts.Refused(string(reason))

@@ -93,7 +93,7 @@ func (u *udpSocket) forget(s *udpSession) {
 	if u.sessions[s.client] == s {
 		delete(u.sessions, s.client)
 	}
-	u.port.service.server.udpSessions.Give(&u.port.service.udpSessions)
+	u.port.service.forceSession(-1)
 	if u.closing && len(u.sessions) == 0 {
 		_ = u.packets.Close()
 	}
@@ -113,7 +113,7 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	}
 	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes}
 	var reason proto.Reason
-	if s.visit, reason = p.service.guard.Enter(k.rules, from.Addr(), server.held); reason == "" && !server.udpSessions.Take(&p.service.udpSessions) {
+	if s.visit, reason = p.service.guard.Enter(k.rules, from.Addr(), server.held); reason == "" && !p.service.takeSession() {
 		s.visit.Leave()
 		reason = proto.TooManySessions
 	}
@@ -127,7 +127,7 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	if u.closing {
 		u.mu.Unlock()
 		s.visit.Leave()
-		server.udpSessions.Give(&p.service.udpSessions)
+		p.service.forceSession(-1)
 		return
 	}
 	u.sessions[from] = s
@@ -188,7 +188,7 @@ func (u *udpSocket) again(s *udpSession, sent []byte) {
 		s.kept.Give(len(sent))
 		return
 	}
-	u.port.service.server.udpSessions.Force(&u.port.service.udpSessions)
+	u.port.service.forceSession(1)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
 	s.mu.Lock()

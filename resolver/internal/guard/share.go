@@ -16,27 +16,21 @@ type Share struct {
 // NewShare makes one of a number of places.
 func NewShare(most int) *Share { return &Share{most: int64(most)} }
 
-// Take takes a place for a service that has own; false: it has its share, or there
+// Take takes n places for a service that has own; false: it has its share, or there
 // is none left.
-func (s *Share) Take(own *atomic.Int32) bool {
-	had, used := int64(own.Add(1))-1, s.used.Add(1)-1
-	if had >= alpha*(s.most-used) {
-		s.Give(own)
+func (s *Share) Take(own *atomic.Int32, n int32) bool {
+	had, used := int64(own.Add(n)-n), s.used.Add(int64(n))-int64(n)
+	if had >= alpha*(s.most-used) || used+int64(n) > s.most {
+		s.Force(own, -n)
 		return false
 	}
 	return true
 }
 
-// Force takes a place even where none is left.
-func (s *Share) Force(own *atomic.Int32) {
-	own.Add(1)
-	s.used.Add(1)
-}
-
-// Give gives one back.
-func (s *Share) Give(own *atomic.Int32) {
-	own.Add(-1)
-	s.used.Add(-1)
+// Force takes n places even where they are not left, or gives them back.
+func (s *Share) Force(own *atomic.Int32, n int32) {
+	own.Add(n)
+	s.used.Add(int64(n))
 }
 
 // Used is how many are taken.

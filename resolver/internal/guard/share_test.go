@@ -9,7 +9,7 @@ func TestAServiceThatIsFloodedLeavesRoomForOthers(t *testing.T) {
 	s := NewShare(900)
 	var flooded, other, third atomic.Int32
 	take := func(own *atomic.Int32) (n int) {
-		for s.Take(own) {
+		for s.Take(own, 1) {
 			n++
 		}
 		return n
@@ -23,13 +23,20 @@ func TestAServiceThatIsFloodedLeavesRoomForOthers(t *testing.T) {
 	}
 	// What is given back is there again.
 	for range 800 {
-		s.Give(&flooded)
+		s.Force(&flooded, -1)
 	}
 	if s.Used() != n+m || flooded.Load() != 0 {
 		t.Errorf("%d are used, want %d", s.Used(), n+m)
 	}
-	if !s.Take(&other) {
+	if !s.Take(&other, 1) {
 		t.Error("there is room again, and it isn't given")
+	}
+}
+
+func TestWhatTakesTwoPlacesNeedsTwo(t *testing.T) {
+	s, own := NewShare(3), atomic.Int32{}
+	if !s.Take(&own, 2) || s.Take(&own, 2) || !s.Take(&own, 1) || s.Used() != 3 || own.Load() != 3 {
+		t.Errorf("%d of 3 are used", s.Used())
 	}
 }
 
@@ -39,7 +46,7 @@ func TestAShareIsNeverExceeded(t *testing.T) {
 		owns := make([]atomic.Int32, 30)
 		for range 30 {
 			for i := range owns {
-				s.Take(&owns[i])
+				s.Take(&owns[i], 1)
 			}
 		}
 		if s.Used() > most || most > 0 && s.Used() < most {
