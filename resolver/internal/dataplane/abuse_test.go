@@ -177,7 +177,7 @@ func TestACrowdLeavesFilesToOtherServices(t *testing.T) {
 }
 
 // spoofed sends a datagram from each of n addresses of loopback.
-func spoofed(t *testing.T, n int, address string, text func(i int) []byte) {
+func spoofed(t testing.TB, n int, address string, text func(i int) []byte) {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{})
 	if err != nil {

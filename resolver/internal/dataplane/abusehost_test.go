@@ -138,7 +138,7 @@ const (
 
 // host is such a process, seen from the test.
 type host struct {
-	t   *testing.T
+	t   testing.TB
 	in  *json.Encoder
 	out *json.Decoder
 	// players are the bystanders.
@@ -146,7 +146,7 @@ type host struct {
 }
 
 // newHost starts one, with a second service on which two play all the time.
-func newHost(t *testing.T) *host {
+func newHost(t testing.TB) *host {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // the test's own program
 	cmd.Env = append(os.Environ(), hostEnv+"=1")
@@ -233,7 +233,7 @@ func (h *host) played() {
 }
 
 // answered says that a server answers a datagram. It is sent again where it gets lost.
-func answered(t *testing.T, c net.Conn) {
+func answered(t testing.TB, c net.Conn) {
 	t.Helper()
 	buf := make([]byte, 16)
 	for range 10 {

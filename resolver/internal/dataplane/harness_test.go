@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		beHost()
 		return
 	}
+	if os.Getenv(attackEnv) != "" {
+		attack()
+		return
+	}
 	goleak.VerifyTestMain(m,
 		// It ends once the kept connections have been idle for long.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))
