@@ -99,12 +99,34 @@ func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
 					}
 					r.backend(server, true)
 					expect(t, allowed, want)
+					r.queued(0)
 					r.phase(v1alpha1.PhaseAwake)
 					late := from(t, here, network, address)
 					write(t, late, join)
 					expect(t, late, want)
 				})
 			}
+		})
+	}
+}
+
+func TestWhoIsDeniedIsNotToldTheStatusEither(t *testing.T) {
+	for protocol, query := range map[v1alpha1.Protocol]string{
+		v1alpha1.ProtocolMinecraft: "status_765", v1alpha1.ProtocolBedrock: "ping", v1alpha1.ProtocolSource: "info_first", v1alpha1.ProtocolQuake3: "getstatus",
+	} {
+		t.Run(string(protocol), func(t *testing.T) {
+			r := newRig(t)
+			network := networkOf(protocol)
+			address := r.serve("game", network, speaks(protocol), guarded(guard.NewRules(nil, []string{here + "/32"})))
+			write(t, from(t, here, network, address), recorded(t, protocol, query))
+			r.eventually("it is refused", func() bool { return r.refused(proto.Denied) == 1 })
+			allowed := from(t, elsewhere, network, address)
+			write(t, allowed, recorded(t, protocol, query))
+			receive(t, allowed)
+			if got := r.answered(); protocol != v1alpha1.ProtocolMinecraft && got != 1 {
+				t.Errorf("%v queries were answered, want 1", got)
+			}
+			r.undisturbed()
 		})
 	}
 }
@@ -165,6 +187,7 @@ func TestOneSourceHoldsSoManyAndRelayedPlayersArentHurt(t *testing.T) {
 			r.eventually("a third is refused", func() bool { return r.refused(proto.SourceConnections) == 1 })
 			players = append(players, connect(elsewhere))
 			r.queued(3)
+			r.held(3)
 			server, answer := freeAddress(t, network), "x"
 			if network == route.TCP {
 				listenTCP(t, server, echo)
@@ -178,6 +201,7 @@ func TestOneSourceHoldsSoManyAndRelayedPlayersArentHurt(t *testing.T) {
 				expect(t, c, answer)
 			}
 			r.eventually("nobody is held", func() bool { return r.sessions().Queued == 0 })
+			r.held(0)
 			third := connect(here)
 			expect(t, third, answer)
 			connect(here)
@@ -194,6 +218,16 @@ func TestOneSourceHoldsSoManyAndRelayedPlayersArentHurt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// held says how many clients without a server the guard counts.
+func (r *rig) held(want int32) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("the guard counts %d", want), func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return r.server.services[r.route.UID].guard.Held() == want
+	})
 }
 
 func TestOneSourceHasSoManyBytesHeldAndLosesNone(t *testing.T) {

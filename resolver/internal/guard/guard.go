@@ -132,6 +132,16 @@ func (v *Visit) Leave() {
 	v.source = nil
 }
 
+// Held is how many clients without a server are counted by source.
+func (g *Guard) Held() (n int32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.sources {
+		n += s.held
+	}
+	return n
+}
+
 // Budget is what bounds the bytes that are kept of the client, where all has the
 // bound of all clients.
 func (v *Visit) Budget(all *conn.Budget) *conn.Budget {
