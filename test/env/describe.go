@@ -68,7 +68,20 @@ func (e *Env) Describe(ctx context.Context, namespace string) (string, error) {
 		fmt.Fprintf(&b, "%s %s %s/%s: %s\n", ev.EventTime.Format("15:04:05.000"), ev.Reason, ev.Regarding.Kind, ev.Regarding.Name, ev.Note)
 	}
 	err := e.logs(ctx, &b)
-	return b.String(), err
+	return shorten(b.String()), err
+}
+
+// shorten cuts lines that nobody reads to their end.
+func shorten(text string) string {
+	const most = 400
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if len(line) > most {
+			line = strings.ToValidUTF8(line[:most], "") + "…\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // dropped tells of a running pod's datagrams that found a socket's buffer full.
@@ -116,7 +129,7 @@ func (e *Env) logs(ctx context.Context, b *strings.Builder) error {
 	for _, pod := range pods.Items {
 		fmt.Fprintf(b, "--- %s%s\n", pod.Name, e.dropped(pod))
 		e.refusals(ctx, b, pod)
-		stream, err := set.CoreV1().Pods(SystemNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](40)}).Stream(ctx)
+		stream, err := set.CoreV1().Pods(SystemNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(15))}).Stream(ctx)
 		if err != nil {
 			fmt.Fprintf(b, "no log: %v\n", err)
 			continue

@@ -175,10 +175,13 @@ func (r *Reconciler) reconcile(ctx context.Context, s *v1alpha1.Server) (time.Du
 }
 
 // writeStatus writes what changed. Reports are written beside it to fields of
-// their own: only where those are cleared must nobody have written meanwhile.
+// their own: only where those are cleared must nobody have written meanwhile, nor
+// where a condition changes, or a cache that is behind would make the change, its
+// time and its event twice.
 func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server) (bool, error) {
 	a, b := &original.Status, &s.Status
-	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) {
+	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
+		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
 		return patch.Status(ctx, r.Client, original, s)
 	}
 	if equality.Semantic.DeepEqual(a, b) {

@@ -22,7 +22,7 @@ import (
 )
 
 // clientPatience bounds what a client of Node.js does.
-const clientPatience = 60 * time.Second
+const clientPatience = 2 * time.Minute
 
 // mayInstall skips a test whose clients can't be had.
 func mayInstall(t *testing.T, err error) {
@@ -138,6 +138,41 @@ func TestOtherPeoplesMinecraftClientsSeeASleepingServerAndJoinIt(t *testing.T) {
 			run("ping", "1.8.8", portOf(t, address)).next(&list)
 			if version != "1.8.8" && list.Version.Protocol <= 47 {
 				t.Errorf("a client of 1.8.8 is told the protocol %d", list.Version.Protocol)
+			}
+		})
+	}
+}
+
+// The game's own clients give up 30 s after the server's last word. Those since 1.13
+// are made to wait; older ones are asked to come again.
+func TestOtherPeoplesMinecraftClientsWaitForABootOf45Seconds(t *testing.T) {
+	t.Parallel()
+	const boot = 45 * time.Second
+	for version, waits := range map[string]bool{"1.8.8": false, "1.13.2": true, "1.19.4": true, "1.21.4": true} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			run := scripts(t, "minecraft.js")
+			r := newRig(t)
+			address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
+			player := run("join", version, portOf(t, address))
+			r.queued(1)
+			up := time.After(boot)
+			if !waits {
+				var ended end
+				if player.next(&ended); !strings.Contains(ended.Reason, "Join again") {
+					t.Fatalf("a player who could wait no longer saw %+v", ended)
+				}
+				player = run("join", version, portOf(t, address))
+				r.queued(1)
+			}
+			<-up
+			server := freeAddress(t, route.TCP)
+			var there struct{ Listening int }
+			run("serve", version, portOf(t, server)).next(&there)
+			r.backend(server, true)
+			var ended end
+			if player.next(&ended); ended.Joined != version {
+				t.Fatalf("a player who waited saw %+v", ended)
 			}
 		})
 	}

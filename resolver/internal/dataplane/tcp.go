@@ -110,7 +110,11 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 // wait holds a client until it has a server, which has been sent what was held;
 // nil: the client is gone or refused.
 func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
-	ticket, err := p.service.queue.Enter(p.key.name, h, p.protocol.HoldAtMost())
+	atMost := p.protocol.HoldAtMost()
+	if h.questions = newQuestions(p.protocol, h.sent); h.questions != nil {
+		atMost = 0
+	}
+	ticket, err := p.service.queue.Enter(p.key.name, h, atMost)
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
@@ -121,14 +125,22 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 	}
 	for {
 		e, here := h.wait()
-		if !here {
-			if !ticket.Leave() {
-				e = <-h.events
-				if e.grant.Conn != nil {
-					_ = e.grant.Conn.Close()
-				}
-				ticket.Abandon()
+		if (!here || e.own) && ticket.Leave() {
+			if here {
+				p.counts.Refused(string(e.reason))
+				p.farewell(h, e.reason)
 			}
+			return nil
+		}
+		if e.own {
+			e = h.await()
+		}
+		if !here {
+			e = h.await()
+			if e.grant.Conn != nil {
+				_ = e.grant.Conn.Close()
+			}
+			ticket.Abandon()
 			return nil
 		}
 		if e.reason != "" {
@@ -136,6 +148,7 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			return nil
 		}
 		server := p.take(e.grant)
+		h.settle()
 		if server != nil {
 			if err := replay(h, server); err == nil {
 				p.begin()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -26,6 +27,12 @@ type heldTCP struct {
 	full   bool
 	events chan event
 	visit  guard.Visit
+	// questions are for a client that can be made to wait; nil: it can't.
+	questions *questions
+	// called says that an event is there or comes at once; deadline guards it, and
+	// the read deadline against being put off then.
+	called   bool
+	deadline sync.Mutex
 }
 
 // release gives up the first n bytes of what is held.
@@ -41,25 +48,63 @@ func (h *heldTCP) release(n int) {
 type event struct {
 	grant  hold.Grant
 	reason proto.Reason
+	// own says that the queue doesn't know of it yet.
+	own bool
 }
 
-// Granted implements hold.Client. The deadline comes first: once the event is
-// there, the client's goroutine sets the deadlines again.
-func (h *heldTCP) Granted(g hold.Grant) {
-	_ = h.conn.SetReadDeadline(past)
-	h.events <- event{grant: g}
-}
+// Granted implements hold.Client.
+func (h *heldTCP) Granted(g hold.Grant) { h.call(event{grant: g}) }
 
 // Refused implements hold.Client.
-func (h *heldTCP) Refused(reason proto.Reason) {
+func (h *heldTCP) Refused(reason proto.Reason) { h.call(event{reason: reason}) }
+
+// call ends the client's wait. The deadline comes first: once the event is there,
+// the client's goroutine sets the deadlines again.
+func (h *heldTCP) call(e event) {
+	h.deadline.Lock()
+	h.called = true
 	_ = h.conn.SetReadDeadline(past)
-	h.events <- event{reason: reason}
+	h.deadline.Unlock()
+	h.events <- e
+}
+
+// arm sets when the next read ends by itself, unless it ends at once.
+func (h *heldTCP) arm(at time.Time) {
+	h.deadline.Lock()
+	defer h.deadline.Unlock()
+	if !h.called {
+		_ = h.conn.SetReadDeadline(at)
+	}
+}
+
+// event takes the one that there is, or comes at once.
+func (h *heldTCP) event() (e event, called bool) {
+	h.deadline.Lock()
+	called = h.called
+	h.deadline.Unlock()
+	if called {
+		e = h.await()
+	}
+	return e, called
+}
+
+// await takes the event that was promised.
+func (h *heldTCP) await() event {
+	e := <-h.events
+	h.deadline.Lock()
+	defer h.deadline.Unlock()
+	h.called = false
+	_ = h.conn.SetReadDeadline(time.Time{})
+	return e
 }
 
 // wait keeps what the client sends until it is granted a server or refused;
 // false: the client went away.
 func (h *heldTCP) wait() (event, bool) {
 	h.full = false
+	if h.questions != nil {
+		h.arm(h.questions.due)
+	}
 	for {
 		room := h.max - len(h.sent)
 		if h.ended || h.full || room <= 0 {
@@ -67,19 +112,24 @@ func (h *heldTCP) wait() (event, bool) {
 			if h.reader.WaitGone() == nil {
 				return event{}, false
 			}
-			e := <-h.events
-			_ = h.conn.SetReadDeadline(time.Time{})
-			return e, true
+			if e, ended := h.interrupted(); ended {
+				return e, true
+			}
+			continue
 		}
 		chunk, err := h.reader.Next(room)
 		switch {
 		case err == nil:
 			h.sent = append(h.sent, chunk...)
 			h.reader.Done()
+			if h.questions != nil {
+				h.questions.heard(h)
+				h.arm(h.questions.due)
+			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			e := <-h.events
-			_ = h.conn.SetReadDeadline(time.Time{})
-			return e, true
+			if e, ended := h.interrupted(); ended {
+				return e, true
+			}
 		case errors.Is(err, conn.ErrNoRoom):
 			h.full = true
 		case errors.Is(err, io.EOF) && len(h.sent) > 0:
@@ -92,6 +142,18 @@ func (h *heldTCP) wait() (event, bool) {
 			return event{}, false
 		}
 	}
+}
+
+// interrupted says what ended a read, and whether that ends the wait.
+func (h *heldTCP) interrupted() (event, bool) {
+	if e, called := h.event(); called {
+		return e, true
+	}
+	if h.questions.ask(h.conn) {
+		h.arm(h.questions.due)
+		return event{}, false
+	}
+	return event{reason: proto.TimedOut, own: true}, true
 }
 
 // replay sends a server what was held. What was held is kept until then, for
