@@ -98,6 +98,18 @@ func TestASourceMayAskSoOftenAndOthersAreNotHurt(t *testing.T) {
 	expect("2001:db8:0:1::4", 0, "")
 }
 
+func TestWhoLookedAtTheClockFirstMayComeSecond(t *testing.T) {
+	g, rules := &Guard{}, &Rules{PerSourceRate: 2}
+	for i, now := range []time.Duration{time.Millisecond, 0} {
+		if got := ask(t, g, rules, "192.0.2.1", at(now)); got != "" {
+			t.Errorf("client %d: %q", i, got)
+		}
+	}
+	if got := ask(t, g, rules, "192.0.2.1", at(time.Millisecond)); got != proto.SourceRate {
+		t.Errorf("a third: %q", got)
+	}
+}
+
 func TestNobodyCanMakeTheGuardForgetHim(t *testing.T) {
 	g, rules := &Guard{}, &Rules{PerSourceRate: 1}
 	if got := ask(t, g, rules, "192.0.2.1", at(0)); got != "" {

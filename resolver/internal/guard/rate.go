@@ -19,6 +19,10 @@ type rate struct {
 
 func perMinute(n int32) rate { return rate{int64(n), time.Minute} }
 
+// skew is which part of the time between two tokens one that comes at the same
+// instant as another may have looked at the clock before it.
+const skew = 64
+
 // bucket is a token bucket, full at first, in one number: when it will be full
 // again. It is the Generic Cell Rate Algorithm.
 type bucket struct{ full atomic.Int64 }
@@ -29,7 +33,7 @@ func (b *bucket) take(now int64, r rate) bool {
 	for {
 		was := b.full.Load()
 		full := max(was, now) + each
-		if full-now > int64(r.period) {
+		if full-now > int64(r.period)+each/skew {
 			return false
 		}
 		if b.full.CompareAndSwap(was, full) {
