@@ -134,9 +134,10 @@ func TestWhoIsDeniedIsNotToldTheStatusEither(t *testing.T) {
 func TestSoManyMayAskInAMinute(t *testing.T) {
 	for protocol, join := range joins(t) {
 		network := networkOf(protocol)
-		t.Run(string(protocol), func(t *testing.T) {
+		soMany := func(t *testing.T, phase v1alpha1.Phase) {
 			r := newRig(t)
 			address := r.serve("game", network, speaks(protocol), guarded(guard.Rules{PerSourceRate: 2, PerServiceRate: 3}))
+			r.phase(phase)
 			ask := func(local string) { write(t, from(t, local, network, address), join) }
 			ask(here)
 			ask(here)
@@ -148,7 +149,10 @@ func TestSoManyMayAskInAMinute(t *testing.T) {
 			ask(elsewhere)
 			r.eventually("the service's fourth is refused", func() bool { return r.refused(proto.ServiceRate) == 1 })
 			r.queued(3)
-		})
+		}
+		for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake} {
+			t.Run(fmt.Sprintf("%s %s", protocol, phase), func(t *testing.T) { soMany(t, phase) })
+		}
 	}
 }
 
