@@ -103,8 +103,9 @@ type Asleep struct {
 	// +kubebuilder:validation:MaxLength=256
 	WakingMOTD string `json:"wakingMotd,omitempty"`
 
-	// rejoin is what a player of Minecraft's Java edition reads who was held for
-	// 25 s, after which the game itself would soon give up.
+	// rejoin is what a player of Minecraft's Java edition reads who was held for as
+	// long as may be: 25 s with 1.12 and older, where the game itself would soon
+	// give up, else hold.timeout.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Rejoin string `json:"rejoin,omitempty"`

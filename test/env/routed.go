@@ -63,6 +63,16 @@ func (e *Env) waitRules(ctx context.Context, families int, what string, ok func(
 // WaitUnrouted waits until kube-proxy of no node of the local cluster sends new
 // clients to a pod's address.
 func (e *Env) WaitUnrouted(ctx context.Context, address string) error {
+	return e.waitPod(ctx, address, "sends nobody to", false)
+}
+
+// WaitPodRouted waits until kube-proxy of every node of the local cluster sends new
+// clients to a pod's address.
+func (e *Env) WaitPodRouted(ctx context.Context, address string) error {
+	return e.waitPod(ctx, address, "sends clients to", true)
+}
+
+func (e *Env) waitPod(ctx context.Context, address, what string, routed bool) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return fmt.Errorf("read a pod's address: %w", err)
@@ -72,10 +82,9 @@ func (e *Env) WaitUnrouted(ctx context.Context, address string) error {
 		family = "ip"
 	}
 	for node := 1; node <= e.Cluster.Nodes; node++ {
-		what := fmt.Sprintf("kube-proxy of node %d sends nobody to %s", node, address)
-		err := WaitUntil(ctx, what, func(ctx context.Context) (bool, error) {
+		err := WaitUntil(ctx, fmt.Sprintf("kube-proxy of node %d %s %s", node, what, address), func(ctx context.Context) (bool, error) {
 			rules, err := e.rules(ctx, node, family)
-			return !strings.Contains(rules, " "+address+" . "), err
+			return strings.Contains(rules, " "+address+" . ") == routed, err
 		})
 		if err != nil {
 			return err

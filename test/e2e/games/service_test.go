@@ -3,6 +3,8 @@ package games
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -112,10 +114,24 @@ func inviteEvery(ctx context.Context, t *testing.T, g env.Game, n int, interval 
 }
 
 // inviteOnto lets players come, a few at a time, until each of so many Servers has
-// some: who lands where is chance.
+// some: who lands where is chance, once kube-proxy knows them all.
 func inviteOnto(ctx context.Context, t *testing.T, g env.Game, servers int) *party {
 	t.Helper()
 	const most = 64
+	var names []string
+	waitEndpoints(ctx, t, g, "the Servers", func(ready, _ map[string]bool) bool {
+		names = slices.Collect(maps.Keys(ready))
+		return len(ready) == servers
+	})
+	for _, name := range names {
+		s := &v1alpha1.Server{}
+		if err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: name}, s); err != nil {
+			t.Fatal(err)
+		}
+		if err := suite.Cluster.WaitPodRouted(ctx, s.Status.PodIP); err != nil {
+			t.Fatal(err)
+		}
+	}
 	all := &party{stop: func() []error { return nil }}
 	for len(all.players) < most {
 		more, before := invite(ctx, t, g, 4), all.stop
