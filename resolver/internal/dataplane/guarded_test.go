@@ -156,6 +156,31 @@ func TestSoManyMayAskInAMinute(t *testing.T) {
 	}
 }
 
+func TestWhoIsRefusedKeepsNothingAwake(t *testing.T) {
+	for _, network := range []route.Network{route.TCP, route.UDP} {
+		t.Run(string(network), func(t *testing.T) {
+			r := newRig(t, udpIdle(50*time.Millisecond))
+			r.phase(v1alpha1.PhaseFallingAsleep)
+			address := r.serve("game", network, guarded(guard.Rules{PerServiceRate: 1}))
+			c := from(t, here, network, address)
+			write(t, c, "x")
+			r.queued(1)
+			_ = c.Close()
+			var last time.Time
+			r.eventually("nobody is there any more", func() bool {
+				before := last
+				last = r.sessions().LastActive
+				return r.sessions().Queued == 0 && last.Equal(before)
+			})
+			write(t, from(t, here, network, address), "x")
+			r.eventually("the next is refused", func() bool { return r.refused(proto.ServiceRate) == 1 })
+			if now := r.sessions().LastActive; !now.Equal(last) {
+				t.Errorf("the service was active at %s, want %s", now, last)
+			}
+		})
+	}
+}
+
 func TestQueriesDontCountAsAsking(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft), guarded(guard.Rules{PerSourceRate: 1, PerServiceRate: 1}))
