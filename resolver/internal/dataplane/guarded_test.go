@@ -165,6 +165,9 @@ func TestWhoIsRefusedKeepsNothingAwake(t *testing.T) {
 			c := from(t, here, network, address)
 			write(t, c, "x")
 			r.queued(1)
+			if tcp, ok := c.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // It goes away for good.
+			}
 			_ = c.Close()
 			var last time.Time
 			r.eventually("nobody is there any more", func() bool {
