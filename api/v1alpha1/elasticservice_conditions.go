@@ -133,6 +133,9 @@ const (
 	// ReasonServerNotListening says that a server counts as up, since its pod has
 	// no readiness probe, and doesn't take the clients that are held.
 	ReasonServerNotListening = "ServerNotListening"
+	// ReasonServersFull says that with handoff Never clients wait because each Server
+	// that is up has as many players as it may have.
+	ReasonServersFull = "ServersFull"
 	// ReasonNoIdleSignal says that nothing tells whether the service is idle.
 	ReasonNoIdleSignal = "NoIdleSignal"
 	// ReasonTriggerUnreadable says that a trigger could not be read.

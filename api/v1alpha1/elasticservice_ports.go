@@ -3,7 +3,7 @@ package v1alpha1
 import corev1 "k8s.io/api/core/v1"
 
 // Protocol is what is spoken on a port.
-// +kubebuilder:validation:Enum=tcp;udp;minecraft;bedrock;source;quake3
+// +kubebuilder:validation:Enum=tcp;udp;http;minecraft;bedrock;source;quake3
 type Protocol string
 
 const (
@@ -13,6 +13,10 @@ const (
 	// ProtocolUDP is any protocol over UDP: datagrams are held and passed on as
 	// they are. The first one wakes the service.
 	ProtocolUDP Protocol = "udp"
+	// ProtocolHTTP is HTTP/1, and what begins with it or shares its port: WebSocket,
+	// HTTP/2, TLS. Probes that the spec names are answered while the service sleeps;
+	// any other request wakes it.
+	ProtocolHTTP Protocol = "http"
 	// ProtocolMinecraft is Minecraft's Java edition, over TCP. Server lists are
 	// answered while the service sleeps; a login wakes it.
 	ProtocolMinecraft Protocol = "minecraft"
@@ -33,7 +37,7 @@ func (p Protocol) Transport() corev1.Protocol {
 	switch p {
 	case ProtocolUDP, ProtocolBedrock, ProtocolSource, ProtocolQuake3:
 		return corev1.ProtocolUDP
-	case ProtocolTCP, ProtocolMinecraft:
+	case ProtocolTCP, ProtocolHTTP, ProtocolMinecraft:
 	}
 	return corev1.ProtocolTCP
 }
@@ -53,13 +57,15 @@ const (
 )
 
 // PortSpec says more about one of a Service's ports.
-// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
-// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp']))",message="asleep needs a protocol whose queries can be answered: minecraft, bedrock, source or quake3"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'http', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp']))",message="asleep needs a protocol whose queries can be answered: http, minecraft, bedrock, source or quake3"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.favicon) && !has(self.asleep.rejoin)) || (has(self.protocol) && self.protocol == 'minecraft')",message="asleep.favicon and asleep.rejoin need the protocol minecraft; others have no such thing"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.protocolVersion) || !has(self.protocol) || self.protocol != 'source'",message="asleep.protocolVersion needs the protocol minecraft, bedrock or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.map) || !has(self.protocol) || self.protocol != 'minecraft'",message="asleep.map needs the protocol bedrock, source or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.game) || (has(self.protocol) && self.protocol in ['source', 'quake3'])",message="asleep.game needs the protocol source or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.folder) && !has(self.asleep.appID)) || (has(self.protocol) && self.protocol == 'source')",message="asleep.folder and asleep.appID need the protocol source; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.probes) || (has(self.protocol) && self.protocol == 'http')",message="asleep.probes needs the protocol http; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.protocol) || self.protocol != 'http' || (!has(self.asleep.version) && !has(self.asleep.protocolVersion) && !has(self.asleep.maxPlayers) && !has(self.asleep.map))",message="asleep.version, protocolVersion, maxPlayers and map need the protocol of a game; remove them"
 type PortSpec struct {
 	// name is the port's name in the Service; empty for a Service's only port
 	// when that has no name.
@@ -67,8 +73,8 @@ type PortSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// protocol is what is spoken on the port: tcp or udp, or a game's that the
-	// resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
+	// protocol is what is spoken on the port: tcp or udp, http, or a game's that
+	// the resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
 	// UDP). By default the transport protocol in the Service, which it must agree
 	// with.
 	// +optional
@@ -81,12 +87,14 @@ type PortSpec struct {
 	Readiness Readiness `json:"readiness,omitempty"`
 
 	// asleep is what the resolver tells server lists in the server's place, where
-	// the protocol is a game's. The number of players is 0.
+	// the protocol is a game's, and probes, where it is http. The number of players
+	// is 0.
 	// +optional
 	Asleep *Asleep `json:"asleep,omitempty"`
 }
 
-// Asleep is what a resolver tells server lists while a service sleeps and wakes.
+// Asleep is what a resolver tells server lists and probes while a service sleeps
+// and wakes.
 type Asleep struct {
 	// motd is the message of the day while the service sleeps, or the server's
 	// name where the protocol has no message. What is too long for the protocol is
@@ -96,8 +104,9 @@ type Asleep struct {
 	// +kubebuilder:validation:MaxLength=256
 	MOTD string `json:"motd,omitempty"`
 
-	// wakingMotd takes its place while the service wakes. {elapsed} in it becomes
-	// the time since the wake, such as 45s or 1m5s.
+	// wakingMotd takes its place while the service wakes, and stands in http's
+	// waiting page. {elapsed} in it becomes the time since the wake, such as 45s or
+	// 1m5s.
 	// +optional
 	// +kubebuilder:default="Waking up, {elapsed} so far."
 	// +kubebuilder:validation:MaxLength=256
@@ -156,4 +165,13 @@ type Asleep struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4294967295
 	AppID int64 `json:"appID,omitempty"`
+
+	// probes are the requests of health checks and uptime monitors that are answered
+	// while the service sleeps and wakes, and wake nothing. The first that fits a
+	// request answers it; a request that none fits wakes the service. For the
+	// protocol http.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Probes []HTTPProbe `json:"probes,omitempty"`
 }

@@ -46,6 +46,8 @@ type ElasticServiceList struct {
 // ElasticServiceSpec says what may sleep, when, and how clients are held.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Fleet or GameType"
+// +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise clients go past the resolver; set it, or remove balance"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise clients go past the resolver; set it, or remove proxyProtocol"
 type ElasticServiceSpec struct {
 	// service is the name of the Service, in the same namespace, that clients
 	// connect to. It keeps its address asleep and awake. It can't be changed:
@@ -97,6 +99,19 @@ type ElasticServiceSpec struct {
 	// +optional
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
+
+	// balance says which server a new client gets, with handoff Never. Spread, the
+	// default: the emptiest. Packed: the fullest that has room. A client stays with
+	// its server to its end. Servers of a Fleet or a GameType count by the players
+	// and the capacity that they report: a full one gets nobody, and where all are
+	// full clients wait. Other pods count by the resolver's own connections.
+	// +optional
+	Balance Balance `json:"balance,omitempty"`
+
+	// proxyProtocol tells servers where clients really are, and learns it from load
+	// balancers in front of the resolver; with handoff Never.
+	// +optional
+	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
 	// ports says more about some of the Service's ports. Every port of the
 	// Service works asleep and awake, named here or not.

@@ -211,6 +211,9 @@ const (
 
 // SleepSpec says when a game sleeps and what a wake brings. Its fields become
 // those of the GameType's ElasticService.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise players go past the resolver; set it, or remove balance"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise players go past the resolver; set it, or remove proxyProtocol"
 type SleepSpec struct {
 	// after is how long nobody must have played before the game sleeps; at least
 	// 1s and at most a year. 0s means never.
@@ -247,6 +250,16 @@ type SleepSpec struct {
 	// +optional
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
+
+	// balance says which Server a new player gets, with handoff Never. Spread, the
+	// default: the emptiest. Packed: the fullest that has room.
+	// +optional
+	Balance Balance `json:"balance,omitempty"`
+
+	// proxyProtocol tells Servers where players really are, and learns it from load
+	// balancers in front of the resolver; with handoff Never.
+	// +optional
+	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
 	// wake says what wakes the game, and who may.
 	// +optional

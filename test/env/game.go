@@ -38,8 +38,10 @@ type Game struct {
 	Type         corev1.ServiceType
 	Families     []corev1.IPFamily
 	Handoff      v1alpha1.Handoff
-	SleepAfter   time.Duration
-	BootDelay    time.Duration
+	// Balance is how the resolver chooses servers, with handoff Never.
+	Balance    v1alpha1.Balance
+	SleepAfter time.Duration
+	BootDelay  time.Duration
 	// PreStop is how long a pod that is told to end sleeps first, and Linger for
 	// how long its players may then finish.
 	PreStop, Linger time.Duration
@@ -183,6 +185,7 @@ func (g Game) elasticService() *v1alpha1.ElasticService {
 			ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: g.Name},
 			SleepAfter:     &metav1.Duration{Duration: g.SleepAfter},
 			Handoff:        g.Handoff,
+			Balance:        g.Balance,
 		},
 	}
 	if g.HoldTimeout > 0 {

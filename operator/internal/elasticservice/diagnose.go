@@ -68,7 +68,7 @@ func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.E
 		*d = diagnosisMemory{}
 		return nil
 	case up && p.queued > 0:
-		return d.notListening(now, es, p)
+		return d.notTaken(now, es, o, p)
 	case up:
 		if d.upSince.IsZero() {
 			d.upSince = now
@@ -120,10 +120,10 @@ func (d *diagnosisMemory) begin(now time.Time, es *v1alpha1.ElasticService, gene
 	}
 }
 
-// notListening is for a server that is up as far as Kubernetes knows, while
-// clients go on waiting for it. What was found before stays true until then: a
+// notTaken is for servers that are up as far as Kubernetes knows, while clients go
+// on waiting: they are full, or nothing listens there. What was found before stays true until then: a
 // server that crashes once more wasn't well in between.
-func (d *diagnosisMemory) notListening(now time.Time, es *v1alpha1.ElasticService, p *plan) *diagnosis.Finding {
+func (d *diagnosisMemory) notTaken(now time.Time, es *v1alpha1.ElasticService, o observed, p *plan) *diagnosis.Finding {
 	if d.waitingSince.IsZero() {
 		d.waitingSince = now
 	}
@@ -132,6 +132,15 @@ func (d *diagnosisMemory) notListening(now time.Time, es *v1alpha1.ElasticServic
 		return d.found
 	}
 	p.again(diagnoseAfter)
+	if handoff(es) == v1alpha1.HandoffNever && allFull(o.servers) {
+		d.found = &diagnosis.Finding{
+			Reason: v1alpha1.ReasonServersFull, Wrong: true,
+			Sentence: fmt.Sprintf("Each Server of %s %s that is up has as many players as it may have, and clients have waited for room since %s: "+
+				"give it more replicas, or its Servers a larger capacity.",
+				es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, d.waitingSince.UTC().Format(time.RFC3339)),
+		}
+		return d.found
+	}
 	d.found = &diagnosis.Finding{
 		Reason: v1alpha1.ReasonServerNotListening, Wrong: true,
 		Sentence: fmt.Sprintf("A pod of %s %s counts as up and clients have waited for it since %s, because nothing takes them on the Service's target ports: "+

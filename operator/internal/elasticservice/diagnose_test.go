@@ -184,6 +184,32 @@ func TestClientsThatWaitForAServerThatIsUpAreNoticed(t *testing.T) {
 	}
 }
 
+func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
+	full := upServer
+	full.full = true
+	cases := map[string]struct {
+		handoff v1alpha1.Handoff
+		servers []server
+		want    string
+	}{
+		"all servers are full":               {v1alpha1.HandoffNever, []server{full}, v1alpha1.ReasonServersFull},
+		"one has room":                       {v1alpha1.HandoffNever, []server{full, {uid: "pod-3", address: "10.244.2.11", serving: true}}, v1alpha1.ReasonServerNotListening},
+		"one that drains doesn't count":      {v1alpha1.HandoffNever, []server{full, {uid: "pod-3", address: "10.244.2.11", serving: true, draining: true}}, v1alpha1.ReasonServersFull},
+		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []server{full}, v1alpha1.ReasonServerNotListening},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			p.es.Spec.Handoff = tc.handoff
+			o := with(seen(1, tc.servers...), func(o *observed) { o.service.Spec.Selector = nil })
+			p.pass(0, o, 2)
+			if reason, told, _ := p.pass(30, o, 1); reason != tc.want || len(told) != 1 {
+				t.Errorf("after 30 s the reason is %s with events %v, want %s", reason, told, tc.want)
+			}
+		})
+	}
+}
+
 func TestAnEditedTargetIsLookedAtSoon(t *testing.T) {
 	p := newPatient(t, noImage("lobby-1"))
 	for _, now := range []float64{0, 5, 10, 20} {

@@ -119,7 +119,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	if err := r.observeDraining(ctx, es, o); err != nil {
 		return err
 	}
-	o.servers = serversOf(o.sources, o.draining)
+	o.servers = serversOf(o.sources, o.draining, o.full)
 	return nil
 }
 

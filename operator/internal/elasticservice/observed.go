@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ type observed struct {
 	// draining are the target's Servers that take nobody any more, by name, which
 	// is their pods' name, too.
 	draining map[string]bool
+	// full are those that have as many players as they may have.
+	full map[string]bool
 	// slices are the ones that Dormouse wrote for the Service.
 	slices []discoveryv1.EndpointSlice
 	// resolvers are the resolver pods.
@@ -102,6 +105,8 @@ type server struct {
 	// draining says that the pod's Server takes nobody any more. Its pod tells so
 	// some seconds later, by its readiness.
 	draining bool
+	// full says that it has as many players as it may have.
+	full bool
 }
 
 // up says that the server takes new clients.
@@ -161,12 +166,17 @@ func countUp(servers []server) int {
 	return n
 }
 
+// allFull says that each server that is up has no room for another player.
+func allFull(servers []server) bool {
+	return !slices.ContainsFunc(servers, func(s server) bool { return s.up() && !s.full })
+}
+
 // serversOf reads the pods out of the private Service's slices, each pod once
 // though it may stand in a slice of each address family.
-func serversOf(slices []discoveryv1.EndpointSlice, draining map[string]bool) []server {
+func serversOf(all []discoveryv1.EndpointSlice, draining, full map[string]bool) []server {
 	var servers []server
 	seen := map[string]bool{}
-	for _, slice := range slices {
+	for _, slice := range all {
 		for _, e := range slice.Endpoints {
 			if len(e.Addresses) == 0 {
 				continue
@@ -178,7 +188,7 @@ func serversOf(slices []discoveryv1.EndpointSlice, draining map[string]bool) []s
 				terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 			}
 			if e.TargetRef != nil {
-				s.uid, s.draining = string(e.TargetRef.UID), draining[e.TargetRef.Name]
+				s.uid, s.draining, s.full = string(e.TargetRef.UID), draining[e.TargetRef.Name], full[e.TargetRef.Name]
 			}
 			if !seen[s.uid] {
 				seen[s.uid] = true

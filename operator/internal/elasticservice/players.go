@@ -154,7 +154,8 @@ func busy(s *v1alpha1.Server) bool {
 	return !s.Status.DeletionAllowed || s.Status.Players != nil && s.Status.Players.Current > 0
 }
 
-// observeDraining sees which of the target's Servers take nobody any more.
+// observeDraining sees which of the target's Servers take nobody any more, and which
+// have no room.
 func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
 	if !refOf(es).HasServers() {
 		return nil
@@ -163,8 +164,11 @@ func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticSe
 	if err != nil {
 		return err
 	}
-	o.draining = map[string]bool{}
+	o.draining, o.full = map[string]bool{}, map[string]bool{}
 	for i := range servers {
+		if full(&servers[i]) {
+			o.full[servers[i].Name] = true
+		}
 		if drains(&servers[i]) {
 			o.draining[servers[i].Name] = true
 		}
@@ -174,6 +178,12 @@ func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticSe
 
 // drains says that a Server takes nobody any more.
 func drains(s *v1alpha1.Server) bool { return s.Spec.Drain || !s.DeletionTimestamp.IsZero() }
+
+// full says that a Server has no room for another player.
+func full(s *v1alpha1.Server) bool {
+	p := s.Status.Players
+	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity
+}
 
 // owner names such a target as package report does.
 func owner(es *v1alpha1.ElasticService) string {

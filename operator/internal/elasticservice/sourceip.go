@@ -2,6 +2,7 @@ package elasticservice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,12 +38,25 @@ func sourceIPPreserved(es *v1alpha1.ElasticService, o observed) metav1.Condition
 func masqueraded(es *v1alpha1.ElasticService, svc *corev1.Service) string {
 	field, local := localPolicy(svc)
 	switch {
+	case !local && toldByProxy(es) && !hasUDP(svc):
+		// The load balancer tells.
+	case !local && toldByProxy(es):
+		return fmt.Sprintf("Over TCP they are, because load balancers tell addresses; over UDP that takes %s: Local on Service %s.", field, svc.Name)
 	case es.Spec.Handoff != v1alpha1.HandoffNever:
-		return fmt.Sprintf("That takes handoff: Never, and %s: Local on Service %s.", field, svc.Name)
+		return fmt.Sprintf("That takes handoff: Never and, on Service %[2]s, %[1]s: Local or, for TCP, proxyProtocol.trustedCIDRs.", field, svc.Name)
 	case !local:
-		return fmt.Sprintf("That takes %s: Local on Service %s.", field, svc.Name)
+		return fmt.Sprintf("That takes %s: Local on Service %s or, for TCP, proxyProtocol.trustedCIDRs.", field, svc.Name)
 	}
 	return ""
+}
+
+// toldByProxy says that load balancers tell where clients are, over TCP.
+func toldByProxy(es *v1alpha1.ElasticService) bool {
+	return es.Spec.Handoff == v1alpha1.HandoffNever && es.Spec.ProxyProtocol != nil && len(es.Spec.ProxyProtocol.TrustedCIDRs) > 0
+}
+
+func hasUDP(svc *corev1.Service) bool {
+	return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP })
 }
 
 // localPolicy is the policy that clients of a Service go by, and whether it keeps

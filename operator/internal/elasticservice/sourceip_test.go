@@ -28,6 +28,12 @@ func TestRulesByAddressAskForTheirs(t *testing.T) {
 	balanced := service(corev1.ServiceTypeLoadBalancer, local, internallyAll)
 	addressed := service(corev1.ServiceTypeClusterIP, cluster, internallyLocal)
 	addressed.Spec.ExternalIPs = []string{"192.0.2.1"}
+	told := func(es *v1alpha1.ElasticService) {
+		deny(es)
+		es.Spec.ProxyProtocol = &v1alpha1.ProxyProtocol{TrustedCIDRs: []string{"10.0.0.0/8"}}
+	}
+	mixed := service(corev1.ServiceTypeLoadBalancer, cluster, internallyAll)
+	mixed.Spec.Ports = []corev1.ServicePort{{Name: "tcp", Protocol: corev1.ProtocolTCP}, {Name: "udp", Protocol: corev1.ProtocolUDP}}
 	for name, c := range map[string]struct {
 		handoff v1alpha1.Handoff
 		with    func(*v1alpha1.ElasticService)
@@ -46,11 +52,11 @@ func TestRulesByAddressAskForTheirs(t *testing.T) {
 		"a load balancer's clients": {v1alpha1.HandoffNever, deny, balanced, metav1.ConditionTrue, v1alpha1.ReasonOK, "own addresses"},
 		"a load balancer's clients by way of any node": {
 			v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeLoadBalancer, cluster, internallyLocal),
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "wake.denyCIDRs. That takes externalTrafficPolicy: Local on Service lobby.",
+			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "wake.denyCIDRs. That takes externalTrafficPolicy: Local on Service lobby or, for TCP, proxyProtocol.trustedCIDRs.",
 		},
 		"a handoff that nodes with no resolver have no part in": {
 			v1alpha1.HandoffDirect, deny, balanced,
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "That takes handoff: Never, and externalTrafficPolicy: Local on Service lobby.",
+			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "That takes handoff: Never and, on Service lobby, externalTrafficPolicy: Local or, for TCP, proxyProtocol.trustedCIDRs.",
 		},
 		"a node port's": {v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeNodePort, local, internallyAll), metav1.ConditionTrue, v1alpha1.ReasonOK, ""},
 		"pods of the node": {
@@ -69,6 +75,10 @@ func TestRulesByAddressAskForTheirs(t *testing.T) {
 				es.Spec.Hold.PerSource = &v1alpha1.PerSource{MaxSessions: 1}
 			}, balanced,
 			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "wake.allowCIDRs, wake.denyCIDRs, wake.perSourceRate, hold.perSource. That",
+		},
+		"clients of load balancers that tell": {v1alpha1.HandoffNever, told, service(corev1.ServiceTypeLoadBalancer, cluster, internallyAll), metav1.ConditionTrue, v1alpha1.ReasonOK, ""},
+		"clients of load balancers that can tell of some": {
+			v1alpha1.HandoffNever, told, mixed, metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "over UDP that takes externalTrafficPolicy: Local",
 		},
 		"no Service": {v1alpha1.HandoffNever, deny, nil, metav1.ConditionUnknown, v1alpha1.ReasonNotObserved, ""},
 	} {

@@ -163,6 +163,7 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 			spec.SleepAfter = s.After
 		}
 		spec.MinReplicas, spec.Handoff, spec.Hold, spec.Wake = s.MinReplicas, s.Handoff, s.Hold, s.Wake
+		spec.Balance, spec.ProxyProtocol = s.Balance, s.ProxyProtocol
 		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
 			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
 		}

@@ -1,8 +1,8 @@
 package dataplane
 
 import (
+	"cmp"
 	"math"
-	"net"
 	"net/netip"
 	"time"
 
@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 // spareFiles are left for all that is neither a client, nor its server, nor a port.
@@ -50,6 +51,34 @@ func (sv *service) takeSession() bool {
 func (sv *service) forceSession(n int32) {
 	sv.server.udpSessions.Force(&sv.udpSessions, n)
 	sv.server.files.Force(&sv.files, n*filesOfUDP)
+}
+
+// enter begins a client's stay, once it is known where it comes from. What was read
+// for that is its source's from now on.
+func (p *servedPort) enter(h *heldTCP) bool {
+	if h.local {
+		return true
+	}
+	all := p.service.server.held
+	visit, reason := p.service.guard.Enter(p.known.Load().rules, h.source.Addr(), all)
+	if reason != "" {
+		p.counts.Refused(string(reason))
+		return false
+	}
+	h.visit = visit
+	if kept := visit.Budget(all); kept != all {
+		all.Give(len(h.sent))
+		kept.Force(len(h.sent))
+		h.budget = kept
+		h.reader.Charge(kept)
+	}
+	return true
+}
+
+// headTime bounds how long a client may take to say what it wants, and to take in
+// what it is answered.
+func (p *servedPort) headTime() time.Duration {
+	return cmp.Or(p.service.route.Load().Hold.Handshake, route.DefaultHandshake)
 }
 
 // handshake lets a client say what it wants; false: it doesn't want the service, or
@@ -106,9 +135,4 @@ func (p *servedPort) mayBeAnswered(k *known, v proto.Verdict, datagram []byte, f
 		return true
 	}
 	return len(v.Answer) <= guard.MaxUnproven && p.service.guard.Answer(k.rules, from.Addr(), time.Now())
-}
-
-// addressOf is where a connection comes from.
-func addressOf(c *net.TCPConn) netip.Addr {
-	return c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 }

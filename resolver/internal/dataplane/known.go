@@ -21,12 +21,15 @@ type known struct {
 	// proves says that it is only asked who must prove where it is.
 	proves bool
 	rules  *guard.Rules
+	// sorts says that a server is up and that clients are told apart all the same,
+	// because all of them go through the resolver: who only asks keeps nothing awake.
+	sorts bool
 }
 
 // knownOf is what is known with a version of the route: what the spec says comes
 // before what a server told. It is called with the server's lock.
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
-	k := &known{service: proto.Service{ID: idOf(r, port), Answers: port.Answers.Or(p.told)}, rules: &port.Guard}
+	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes}, rules: &port.Guard}
 	s := &k.service
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:
@@ -39,9 +42,11 @@ func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
 		s.Phase, s.Since = proto.Waking, r.PhaseSince
 	case v1alpha1.PhaseAsleep, v1alpha1.PhaseFallingAsleep:
 	}
-	k.judges = p.protocol.WakeOn() == proto.OnData && s.Phase != proto.Up
-	if _, can := p.protocol.(proto.Prover); port.WakeOnConnect {
-		k.judges, k.proves = k.judges && can, can
+	tells := p.protocol.WakeOn() == proto.OnData && !port.WakeOnConnect
+	k.judges = tells && s.Phase != proto.Up
+	k.sorts = tells && s.Phase == proto.Up && r.Balance != ""
+	if _, can := p.protocol.(proto.Prover); can && port.WakeOnConnect {
+		k.judges, k.proves = s.Phase != proto.Up, true
 	}
 	return k
 }

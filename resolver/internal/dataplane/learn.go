@@ -48,7 +48,7 @@ func (p *servedPort) learn(port *route.Port) {
 	s.wg.Go(func() {
 		defer utilruntime.HandleCrash()
 		for range learnTries {
-			answers, err := s.askInTurn(asker, p.key.network, server.address)
+			answers, err := p.service.askInTurn(asker, p.key.network, server.address)
 			if err == nil {
 				p.learnt(answers)
 				return
@@ -64,18 +64,27 @@ func (p *servedPort) learn(port *route.Port) {
 }
 
 // askInTurn asks a server when not too many are asked already.
-func (s *Server) askInTurn(asker proto.Asker, network route.Network, address netip.AddrPort) (proto.Answers, error) {
+func (sv *service) askInTurn(asker proto.Asker, network route.Network, address netip.AddrPort) (proto.Answers, error) {
+	s := sv.server
 	select {
 	case s.asks <- struct{}{}:
 		defer func() { <-s.asks }()
 	case <-s.ctx.Done():
 		return proto.Answers{}, s.ctx.Err()
 	}
-	return ask(s.ctx, asker, network, address, askTimeout)
+	return ask(s.ctx, asker, network, address, askTimeout, sv.greeting(network))
+}
+
+// greeting is what a connection begins with that is no client's.
+func (sv *service) greeting(network route.Network) []byte {
+	if network == route.TCP && sv.route.Load().Proxy.Send {
+		return localHeader
+	}
+	return nil
 }
 
 // ask asks a server over a connection of its own.
-func ask(ctx context.Context, asker proto.Asker, network route.Network, address netip.AddrPort, timeout time.Duration) (proto.Answers, error) {
+func ask(ctx context.Context, asker proto.Asker, network route.Network, address netip.AddrPort, timeout time.Duration, greeting []byte) (proto.Answers, error) {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(ctx, string(network), address.String())
 	if err != nil {
@@ -84,6 +93,11 @@ func ask(ctx context.Context, asker proto.Asker, network route.Network, address 
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(askTimeout))
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()
+	if len(greeting) > 0 {
+		if _, err := c.Write(greeting); err != nil {
+			return proto.Answers{}, err
+		}
+	}
 	return asker.Ask(c)
 }
 
@@ -105,7 +119,7 @@ func (sv *service) dialUp(ctx context.Context, name string, address netip.AddrPo
 	port, ok := sv.route.Load().Port(name)
 	asker, asks := sv.server.opts.Protocols[port.Protocol].(proto.Asker)
 	if ok && asks && !port.ByConnect {
-		answers, err := ask(ctx, asker, route.TCP, address, timeout)
+		answers, err := ask(ctx, asker, route.TCP, address, timeout, sv.greeting(route.TCP))
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/bedrock"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 	"dormouse.dev/dormouse/resolver/internal/proto/minecraft"
 	"dormouse.dev/dormouse/resolver/internal/proto/quake3"
 	"dormouse.dev/dormouse/resolver/internal/proto/source"
@@ -120,6 +121,7 @@ func New(opts Options) *Server {
 		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
 			v1alpha1.ProtocolTCP:       tcp.Protocol{},
 			v1alpha1.ProtocolUDP:       udp.Protocol{},
+			v1alpha1.ProtocolHTTP:      http1.Protocol{},
 			v1alpha1.ProtocolMinecraft: minecraft.Protocol{},
 			v1alpha1.ProtocolBedrock:   bedrock.Protocol{},
 			v1alpha1.ProtocolSource:    source.New(),
@@ -157,8 +159,19 @@ func (s *Server) Update(r *route.Route) {
 			s.unname(nameOf(was))
 		}
 		sv.endLost(was, r)
+		sv.endIdle()
 	}
 	s.end(sv.setPorts(r))
+}
+
+// Players implements route.Sink.
+func (s *Server) Players(of, pod types.UID, players *route.Players) {
+	s.mu.Lock()
+	sv := s.services[of]
+	s.mu.Unlock()
+	if sv != nil {
+		sv.queue.Players(pod, players)
+	}
 }
 
 func nameOf(r *route.Route) types.NamespacedName {

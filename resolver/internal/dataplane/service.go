@@ -20,11 +20,12 @@ import (
 
 // service is one ElasticService at work.
 type service struct {
-	server *Server
-	route  atomic.Pointer[route.Route]
-	queue  *hold.Queue
-	active activity
-	guard  guard.Guard
+	server  *Server
+	route   atomic.Pointer[route.Route]
+	queue   *hold.Queue
+	active  activity
+	follows follows
+	guard   guard.Guard
 	// files and udpSessions are the service's part of what all share.
 	files, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
@@ -227,15 +228,19 @@ func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) 
 	return out, true
 }
 
-// begin and end follow a client that has a server.
-func (p *servedPort) begin() {
-	p.service.active.relayed.Add(1)
+// begin and end follow a client that has a server. A query doesn't keep it awake.
+func (p *servedPort) begin(query bool) {
+	if !query {
+		p.service.active.relayed.Add(1)
+	}
 	p.service.server.sessions.Add(1)
 	p.counts.SessionBegun()
 }
 
-func (p *servedPort) end() {
-	p.service.active.relayed.Add(-1)
+func (p *servedPort) end(query bool) {
+	if !query {
+		p.service.active.relayed.Add(-1)
+	}
 	p.service.server.sessions.Add(-1)
 	p.counts.SessionEnded()
 }

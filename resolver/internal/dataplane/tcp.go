@@ -9,7 +9,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -39,26 +38,21 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 		return
 	}
 	defer p.service.server.files.Force(&p.service.files, -filesOfTCP)
-	visit, reason := p.service.guard.Enter(p.known.Load().rules, addressOf(c), p.service.server.held)
-	if reason != "" {
-		p.counts.Refused(string(reason))
-		return
-	}
 	reader, err := conn.NewReader(c)
 	if err != nil {
-		visit.Leave()
 		return
 	}
 	h := &heldTCP{
-		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes, visit: visit,
-		budget: visit.Budget(p.service.server.held), events: make(chan event, 1),
+		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes,
+		budget: p.service.server.held, events: make(chan event, 1),
 	}
-	defer h.visit.Leave()
+	defer func() { h.visit.Leave() }()
 	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
-	if p.known.Load().judges && !p.handshake(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
+	if !p.introduce(h) || !p.enter(h) || !p.wants(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
 		return
 	}
+	defer h.sit(hold.Grant{})
 	active.open.Add(1)
 	defer func() {
 		active.touch(time.Now())
@@ -72,13 +66,33 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 		return
 	}
 	h.visit.Served()
-	defer p.end()
+	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
+	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
-	err = forward.Relay(p.service.server.ctx, c, server, p.counts.BytesToServer, p.counts.BytesToClient)
-	if err != nil {
+	if err = p.relay(c, server, exchange); err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}
+}
+
+// wants says that a client is to be connected to a server; false: all that it
+// wanted is done, or it is gone.
+func (p *servedPort) wants(h *heldTCP) bool {
+	k := p.known.Load()
+	if h.local {
+		if !p.serveQuery(h) {
+			part(h.conn, nil)
+		}
+		return false
+	}
+	if !k.sorts {
+		return !k.judges || p.handshake(h)
+	}
+	query, heard := p.asks(h)
+	if !heard || query && p.serveQuery(h) {
+		return false
+	}
+	return !query || p.handshake(h)
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client
@@ -90,8 +104,9 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	if !ok {
 		return nil
 	}
-	p.begin()
+	p.begin(false)
 	for range directTries {
+		h.sit(picked)
 		if server := p.dial(picked.Address); server != nil {
 			if replay(h, server) == nil {
 				return server
@@ -103,7 +118,8 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 			break
 		}
 	}
-	p.end()
+	h.sit(hold.Grant{})
+	p.end(false)
 	return nil
 }
 
@@ -137,6 +153,7 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 		}
 		if !here {
 			e = h.await()
+			h.sit(e.grant)
 			if e.grant.Conn != nil {
 				_ = e.grant.Conn.Close()
 			}
@@ -147,16 +164,18 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			part(h.conn, p.refusal(h, e.reason))
 			return nil
 		}
+		h.sit(e.grant)
 		server := p.take(e.grant)
 		h.settle()
 		if server != nil {
 			if err := replay(h, server); err == nil {
-				p.begin()
+				p.begin(false)
 				ticket.Delivered()
 				return server
 			}
 			_ = server.Close()
 		}
+		h.sit(hold.Grant{})
 		ticket.Back(e.grant.Address)
 	}
 }

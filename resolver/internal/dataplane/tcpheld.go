@@ -23,6 +23,11 @@ type heldTCP struct {
 	sent   []byte
 	budget *conn.Budget
 	ended  bool
+	endpoints
+	// announced says that a server is told first where the client is.
+	announced bool
+	// seat is the client's place on the server that it has or tries.
+	seat *hold.Seat
 	// full says that the budget has no room for more.
 	full   bool
 	events chan event
@@ -42,6 +47,12 @@ func (h *heldTCP) release(n int) {
 	if len(h.sent) == 0 {
 		h.sent = nil
 	}
+}
+
+// sit leaves the seat that the client has for that of a grant.
+func (h *heldTCP) sit(g hold.Grant) {
+	h.seat.Leave()
+	h.seat = g.Seat
 }
 
 // event ends a wait.
@@ -159,11 +170,13 @@ func (h *heldTCP) interrupted() (event, bool) {
 // replay sends a server what was held. What was held is kept until then, for
 // another server if this one fails.
 func replay(h *heldTCP, server *net.TCPConn) error {
-	if len(h.sent) == 0 {
-		return nil
+	first, err := h.announcement()
+	if err != nil || len(first)+len(h.sent) == 0 {
+		return err
 	}
 	_ = server.SetWriteDeadline(time.Now().Add(replayTimeout))
-	if _, err := server.Write(h.sent); err != nil {
+	all := net.Buffers{first, h.sent}
+	if _, err := all.WriteTo(server); err != nil {
 		return err
 	}
 	return server.SetWriteDeadline(time.Time{})

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -11,7 +10,6 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
-	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 const (
@@ -24,7 +22,7 @@ const (
 // inspect lets the protocol judge what the client says first; false: that was
 // all. The handshake's time is for that, and for taking in what it is answered.
 func (p *servedPort) inspect(h *heldTCP) bool {
-	_ = h.conn.SetDeadline(time.Now().Add(cmp.Or(p.service.route.Load().Hold.Handshake, route.DefaultHandshake)))
+	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 	answered := false
 	for {
 		action, more, err := p.judge(h)
@@ -38,29 +36,39 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			return false
 		case action == proto.Answer:
 			answered = true
+			_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 		}
 		if more {
 			continue
 		}
-		if len(h.sent) >= proto.MaxHead {
-			p.counts.Refused(string(proto.Unfinished))
+		if !p.hear(h, answered) {
 			return false
 		}
-		chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
-		if err != nil {
-			switch {
-			case errors.Is(err, conn.ErrNoRoom):
-				p.counts.Refused(string(proto.TooManyBytes))
-				p.farewell(h, proto.TooManyBytes)
-			case errors.Is(err, os.ErrDeadlineExceeded) && (!answered || len(h.sent) > 0):
-				p.counts.Refused(string(proto.Unfinished))
-				p.farewell(h, proto.Unfinished)
-			}
-			return false
-		}
-		h.sent = append(h.sent, chunk...)
-		h.reader.Done()
 	}
+}
+
+// hear waits for more of what a client says first; false: it went away, or is
+// refused.
+func (p *servedPort) hear(h *heldTCP, answered bool) bool {
+	if len(h.sent) >= proto.MaxHead {
+		p.counts.Refused(string(proto.Unfinished))
+		return false
+	}
+	chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
+	if err != nil {
+		switch {
+		case errors.Is(err, conn.ErrNoRoom):
+			p.counts.Refused(string(proto.TooManyBytes))
+			p.farewell(h, proto.TooManyBytes)
+		case errors.Is(err, os.ErrDeadlineExceeded) && (!answered || len(h.sent) > 0):
+			p.counts.Refused(string(proto.Unfinished))
+			p.farewell(h, proto.Unfinished)
+		}
+		return false
+	}
+	h.sent = append(h.sent, chunk...)
+	h.reader.Done()
+	return true
 }
 
 // judge asks the protocol once and says what it is told to. More says that there

@@ -102,25 +102,33 @@ func (u *udpSocket) forget(s *udpSession) {
 // admit takes a new client's first datagram.
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port
-	server := p.service.server
 	k := p.known.Load()
 	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
 		p.counts.Refused(string(proto.Denied))
 		return
 	}
-	if !u.wanted(datagram, from, to) {
+	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
 		return
 	}
-	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes}
+	if s := u.enter(datagram, from, to, false); s != nil {
+		s.begin(datagram)
+	}
+}
+
+// enter makes a client's session; nil: there may be no more.
+func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *udpSession {
+	p := u.port
+	server := p.service.server
+	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
 	var reason proto.Reason
-	if s.visit, reason = p.service.guard.Enter(k.rules, from.Addr(), server.held); reason == "" && !p.service.takeSession() {
+	if s.visit, reason = p.service.guard.Enter(p.known.Load().rules, from.Addr(), server.held); reason == "" && !p.service.takeSession() {
 		s.visit.Leave()
 		reason = proto.TooManySessions
 	}
 	if reason != "" {
 		p.counts.Refused(string(reason))
 		u.refuse(s, reason, datagram)
-		return
+		return nil
 	}
 	s.kept = s.visit.Budget(server.held)
 	u.mu.Lock()
@@ -128,11 +136,11 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 		u.mu.Unlock()
 		s.visit.Leave()
 		p.service.forceSession(-1)
-		return
+		return nil
 	}
 	u.sessions[from] = s
 	u.mu.Unlock()
-	s.begin(datagram)
+	return s
 }
 
 // taken gives a session its client's datagram; false: the session is over. What a
@@ -143,17 +151,25 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 		s.touch()
 		return true
 	}
+	if s.query && u.port.verdictOn(datagram, from) == proto.Hold {
+		// Who joins is another client than who asked: it gets a server by choice, and
+		// a seat, and keeps the service awake.
+		s.over()
+		return false
+	}
 	return s.fromClient(datagram)
 }
 
 // wanted lets the protocol judge a datagram, and answers it; false: it is not for
 // the server.
 func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	return !u.port.known.Load().judges || u.judge(datagram, from, to)
+}
+
+// judge is wanted where the protocol is asked.
+func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port
 	k := p.known.Load()
-	if !k.judges {
-		return true
-	}
 	if u.scratch == nil {
 		u.scratch = make([]byte, 0, scratchBytes)
 	}
@@ -182,18 +198,19 @@ func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) 
 func (u *udpSocket) again(s *udpSession, sent []byte) {
 	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
 	n.last.Store(s.last.Load())
+	s.mu.Lock()
+	n.visit, s.visit = s.visit, guard.Visit{}
+	s.mu.Unlock()
 	u.mu.Lock()
 	if u.closing || u.sessions[s.client] != s {
 		u.mu.Unlock()
 		s.kept.Give(len(sent))
+		n.visit.Leave()
 		return
 	}
 	u.port.service.forceSession(1)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
-	s.mu.Lock()
-	n.visit, s.visit = s.visit, guard.Visit{}
-	s.mu.Unlock()
 	s.over()
 	n.place(u.port.service.queue.Pick(u.port.key.name))
 }

@@ -88,6 +88,7 @@ func (s *udpSession) start(grant hold.Grant) {
 func (s *udpSession) run(grant hold.Grant) {
 	defer utilruntime.HandleCrash()
 	p := s.socket.port
+	defer grant.Seat.Leave()
 	if !s.reach(grant) {
 		s.giveBack(grant.Address)
 		return
@@ -98,8 +99,8 @@ func (s *udpSession) run(grant hold.Grant) {
 		return
 	}
 	s.replier = s.socket.packets.Replier(s.source, s.client)
-	p.begin()
-	defer p.end()
+	p.begin(s.query)
+	defer p.end(s.query)
 	s.deliver(reader)
 	defer s.over()
 	defer context.AfterFunc(p.service.server.ctx, s.over)()
@@ -137,6 +138,9 @@ func (s *udpSession) reach(grant hold.Grant) bool {
 func (s *udpSession) relay(reader *conn.Reader, grant hold.Grant) {
 	p := s.socket.port
 	idle := p.service.server.opts.UDPIdle
+	if s.query {
+		idle = min(idle, queryIdle)
+	}
 	unanswered := time.Now().Add(unansweredTime)
 	if s.answered.Load() {
 		unanswered = time.Time{}
@@ -193,6 +197,9 @@ func (s *udpSession) relay(reader *conn.Reader, grant hold.Grant) {
 // retry finds another server for a session whose own took nothing of what it was
 // sent.
 func (s *udpSession) retry() {
+	if s.query {
+		return // who asks, asks again
+	}
 	if sent := s.takeSent(); len(sent) > 0 {
 		s.socket.again(s, sent)
 	}
@@ -305,6 +312,9 @@ func (s *udpSession) giveBack(address netip.AddrPort) {
 	s.mu.Unlock()
 	switch {
 	case ticket == nil && over:
+	case s.query:
+		p.service.queue.Avoid(p.key.name, address)
+		s.answerInstead()
 	case ticket == nil:
 		// It was picked at once and has not waited yet.
 		p.service.queue.Avoid(p.key.name, address)

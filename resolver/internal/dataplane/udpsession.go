@@ -43,6 +43,8 @@ type udpSession struct {
 	max    int
 	// kept bounds what is kept of the client.
 	kept *conn.Budget
+	// query says that the client only asked, which keeps nothing awake.
+	query bool
 	// replier is for the goroutine that relays, and writer for the one that sends, of
 	// which there is one at a time.
 	replier *conn.Replier
@@ -178,7 +180,9 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 func (s *udpSession) touch() {
 	now := time.Now()
 	s.last.Store(now.UnixNano())
-	s.socket.port.service.active.touch(now)
+	if !s.query {
+		s.socket.port.service.active.touch(now)
+	}
 }
 
 // nextHeld cuts the first datagram off what is held.

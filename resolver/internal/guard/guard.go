@@ -42,7 +42,7 @@ type Visit struct {
 // Enter begins a client's stay; the reason, if there is one, is why it can't. Budget
 // is what bounds all that is kept.
 func (g *Guard) Enter(rules *Rules, from netip.Addr, budget *conn.Budget) (Visit, proto.Reason) {
-	v := Visit{guard: g, rules: rules, from: from.Unmap()}
+	v := Visit{guard: g, rules: rules, from: from}
 	if rules.PerSource == (Limits{}) {
 		return v, ""
 	}

@@ -27,6 +27,8 @@ const (
 	// wakeGap is how far apart calls are that are made for clients who came
 	// after the last one.
 	wakeGap = 50 * time.Millisecond
+	// crowdedPeriod is how far apart they are where clients wait for room.
+	crowdedPeriod = 10 * time.Second
 	// hopeTime is for how long the operator must have said that there is nothing
 	// to wake before clients are sent away for it: a target that is replaced, or
 	// an operator that lags behind, costs nobody the connection. New clients are
@@ -79,6 +81,9 @@ type Grant struct {
 	// client is the only one that tries it, and must end that with Queue.Proven
 	// or Queue.Avoid.
 	Unproven bool
+	// Seat is the client's place on the server, which it leaves when it goes to
+	// another or ends; nil where servers are not chosen by what they carry.
+	Seat *Seat
 }
 
 // Client waits in a queue. Its methods are called without locks held and must

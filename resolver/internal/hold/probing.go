@@ -33,13 +33,15 @@ func (p *port) probeLoop() {
 			return
 		}
 		first := p.firstAllowed()
-		candidates := p.candidates()
+		now := time.Now()
+		candidates := p.candidates(now)
 		if len(candidates) > 0 && p.addressAt.IsZero() {
 			p.addressAt = time.Now()
 		}
 		if first == nil || len(candidates) == 0 {
+			wait := p.calm(now)
 			q.mu.Unlock()
-			p.pause(time.Hour)
+			p.pause(wait)
 			continue
 		}
 		if wait := time.Until(p.notBefore); wait > 0 {
@@ -47,8 +49,7 @@ func (p *port) probeLoop() {
 			p.pause(wait)
 			continue
 		}
-		now := time.Now()
-		up := p.find(now) >= 0
+		up := p.choose(now) >= 0
 		if p.network == route.UDP && up {
 			p.grant(netip.AddrPort{}, nil)
 			continue
@@ -95,12 +96,16 @@ func (p *port) space(now time.Time) {
 }
 
 // calm is how long to wait for a change where nothing is usable: until an
-// address that was left alone may be tried again.
+// address that was left alone may be tried again, or a server may turn out to
+// have room because who was sent there doesn't play.
 func (p *port) calm(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, s := range p.servers {
 		if until := s.aside.Sub(now); until > 0 {
 			wait = min(wait, until)
+		}
+		if s.load != nil && len(s.load.fresh) > 0 {
+			wait = min(wait, max(0, s.load.fresh[0].Add(reportTime).Sub(now)))
 		}
 	}
 	return wait
@@ -122,18 +127,15 @@ func (p *port) grant(address netip.AddrPort, conn net.Conn) {
 			rest = append(rest, t)
 			continue
 		}
-		g := Grant{Address: address, Conn: conn}
+		g := Grant{Address: address}
 		// The server that was found gets the first, and others their share.
-		if len(out) > 0 || !address.IsValid() {
-			picked, ok := p.pick(now)
-			if !ok && !address.IsValid() {
-				rest = append(rest, t)
-				continue
-			}
-			g.Conn = nil
-			if ok {
-				g = picked
-			}
+		if len(out) == 0 && address.IsValid() {
+			g.Conn, g.Seat = conn, p.sitAt(address, now)
+		} else if picked, ok := p.pick(now); ok {
+			g = picked
+		} else if !address.IsValid() || q.route.Balance != "" {
+			rest = append(rest, t)
+			continue
 		}
 		t.state = granted
 		out, grants = append(out, t), append(grants, g)
@@ -193,6 +195,11 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 		q.mu.Lock()
 		p.reached(d.address)
 		p.tries = 0
+		if q.route.Balance != "" && len(candidates) > 1 {
+			// Which one answered first is no reason to choose it.
+			_ = d.conn.Close()
+			d.address, d.conn = netip.AddrPort{}, nil
+		}
 		p.grant(d.address, d.conn)
 		return
 	}

@@ -37,6 +37,8 @@ type Queue struct {
 	route  *route.Route
 	ports  map[string]*port
 	closed bool
+	// loads are the pods' players, where servers are chosen by them.
+	loads map[string]*load
 
 	// tickets counts clients that wait or try a server; waiting, of those, the
 	// ones that have none to try.
@@ -78,7 +80,7 @@ const (
 
 // New makes the queue of a route.
 func New(r *route.Route, opts Options) *Queue {
-	q := &Queue{opts: opts, ports: map[string]*port{}, rouse: make(chan struct{}, 1)}
+	q := &Queue{opts: opts, ports: map[string]*port{}, loads: map[string]*load{}, rouse: make(chan struct{}, 1)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.Update(r)
 	return q
@@ -106,6 +108,7 @@ func (q *Queue) Update(r *route.Route) {
 			delete(q.ports, name)
 		}
 	}
+	q.setLoads()
 	q.rouseLocked()
 	q.mu.Unlock()
 	refuse(refused, proto.RouteGone)
@@ -162,6 +165,23 @@ func (q *Queue) Pick(name string) (Grant, bool) {
 		return Grant{}, false
 	}
 	return p.pick(time.Now())
+}
+
+// PickForQuery gives a server that may answer a client who only asks, whether it
+// has room or not; false: there is none. That it is up the client finds out.
+func (q *Queue) PickForQuery(name string) (Grant, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := q.ports[name]
+	if p == nil || q.route.AwaitsWake() {
+		return Grant{}, false
+	}
+	at := p.find(time.Now(), true)
+	if at < 0 {
+		return Grant{}, false
+	}
+	p.next = (at + 1) % len(p.servers)
+	return p.grantOf(p.servers[at]), true
 }
 
 // Avoid leaves a server alone for a moment after it could not be reached.

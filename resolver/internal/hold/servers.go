@@ -19,6 +19,8 @@ type server struct {
 	aside time.Time
 	// pod are the addresses of the server's pod, this one among them.
 	pod []*server
+	// load is what the pod carries; nil where servers are not chosen by it.
+	load *load
 }
 
 // update takes the addresses of a new version of the route.
@@ -108,9 +110,13 @@ func (p *port) usable(s *server, anyUp bool, now time.Time) bool {
 	return true
 }
 
+// anyUp says that a server took clients.
+func (p *port) anyUp() bool {
+	return slices.ContainsFunc(p.servers, func(s *server) bool { return s.up && !s.Terminating })
+}
+
 // find looks for a usable server; -1: there is none.
-func (p *port) find(now time.Time) int {
-	anyUp := slices.ContainsFunc(p.servers, func(s *server) bool { return s.up && !s.Terminating })
+func (p *port) find(now time.Time, anyUp bool) int {
 	for i := range p.servers {
 		at := (p.next + i) % len(p.servers)
 		if p.usable(p.servers[at], anyUp, now) {
@@ -120,27 +126,54 @@ func (p *port) find(now time.Time) int {
 	return -1
 }
 
-// pick takes the usable servers in turn.
+// choose looks for the server of the next client; -1: there is none. Servers are
+// taken in turn, or by what they carry.
+func (p *port) choose(now time.Time) int {
+	policy := p.queue.route.Balance
+	if policy == "" {
+		return p.find(now, p.anyUp())
+	}
+	anyUp := p.anyUp()
+	return Choose(policy, len(p.servers), p.next, func(i int) (Load, bool) {
+		s := p.servers[i]
+		if !p.usable(s, anyUp, now) {
+			return Load{}, false
+		}
+		return s.load.at(now), true
+	})
+}
+
+// pick gives the next client its server.
 func (p *port) pick(now time.Time) (Grant, bool) {
-	at := p.find(now)
+	at := p.choose(now)
 	if at < 0 {
 		return Grant{}, false
 	}
 	p.next = (at + 1) % len(p.servers)
 	s := p.servers[at]
+	g := p.grantOf(s)
+	g.Seat = s.sit(p.queue, now)
+	return g, true
+}
+
+// grantOf gives a server to a client, without a seat.
+func (p *port) grantOf(s *server) Grant {
 	g := Grant{Address: s.Address}
 	if p.network == route.UDP && !p.ready && !s.up {
 		s.trying, g.Unproven = true, true
 	}
-	return g, true
+	return g
 }
 
-// candidates are the addresses worth a probe: pods that don't end, and for UDP
-// only those whose container runs, because nothing else answers.
-func (p *port) candidates() []netip.AddrPort {
+// hasRoom says that a server may get another player.
+func (s *server) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
+
+// candidates are the addresses worth a probe: pods that don't end and aren't full,
+// and for UDP only those whose container runs, because nothing else answers.
+func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.servers {
-		if s.Terminating || (p.network == route.UDP && !s.Serving) {
+		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
 			continue
 		}
 		out = append(out, s.Address)
@@ -163,7 +196,7 @@ func (p *port) avoid(address netip.AddrPort) {
 func (p *port) failed(address netip.AddrPort) {
 	p.avoid(address)
 	now := time.Now()
-	if p.find(now) < 0 {
+	if p.find(now, p.anyUp()) < 0 {
 		for _, s := range p.servers {
 			if s.Address == address {
 				s.aside = time.Time{}

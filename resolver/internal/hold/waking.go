@@ -78,6 +78,8 @@ func (q *Queue) due() time.Time {
 		return q.lastCall.Add(wakeGap)
 	case !q.lastResult.Cancelled():
 		return q.lastCall.Add(wakeSoon)
+	case q.crowded():
+		return q.lastCall.Add(crowdedPeriod)
 	}
 	return q.lastCall.Add(wakePeriod)
 }

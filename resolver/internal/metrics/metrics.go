@@ -39,6 +39,7 @@ type Metrics struct {
 	clients, answered                 *prometheus.CounterVec
 	bytes, datagrams                  *prometheus.CounterVec
 	refused, dropped, notBound, wakes *prometheus.CounterVec
+	idleEnded                         *prometheus.CounterVec
 	stages                            *prometheus.HistogramVec
 	routes                            prometheus.Gauge
 	registry                          prometheus.Registerer
@@ -76,7 +77,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
 		clients:   counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
 		answered: counter("dormouse_resolver_answered_queries_total",
-			"Status queries that were answered in a server's place.", port),
+			"Status queries and probes that were answered in a server's place.", port),
 		bytes: counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
 		datagrams: counter("dormouse_resolver_datagrams_total",
 			"Datagrams relayed, by direction.", with("direction")),
@@ -86,6 +87,8 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Datagrams that were dropped because a session, or the resolver, held as many bytes as it may.", port),
 		notBound: counter("dormouse_resolver_refused_datagrams_total",
 			"Datagrams that a server refused because nothing was bound to its port.", port),
+		idleEnded: counter("dormouse_resolver_ended_idle_connections_total",
+			"Idle HTTP connections that were closed because new clients go straight to a server.", port),
 		wakes: counter("dormouse_resolver_wake_calls_total",
 			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -100,7 +103,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
-		m.notBound, m.wakes, m.stages, m.routes)
+		m.notBound, m.idleEnded, m.wakes, m.stages, m.routes)
 	return m
 }
 
@@ -329,6 +332,15 @@ func (p *Port) Refused(reason string) {
 		refused.Store(reason, counter)
 	}
 	counter.(prometheus.Counter).Inc()
+}
+
+// IdleEnded counts an idle connection that was closed. It has a series only where
+// that happens.
+func (p *Port) IdleEnded() {
+	if p != nil {
+		p.all.note(p.all.idleEnded, p.namespace, p.service, p.protocol)
+		p.all.idleEnded.WithLabelValues(p.with()...).Inc()
+	}
 }
 
 // Took observes a stage of a wake.

@@ -72,6 +72,9 @@ const (
 	RouteGone Reason = "route_gone"
 	// Unwanted says that the protocol refused what the client sent.
 	Unwanted Reason = "unwanted"
+	// NoProxyHeader says that a connection from where the PROXY protocol is spoken
+	// doesn't begin with its header.
+	NoProxyHeader Reason = "no_proxy_header"
 	// Unfinished says that the client did not send enough in time to tell what
 	// it wants.
 	Unfinished Reason = "unfinished"

@@ -35,11 +35,15 @@ const Elapsed = "{elapsed}"
 // version takes its place.
 type Service struct {
 	// ID tells services apart, and is the same on every resolver.
-	ID    uint64
+	ID uint64
+	// Name is what the Service is called.
+	Name  string
 	Phase Phase
 	// Since is when the phase began; zero where nobody knows.
 	Since   time.Time
 	Answers Answers
+	// Probes are requests of HTTP that are answered in the server's place.
+	Probes []Probe
 }
 
 // Answers are what is told in the server's place. What is empty or zero is not
@@ -63,6 +67,25 @@ type Answers struct {
 	// AppID is the game's number on Steam.
 	AppID uint64
 }
+
+// Probe is a request of HTTP, and its answer.
+type Probe struct {
+	Method, Path string
+	Headers      []HeaderMatch
+	Status       int
+	Fields       []Header
+	Body         string
+}
+
+// HeaderMatch is a header that a request must have: one of the value, or one that
+// begins with it.
+type HeaderMatch struct {
+	Name, Value string
+	Prefix      bool
+}
+
+// Header is a header of an answer.
+type Header struct{ Name, Value string }
 
 // maxLearned bounds what is kept of a text that a server told, in bytes.
 const maxLearned = 64

@@ -31,16 +31,23 @@ func targetsOf(s *v1alpha1.Server) []Target {
 // SetServer takes a new or changed Server. One that drains keeps its players and
 // gets no other, seconds before its pod's readiness tells.
 func (t *Table) SetServer(s *v1alpha1.Server) {
-	t.setDraining(s, s.Spec.Drain || !s.DeletionTimestamp.IsZero())
-}
-
-// DeleteServer forgets a Server.
-func (t *Table) DeleteServer(s *v1alpha1.Server) { t.setDraining(s, false) }
-
-func (t *Table) setDraining(s *v1alpha1.Server, drains bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+	t.setPlayers(name, s)
+	t.setDraining(name, s, s.Spec.Drain || !s.DeletionTimestamp.IsZero())
+}
+
+// DeleteServer forgets a Server.
+func (t *Table) DeleteServer(s *v1alpha1.Server) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+	t.setPlayers(name, nil)
+	t.setDraining(name, s, false)
+}
+
+func (t *Table) setDraining(name types.NamespacedName, s *v1alpha1.Server, drains bool) {
 	if t.draining[name] == drains {
 		return
 	}

@@ -9,8 +9,9 @@ import (
 )
 
 // rulesOf are an ElasticService's rules of who may wake it, without those that go by
-// the client's address where the operator says that the resolver doesn't see it.
-func rulesOf(es *v1alpha1.ElasticService) guard.Rules {
+// the client's address where the operator says that the resolver doesn't see it, nor
+// a load balancer tells.
+func rulesOf(es *v1alpha1.ElasticService, network Network, proxy Proxy) guard.Rules {
 	var rules guard.Rules
 	if w := es.Spec.Wake; w != nil {
 		rules = guard.NewRules(w.AllowCIDRs, w.DenyCIDRs)
@@ -20,7 +21,8 @@ func rulesOf(es *v1alpha1.ElasticService) guard.Rules {
 		rules.PerSource = guard.Limits{Connections: s.MaxConnections, Bytes: s.MaxBytes, Sessions: s.MaxSessions}
 	}
 	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionSourceIPPreserved)
-	rules.SourcesKnown = c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonOK
+	preserved := c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonOK
+	rules.SourcesKnown = preserved || network == TCP && len(proxy.Trusted) > 0
 	if !rules.SourcesKnown {
 		return rules.Hidden()
 	}

@@ -7,6 +7,7 @@
 package route
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -48,14 +49,34 @@ type Route struct {
 	Phase   v1alpha1.Phase
 	// PhaseSince is when the phase began; zero where the status doesn't say.
 	PhaseSince time.Time
-	Hold       Hold
-	Ports      []Port
+	// Direct says that new clients go straight to the pods, past the resolver.
+	Direct bool
+	Hold   Hold
+	Ports  []Port
 	// Created decides between routes that claim one port.
 	Created time.Time
 	// PrivateService is the headless Service whose slices name the pods.
 	PrivateService string
 	// Target is what the route scales, where that has Servers.
 	Target Target
+	// Balance is how a new client's server is chosen by the resolver, which all
+	// clients go through; empty where those of an awake service go past it.
+	Balance v1alpha1.Balance
+	// Proxy is what is spoken of the PROXY protocol over TCP.
+	Proxy Proxy
+}
+
+// Proxy is what is spoken of the PROXY protocol.
+type Proxy struct {
+	// Trusted are those whose connections begin with a header.
+	Trusted []netip.Prefix
+	// Send begins connections to servers with one.
+	Send bool
+}
+
+// Trusts says that a connection from an address begins with a header.
+func (p *Proxy) Trusts(source netip.Addr) bool {
+	return slices.ContainsFunc(p.Trusted, func(n netip.Prefix) bool { return n.Contains(source) })
 }
 
 // Hold bounds what is kept for clients while the service wakes.
@@ -90,6 +111,8 @@ type Port struct {
 	Answers proto.Answers
 	// Guard says who may wake the service.
 	Guard guard.Rules
+	// Probes are requests of HTTP that are answered so.
+	Probes []proto.Probe
 	// Taken names the older route that has the resolver port; empty when this
 	// one has it.
 	Taken string
@@ -152,6 +175,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		Name:           es.Name,
 		Service:        es.Spec.Service,
 		Phase:          es.Status.Phase,
+		Direct:         es.Status.Mode == v1alpha1.ModeServe,
 		Created:        es.CreationTimestamp.Time,
 		PrivateService: es.Status.PrivateService,
 		Target:         targetOf(es),
@@ -174,7 +198,10 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if t := es.Spec.Hold.HandshakeTimeout; t != nil && t.Duration > 0 {
 		r.Hold.Handshake = t.Duration
 	}
-	rules := rulesOf(es)
+	if es.Spec.Handoff == v1alpha1.HandoffNever {
+		r.Balance = cmp.Or(es.Spec.Balance, v1alpha1.BalanceSpread)
+		r.Proxy = proxy(es.Spec.ProxyProtocol)
+	}
 	if since := es.Status.PhaseSince; since != nil {
 		r.PhaseSince = since.Time
 	}
@@ -192,10 +219,25 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
-			Guard:         rules,
+			Guard:         rulesOf(es, network, r.Proxy),
+			Probes:        probes(es, p.Name),
 		})
 	}
 	return r
+}
+
+// proxy reads what the API server has checked.
+func proxy(spec *v1alpha1.ProxyProtocol) Proxy {
+	if spec == nil {
+		return Proxy{}
+	}
+	p := Proxy{Send: spec.Send}
+	for _, text := range spec.TrustedCIDRs {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			p.Trusted = append(p.Trusted, n.Masked())
+		}
+	}
+	return p
 }
 
 // answers are what the spec says that a port answers.

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -20,7 +21,7 @@ import (
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-var byAddress = cmpopts.EquateComparable(netip.AddrPort{})
+var byAddress = cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
 
 // service builds an ElasticService.
 type service struct{ *v1alpha1.ElasticService }
@@ -46,6 +47,12 @@ func (s service) port(name string, protocol v1alpha1.Protocol, number int32) ser
 
 func (s service) phase(p v1alpha1.Phase) service {
 	s.Status.Phase = p
+	return s
+}
+
+// never makes all clients go through the resolver.
+func never(s service, balance v1alpha1.Balance, proxy *v1alpha1.ProxyProtocol) service {
+	s.Spec.Handoff, s.Spec.Balance, s.Spec.ProxyProtocol = v1alpha1.HandoffNever, balance, proxy
 	return s
 }
 
@@ -117,16 +124,61 @@ func TestBuild(t *testing.T) {
 		Asleep: "zzz", Waking: "ahh", Rejoin: "again", Version: "1.2", Protocol: 3, MaxPlayers: 4, Favicon: "data:",
 		Map: "burrow", Game: "Dormice", Folder: "mice", AppID: 4294967295,
 	}
+	web := newService("lobby", "u1", 0).phase(v1alpha1.PhaseAwake).port("web", v1alpha1.ProtocolHTTP, 10001).port("admin", v1alpha1.ProtocolHTTP, 10002)
+	web.Status.Mode = v1alpha1.ModeServe
+	web.Spec.Ports = []v1alpha1.PortSpec{{Name: "web", Asleep: &v1alpha1.Asleep{Probes: []v1alpha1.HTTPProbe{
+		{Path: "/least"},
+		{
+			Method: "POST", Path: "/most", Headers: []v1alpha1.HTTPHeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Prefix: "d"}},
+			Response: v1alpha1.HTTPProbeResponse{Status: 204, Headers: []v1alpha1.HTTPHeader{{Name: "E", Value: "f"}}, Body: "g"},
+		},
+	}}}}
 	cases := map[string]struct {
 		service service
 		want    *Route
 	}{
+		"probes are answered, and new clients may go to the pods": {
+			service: web,
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAwake, Direct: true,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
+				Ports: []Port{
+					{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10001, Probes: []proto.Probe{
+						{Method: "GET", Path: "/least", Status: 200},
+						{
+							Method: "POST", Path: "/most", Headers: []proto.HeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Value: "d", Prefix: true}},
+							Status: 204, Fields: []proto.Header{{Name: "E", Value: "f"}}, Body: "g",
+						},
+					}},
+					{Name: "admin", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10002},
+				},
+			},
+		},
 		"games have their transport, and answers": {
 			service: games,
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseWaking, PhaseSince: epoch.Add(time.Minute),
 				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Ports: gamePorts,
+			},
+		},
+		"with handoff Never servers are chosen": {
+			service: never(newService("lobby", "u1", 0), "", nil),
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
+				Balance: v1alpha1.BalanceSpread,
+			},
+		},
+		"as the spec says, and clients are known by a header": {
+			service: never(newService("lobby", "u1", 0), v1alpha1.BalancePacked, &v1alpha1.ProxyProtocol{
+				Send: true, TrustedCIDRs: []string{"10.1.2.3/8", "2001:db8::/32"},
+			}),
+			want: &Route{
+				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
+				Balance: v1alpha1.BalancePacked,
+				Proxy:   Proxy{Send: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}},
 			},
 		},
 		"what the spec and the status say is taken over": {
@@ -266,6 +318,14 @@ func (s *sink) Update(r *Route) {
 func (s *sink) Remove(uid types.UID) {
 	delete(s.routes, uid)
 	s.told = append(s.told, "remove "+string(uid))
+}
+
+func (s *sink) Players(route, pod types.UID, players *Players) {
+	if players == nil {
+		s.told = append(s.told, fmt.Sprintf("players %s %s gone", route, pod))
+		return
+	}
+	s.told = append(s.told, fmt.Sprintf("players %s %s %d/%d", route, pod, players.Current, players.Capacity))
 }
 
 func (s *sink) expect(t *testing.T, want ...string) {

@@ -18,6 +18,9 @@ type Sink interface {
 	Update(*Route)
 	// Remove ends a route.
 	Remove(types.UID)
+	// Players tells how many play on a pod of a route that has a Balance; nil: that
+	// isn't known any more.
+	Players(route, pod types.UID, players *Players)
 }
 
 // sliceController is the value of the label managed-by on the slices that
@@ -49,6 +52,8 @@ type Table struct {
 	slices map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice
 	// draining are the Servers that take nobody any more; a Server's pod has its name.
 	draining map[types.NamespacedName]bool
+	// players are the Servers' last reports by the Server's name.
+	players map[types.NamespacedName]reported
 	// targets finds the routes by what they scale.
 	targets map[Target][]types.UID
 	// shown is what the sink has been told.
@@ -65,6 +70,7 @@ func NewTable(sink Sink) *Table {
 		private:  map[types.NamespacedName]types.UID{},
 		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 		draining: map[types.NamespacedName]bool{},
+		players:  map[types.NamespacedName]reported{},
 		targets:  map[Target][]types.UID{},
 		shown:    map[types.UID]*Route{},
 	}
@@ -205,6 +211,7 @@ func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 // lose a port come before those that gain it.
 func (t *Table) show(uids []types.UID) {
 	var losing, others []*Route
+	before := map[types.UID]*Route{}
 	seen := map[types.UID]bool{}
 	for _, uid := range uids {
 		if seen[uid] || t.routes[uid] == nil {
@@ -216,7 +223,7 @@ func (t *Table) show(uids []types.UID) {
 		if reflect.DeepEqual(was, r) {
 			continue
 		}
-		t.shown[uid] = r
+		t.shown[uid], before[uid] = r, was
 		if losesPort(was, r) {
 			losing = append(losing, r)
 		} else {
@@ -225,6 +232,7 @@ func (t *Table) show(uids []types.UID) {
 	}
 	for _, r := range append(losing, others...) {
 		t.sink.Update(r)
+		t.tellAllPlayers(before[r.UID], r)
 	}
 }
 

@@ -142,7 +142,7 @@ func stripService(object any) (any, error) {
 	return object, nil
 }
 
-// stripServer keeps whether a Server drains, and whose it is.
+// stripServer keeps whether a Server drains, who plays on it, and whose it is.
 func stripServer(object any) (any, error) {
 	s, ok := object.(*v1alpha1.Server)
 	if !ok {
@@ -152,6 +152,10 @@ func stripServer(object any) (any, error) {
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
 	slim.DeletionTimestamp = s.DeletionTimestamp
 	slim.Spec.Drain = s.Spec.Drain
+	if p, game := s.Status.Players, s.Status.Game; p != nil && game != nil {
+		slim.Status.Players = &v1alpha1.PlayersStatus{Current: p.Current, Capacity: p.Capacity}
+		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID}
+	}
 	slim.Labels = map[string]string{}
 	for _, l := range []string{v1alpha1.FleetLabel, v1alpha1.GameTypeLabel} {
 		if of := s.Labels[l]; of != "" {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -52,6 +53,43 @@ func TestHandoffNeverSleepsByTheSessionsAlone(t *testing.T) {
 	if n := w.count(shown, func(c change) bool { return isOurs(c, "arena") }); n > 0 {
 		t.Errorf("the slices were written %d times, want none: resolvers take all clients all the time", n)
 	}
+}
+
+// With handoff Never the resolvers take all clients, whatever becomes of the servers
+// and whichever nodes they are on.
+func TestHandoffNeverKeepsTheResolversInFront(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("arena", 2)
+	w.service("arena", selectorless, func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	})
+	w.elastic("arena", handoffNever, func(es *v1alpha1.ElasticService) { es.Spec.Balance = v1alpha1.BalancePacked })
+	one, two := newServer(), newServer()
+	w.servers("arena", one, two)
+	w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
+		hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionFalse, v1alpha1.ReasonOK))
+	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
+	two.serving, two.terminating = false, true
+	w.servers("arena", one, two)
+	one.serving = false
+	w.servers("arena", one)
+	w.want("arena", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	one.serving = true
+	w.servers("arena", one)
+	w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
+
+	// There and back: whoever has clients keeps them.
+	w.clients(0, 1, 0)
+	es := w.want("arena", promptly, ready)
+	w.edit(es, func() { es.Spec.Handoff, es.Spec.Balance = v1alpha1.HandoffDirect, "" })
+	w.wantEndpoints("arena", promptly, and(resolversAre(keepsClients), map[string]string{one.address: takesClients}))
+	w.want("arena", promptly, hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionTrue, v1alpha1.ReasonLocalTrafficPolicy))
+	es = w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	w.edit(es, func() { es.Spec.Handoff = v1alpha1.HandoffNever })
+	w.wantEndpoints("arena", promptly, and(resolversAre(takesClients), map[string]string{one.address: keepsClients}))
 }
 
 func TestHandoffNeverWithASelectorSaysWhyItDoesNotSleep(t *testing.T) {

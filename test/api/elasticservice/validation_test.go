@@ -61,6 +61,10 @@ func try(t *testing.T, patch string) (*unstructured.Unstructured, error) {
 
 func spec(text string) string { return "spec: " + text }
 
+func probe(text string) string {
+	return "spec: {ports: [{name: web, protocol: http, asleep: {probes: [" + text + "]}}]}"
+}
+
 func trigger(text string) string { return "spec: {idle: {triggers: [" + text + "]}}" }
 
 func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
@@ -142,11 +146,21 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 
 		"an unknown handoff":         {spec(`{handoff: Sometimes}`), `supported values: "Direct", "Never"`},
 		"handoff in lower case":      {spec(`{handoff: never}`), `supported values: "Direct", "Never"`},
+		"balance of direct clients":  {spec(`{balance: Packed}`), "balance needs handoff: Never"},
+		"an unknown balance":         {spec(`{handoff: Never, balance: LeastConn}`), `supported values: "Spread", "Packed"`},
+		"PROXY of direct clients":    {spec(`{proxyProtocol: {send: true}}`), "proxyProtocol needs handoff: Never"},
+		"PROXY of nobody":            {spec(`{handoff: Never, proxyProtocol: {}}`), "proxyProtocol needs trustedCIDRs or send: true"},
+		"PROXY of nobody in words":   {spec(`{handoff: Never, proxyProtocol: {send: false}}`), "proxyProtocol needs trustedCIDRs or send: true"},
+		"an address that is trusted": {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.1]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
+		"a host that is trusted":     {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [lb.example]}}`), "trustedCIDRs must be networks such as 10.0.0.0/8"},
+		"nobody is trusted":          {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: []}}`), "trustedCIDRs should have at least 1 items"},
+		"a network trusted twice":    {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [10.0.0.0/8, 10.0.0.0/8]}}`), "Duplicate value"},
+		"too many that are trusted":  {spec(`{handoff: Never, proxyProtocol: {trustedCIDRs: [` + manyNetworks(65) + `]}}`), "must have at most 64 items"},
 		"a port without a name":      {spec(`{ports: [{protocol: tcp}]}`), "name: Required value"},
 		"two ports of one name":      {spec(`{ports: [{` + port + `}, {` + port + `}]}`), "Duplicate value"},
 		"too many ports":             {spec(`{ports: [` + manyPorts(65) + `]}`), "must have at most 64 items"},
 		"a long port's name":         {spec(`{ports: [{name: ` + strings.Repeat("a", 64) + `}]}`), "may not be more than 63"},
-		"an unknown protocol":        {spec(`{ports: [{` + port + `, protocol: gopher}]}`), `supported values: "tcp", "udp", "minecraft", "bedrock", "source", "quake3"`},
+		"an unknown protocol":        {spec(`{ports: [{` + port + `, protocol: gopher}]}`), `supported values: "tcp", "udp", "http", "minecraft", "bedrock", "source", "quake3"`},
 		"a protocol in capitals":     {spec(`{ports: [{` + port + `, protocol: TCP}]}`), `supported values: "tcp", "udp"`},
 		"an unknown readiness":       {spec(`{ports: [{` + port + `, readiness: Never}]}`), `supported values: "Auto", "Connect"`},
 		"udp with readiness Connect": {spec(`{ports: [{` + port + `, protocol: udp, readiness: Connect}]}`), "remove it or choose Auto"},
@@ -172,6 +186,32 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"too many players at most":       {game("minecraft", `asleep: {maxPlayers: 2147483648}`), "asleep.maxPlayers"},
 		"a protocol version of zero":     {game("quake3", `asleep: {protocolVersion: 0}`), "should be greater than or equal to 1"},
 		"a Steam number beyond 32 bits":  {game("source", `asleep: {appID: 4294967296}`), "should be less than or equal to 4294967295"},
+		"probes of minecraft":            {game("minecraft", `asleep: {probes: [{path: /}]}`), "asleep.probes needs the protocol http"},
+		"a version of http":              {game("http", `asleep: {version: a}`), "asleep.version, protocolVersion, maxPlayers and map need the protocol of a game"},
+		"a map of http":                  {game("http", `asleep: {map: a}`), "asleep.version, protocolVersion, maxPlayers and map need the protocol of a game"},
+		"a picture of http":              {game("http", `asleep: {favicon: "data:image/png;base64,AA=="}`), "asleep.favicon and asleep.rejoin need the protocol minecraft"},
+		"too many probes":                {game("http", `asleep: {probes: [`+strings.Repeat("{path: /},", 17)+`]}`), "must have at most 16 items"},
+		"a probe without a path":         {probe(`{method: GET}`), "path: Required value"},
+		"a probe's path without a slash": {probe(`{path: healthz}`), "path must start with '/'"},
+		"a probe's path with a query":    {probe(`{path: "/a?b"}`), "path must start with '/' and have no spaces, '?' or '#'"},
+		"a probe's path with a space":    {probe(`{path: "/a b"}`), "path must start with '/' and have no spaces"},
+		"a probe's path with a line":     {probe(`{path: "/a\r\nb"}`), "path must start with '/' and have no spaces"},
+		"a long probe's path":            {probe(`{path: /` + strings.Repeat("a", 512) + `}`), "may not be more than 512"},
+		"a probe by PUT":                 {probe(`{path: /, method: PUT}`), `supported values: "GET", "HEAD", "OPTIONS", "POST"`},
+		"too many headers to match":      {probe(`{path: /, headers: [` + strings.Repeat("{name: a, value: b},", 9) + `]}`), "must have at most 8 items"},
+		"a header to match for nothing":  {probe(`{path: /, headers: [{name: a}]}`), "a header to match needs either value or prefix"},
+		"a header to match twice":        {probe(`{path: /, headers: [{name: a, value: b, prefix: b}]}`), "a header to match needs either value or prefix"},
+		"a header to match with a colon": {probe(`{path: /, headers: [{name: "a:", value: b}]}`), "name must be a header's name"},
+		"a value to match with a line":   {probe(`{path: /, headers: [{name: a, value: "b\nc"}]}`), "value must be of visible ASCII characters"},
+		"a prefix that is a space":       {probe(`{path: /, headers: [{name: a, prefix: " "}]}`), "prefix must be of visible ASCII characters"},
+		"a status that goes on":          {probe(`{path: /, response: {status: 101}}`), "should be greater than or equal to 200"},
+		"a status of 600":                {probe(`{path: /, response: {status: 600}}`), "should be less than or equal to 599"},
+		"a body of 204":                  {probe(`{path: /, response: {status: 204, body: a}}`), "204, 205 or 304 has no body"},
+		"a long body":                    {probe(`{path: /, response: {body: ` + strings.Repeat("a", 2049) + `}}`), "may not be more than 2048"},
+		"a header that says the length":  {probe(`{path: /, response: {headers: [{name: content-Length, value: "5"}]}}`), "none that says how the answer is sent"},
+		"a header that says the end":     {probe(`{path: /, response: {headers: [{name: Connection, value: close}]}}`), "none that says how the answer is sent"},
+		"a header that is two":           {probe(`{path: /, response: {headers: [{name: a, value: "b\r\nc: d"}]}}`), "value must be of visible ASCII characters"},
+		"two headers of one name":        {probe(`{path: /, response: {headers: [{name: a, value: b}, {name: a, value: c}]}}`), "Duplicate value"},
 		"an unknown moment of a wake":    {spec(`{wake: {when: Query}}`), `supported values: "Login", "Connect"`},
 
 		"a hold's timeout of a moment":      {spec(`{hold: {timeout: 1ms}}`), "timeout " + duration + "24h"},
@@ -261,6 +301,16 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				ports: [{name: game, readiness: Auto}, {name: "", readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 80, path: /, threshold: 1}}]}}`,
 		},
+		"probes of http": {
+			patch: spec(`{ports: [{name: web, protocol: http, readiness: Connect, asleep: {probes: [{path: /},
+				{method: POST, path: "/a/b;c=%20(d)", headers: [{name: User-Agent, prefix: "kube-probe/"}, {name: X, value: a b}],
+				response: {status: 503, headers: [{name: Content-Type, value: text/css; charset=utf-8}], body: "a\n"}}]}}]}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
+				ports: [{name: web, protocol: http, readiness: Connect, asleep: {
+				motd: Asleep. Join to wake it up., wakingMotd: "Waking up, {elapsed} so far.", probes: [{method: GET, path: /, response: {status: 200}},
+				{method: POST, path: "/a/b;c=%20(d)", headers: [{name: User-Agent, prefix: "kube-probe/"}, {name: X, value: a b}],
+				response: {status: 503, headers: [{name: Content-Type, value: text/css; charset=utf-8}], body: "a\n"}}]}}]}`,
+		},
 		"answers of the least, and those of a game": {
 			patch: spec(`{wake: {}, ports: [{name: game, protocol: minecraft, asleep: {}},
 				{name: query, protocol: source, asleep: {motd: zzz, wakingMotd: ahh, version: "1.2", maxPlayers: 4, map: burrow, game: Dormice, folder: mice, appID: 4294967295}}]}`),
@@ -282,6 +332,7 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
 				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576, handshakeTimeout: 1m,
 					perSource: {maxConnections: 100000, maxBytes: 1073741824, maxSessions: 100000}},
 				wake: {when: Connect, allowCIDRs: ["0.0.0.0/0", "::/0"], denyCIDRs: ["fd00:1111:2222:3333:4444:5555:6666:7777/128"], perSourceRate: 60000, perServiceRate: 60000}}`),
@@ -289,6 +340,7 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp, readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
+				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
 				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576, handshakeTimeout: 1m,
 					perSource: {maxConnections: 100000, maxBytes: 1073741824, maxSessions: 100000}},
 				wake: {when: Connect, allowCIDRs: ["0.0.0.0/0", "::/0"], denyCIDRs: ["fd00:1111:2222:3333:4444:5555:6666:7777/128"], perSourceRate: 60000, perServiceRate: 60000}}`,
@@ -315,6 +367,15 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyNetworks are n networks.
+func manyNetworks(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("10.%d.0.0/16", i))
+	}
+	return strings.Join(list, ", ")
 }
 
 func normal(t *testing.T, value any) map[string]any {

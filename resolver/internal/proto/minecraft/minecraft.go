@@ -109,7 +109,7 @@ func farewell(why proto.Reason, c proto.Client) string {
 		return "Too many players are waiting for this server. Join again in a moment."
 	case proto.NothingToWake:
 		return "This server can't be woken up just now."
-	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.Evicted, proto.Denied, proto.AnswerRate:
+	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate:
 	}
 	return "The connection to this server was interrupted. Join again."
 }

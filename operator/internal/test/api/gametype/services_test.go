@@ -42,9 +42,11 @@ func TestAGameTypeHasAServiceAndAnElasticService(t *testing.T) {
 
 	w.change(func(gt *v1alpha1.GameType) {
 		gt.Spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Minute}, MinReplicas: new(int32(2)), Handoff: v1alpha1.HandoffNever}
+		gt.Spec.Sleep.Balance, gt.Spec.Sleep.ProxyProtocol = v1alpha1.BalancePacked, &v1alpha1.ProxyProtocol{Send: true}
 	})
 	w.get(game, es)
 	if es.Spec.SleepAfter.Duration != time.Minute || *es.Spec.MinReplicas != 2 || es.Spec.Handoff != v1alpha1.HandoffNever ||
+		es.Spec.Balance != v1alpha1.BalancePacked || es.Spec.ProxyProtocol == nil || !es.Spec.ProxyProtocol.Send ||
 		es.Spec.Idle == nil || !es.Spec.Idle.Players || es.Spec.Hold.MaxConnections != 1000 {
 		t.Errorf("the ElasticService of a game that sleeps is %+v", es.Spec)
 	}

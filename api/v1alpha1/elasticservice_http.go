@@ -1,0 +1,101 @@
+package v1alpha1
+
+// HTTPProbeMethod is the method of a request that is answered while a service
+// sleeps.
+// +kubebuilder:validation:Enum=GET;HEAD;OPTIONS;POST
+type HTTPProbeMethod string
+
+// HTTPProbe is a request that is answered while the service sleeps, and its answer.
+type HTTPProbe struct {
+	// method is the request's method. GET answers HEAD as well.
+	// +optional
+	// +kubebuilder:default=GET
+	Method HTTPProbeMethod `json:"method,omitempty"`
+
+	// path is the request's path as it is sent, letter for letter. What the request
+	// has after a '?' is not looked at.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-;=@-Z_a-z~]*$')",message="path must start with '/' and have no spaces, '?' or '#'"
+	Path string `json:"path"`
+
+	// headers are what the request must have, all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Headers []HTTPHeaderMatch `json:"headers,omitempty"`
+
+	// response is the answer.
+	// +optional
+	// +kubebuilder:default={}
+	Response HTTPProbeResponse `json:"response,omitempty"`
+}
+
+// HTTPHeaderMatch is a header that a request must have.
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.prefix)",message="a header to match needs either value or prefix"
+type HTTPHeaderMatch struct {
+	// name is the header's name, in lower or upper case.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_|~0-9A-Za-z]+$')",message="name must be a header's name, such as User-Agent"
+	Name string `json:"name"`
+
+	// value is the header's whole value, letter for letter.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]([ -~]*[!-~])?$')",message="value must be of visible ASCII characters, with spaces only in between"
+	Value string `json:"value,omitempty"`
+
+	// prefix is what the header's value begins with, letter for letter, such as
+	// kube-probe/ in a User-Agent.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~][ -~]*$')",message="prefix must be of visible ASCII characters and spaces"
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// HTTPProbeResponse is what a probe is answered.
+// +kubebuilder:validation:XValidation:rule="!has(self.body) || !has(self.status) || !(self.status in [204, 205, 304])",message="a response with the status 204, 205 or 304 has no body; remove it"
+type HTTPProbeResponse struct {
+	// status is the status code.
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=200
+	// +kubebuilder:validation:Maximum=599
+	Status int32 `json:"status,omitempty"`
+
+	// headers are sent beside Date, Content-Length, Connection and, where there is a
+	// body, the Content-Type text/plain, which one of them may replace.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Headers []HTTPHeader `json:"headers,omitempty"`
+
+	// body is the body, in UTF-8.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Body string `json:"body,omitempty"`
+}
+
+// HTTPHeader is a header of an answer.
+type HTTPHeader struct {
+	// name is the header's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_|~0-9A-Za-z]+$') && !(self.lowerAscii() in ['connection', 'content-length', 'date', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])",message="name must be a header's name, such as Content-Type, and none that says how the answer is sent"
+	Name string `json:"name"`
+
+	// value is the header's value.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]([ -~]*[!-~])?$')",message="value must be of visible ASCII characters, with spaces only in between"
+	Value string `json:"value"`
+}

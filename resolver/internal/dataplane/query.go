@@ -1,0 +1,122 @@
+package dataplane
+
+import (
+	"net/netip"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// Where all clients of an awake service go through the resolver, those who only
+// ask for the status go to a server like any other, and don't keep it awake. They
+// get no seat, a full server answers too, and none is woken for them: where no
+// server is up they are answered in its place.
+
+// queryIdle is how long a UDP session of who only asked may be silent.
+const queryIdle = 10 * time.Second
+
+// verdictOn asks the protocol what it makes of a client, for nothing but that.
+func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action {
+	scratch := conn.Streams.Get()
+	defer conn.Streams.Put(scratch)
+	return p.protocol.Inspect(head, p.known.Load().client(source, (*scratch)[:0])).Action
+}
+
+// asks says whether a TCP client only asks; heard is false for one that went away
+// or was refused before that was known. Protocols in which the server speaks first
+// don't get here.
+func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
+	defer p.occupy(h).End()
+	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
+	for {
+		if action := p.verdictOn(h.sent, netip.AddrPort{}); action != proto.NeedMore {
+			_ = h.conn.SetDeadline(time.Time{})
+			return action != proto.Hold, true
+		}
+		if len(h.sent) >= proto.MaxHead {
+			_ = h.conn.SetDeadline(time.Time{})
+			return false, true // the server may know better
+		}
+		if !p.hear(h, false) {
+			return false, false
+		}
+	}
+}
+
+// serveQuery relays a client who only asks; false: no server is up.
+func (p *servedPort) serveQuery(h *heldTCP) bool {
+	picked, ok := p.service.queue.PickForQuery(p.key.name)
+	if !ok {
+		return false
+	}
+	server := p.dial(picked.Address)
+	if server == nil {
+		p.service.queue.Avoid(p.key.name, picked.Address)
+		return false
+	}
+	if replay(h, server) != nil {
+		_ = server.Close()
+		return false
+	}
+	p.begin(true)
+	defer p.end(true)
+	p.counts.BytesToServer(len(h.sent))
+	h.release(len(h.sent))
+	_ = forward.Relay(p.service.server.ctx, h.conn, server, p.counts.BytesToServer, p.counts.BytesToClient)
+	return true
+}
+
+// admitQuery takes the first datagram of a new client who only asks; false: it is
+// none. Where no server is up it is answered at once.
+func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	p := u.port
+	if !p.known.Load().sorts || p.verdictOn(datagram, from) == proto.Hold {
+		return false
+	}
+	picked, ok := p.service.queue.PickForQuery(p.key.name)
+	if !ok {
+		u.judge(datagram, from, to)
+		return true
+	}
+	if s := u.enter(datagram, from, to, true); s != nil {
+		s.beginQuery(datagram, picked)
+	} else if picked.Unproven {
+		p.service.queue.Avoid(p.key.name, picked.Address)
+	}
+	return true
+}
+
+// beginQuery is begin for a client who only asks.
+func (s *udpSession) beginQuery(datagram []byte, picked hold.Grant) {
+	s.touch()
+	s.budget().Force(lengthBytes + len(datagram))
+	s.socket.port.counts.ClientTaken()
+	s.mu.Lock()
+	s.keep(datagram)
+	s.mu.Unlock()
+	s.start(picked)
+}
+
+// answerInstead answers what a client asked whose server is not there, and ends it.
+func (s *udpSession) answerInstead() {
+	p := s.socket.port
+	var first []byte
+	s.mu.Lock()
+	if len(s.queue) > 0 {
+		first, _ = nextHeld(s.queue)
+	}
+	s.mu.Unlock()
+	k := p.known.Load()
+	switch verdict := p.protocol.Inspect(first, k.client(s.client, nil)); {
+	case len(verdict.Answer) == 0:
+	case !p.mayBeAnswered(k, verdict, first, s.client):
+		p.counts.Refused(string(proto.AnswerRate))
+	default:
+		p.counts.QueryAnswered()
+		_ = s.socket.packets.Send(verdict.Answer, s.source, s.client)
+	}
+	s.over()
+}

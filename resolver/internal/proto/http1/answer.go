@@ -1,0 +1,124 @@
+package http1
+
+import (
+	"bytes"
+	_ "embed"
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+const (
+	// retrySoon is when a client may come again, in seconds: a server that wakes, or
+	// a queue that is full, will be further by then.
+	retrySoon = 5
+	// retryLater is for a service that nobody can wake just now.
+	retryLater = 60
+	// maxMessage bounds the page's message in bytes.
+	maxMessage = 1024
+)
+
+// appendProbe answers a probe.
+func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
+	b := appendHead(c, p.Status, ends)
+	typed := false
+	for _, h := range p.Fields {
+		typed = typed || strings.EqualFold(h.Name, "Content-Type")
+		b = appendField(b, h.Name, h.Value)
+	}
+	if p.Body != "" && !typed {
+		b = appendField(b, "Content-Type", "text/plain; charset=utf-8")
+	}
+	return appendBody(b, r, p.Status, p.Body)
+}
+
+// appendUnavailable tells a client why it is sent away.
+func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
+	state, retry := "is waking up", retrySoon
+	switch why {
+	case proto.QueueFull, proto.TooManyBytes, proto.TooManySessions, proto.TooManyConnections,
+		proto.SourceConnections, proto.SourceSessions, proto.SourceRate, proto.ServiceRate:
+		state = "is waking up, and many are waiting for it"
+	case proto.NothingToWake:
+		state, retry = "cannot be woken up just now", retryLater
+	case proto.TimedOut, proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader,
+		proto.Evicted, proto.Denied, proto.AnswerRate:
+	}
+	b := appendHead(c, http.StatusServiceUnavailable, true)
+	b = appendField(b, "Retry-After", strconv.Itoa(retry))
+	b = appendField(b, "Cache-Control", "no-store")
+	if !wantsPage(r) {
+		b = appendField(b, "Content-Type", "text/plain; charset=utf-8")
+		return appendBody(b, r, http.StatusServiceUnavailable, c.Service.Name+" "+state+".\n")
+	}
+	b = appendField(b, "Content-Type", "text/html; charset=utf-8")
+	b = appendField(b, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	return appendBody(b, r, http.StatusServiceUnavailable, page(c, state, retry))
+}
+
+//go:embed page.html
+var pageSource string
+
+// page is the page that a person sees. It says nothing of the request.
+func page(c proto.Client, state string, retry int) string {
+	message := ""
+	if c.Service.Phase == proto.Waking {
+		message = string(c.AppendMessage(nil, maxMessage))
+	}
+	return strings.NewReplacer(
+		"{name}", html.EscapeString(c.Service.Name),
+		"{state}", html.EscapeString(state),
+		"{message}", html.EscapeString(message),
+		"{seconds}", strconv.Itoa(retry),
+	).Replace(pageSource)
+}
+
+// wantsPage says whether a person waits for the answer: browsers ask for HTML
+// where they are to show it.
+func wantsPage(r *Request) bool {
+	return (string(r.Method) == "GET" || string(r.Method) == "HEAD") && !r.upgrades && r.each(func(name, value []byte) bool {
+		if !is(name, "Accept") {
+			return false
+		}
+		for accepted := range bytes.SplitSeq(value, []byte(",")) {
+			kind, _, _ := bytes.Cut(accepted, []byte(";"))
+			if is(bytes.Trim(kind, " \t"), "text/html") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// appendHead begins an answer.
+func appendHead(c proto.Client, status int, ends bool) []byte {
+	b := append(c.Scratch, "HTTP/1.1 "...)
+	b = append(strconv.AppendInt(b, int64(status), 10), ' ')
+	b = append(append(b, http.StatusText(status)...), "\r\nDate: "...)
+	b = append(c.Now.UTC().AppendFormat(b, http.TimeFormat), "\r\n"...)
+	if ends {
+		b = appendField(b, "Connection", "close")
+	}
+	return b
+}
+
+func appendField(b []byte, name, value string) []byte {
+	b = append(append(b, name...), ": "...)
+	return append(append(b, value...), "\r\n"...)
+}
+
+// appendBody ends an answer. One to HEAD tells the body's length alone, and those
+// that have none by their status not even that.
+func appendBody(b []byte, r *Request, status int, body string) []byte {
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		return append(b, "\r\n"...)
+	}
+	b = append(strconv.AppendInt(append(b, "Content-Length: "...), int64(len(body)), 10), "\r\n\r\n"...)
+	if string(r.Method) == "HEAD" {
+		return b
+	}
+	return append(b, body...)
+}

@@ -1,0 +1,196 @@
+package http1
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// maxOpen is how many requests may be open at once on a connection that is
+// followed: what clients that don't wait for an answer send ahead.
+const maxOpen = 64
+
+// Side is one end of a connection.
+type Side int
+
+const (
+	// Client sends requests.
+	Client Side = iota
+	// Server sends responses.
+	Server
+)
+
+// Exchange follows what goes over a connection, and knows when nothing is under
+// way on it: each request was answered, and what was read was passed on. It
+// follows plain HTTP/1 alone. Once anything else is said, a protocol upgrade or
+// a byte that is out of place, it is lost, and knows nothing for good.
+//
+// It keeps a line of either side at most. Both sides' methods may be called at
+// once, those of one side in turn.
+type Exchange struct {
+	mu      sync.Mutex
+	streams [2]stream
+	// open counts the requests that are not answered, and heads has a bit for each
+	// of them, the oldest lowest: its method is HEAD.
+	open  int
+	heads uint64
+	// head is so of the request that is read, code is of the response, and minor
+	// the version of either.
+	head  bool
+	code  int
+	minor [2]int
+	// passing says that what was read from a side is not passed on yet.
+	passing [2]bool
+	// answered says that there was a request, and all its answer; since is when
+	// all was quiet after that.
+	answered, lost bool
+	since          time.Time
+}
+
+// NewExchange follows a connection from its first byte.
+func NewExchange() *Exchange {
+	x := &Exchange{}
+	x.streams[Client].first = func(line []byte) (ok bool) {
+		method, _, minor, ok := requestLine(line)
+		x.minor[Client] = minor
+		x.head = string(method) == "HEAD"
+		return ok && string(method) != "CONNECT"
+	}
+	x.streams[Server].first = func(line []byte) (ok bool) {
+		x.code, x.minor[Server], ok = statusLine(line)
+		return ok
+	}
+	return x
+}
+
+// Read takes in what was read from a side, before it is passed on.
+func (x *Exchange) Read(from Side, b []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.passing[from] = true
+	for len(b) > 0 && !x.lost {
+		if from == Server && x.open == 0 {
+			// Nobody asked for that.
+			x.lose()
+			return
+		}
+		var e event
+		b, e = x.streams[from].take(b)
+		switch {
+		case e == broken, e == headEnd && !x.headRead(from):
+			x.lose()
+		case e == messageEnd && from == Server:
+			x.answer()
+		}
+	}
+}
+
+// headRead takes in the end of a head; false: what follows can't be told.
+func (x *Exchange) headRead(from Side) bool {
+	s := &x.streams[from]
+	if !s.framing.plain(x.minor[from]) {
+		return false
+	}
+	if from == Client {
+		if s.framing.upgrades || x.open == maxOpen {
+			return false
+		}
+		if x.head {
+			x.heads |= 1 << x.open
+		}
+		x.open++
+		s.body()
+		return true
+	}
+	bodiless := x.heads&1 != 0 || x.code == 204 || x.code == 304
+	switch {
+	case x.code == 101:
+		return false
+	case x.code < 200:
+		return true // the answer is still to come
+	case bodiless:
+		x.answer()
+	case s.framing.encodings == 0 && s.framing.lengths == 0:
+		return false // it ends with the connection
+	case !s.body():
+		x.answer()
+	}
+	return true
+}
+
+// answer ends the oldest request.
+func (x *Exchange) answer() {
+	x.open--
+	x.heads >>= 1
+	x.answered = true
+}
+
+// lose stops following, and forgets what is kept for it.
+func (x *Exchange) lose() {
+	x.lost = true
+	x.streams = [2]stream{}
+}
+
+// Passed says that what was read from a side has been passed on.
+func (x *Exchange) Passed(from Side) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.passing[from] = false
+	if x.settled() {
+		x.since = time.Now()
+	}
+}
+
+// settled says that nothing is under way.
+func (x *Exchange) settled() bool {
+	return !x.lost && x.answered && x.open == 0 && x.streams[Client].atRest() && x.streams[Server].atRest() &&
+		!x.passing[Client] && !x.passing[Server]
+}
+
+// Lost says that it is followed no more.
+func (x *Exchange) Lost() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.lost
+}
+
+// Quiet is for how long nothing has been under way; 0 while something is, or may
+// be.
+func (x *Exchange) Quiet(now time.Time) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.settled() {
+		return 0
+	}
+	return now.Sub(x.since)
+}
+
+// Opaque is how much of what a side sends next says nothing of where its message
+// ends, and need not be read: Skip does for it.
+func (x *Exchange) Opaque(from Side) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.streams[from]
+	switch {
+	case x.lost:
+		return math.MaxInt64
+	case s.stage == inBody, s.stage == inChunk:
+		return s.left
+	}
+	return 0
+}
+
+// Skip is Read for n bytes that were Opaque, and Passed.
+func (x *Exchange) Skip(from Side, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.lost || !x.streams[from].skip(int64(n)) {
+		return
+	}
+	if from == Server {
+		x.answer()
+	}
+	if x.settled() {
+		x.since = time.Now()
+	}
+}

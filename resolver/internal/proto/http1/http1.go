@@ -1,0 +1,98 @@
+// Package http1 is HTTP/1: probes that the spec names are answered while the
+// server sleeps, and any other request wakes it. What is no plain HTTP/1, such as
+// TLS, HTTP/2 or garbage, is held like anything else, and told nothing.
+//
+// It also follows connections that are relayed, to know when they are idle
+// between requests. The format is RFC 9112's; of what that leaves to the judgement
+// of servers nothing is judged here.
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// Protocol is the module.
+type Protocol struct{}
+
+var _ proto.Protocol = Protocol{}
+
+// Name implements proto.Protocol.
+func (Protocol) Name() string { return "http" }
+
+// WakeOn implements proto.Protocol. Browsers open connections that they may never
+// use, and load balancers try whether a port is open.
+func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
+
+// HoldAtMost implements proto.Protocol.
+func (Protocol) HoldAtMost() time.Duration { return 0 }
+
+// Inspect implements proto.Protocol. A probe with a body is answered, and the
+// connection ended: nobody has to agree where the next request begins.
+func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
+	if len(head) == 0 {
+		return proto.Verdict{Action: proto.NeedMore}
+	}
+	if c.Service.Phase == proto.Up {
+		return proto.Verdict{Action: proto.Hold}
+	}
+	r, size, err := ParseRequest(head)
+	if errors.Is(err, errShort) && len(head) < proto.MaxHead {
+		return proto.Verdict{Action: proto.NeedMore}
+	}
+	if err != nil || r.upgrades {
+		return proto.Verdict{Action: proto.Hold}
+	}
+	probe := find(c.Service.Probes, &r)
+	if probe == nil {
+		return proto.Verdict{Action: proto.Hold}
+	}
+	body := r.encodings > 0 || r.lengths > 1 || r.bad || r.length > 0
+	if body || r.closes || r.Minor == 0 {
+		return proto.Verdict{Action: proto.Finish, Answer: appendProbe(c, &r, probe, true)}
+	}
+	return proto.Verdict{Action: proto.Answer, Answer: appendProbe(c, &r, probe, false), Used: size}
+}
+
+// find gives the first probe that a request is; nil: none.
+func find(probes []proto.Probe, r *Request) *proto.Probe {
+	path := r.Path()
+	for i := range probes {
+		p := &probes[i]
+		method := string(r.Method) == p.Method || p.Method == "GET" && string(r.Method) == "HEAD"
+		if method && string(path) == p.Path && hasAll(r, p.Headers) {
+			return p
+		}
+	}
+	return nil
+}
+
+// hasAll says whether a request has all headers, each in one of its fields.
+func hasAll(r *Request, headers []proto.HeaderMatch) bool {
+	for i := range headers {
+		h := &headers[i]
+		if !r.each(func(name, value []byte) bool {
+			return is(name, h.Name) && (string(value) == h.Value || h.Prefix && bytes.HasPrefix(value, []byte(h.Value)))
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Refusal implements proto.Protocol: 503 for a whole request, with a page that
+// reloads itself for browsers, and 408 for half of one. Others see the
+// connection's end.
+func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
+	r, _, err := ParseRequest(head)
+	switch {
+	case errors.Is(err, errShort) && why == proto.Unfinished && len(head) > 0:
+		return append(c.Scratch, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"...)
+	case err != nil:
+		return nil
+	}
+	return appendUnavailable(c, &r, why)
+}

@@ -1,0 +1,212 @@
+package http1
+
+import "bytes"
+
+// maxLine bounds what is kept of a line of which the rest has not come yet.
+const maxLine = 1 << 10
+
+// stage is where in a message a stream is.
+type stage int
+
+const (
+	// atStart is before a message's first line.
+	atStart stage = iota
+	// inFields is after it.
+	inFields
+	// inBody is in a body, or in a chunk's bytes.
+	inBody
+	inChunk
+	// afterChunk is before the line's end after them.
+	afterChunk
+	// atChunk is before a chunk's size.
+	atChunk
+	// inTrailer is after the last chunk.
+	inTrailer
+)
+
+// event is what a stream came to.
+type event int
+
+const (
+	// nothing says that all was taken in and no more is to be said.
+	nothing event = iota
+	// headEnd is the end of a head. The caller says what body there is.
+	headEnd
+	// messageEnd is the end of a body.
+	messageEnd
+	// broken says that this is not plain HTTP/1.
+	broken
+)
+
+// stream follows one direction of a connection from message to message. It keeps
+// a line at most.
+type stream struct {
+	// first reads a message's first line.
+	first func(line []byte) bool
+	stage stage
+	// framing is of the message's head.
+	framing framing
+	// left is what is to come of a body or a chunk.
+	left int64
+	// pending is the beginning of a line.
+	pending []byte
+	// passing says that the rest of a long line is passed over, and carriage that
+	// it ended in a carriage return so far.
+	passing, carriage bool
+}
+
+// atRest says that the stream is between two messages.
+func (s *stream) atRest() bool { return s.stage == atStart && s.pending == nil }
+
+// take takes in what b begins with, up to an event, and gives the rest.
+func (s *stream) take(b []byte) (rest []byte, e event) {
+	for len(b) > 0 {
+		if s.stage == inBody || s.stage == inChunk {
+			n := min(s.left, int64(len(b)))
+			if b = b[n:]; s.skip(n) {
+				return b, messageEnd
+			}
+			continue
+		}
+		line, rest, e := s.cutLine(b)
+		if b = rest; e == headEnd { // a line's end
+			e = s.line(line)
+		}
+		if e != nothing {
+			return b, e
+		}
+	}
+	return nil, nothing
+}
+
+// skip passes over n bytes of a body; true: that was its end.
+func (s *stream) skip(n int64) bool {
+	if s.left -= n; s.left > 0 {
+		return false
+	}
+	if s.stage == inChunk {
+		s.stage = afterChunk
+		return false
+	}
+	s.stage = atStart
+	return true
+}
+
+// line takes in a whole line.
+func (s *stream) line(line []byte) event {
+	switch s.stage {
+	case atStart:
+		s.framing = framing{}
+		if !s.first(line) {
+			return broken
+		}
+		s.stage = inFields
+	case inFields, inTrailer:
+		if len(line) == 0 {
+			ended := s.stage
+			s.stage = atStart
+			if ended == inTrailer {
+				return messageEnd
+			}
+			return headEnd
+		}
+		name, value, ok := field(line)
+		if !ok {
+			return broken
+		}
+		if s.stage == inFields {
+			s.framing.add(name, value)
+		}
+	case atChunk:
+		size, ok := chunkSize(line)
+		if !ok {
+			return broken
+		}
+		s.left, s.stage = size, inChunk
+		if size == 0 {
+			s.stage = inTrailer
+		}
+	case afterChunk:
+		if len(line) > 0 {
+			return broken
+		}
+		s.stage = atChunk
+	case inBody, inChunk:
+	}
+	return nothing
+}
+
+// body says what follows a head; false: nothing, the message is over.
+func (s *stream) body() bool {
+	switch {
+	case s.framing.chunked:
+		s.stage = atChunk
+	case s.framing.length > 0:
+		s.stage, s.left = inBody, s.framing.length
+	default:
+		return false
+	}
+	return true
+}
+
+// cutLine cuts a line off b, whose beginning may be pending. The event headEnd
+// stands for its end.
+func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
+	if s.passing {
+		return s.pass(b)
+	}
+	i := bytes.IndexByte(b, '\n')
+	if i >= 0 && s.pending == nil {
+		line, rest, _ = cutLine(b)
+		return line, rest, headEnd
+	}
+	part := b
+	if i >= 0 {
+		part = b[:i+1]
+	}
+	if len(s.pending)+len(part) > maxLine {
+		return s.passLong(b)
+	}
+	s.pending = append(s.pending, part...)
+	if i < 0 {
+		return nil, nil, nothing
+	}
+	line, _, _ = cutLine(s.pending)
+	s.pending = nil
+	return line, b[i+1:], headEnd
+}
+
+// passLong begins to pass over a line that is longer than what is kept of one. It
+// has to be a field that says nothing of the message.
+func (s *stream) passLong(b []byte) (line, rest []byte, e event) {
+	beginning := s.pending
+	whole := append(bytes.Clone(beginning), b[:min(len(b), maxLine)]...)
+	name, _, found := bytes.Cut(whole, []byte(":"))
+	if s.stage != inFields && s.stage != inTrailer || !found || !isToken(name) || matters(name) {
+		return nil, nil, broken
+	}
+	s.pending, s.passing, s.carriage = nil, true, false
+	colon := len(name) + 1
+	if kept := len(beginning); colon < kept {
+		if _, _, e := s.pass(beginning[colon:]); e != nothing {
+			return nil, nil, broken
+		}
+		return s.pass(b)
+	}
+	return s.pass(b[colon-len(beginning):])
+}
+
+// pass passes over the rest of a long line, which has to be as valid as any.
+func (s *stream) pass(b []byte) (line, rest []byte, e event) {
+	for i, c := range b {
+		switch {
+		case c == '\n' && s.carriage:
+			s.passing = false
+			return nil, b[i+1:], nothing
+		case s.carriage, c != '\r' && !isValue(b[i:i+1]):
+			return nil, nil, broken
+		}
+		s.carriage = c == '\r'
+	}
+	return nil, nil, nothing
+}

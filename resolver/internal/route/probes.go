@@ -1,0 +1,32 @@
+package route
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// probes are the requests that the spec says are answered on a port.
+func probes(es *v1alpha1.ElasticService, port string) (out []proto.Probe) {
+	i := slices.IndexFunc(es.Spec.Ports, func(p v1alpha1.PortSpec) bool { return p.Name == port && p.Asleep != nil })
+	if i < 0 {
+		return nil
+	}
+	for _, p := range es.Spec.Ports[i].Asleep.Probes {
+		probe := proto.Probe{
+			Method: cmp.Or(string(p.Method), http.MethodGet), Path: p.Path,
+			Status: cmp.Or(int(p.Response.Status), http.StatusOK), Body: p.Response.Body,
+		}
+		for _, h := range p.Headers {
+			probe.Headers = append(probe.Headers, proto.HeaderMatch{Name: h.Name, Value: cmp.Or(h.Prefix, h.Value), Prefix: h.Prefix != ""})
+		}
+		for _, h := range p.Response.Headers {
+			probe.Fields = append(probe.Fields, proto.Header{Name: h.Name, Value: h.Value})
+		}
+		out = append(out, probe)
+	}
+	return out
+}
