@@ -48,6 +48,7 @@ func from(t testing.TB, local string, network route.Network, address string) net
 func joins(t *testing.T) map[v1alpha1.Protocol]string {
 	return map[v1alpha1.Protocol]string{
 		v1alpha1.ProtocolTCP: "hello", v1alpha1.ProtocolUDP: "hello",
+		v1alpha1.ProtocolHTTP:      "GET / HTTP/1.1\r\nHost: lobby\r\n\r\n",
 		v1alpha1.ProtocolMinecraft: recorded(t, v1alpha1.ProtocolMinecraft, "login_765"),
 		v1alpha1.ProtocolBedrock:   recorded(t, v1alpha1.ProtocolBedrock, "request1"),
 		v1alpha1.ProtocolSource:    "a game's own",
@@ -284,6 +285,37 @@ func TestOneSourceHasSoManyBytesHeldAndLosesNone(t *testing.T) {
 	expect(t, modest, "hello")
 	expect(t, greedy, text)
 	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+}
+
+func TestASourceIsWhereALoadBalancerSaysThatTheClientIs(t *testing.T) {
+	r := newRig(t)
+	rules := guard.NewRules(nil, []string{"192.0.2.0/24"})
+	rules.PerSource = guard.Limits{Connections: 1, Bytes: 1024}
+	address := r.serve("game", route.TCP, guarded(rules))
+	r.behind(here + "/32")
+	connect := func(source string) net.Conn {
+		c := from(t, here, route.TCP, address)
+		write(t, c, header(t, 2, source, "198.51.100.1:25565")+"hello")
+		return c
+	}
+	expectGone(t, connect("192.0.2.7:1"))
+	if got := r.refused(proto.Denied); got != 1 {
+		t.Errorf("%v were denied, want 1", got)
+	}
+	first := connect("203.0.113.1:1")
+	r.queued(1)
+	connect("203.0.113.1:2")
+	r.eventually("the source's second is refused", func() bool { return r.refused(proto.SourceConnections) == 1 })
+	connect("203.0.113.2:1")
+	r.queued(2)
+	r.held(2)
+	// What was read with the header is the source's, too.
+	go func() { _, _ = io.WriteString(first, string(make([]byte, 4096))) }()
+	r.eventually("the source's part is used up", func() bool { return r.server.held.Used() == 1024+5 })
+	r.server.Close()
+	if used := r.server.held.Used(); used != 0 {
+		t.Errorf("%d bytes are held still", used)
+	}
 }
 
 func TestAHandshakeHasItsTime(t *testing.T) {
