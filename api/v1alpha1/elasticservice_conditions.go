@@ -57,6 +57,11 @@ const (
 	// combined with handoff Direct, where nodes lose their endpoints at each
 	// sleep and load balancers move.
 	ConditionTrafficPolicyUnsupported = "TrafficPolicyUnsupported"
+
+	// ConditionFrontReady is True when every name of spec.front leads here, and when
+	// the spec has no front. While it is False, Ready is, too, and connections to the
+	// service's own address work all the same.
+	ConditionFrontReady = "FrontReady"
 )
 
 // Reasons of an ElasticService's conditions.
@@ -67,17 +72,20 @@ const (
 	ReasonNotNeeded = "NotNeeded"
 	// ReasonNotObserved says that an earlier obstacle hid the answer.
 	ReasonNotObserved = "NotObserved"
-	// ReasonServiceNotFound says that spec.service names no Service.
+	// ReasonServiceNotFound says that spec.service, or spec.front.service where the
+	// condition is FrontReady, names no Service.
 	ReasonServiceNotFound = "ServiceNotFound"
-	// ReasonServiceTaken says that an older ElasticService has the same Service.
+	// ReasonServiceTaken says that an older ElasticService has the same Service, or
+	// that the front's is the own Service of one.
 	ReasonServiceTaken = "ServiceTaken"
 	// ReasonTargetTaken says that an older ElasticService has the same target.
 	ReasonTargetTaken = "TargetTaken"
 	// ReasonServiceUnsupported says that the Service is of a kind that can't
 	// sleep: of type ExternalName, headless, or without ports.
 	ReasonServiceUnsupported = "ServiceUnsupported"
-	// ReasonPortUnknown says that spec.ports names a port that the Service has not,
-	// or with another transport protocol.
+	// ReasonPortUnknown says that spec.ports or spec.front names a port that the
+	// Service has not, or with another transport protocol, or that spec.front must
+	// name one and doesn't.
 	ReasonPortUnknown = "PortUnknown"
 	// ReasonPortsExhausted says that no resolver port is free.
 	ReasonPortsExhausted = "PortsExhausted"
@@ -156,4 +164,16 @@ const (
 	ReasonSourceIPMasqueraded = "SourceIPMasqueraded"
 	// ReasonLocalTrafficPolicy says that the Service has a traffic policy Local.
 	ReasonLocalTrafficPolicy = "LocalTrafficPolicy"
+	// ReasonHasSelector says that the front's Service has a selector, by which
+	// clients go past the resolver.
+	ReasonHasSelector = "HasSelector"
+	// ReasonNamespaceNotAllowed says that the front's Service is in another
+	// namespace and doesn't allow this one.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonDuplicateHost says that an older ElasticService of the front has the same
+	// host name.
+	ReasonDuplicateHost = "DuplicateHost"
+	// ReasonProtocolUnsupported says that clients don't say in the port's protocol
+	// which host they want.
+	ReasonProtocolUnsupported = "ProtocolUnsupported"
 )

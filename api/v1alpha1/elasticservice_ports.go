@@ -3,7 +3,7 @@ package v1alpha1
 import corev1 "k8s.io/api/core/v1"
 
 // Protocol is what is spoken on a port.
-// +kubebuilder:validation:Enum=tcp;udp;http;minecraft;bedrock;source;quake3
+// +kubebuilder:validation:Enum=tcp;udp;http;tls;minecraft;bedrock;source;quake3
 type Protocol string
 
 const (
@@ -17,6 +17,9 @@ const (
 	// HTTP/2, TLS. Probes that the spec names are answered while the service sleeps;
 	// any other request wakes it.
 	ProtocolHTTP Protocol = "http"
+	// ProtocolTLS is anything inside TLS, over TCP, which is passed on as it is. A
+	// client's hello wakes the service; what is no TLS doesn't.
+	ProtocolTLS Protocol = "tls"
 	// ProtocolMinecraft is Minecraft's Java edition, over TCP. Server lists are
 	// answered while the service sleeps; a login wakes it.
 	ProtocolMinecraft Protocol = "minecraft"
@@ -37,10 +40,14 @@ func (p Protocol) Transport() corev1.Protocol {
 	switch p {
 	case ProtocolUDP, ProtocolBedrock, ProtocolSource, ProtocolQuake3:
 		return corev1.ProtocolUDP
-	case ProtocolTCP, ProtocolHTTP, ProtocolMinecraft:
+	case ProtocolTCP, ProtocolHTTP, ProtocolTLS, ProtocolMinecraft:
 	}
 	return corev1.ProtocolTCP
 }
+
+// NamesHosts says that clients of the protocol say first which host they want, so
+// that a front can tell several services apart.
+func (p Protocol) NamesHosts() bool { return p == ProtocolMinecraft || p == ProtocolTLS }
 
 // Readiness says how the resolver knows that a pod takes connections.
 // +kubebuilder:validation:Enum=Auto;Connect
@@ -57,8 +64,8 @@ const (
 )
 
 // PortSpec says more about one of a Service's ports.
-// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'http', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
-// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp']))",message="asleep needs a protocol whose queries can be answered: http, minecraft, bedrock, source or quake3"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || self.protocol in ['tcp', 'http', 'tls', 'minecraft']",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && !(self.protocol in ['tcp', 'udp', 'tls']))",message="asleep needs a protocol whose queries can be answered: http, minecraft, bedrock, source or quake3"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.favicon) && !has(self.asleep.rejoin)) || (has(self.protocol) && self.protocol == 'minecraft')",message="asleep.favicon and asleep.rejoin need the protocol minecraft; others have no such thing"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.protocolVersion) || !has(self.protocol) || self.protocol != 'source'",message="asleep.protocolVersion needs the protocol minecraft, bedrock or quake3; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.map) || !has(self.protocol) || self.protocol != 'minecraft'",message="asleep.map needs the protocol bedrock, source or quake3; remove it"
@@ -73,8 +80,9 @@ type PortSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// protocol is what is spoken on the port: tcp or udp, http, or a game's that
-	// the resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
+	// protocol is what is spoken on the port: tcp or udp; http; tls (over TCP), which
+	// is passed on as it is and wakes by a client's hello alone; or a game's that the
+	// resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
 	// UDP). By default the transport protocol in the Service, which it must agree
 	// with.
 	// +optional

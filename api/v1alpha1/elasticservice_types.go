@@ -48,6 +48,7 @@ type ElasticServiceList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Fleet or GameType"
 // +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise clients go past the resolver; set it, or remove balance"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise clients go past the resolver; set it, or remove proxyProtocol"
+// +kubebuilder:validation:XValidation:rule="!has(self.front) || has(self.front.namespace) || self.front.service != self.service",message="front.service must be another Service than service, which has endpoints of its own"
 type ElasticServiceSpec struct {
 	// service is the name of the Service, in the same namespace, that clients
 	// connect to. It keeps its address asleep and awake. It can't be changed:
@@ -124,6 +125,11 @@ type ElasticServiceSpec struct {
 	// wake says what wakes the service.
 	// +optional
 	Wake *Wake `json:"wake,omitempty"`
+
+	// front makes the service share the address of another Service, where clients
+	// say by which name they want it.
+	// +optional
+	Front *Front `json:"front,omitempty"`
 
 	// hold bounds what is kept for clients while the service wakes.
 	// +optional
@@ -389,7 +395,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
 
-	// sessions is the number of clients that the resolvers relay to the pods.
+	// sessions is the number of clients that the resolvers relay to the pods, but
+	// for those who only ask for the status.
 	// +optional
 	Sessions int32 `json:"sessions,omitempty"`
 
@@ -397,9 +404,14 @@ type ElasticServiceStatus struct {
 	// +optional
 	Queued int32 `json:"queued,omitempty"`
 
+	// front is the address that the service shares with others, where the spec asks
+	// for one that can be had.
+	// +optional
+	Front *FrontStatus `json:"front,omitempty"`
+
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
 	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe,
-	// SourceIPPreserved and TrafficPolicyUnsupported.
+	// SourceIPPreserved, TrafficPolicyUnsupported and FrontReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -14,6 +14,15 @@ const (
 	// user's Service.
 	PrivateServiceLabel = "dormouse.dev/private-service"
 
+	// FrontLabel is on each EndpointSlice that Dormouse writes for a front; its value
+	// is the name of the front's Service.
+	FrontLabel = "dormouse.dev/front"
+
+	// AllowedNamespacesAnnotation is on the Service of a front; its value are the
+	// names of the other namespaces whose ElasticServices may share it, with commas
+	// between them, or * for all.
+	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
+
 	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service
 	// and workload work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"

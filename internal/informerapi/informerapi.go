@@ -68,6 +68,9 @@ type RoutePort struct {
 	Protocol string `json:"protocol"`
 	// Port is the resolver port.
 	Port int32 `json:"port"`
+	// Front is the namespace/name of the Service that ElasticServices share on Port;
+	// empty for a port of the ElasticService's own Service.
+	Front string `json:"front,omitempty"`
 	// Listening says that the pod takes clients on Port for this route.
 	Listening bool `json:"listening"`
 	// Error says why it does not.

@@ -135,6 +135,9 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		}
 	}
 	ob, err := r.prepare(ctx, now, es, o)
+	if ob == nil && err == nil {
+		r.keepFront(ctx, now, es, &o)
+	}
 	if err != nil && !o.namespaceEnding && !patienceOver(now, es) {
 		return reconcile.Result{}, err
 	}
@@ -244,6 +247,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	}
 	emit(r.Events, es, phaseEvents(before, es, p))
 	emit(r.Events, es, resolverEvents(original, es))
+	emit(r.Events, es, frontEvents(original, es))
 	emit(r.Events, es, m.diagnosis.events(original, es, o.cause))
 	return nil
 }
@@ -268,6 +272,9 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	for _, es := range list.Items {
 		for _, p := range es.Status.Ports {
 			r.ports.learn(p.ResolverPort, portOwner{es.UID, p.Name, p.Protocol.Transport()})
+		}
+		if f := es.Status.Front; f != nil {
+			r.ports.learn(f.ResolverPort, frontOwner(types.NamespacedName{Namespace: f.Namespace, Name: f.Service}, f.Port))
 		}
 	}
 }

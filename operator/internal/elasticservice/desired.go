@@ -135,19 +135,33 @@ func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.Addre
 
 func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]role, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	s := newSlice(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family)), family)
+	s.Ports = resolverPorts(o.service, es.Status.Ports)
+	s.Endpoints = resolverEndpoints(o.resolvers, roles, family)
+	return s
+}
+
+// resolverPorts are the ports of a slice of resolvers.
+func resolverPorts(svc *corev1.Service, ports []v1alpha1.PortStatus) []discoveryv1.EndpointPort {
 	protocols := map[string]corev1.ServicePort{}
-	for _, p := range o.service.Spec.Ports {
+	for _, p := range svc.Spec.Ports {
 		protocols[p.Name] = p
 	}
-	for _, p := range es.Status.Ports {
-		s.Ports = append(s.Ports, discoveryv1.EndpointPort{
+	var list []discoveryv1.EndpointPort
+	for _, p := range ports {
+		list = append(list, discoveryv1.EndpointPort{
 			Name:        new(p.Name),
 			Protocol:    new(p.Protocol.Transport()),
 			Port:        new(p.ResolverPort),
 			AppProtocol: protocols[p.Name].AppProtocol,
 		})
 	}
-	for _, r := range o.resolvers {
+	return list
+}
+
+// resolverEndpoints are the resolvers that have a role, by their addresses.
+func resolverEndpoints(resolvers []resolver, roles map[string]role, family discoveryv1.AddressType) []discoveryv1.Endpoint {
+	var list []discoveryv1.Endpoint
+	for _, r := range resolvers {
 		role := roles[r.uid]
 		address := addressOf(r.addresses, family)
 		if role == roleNone || address == "" {
@@ -165,10 +179,10 @@ func resolverSlice(es *v1alpha1.ElasticService, o observed, roles map[string]rol
 		if r.node != "" {
 			e.NodeName = new(r.node)
 		}
-		s.Endpoints = append(s.Endpoints, e)
+		list = append(list, e)
 	}
-	slices.SortFunc(s.Endpoints, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
-	return s
+	slices.SortFunc(list, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+	return list
 }
 
 // serverSlice follows one of the private Service's slices. A server gets new

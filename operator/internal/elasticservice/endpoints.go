@@ -17,11 +17,16 @@ import (
 func (r *Reconciler) applySlices(ctx context.Context, es *v1alpha1.ElasticService, o observed, p plan) error {
 	written := &r.memoryOf(es).slices
 	written.seen(o.slices)
+	return r.syncSlices(ctx, written, o.slices, desiredSlices(es, o, p))
+}
+
+// syncSlices makes slices what they should be, and deletes those that aren't wanted.
+func (r *Reconciler) syncSlices(ctx context.Context, written *sliceWrites, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
 	have := map[string]*discoveryv1.EndpointSlice{}
-	for i := range o.slices {
-		have[o.slices[i].Name] = &o.slices[i]
+	for i := range are {
+		have[are[i].Name] = &are[i]
 	}
-	for _, want := range desiredSlices(es, o, p) {
+	for _, want := range wanted {
 		old := have[want.Name]
 		delete(have, want.Name)
 		current := written.current(old)

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -59,6 +60,16 @@ func resolverEvents(before, after *v1alpha1.ElasticService) []notice {
 		return nil
 	}
 	return []notice{{corev1.EventTypeWarning, is.Reason, "Proxy", is.Message}}
+}
+
+// frontEvents tell of the moment when a front can't be had any more.
+func frontEvents(before, after *v1alpha1.ElasticService) []notice {
+	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionFrontReady),
+		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrontReady)
+	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == v1alpha1.ReasonResolverNotListening || was != nil && was.Message == is.Message {
+		return nil
+	}
+	return []notice{{corev1.EventTypeWarning, is.Reason, "Share", is.Message}}
 }
 
 func obstacleEvent(c obstacle) notice {

@@ -42,6 +42,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			ref := o.(*v1alpha1.ElasticService).Spec.ScaleTargetRef
 			return []string{ref.Kind + "/" + ref.Name}
 		}},
+		{&v1alpha1.ElasticService{}, indexFront, frontKeys},
 		{&discoveryv1.EndpointSlice{}, indexSliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[v1alpha1.PrivateServiceLabel]}
 		}},

@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,6 +55,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, privateServiceName(es.Spec.Service), err)
 	}
 	if err := r.observeSiblings(ctx, es, &o); err != nil {
+		return o, err
+	}
+	if err := r.observeFront(ctx, es, &o); err != nil {
 		return o, err
 	}
 	if err := r.observeSlices(ctx, es, &o); err != nil {
@@ -124,46 +128,76 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 }
 
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: r.ResolverSelector}); err != nil {
-		return fmt.Errorf("list resolver pods: %w", err)
+	pods, err := r.resolverPods(ctx)
+	if err != nil {
+		return err
 	}
-	maxAge := time.Second
-	if len(o.slices) == 0 {
-		maxAge = 100 * time.Millisecond
-	}
-	view := func(ctx context.Context, address string) resolvers.View {
+	maxAge := maxViewAge(o.slices)
+	views := viewsOf(pods, func(address string) resolvers.View {
 		// Just before a sleep is committed only a question asked now will do.
 		if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
 			return r.Resolvers.ViewOf(ctx, address, string(es.UID))
 		}
 		return r.Resolvers.View(ctx, address, maxAge)
+	})
+	for i := range pods {
+		o.resolvers = append(o.resolvers, resolverOf(&pods[i], es, views[i]))
 	}
-	addresses := map[string]bool{}
-	var running []*corev1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
-			continue
-		}
-		addresses[pod.Status.PodIP] = true
-		running = append(running, pod)
-	}
-	views := make([]resolvers.View, len(running))
-	var asked sync.WaitGroup
-	for i, pod := range running {
-		asked.Go(func() { views[i] = view(ctx, pod.Status.PodIP) })
-	}
-	asked.Wait()
-	for i, pod := range running {
-		o.resolvers = append(o.resolvers, resolverOf(pod, es, views[i]))
-	}
-	r.Resolvers.Keep(addresses)
 	return nil
 }
 
-// resolverOf puts together what the API server and the pod itself say.
+// resolverPods are the resolver pods that can be asked. Others are forgotten.
+func (r *Reconciler) resolverPods(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: r.ResolverSelector}); err != nil {
+		return nil, fmt.Errorf("list resolver pods: %w", err)
+	}
+	addresses := map[string]bool{}
+	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning
+	})
+	for i := range running {
+		addresses[running[i].Status.PodIP] = true
+	}
+	r.Resolvers.Keep(addresses)
+	return running, nil
+}
+
+// viewsOf asks all resolver pods at once.
+func viewsOf(pods []corev1.Pod, ask func(address string) resolvers.View) []resolvers.View {
+	views := make([]resolvers.View, len(pods))
+	var asked sync.WaitGroup
+	for i := range pods {
+		asked.Go(func() { views[i] = ask(pods[i].Status.PodIP) })
+	}
+	asked.Wait()
+	return views
+}
+
+// resolverOf puts together what the API server and the pod itself say of a service.
 func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) resolver {
+	r := newResolver(pod, v)
+	if route, ok := v.Routes[string(es.UID)]; ok {
+		r.phase = route.Phase
+		for _, p := range route.Ports {
+			if p.Listening {
+				r.listening[p.Port] = true
+			} else if p.Error != "" && p.Front == "" {
+				r.portErrors = append(r.portErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
+			}
+		}
+	}
+	if s, ok := v.Sessions[string(es.UID)]; ok {
+		r.sessions, r.queued = s.Sessions, s.Queued
+		if !s.LastActive.IsZero() {
+			r.lastActive = s.LastActive.Add(v.ClockSkew)
+		}
+	}
+	return r
+}
+
+// newResolver is a resolver pod of which nothing is known but that it is there.
+func newResolver(pod *corev1.Pod, v resolvers.View) resolver {
 	r := resolver{
 		uid:         string(pod.UID),
 		podName:     pod.Name,
@@ -179,22 +213,6 @@ func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 	}
 	for _, ip := range pod.Status.PodIPs {
 		r.addresses = append(r.addresses, ip.IP)
-	}
-	if route, ok := v.Routes[string(es.UID)]; ok {
-		r.phase = route.Phase
-		for _, p := range route.Ports {
-			if p.Listening {
-				r.listening[p.Port] = true
-			} else if p.Error != "" {
-				r.portErrors = append(r.portErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
-			}
-		}
-	}
-	if s, ok := v.Sessions[string(es.UID)]; ok {
-		r.sessions, r.queued = s.Sessions, s.Queued
-		if !s.LastActive.IsZero() {
-			r.lastActive = s.LastActive.Add(v.ClockSkew)
-		}
 	}
 	return r
 }

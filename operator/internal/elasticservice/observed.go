@@ -25,6 +25,8 @@ type observed struct {
 	older string
 	// targetTaken is the name of an older ElasticService of the same target.
 	targetTaken string
+	// front is the Service that it shares with others, where the spec asks for that.
+	front observedFront
 	// private is the private Service; nil when there is none.
 	private *corev1.Service
 	// scale is the target's.

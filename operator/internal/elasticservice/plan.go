@@ -72,6 +72,7 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 		p.planPhase(now, es, o, clients, deleting)
 	}
 	p.planRoles(now, es, o)
+	p.awaitFront(es, o)
 	if deleting {
 		p.planDeletion(now, es, o)
 	}
@@ -147,7 +148,7 @@ func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed
 	// One that is going may take clients still.
 	current := currentRoles(o.slices)
 	for _, r := range o.resolvers {
-		takes := r.ready || r.reachable && current[r.uid] != roleNone
+		takes := r.ready || r.reachable && (current[r.uid] != roleNone || es.Status.Front != nil)
 		if takes && r.phase != string(v1alpha1.PhaseFallingAsleep) {
 			p.again(100 * time.Millisecond)
 			return
@@ -166,13 +167,18 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 	if standIn {
 		p.mode = v1alpha1.ModeProxy
 	}
+	p.planStandIns(now, es.Status.Ports, o, standIn)
+}
+
+// planStandIns decides what each resolver's endpoint is.
+func (p *plan) planStandIns(now time.Time, ports []v1alpha1.PortStatus, o observed, standIn bool) {
 	current := currentRoles(o.slices)
 	p.roles = map[string]role{}
 	for _, r := range o.resolvers {
 		was := current[r.uid]
-		p.again(untilItListens(es, r, standIn))
+		p.again(untilItListens(ports, r, standIn))
 		switch {
-		case standIn && r.ready && (r.listensOn(es.Status.Ports) || !r.reachable && was == roleReady):
+		case standIn && r.ready && (r.listensOn(ports) || !r.reachable && was == roleReady):
 			p.roles[r.uid] = roleReady
 		case was == roleNone:
 		case !r.reachable:
@@ -200,9 +206,9 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 
 // untilItListens is when to ask a resolver again that should listen on every
 // port and doesn't; 0 when there is nothing to ask.
-func untilItListens(es *v1alpha1.ElasticService, r resolver, standIn bool) time.Duration {
+func untilItListens(ports []v1alpha1.PortStatus, r resolver, standIn bool) time.Duration {
 	switch {
-	case !r.ready, r.reachable && r.listensOn(es.Status.Ports):
+	case !r.ready, r.reachable && r.listensOn(ports):
 		return 0
 	case !r.reachable, len(r.portErrors) > 0:
 		return 5 * time.Second
@@ -210,6 +216,13 @@ func untilItListens(es *v1alpha1.ElasticService, r resolver, standIn bool) time.
 		return 200 * time.Millisecond // its listeners are about to open
 	default:
 		return time.Second
+	}
+}
+
+// awaitFront looks again until somebody listens for a front.
+func (p *plan) awaitFront(es *v1alpha1.ElasticService, o observed) {
+	if es.Status.Front != nil && !anyListens(es.Status.Front, o.resolvers) {
+		p.again(200 * time.Millisecond)
 	}
 }
 
@@ -283,6 +296,16 @@ func blocked(es *v1alpha1.ElasticService, o observed) *obstacle {
 func anyEligible(es *v1alpha1.ElasticService, resolvers []resolver) bool {
 	for _, r := range resolvers {
 		if r.ready && r.reachable && r.listensOn(es.Status.Ports) {
+			return true
+		}
+	}
+	return false
+}
+
+// anyListens says that some resolver takes a front's clients.
+func anyListens(front *v1alpha1.FrontStatus, resolvers []resolver) bool {
+	for _, r := range resolvers {
+		if r.ready && r.reachable && r.listening[front.ResolverPort] {
 			return true
 		}
 	}

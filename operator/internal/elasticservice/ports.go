@@ -17,7 +17,7 @@ import (
 const portRest = 10 * time.Minute
 
 // allocator gives out resolver ports. What it knows comes from the
-// ElasticServices' status, which is where the ports are kept.
+// ElasticServices' status, which is where the ports are kept, those of fronts too.
 type allocator struct {
 	mu      sync.Mutex
 	owners  map[int32]portOwner
@@ -43,6 +43,9 @@ func (a *allocator) learn(port int32, owner portOwner) bool {
 	defer a.mu.Unlock()
 	if known, taken := a.owners[port]; taken {
 		return known == owner
+	}
+	if _, has := a.ports[owner]; has {
+		return false // it has another one
 	}
 	a.give(port, owner)
 	return true
@@ -76,6 +79,26 @@ func (a *allocator) allocate(now time.Time, owner portOwner, inUse func(int32) b
 		return port, true
 	}
 	return 0, false
+}
+
+// freeAll lets all ports of an owner rest, unless somebody has begun to use them.
+func (a *allocator) freeAll(now time.Time, uid types.UID, unused func() bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var freed []portOwner
+	for owner := range a.ports {
+		if owner.uid == uid {
+			freed = append(freed, owner)
+		}
+	}
+	if len(freed) == 0 || !unused() {
+		return
+	}
+	for _, owner := range freed {
+		a.resting[a.ports[owner]] = now.Add(portRest)
+		delete(a.owners, a.ports[owner])
+		delete(a.ports, owner)
+	}
 }
 
 // free lets a port rest.

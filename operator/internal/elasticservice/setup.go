@@ -67,7 +67,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 				return ok1 && ok2 && before.Spec.ScaleTargetRef != after.Spec.ScaleTargetRef
 			},
 		})).
+		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.byHost), builder.WithPredicates(hostsMoved())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byFront)).
 		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.isResolver), resolverChanged())).
 		Watches(&v1alpha1.Server{}, soon(r.byServer, nil), builder.WithPredicates(serverChanged())).
@@ -79,7 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 	if err := b.Complete(reconcilers.Wrap(r.Reporter, "elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
-	return nil
+	return r.setupFronts(mgr)
 }
 
 // byService finds the ElasticServices that a Service, or a slice that is about

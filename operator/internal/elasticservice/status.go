@@ -49,6 +49,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 		sourceIPPreserved(es, o),
 		trafficPolicy(es, o),
 		serverUp(o, ob),
+		frontReady(es, o, ob),
 	}
 	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
 	switch {
@@ -62,6 +63,8 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
 	case o.cause != nil && o.cause.Wrong:
 		ready = condition.False(v1alpha1.ConditionReady, o.cause.Reason, "%s", o.cause.Sentence)
+	case o.front.obstacle != nil:
+		ready = condition.False(v1alpha1.ConditionReady, o.front.obstacle.reason, "%s", o.front.obstacle.message)
 	}
 	return append(list, ready)
 }
@@ -268,6 +271,22 @@ func trafficPolicy(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 			"Service %s has a traffic policy Local, so nodes lose their endpoints at each sleep and wake: set it to Cluster, or handoff: Never.", o.service.Name)
 	}
 	return condition.False(kind, v1alpha1.ReasonOK, "The Service's traffic policies work with this handoff.")
+}
+
+func frontReady(es *v1alpha1.ElasticService, o observed, ob *obstacle) metav1.Condition {
+	const kind = v1alpha1.ConditionFrontReady
+	switch {
+	case es.Spec.Front == nil:
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec has no front.")
+	case ob != nil:
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", ob.message)
+	case o.front.obstacle != nil:
+		return condition.False(kind, o.front.obstacle.reason, "%s", o.front.obstacle.message)
+	case es.Status.Front == nil || !anyListens(es.Status.Front, o.resolvers):
+		return condition.False(kind, v1alpha1.ReasonResolverNotListening, "Waiting: no resolver pod that is ready takes the front's clients yet.")
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "Clients who ask Service %s for these names are led here.", es.Spec.Front.Service)
+	}
 }
 
 func upperFirst(s string) string {

@@ -155,8 +155,10 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 		SleepAfter:     &metav1.Duration{},
 		Handoff:        v1alpha1.HandoffDirect,
 		Hold:           es.Spec.Hold,
-		// What is spoken on a port isn't in the GameType; whoever says it here keeps it.
+		// What is spoken on a port, and what address is shared, isn't in the GameType;
+		// whoever says it here keeps it.
 		Ports: es.Spec.Ports,
+		Front: es.Spec.Front,
 	}
 	if s := gt.Spec.Sleep; s != nil {
 		if s.After != nil {

@@ -116,3 +116,18 @@ func TestAnElasticServiceFollowsSleep(t *testing.T) {
 		t.Errorf("one that sleeps has %+v", es.Spec)
 	}
 }
+
+// Neither is in a GameType.
+func TestAnElasticServiceKeepsItsProtocolsAndItsFront(t *testing.T) {
+	es := &v1alpha1.ElasticService{}
+	es.Spec.Ports = []v1alpha1.PortSpec{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}
+	es.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"play.example.com"}}
+	want := es.Spec.DeepCopy()
+	shapeElasticService(gameTypeOf(1), es)
+	if diff := cmp.Diff(want.Ports, es.Spec.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Front, es.Spec.Front); diff != "" {
+		t.Errorf("front (-want +got):\n%s", diff)
+	}
+}

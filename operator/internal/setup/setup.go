@@ -230,12 +230,17 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 }
 
 // slim drops what nobody here reads of objects that a cluster may have many of. The
-// annotations of a GameType's own Service are its to keep.
+// annotations of a GameType's own Service are its to keep, and who may share a
+// front is read.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
 		if _, kept := object.GetLabels()[v1alpha1.GameTypeLabel]; !kept {
+			allowed, is := object.GetAnnotations()[v1alpha1.AllowedNamespacesAnnotation]
 			object.SetAnnotations(nil)
+			if is {
+				object.SetAnnotations(map[string]string{v1alpha1.AllowedNamespacesAnnotation: allowed})
+			}
 		}
 	}
 	return o, nil

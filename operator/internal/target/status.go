@@ -8,13 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
 // Status reads the target's own identity and status.conditions, as far as the
-// kind has them where most kinds do.
+// kind has them where most kinds do. Those of our own kinds are watched anyway.
 func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condition, error) {
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if ref.HasServers() {
+		return s.own(ctx, ref, key)
+	}
 	u := s.object(ref)
-	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+	if err := s.client.Get(ctx, key, u); err != nil {
 		return "", nil, explain(ref, "read", err)
 	}
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
@@ -31,4 +37,19 @@ func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condi
 		conditions = append(conditions, c)
 	}
 	return u.GetUID(), conditions, nil
+}
+
+func (s *Scaler) own(ctx context.Context, ref Ref, key types.NamespacedName) (types.UID, []metav1.Condition, error) {
+	if ref.Kind == "Fleet" {
+		f := &v1alpha1.Fleet{}
+		if err := s.client.Get(ctx, key, f); err != nil {
+			return "", nil, explain(ref, "read", err)
+		}
+		return f.UID, f.Status.Conditions, nil
+	}
+	gt := &v1alpha1.GameType{}
+	if err := s.client.Get(ctx, key, gt); err != nil {
+		return "", nil, explain(ref, "read", err)
+	}
+	return gt.UID, gt.Status.Conditions, nil
 }

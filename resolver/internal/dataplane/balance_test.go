@@ -196,17 +196,23 @@ func TestTheFirstClientGetsTheFullestServer(t *testing.T) {
 }
 
 func TestAClientThatLeavesBeforeItIsReportedMakesRoomAtOnce(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.TCP, probed)
-	r.balanced(v1alpha1.BalanceSpread)
-	r.servers(r.fleet()[0])
-	r.players("a", 0, 1)
-	first := r.come(address, 1)
-	late := dialTCP(t, address)
-	r.queued(1)
-	_ = first[0].Close()
-	if got := r.greeted(late, "late"); got != "a" {
-		t.Errorf("who waited is on %s, want a", got)
+	for readiness, more := range map[string][]func(*route.Port){"probed": {probed}, "by connect": nil} {
+		t.Run(readiness, func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", route.TCP, more...)
+			r.balanced(v1alpha1.BalanceSpread)
+			r.servers(r.fleet()[0])
+			r.players("a", 0, 1)
+			first := r.come(address, 1)
+			late := dialTCP(t, address)
+			r.queued(1)
+			r.never("the full server gets a client", 50*time.Millisecond, func() bool { return r.sessions().Queued != 1 })
+			_ = first[0].Close()
+			r.queued(0)
+			if got := r.greeted(late, "late"); got != "a" {
+				t.Errorf("who waited is on %s, want a", got)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,9 @@ const spareFiles = 1024
 // may be held.
 const leastHandshakes = 100
 
+// frontHandshakes is how many may say by which name they want whom.
+const frontHandshakes = 1000
+
 // What a client takes of the files that the process may open, its server's included.
 const (
 	filesOfTCP = 2
@@ -55,13 +58,18 @@ func (sv *service) forceSession(n int32) {
 
 // enter begins a client's stay, once it is known where it comes from. What was read
 // for that is its source's from now on.
-func (p *servedPort) enter(h *heldTCP) bool {
+func (p *servedPort) enter(h *heldTCP, rules *guard.Rules) bool {
+	if !p.service.server.files.Take(&p.service.files, filesOfTCP) {
+		p.counts.Refused(string(proto.TooManyConnections))
+		return false
+	}
 	if h.local {
 		return true
 	}
 	all := p.service.server.held
-	visit, reason := p.service.guard.Enter(p.known.Load().rules, h.source.Addr(), all)
+	visit, reason := p.service.guard.Enter(rules, h.source.Addr(), all)
 	if reason != "" {
+		p.service.server.files.Force(&p.service.files, -filesOfTCP)
 		p.counts.Refused(string(reason))
 		return false
 	}
@@ -75,9 +83,20 @@ func (p *servedPort) enter(h *heldTCP) bool {
 	return true
 }
 
+// leave ends the stay. What is kept of the client is given back before: it is the
+// source's.
+func (p *servedPort) leave(h *heldTCP) {
+	h.release(len(h.sent))
+	h.visit.Leave()
+	p.service.server.files.Force(&p.service.files, -filesOfTCP)
+}
+
 // headTime bounds how long a client may take to say what it wants, and to take in
 // what it is answered.
 func (p *servedPort) headTime() time.Duration {
+	if p.service == nil {
+		return route.DefaultHandshake
+	}
 	return cmp.Or(p.service.route.Load().Hold.Handshake, route.DefaultHandshake)
 }
 
@@ -95,7 +114,11 @@ func (p *servedPort) handshake(h *heldTCP) bool {
 // occupy takes a client's place among those that have no other. Where there is none
 // the oldest of them is closed.
 func (p *servedPort) occupy(h *heldTCP) guard.Handshake {
-	place, evicted := p.service.guard.Handshake(h.conn, max(p.service.route.Load().Hold.MaxConnections, leastHandshakes))
+	most := frontHandshakes
+	if p.service != nil {
+		most = max(p.service.route.Load().Hold.MaxConnections, leastHandshakes)
+	}
+	place, evicted := p.guard.Handshake(h.conn, most)
 	if evicted {
 		p.counts.Refused(string(proto.Evicted))
 	}

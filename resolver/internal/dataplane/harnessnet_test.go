@@ -49,12 +49,19 @@ type gameServer struct {
 	conns sync.Map
 }
 
-func listenTCP(t testing.TB, address string, handle func(*net.TCPConn)) *gameServer {
+// listen opens a port.
+func listen(t testing.TB, address string) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ln
+}
+
+func listenTCP(t testing.TB, address string, handle func(*net.TCPConn)) *gameServer {
+	t.Helper()
+	ln := listen(t, address)
 	g := &gameServer{Listener: ln}
 	g.wg.Go(func() {
 		for {

@@ -22,9 +22,9 @@ type follows struct {
 }
 
 // follow follows a connection whose server has been sent something already; nil:
-// it can't be followed.
+// it can't be followed, or all clients go through the resolver for good.
 func (p *servedPort) follow(sent []byte) *http1.Exchange {
-	if _, is := p.protocol.(http1.Protocol); !is {
+	if _, is := p.protocol.(http1.Protocol); !is || p.service.route.Load().Balance != "" {
 		return nil
 	}
 	x := http1.NewExchange()

@@ -18,11 +18,14 @@ import (
 // queryIdle is how long a UDP session of who only asked may be silent.
 const queryIdle = 10 * time.Second
 
-// verdictOn asks the protocol what it makes of a client, for nothing but that.
+// verdictOn asks the protocol what it would make of a client if no server were up.
 func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
-	return p.protocol.Inspect(head, p.known.Load().client(source, (*scratch)[:0])).Action
+	k := p.known.Load()
+	c, service := k.client(source, (*scratch)[:0]), k.service
+	service.Phase, c.Service = proto.Waking, &service
+	return p.protocol.Inspect(head, c).Action
 }
 
 // asks says whether a TCP client only asks; heard is false for one that went away

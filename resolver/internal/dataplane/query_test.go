@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	minecraftwire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -53,6 +54,28 @@ func TestServerListsDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T) {
 				t.Errorf("%d wake calls", got)
 			}
 		})
+	}
+}
+
+func TestProbesOverHTTPDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T) {
+	const probe, page = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	r := newRig(t)
+	address := r.serve("game", route.TCP, probed, func(p *route.Port) {
+		p.Protocol, p.Probes = v1alpha1.ProtocolHTTP, []proto.Probe{{Method: "GET", Path: "/healthz", Status: 204}}
+	})
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	r.backend(server, true)
+	r.balanced(v1alpha1.BalanceSpread)
+	began := time.Now()
+	for _, sent := range []string{probe, page} {
+		c := dialTCP(t, address)
+		write(t, c, sent)
+		// The server itself answers both.
+		expect(t, c, sent)
+		if got := r.idleSince(began); got != (sent == probe) {
+			t.Errorf("%.12q: idle is %t", sent, got)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto/quake3"
 	"dormouse.dev/dormouse/resolver/internal/proto/source"
 	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
+	"dormouse.dev/dormouse/resolver/internal/proto/tls"
 	"dormouse.dev/dormouse/resolver/internal/proto/udp"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -92,6 +93,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	services map[types.UID]*service
+	fronts   map[route.FrontKey]*front
 	// named counts the services of a name: two ElasticServices may name one
 	// Service, whose series end with the last.
 	named map[types.NamespacedName]int
@@ -122,6 +124,7 @@ func New(opts Options) *Server {
 			v1alpha1.ProtocolTCP:       tcp.Protocol{},
 			v1alpha1.ProtocolUDP:       udp.Protocol{},
 			v1alpha1.ProtocolHTTP:      http1.Protocol{},
+			v1alpha1.ProtocolTLS:       tls.Protocol{},
 			v1alpha1.ProtocolMinecraft: minecraft.Protocol{},
 			v1alpha1.ProtocolBedrock:   bedrock.Protocol{},
 			v1alpha1.ProtocolSource:    source.New(),
@@ -131,7 +134,7 @@ func New(opts Options) *Server {
 	s := &Server{
 		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
 		files: guard.NewShare(opts.MaxFiles), udpSessions: guard.NewShare(opts.MaxUDPSessions),
-		services: map[types.UID]*service{}, named: map[types.NamespacedName]int{},
+		services: map[types.UID]*service{}, fronts: map[route.FrontKey]*front{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	opts.Metrics.HeldBytes(s.held.Used, opts.MaxHeldBytes)
@@ -144,6 +147,7 @@ func (s *Server) Update(r *route.Route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sv := s.services[r.UID]
+	var before *route.Front
 	if sv == nil {
 		sv = newService(s, r)
 		s.services[r.UID] = sv
@@ -153,6 +157,7 @@ func (s *Server) Update(r *route.Route) {
 		// The queue comes second: whoever it sends to a server finds that server
 		// in the route.
 		was := sv.route.Swap(r)
+		before = was.Front
 		sv.queue.Update(r)
 		if nameOf(was) != nameOf(r) {
 			s.named[nameOf(r)]++
@@ -162,6 +167,7 @@ func (s *Server) Update(r *route.Route) {
 		sv.endIdle()
 	}
 	s.end(sv.setPorts(r))
+	s.setFront(sv, before, r.Front)
 }
 
 // Players implements route.Sink.
@@ -196,6 +202,7 @@ func (s *Server) Remove(uid types.UID) {
 		return
 	}
 	delete(s.services, uid)
+	s.setFront(sv, sv.route.Load().Front, nil)
 	s.end(sv.close())
 	s.opts.Metrics.Routes(len(s.services))
 	s.unname(nameOf(sv.route.Load()))
@@ -227,6 +234,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	queues := make([]*hold.Queue, 0, len(s.services))
 	for uid, sv := range s.services {
+		s.setFront(sv, sv.route.Load().Front, nil)
 		s.ended = append(s.ended, sv.close()...)
 		queues = append(queues, sv.queue)
 		delete(s.services, uid)

@@ -60,6 +60,7 @@ type servedPort struct {
 	told     proto.Answers
 	asked    asked
 	counts   *metrics.Port
+	guard    *guard.Guard
 	listener *listener.Listener
 	// socket is what a UDP port is open as.
 	socket atomic.Pointer[udpSocket]
@@ -98,7 +99,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			continue
 		}
 		p := &servedPort{
-			service: sv, key: key, protocol: protocol,
+			service: sv, key: key, protocol: protocol, guard: &sv.guard,
 			counts: sv.server.opts.Metrics.Port(r.Namespace, r.Service, string(key.protocol)),
 		}
 		p.known.Store(p.knownOf(r, &r.Ports[i]))
@@ -119,6 +120,16 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 func (sv *service) port(key portKey) *servedPort {
 	for _, p := range sv.ports {
 		if p.key == key {
+			return p
+		}
+	}
+	return nil
+}
+
+// portNamed finds a port at work by its name; nil: there is none.
+func (sv *service) portNamed(name string) *servedPort {
+	for _, p := range sv.ports {
+		if p.key.name == name {
 			return p
 		}
 	}
@@ -193,6 +204,9 @@ func (sv *service) describe() informerapi.Route {
 			}
 		}
 		out.Ports = append(out.Ports, described)
+	}
+	if r.Front != nil {
+		out.Ports = append(out.Ports, sv.server.describeFront(r.Front))
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -31,25 +32,37 @@ var past = time.Unix(1, 0)
 func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer utilruntime.HandleCrash()
 	defer func() { _ = c.Close() }()
-	active := &p.service.active
-	p.counts.ClientTaken()
-	if !p.service.server.files.Take(&p.service.files, filesOfTCP) {
-		p.counts.Refused(string(proto.TooManyConnections))
-		return
-	}
-	defer p.service.server.files.Force(&p.service.files, -filesOfTCP)
-	reader, err := conn.NewReader(c)
+	h, err := p.service.server.hold(c)
 	if err != nil {
 		return
 	}
-	h := &heldTCP{
-		conn: c, reader: reader, max: p.service.route.Load().Hold.MaxBytes,
-		budget: p.service.server.held, events: make(chan event, 1),
-	}
-	defer func() { h.visit.Leave() }()
-	reader.Charge(h.budget)
 	defer func() { h.release(len(h.sent)) }()
-	if !p.introduce(h) || !p.enter(h) || !p.wants(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
+	p.counts.ClientTaken()
+	if p.introduce(h) {
+		p.carry(h, p.known.Load().rules)
+	}
+}
+
+// hold makes a client of a connection.
+func (s *Server) hold(c *net.TCPConn) (*heldTCP, error) {
+	reader, err := conn.NewReader(c)
+	if err != nil {
+		return nil, err
+	}
+	reader.Charge(s.held)
+	return &heldTCP{conn: c, reader: reader, budget: s.held, events: make(chan event, 1)}, nil
+}
+
+// carry carries a client from the first thing it said, part of which may have been
+// read already, to its end.
+func (p *servedPort) carry(h *heldTCP, rules *guard.Rules) {
+	active := &p.service.active
+	h.max = p.service.route.Load().Hold.MaxBytes
+	if !p.enter(h, rules) {
+		return
+	}
+	defer p.leave(h)
+	if !p.wants(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
 		return
 	}
 	defer h.sit(hold.Grant{})
@@ -70,7 +83,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	p.counts.BytesToServer(len(h.sent))
 	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
-	if err = p.relay(c, server, exchange); err != nil {
+	if err := p.relay(h.conn, server, exchange); err != nil {
 		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 	}
 }

@@ -32,6 +32,9 @@ const (
 	spliceTime = 100 * time.Millisecond
 )
 
+// past is a deadline that ends a read at once.
+var past = time.Unix(1, 0)
+
 // splices has an entry for each body that stays in the kernel.
 var splices = make(chan struct{}, maxSplices)
 
@@ -54,7 +57,7 @@ func NewHTTP(client, server *net.TCPConn, exchange *http1.Exchange, toServer, to
 func (h *HTTP) EndIfQuiet(now time.Time) {
 	if h.exchange.Quiet(now) >= quietTime {
 		// Who reads from the client decides: what it has read is not lost.
-		_ = h.client.SetReadDeadline(now)
+		_ = h.client.SetReadDeadline(past)
 	}
 }
 

@@ -75,6 +75,8 @@ const (
 	// NoProxyHeader says that a connection from where the PROXY protocol is spoken
 	// doesn't begin with its header.
 	NoProxyHeader Reason = "no_proxy_header"
+	// UnknownName says that the client asks for a host name that no service has.
+	UnknownName Reason = "unknown_name"
 	// Unfinished says that the client did not send enough in time to tell what
 	// it wants.
 	Unfinished Reason = "unfinished"
@@ -128,6 +130,16 @@ type Prover interface {
 	// Prove is Inspect where anything wakes the service, but for who could show where
 	// it is and hasn't: that one is asked to.
 	Prove(datagram []byte, c Client) Verdict
+}
+
+// Namer is a Protocol whose clients say first which host they want, so that several
+// services can share one address.
+type Namer interface {
+	Protocol
+	// ServerName reads that host out of what a client sent so far: in lower case and
+	// without a dot at its end, empty when the client doesn't say it. The action is
+	// Hold once it is known, NeedMore, or Refuse for what is not of the protocol.
+	ServerName(head []byte) (name string, action Action)
 }
 
 // Asker is a Protocol whose servers tell of themselves when they are asked.

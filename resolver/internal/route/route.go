@@ -59,6 +59,8 @@ type Route struct {
 	PrivateService string
 	// Target is what the route scales, where that has Servers.
 	Target Target
+	// Front is the route's part of a front; nil where it has none.
+	Front *Front
 	// Balance is how a new client's server is chosen by the resolver, which all
 	// clients go through; empty where those of an awake service go past it.
 	Balance v1alpha1.Balance
@@ -179,6 +181,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		Created:        es.CreationTimestamp.Time,
 		PrivateService: es.Status.PrivateService,
 		Target:         targetOf(es),
+		Front:          frontOf(es),
 		Hold: Hold{
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,

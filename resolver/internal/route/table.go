@@ -46,6 +46,8 @@ type Table struct {
 	names map[types.NamespacedName]types.UID
 	// claims are the routes that want a resolver port, the oldest first.
 	claims map[claim][]types.UID
+	// hosts are the routes that want a host name at a front, the oldest first.
+	hosts map[hostClaim][]types.UID
 	// private finds the routes whose pods a private Service names.
 	private map[types.NamespacedName]types.UID
 	// slices are the private Services' slices by name.
@@ -67,6 +69,7 @@ func NewTable(sink Sink) *Table {
 		routes:   map[types.UID]*Route{},
 		names:    map[types.NamespacedName]types.UID{},
 		claims:   map[claim][]types.UID{},
+		hosts:    map[hostClaim][]types.UID{},
 		private:  map[types.NamespacedName]types.UID{},
 		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 		draining: map[types.NamespacedName]bool{},
@@ -164,7 +167,7 @@ func (t *Table) remove(uid types.UID) {
 	t.show(touched)
 }
 
-// claim enters a route's ports and tells which other routes claim them too.
+// claim enters a route's ports and hosts and tells which other routes claim them too.
 func (t *Table) claim(r *Route) (touched []types.UID) {
 	for _, p := range r.Ports {
 		c := claim{p.Network, p.ResolverPort}
@@ -173,17 +176,20 @@ func (t *Table) claim(r *Route) (touched []types.UID) {
 		}
 		touched = append(touched, t.claims[c]...)
 		t.claims[c] = append(t.claims[c], r.UID)
-		slices.SortFunc(t.claims[c], func(a, b types.UID) int {
-			if older(t.routes[a], t.routes[b]) {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(t.claims[c], t.byAge)
 	}
-	return touched
+	return append(touched, t.claimHosts(r)...)
 }
 
-// unclaim takes a route's ports, target and private Service from the indexes.
+// byAge orders routes, the oldest first.
+func (t *Table) byAge(a, b types.UID) int {
+	if older(t.routes[a], t.routes[b]) {
+		return -1
+	}
+	return 1
+}
+
+// unclaim takes a route's ports, hosts, target and private Service from the indexes.
 func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 	r := t.routes[uid]
 	if r == nil {
@@ -204,11 +210,11 @@ func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 		t.claims[c] = rest
 		touched = append(touched, rest...)
 	}
-	return touched
+	return append(touched, t.unclaimHosts(r)...)
 }
 
 // show tells the sink the routes that differ from what it knows. Those that
-// lose a port come before those that gain it.
+// lose a port or a host come before those that gain it.
 func (t *Table) show(uids []types.UID) {
 	var losing, others []*Route
 	before := map[types.UID]*Route{}
@@ -224,7 +230,7 @@ func (t *Table) show(uids []types.UID) {
 			continue
 		}
 		t.shown[uid], before[uid] = r, was
-		if losesPort(was, r) {
+		if losesPort(was, r) || was != nil && losesHost(was.Front, r.Front) {
 			losing = append(losing, r)
 		} else {
 			others = append(others, r)
@@ -251,6 +257,7 @@ func losesPort(was, is *Route) bool {
 func (t *Table) complete(r *Route) *Route {
 	full := *r
 	full.Ports = slices.Clone(r.Ports)
+	full.Front = t.ownHosts(r)
 	var all []*discoveryv1.EndpointSlice
 	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
 		all = append(all, slice)

@@ -170,6 +170,11 @@ func (r *fakeResolver) routes(w http.ResponseWriter, req *http.Request) {
 				Name: p.Name, Protocol: string(p.Protocol), Port: p.ResolverPort, Listening: b == nil || !b.closed[p.Name],
 			})
 		}
+		if f := es.Status.Front; f != nil {
+			route.Ports = append(route.Ports, informerapi.RoutePort{
+				Name: f.TargetPort, Port: f.ResolverPort, Front: f.Namespace + "/" + f.Service, Listening: b == nil || !b.closed["front"],
+			})
+		}
 		answer.Routes = append(answer.Routes, route)
 	})
 }

@@ -1,13 +1,19 @@
 // Clients and servers of the npm package minecraft-protocol, which play the Java
 // edition in any version. Each prints one line of JSON a thing that happens:
-//   ping VERSION PORT    what the server list would show
-//   join VERSION PORT    a login, and how it ends
-//   serve VERSION PORT   a server, until its standard input ends
+//   ping VERSION PORT [NAME]    what the server list would show
+//   join VERSION PORT [NAME]    a login, and how it ends
+//   serve VERSION PORT [MOTD]   a server, until its standard input ends
+// NAME is the host that the player typed, which is not looked up.
 'use strict'
+const net = require('net')
 const minecraft = require('minecraft-protocol')
 
-const [command, version, number] = process.argv.slice(2)
+const [command, version, number, text] = process.argv.slice(2)
 const address = { host: '127.0.0.1', port: Number(number), version }
+if (text && command !== 'serve') {
+  address.host = text
+  address.connect = (client) => client.setSocket(net.connect(address.port, '127.0.0.1'))
+}
 const say = (what) => console.log(JSON.stringify(what))
 
 const commands = {
@@ -23,7 +29,7 @@ const commands = {
     player.once('end', () => ended({ error: 'ended' }))
   },
   serve () {
-    const server = minecraft.createServer({ ...address, maxPlayers: 7, motd: 'A dormouse', 'online-mode': false })
+    const server = minecraft.createServer({ ...address, maxPlayers: 7, motd: text || 'A dormouse', 'online-mode': false })
     server.on('listening', () => say({ listening: address.port }))
     process.stdin.on('end', () => process.exit(0)).resume()
   }

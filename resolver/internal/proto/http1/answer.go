@@ -37,15 +37,15 @@ func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
 
 // appendUnavailable tells a client why it is sent away.
 func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
-	state, retry := "is waking up", retrySoon
+	state, retry := "is not available just now", retrySoon
 	switch why {
-	case proto.QueueFull, proto.TooManyBytes, proto.TooManySessions, proto.TooManyConnections,
-		proto.SourceConnections, proto.SourceSessions, proto.SourceRate, proto.ServiceRate:
+	case proto.TimedOut:
+		state = "is waking up"
+	case proto.QueueFull, proto.TooManyBytes, proto.SourceConnections, proto.SourceRate, proto.ServiceRate:
 		state = "is waking up, and many are waiting for it"
 	case proto.NothingToWake:
 		state, retry = "cannot be woken up just now", retryLater
-	case proto.TimedOut, proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader,
-		proto.Evicted, proto.Denied, proto.AnswerRate:
+	default:
 	}
 	b := appendHead(c, http.StatusServiceUnavailable, true)
 	b = appendField(b, "Retry-After", strconv.Itoa(retry))

@@ -106,8 +106,7 @@ func FuzzExchange(f *testing.F) {
 			if _, err := io.Copy(io.Discard, request.Body); err != nil {
 				t.Fatalf("idle, though a request's body is not over: %v", err)
 			}
-			response := readResponse(t, down, request)
-			if response == nil {
+			if !readResponse(t, down, request) {
 				return
 			}
 		}
@@ -117,9 +116,9 @@ func FuzzExchange(f *testing.F) {
 	})
 }
 
-// readResponse reads a request's whole answer; nil: net/http doesn't like it for
+// readResponse reads a request's whole answer; false: net/http doesn't like it for
 // another reason than where it ends.
-func readResponse(t *testing.T, r *bufio.Reader, request *http.Request) *http.Response {
+func readResponse(t *testing.T, r *bufio.Reader, request *http.Request) bool {
 	for {
 		if _, err := r.Peek(1); err != nil {
 			t.Fatal("idle, though an answer is to come")
@@ -129,7 +128,7 @@ func readResponse(t *testing.T, r *bufio.Reader, request *http.Request) *http.Re
 			t.Fatalf("idle in the middle of an answer: %v", err)
 		}
 		if err != nil {
-			return nil
+			return false
 		}
 		if response.StatusCode < 200 {
 			_ = response.Body.Close()
@@ -144,6 +143,6 @@ func readResponse(t *testing.T, r *bufio.Reader, request *http.Request) *http.Re
 		if err != nil {
 			t.Fatalf("idle, though the answer's body is not over: %v", err)
 		}
-		return response
+		return true
 	}
 }

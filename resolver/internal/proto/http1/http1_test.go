@@ -134,6 +134,7 @@ func TestTheFirstRequestDecides(t *testing.T) {
 		"SSH":                      {"SSH-2.0-OpenSSH_9.2p1\r\n", proto.Hold, 0},
 		"a line by hand":           {"GET /healthz HTTP/1.1\n", proto.Hold, 0},
 		"lines by hand":            {"GET /healthz HTTP/1.1\r\nHost: lobby\n\n", proto.Hold, 0},
+		"one line by hand":         {"GET /healthz HTTP/1.1\r\nA: b\nC: d\r\n\r\n", proto.Hold, 0},
 		"an end by hand":           {"GET /healthz HTTP/1.1\r\nHost: lobby\r\n\n", proto.Hold, 0},
 		"a line that goes on":      {"GET /healthz HTTP/1.1\r\nHost: lobby\r\n more\r\n\r\n", proto.Hold, 0},
 		"a space before the colon": {"GET /healthz HTTP/1.1\r\nContent-Length : 5\r\n\r\n", proto.Hold, 0},
@@ -217,9 +218,10 @@ func TestWhoIsSentAwayIsToldInHTTP(t *testing.T) {
 		// says is what is in the body, and not what isn't.
 		says, not []string
 	}{
-		"held too long":        {healthz, proto.TimedOut, asleep(), 503, "5", text, []string{"lobby is waking up"}, []string{"<"}},
-		"a queue that is full": {healthz, proto.QueueFull, asleep(), 503, "5", text, []string{"lobby is waking up", "many are waiting"}, nil},
-		"nothing to wake":      {healthz, proto.NothingToWake, asleep(), 503, "60", text, []string{"lobby cannot be woken"}, []string{"is waking"}},
+		"held too long":          {healthz, proto.TimedOut, asleep(), 503, "5", text, []string{"lobby is waking up"}, []string{"<"}},
+		"a queue that is full":   {healthz, proto.QueueFull, asleep(), 503, "5", text, []string{"lobby is waking up", "many are waiting"}, nil},
+		"a service that is gone": {healthz, proto.RouteGone, asleep(), 503, "5", text, []string{"lobby is not available just now"}, nil},
+		"nothing to wake":        {healthz, proto.NothingToWake, asleep(), 503, "60", text, []string{"lobby cannot be woken"}, []string{"is waking"}},
 		"a browser": {
 			"GET /<i>?a=1 HTTP/1.1\r\n" + browser + "\r\n", proto.TimedOut, waking, 503, "5", page,
 			[]string{"lobby is waking up", `http-equiv="refresh" content="5"`, "&lt;b&gt;soon&lt;/b&gt;, 1m5s so far"},

@@ -21,7 +21,7 @@ const holdAtMost = 25 * time.Second
 // Protocol is the module.
 type Protocol struct{}
 
-var _ proto.Protocol = Protocol{}
+var _ proto.Namer = Protocol{}
 
 // Name implements proto.Protocol.
 func (Protocol) Name() string { return "minecraft" }
@@ -64,6 +64,21 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 		return unfinished(err)
 	}
 	return proto.Verdict{Action: proto.Hold}
+}
+
+// ServerName implements proto.Namer. The oldest pings say no name.
+func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
+	if len(head) == 0 {
+		return "", proto.NeedMore
+	}
+	if is, _ := isLegacy(head); is {
+		return "", proto.Hold
+	}
+	handshake, _, err := ParseHandshake(head)
+	if err != nil {
+		return "", unfinished(err).Action
+	}
+	return handshake.ServerName(), proto.Hold
 }
 
 // unfinished is for what is not a whole packet, or none at all.
@@ -109,6 +124,8 @@ func farewell(why proto.Reason, c proto.Client) string {
 		return "Too many players are waiting for this server. Join again in a moment."
 	case proto.NothingToWake:
 		return "This server can't be woken up just now."
+	case proto.UnknownName:
+		return "There is no server by this name here. Check the address."
 	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate:
 	}
 	return "The connection to this server was interrupted. Join again."

@@ -55,10 +55,12 @@ type Handshake struct {
 	Next int32
 }
 
-// ServerName is the host without what was appended to it, in lower case and
-// without the dot that a name may end with: for comparing, not for passing on.
+// ServerName is the host without what mods and proxies appended to it, in lower case
+// and without the dot that a name may end with: for comparing, not for passing on.
+// TCPShield appends its part after three slashes, all others after a NUL.
 func (h Handshake) ServerName() string {
 	name, _, _ := bytes.Cut(h.Host, []byte{0})
+	name, _, _ = bytes.Cut(name, []byte("///"))
 	return strings.ToLower(strings.TrimSuffix(string(name), "."))
 }
 

@@ -1,0 +1,76 @@
+package v1alpha1
+
+// Front makes an ElasticService share one address with others: a Service without a
+// selector whose endpoints are always the resolvers. The host name that a client
+// says first, in Minecraft's handshake or in TLS' server_name, picks the
+// ElasticService. Whoever says a name that nobody has is turned away in the protocol
+// and wakes nothing.
+type Front struct {
+	// service is the name of the Service that is shared, of type LoadBalancer for
+	// example. It must have no selector, and be no ElasticService's own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="service must be the name of a Service: lower case letters, digits and '-', starting with a letter"
+	Service string `json:"service"`
+
+	// namespace is the Service's; by default this ElasticService's own. Another one's
+	// Service must name this namespace in its annotation
+	// dormouse.dev/allowed-namespaces.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower case letters, digits and '-'"
+	Namespace string `json:"namespace,omitempty"`
+
+	// port is the name of the shared Service's port. It may be absent where that has
+	// only one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Port string `json:"port,omitempty"`
+
+	// targetPort is the name of the port of this ElasticService's own Service that
+	// clients are led to. It may be absent where only one port has the protocol
+	// minecraft or tls, which say host names.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	TargetPort string `json:"targetPort,omitempty"`
+
+	// hosts are the names that lead here, in lower case: play.example.com, or
+	// *.example.com for all names below example.com that no longer entry matches.
+	// Of two ElasticServices with one name the older has it.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Hosts []FrontHost `json:"hosts"`
+}
+
+// FrontHost is a DNS name in lower case, or one with *. before it for all names
+// below it.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="a host must be a DNS name in lower case such as play.example.com, or *.example.com for all names below it"
+type FrontHost string
+
+// FrontStatus is a front as the resolvers serve it for an ElasticService.
+type FrontStatus struct {
+	// service is the name of the shared Service.
+	Service string `json:"service"`
+	// namespace is the shared Service's.
+	Namespace string `json:"namespace"`
+	// port is the name of the shared Service's port; empty where it has none.
+	// +optional
+	Port string `json:"port,omitempty"`
+	// targetPort is the name of the port in this ElasticService's own Service.
+	// +optional
+	TargetPort string `json:"targetPort,omitempty"`
+	// resolverPort is the port on which each resolver pod listens for the shared
+	// Service's. All ElasticServices of the front have the same.
+	ResolverPort int32 `json:"resolverPort"`
+	// hosts are the names that lead here: those of spec.front.hosts that no older
+	// ElasticService has.
+	// +optional
+	// +listType=atomic
+	Hosts []FrontHost `json:"hosts,omitempty"`
+}

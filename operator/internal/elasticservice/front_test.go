@@ -1,0 +1,219 @@
+package elasticservice
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func sharedService(change func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "mc"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "mc", Port: 25565, Protocol: corev1.ProtocolTCP}}},
+	}
+	change(s)
+	return s
+}
+
+func TestPlanFront(t *testing.T) {
+	t.Parallel()
+	noChange := func(*corev1.Service) {}
+	elsewhere := func(f *v1alpha1.Front) { f.Namespace = "edge" }
+	allows := func(names string) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Namespace, s.Annotations = "edge", map[string]string{v1alpha1.AllowedNamespacesAnnotation: names}
+		}
+	}
+	two := func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: corev1.ProtocolTCP})
+	}
+	game := []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}, {Name: "voice", Protocol: v1alpha1.ProtocolUDP}}
+	status := func(change func(*v1alpha1.FrontStatus)) *v1alpha1.FrontStatus {
+		s := &v1alpha1.FrontStatus{
+			Service: "mc", Namespace: "games", Port: "mc", TargetPort: "game", ResolverPort: 12345, Hosts: []v1alpha1.FrontHost{"a.example", "b.example"},
+		}
+		change(s)
+		return s
+	}
+	asIs := func(*v1alpha1.FrontStatus) {}
+	for name, c := range map[string]struct {
+		front   func(*v1alpha1.Front)
+		ports   []v1alpha1.PortStatus
+		service *corev1.Service
+		elastic string
+		rivals  map[v1alpha1.FrontHost]string
+		full    bool
+		want    *v1alpha1.FrontStatus
+		// reason is empty where nothing stands in the way; says is in the message.
+		reason, says string
+	}{
+		"the only ports": {service: sharedService(noChange), want: status(asIs)},
+		"a port without a name": {
+			service: sharedService(func(s *corev1.Service) { s.Spec.Ports[0].Name = "" }),
+			want:    status(func(s *v1alpha1.FrontStatus) { s.Port = "" }),
+		},
+		"ports that are named": {
+			front: func(f *v1alpha1.Front) { f.Port, f.TargetPort = "tls", "admin" }, service: sharedService(two),
+			ports: append(game, v1alpha1.PortStatus{Name: "admin", Protocol: v1alpha1.ProtocolTLS}),
+			want:  status(func(s *v1alpha1.FrontStatus) { s.Port, s.TargetPort = "tls", "admin" }),
+		},
+		"another namespace that allows it": {
+			front: elsewhere, service: sharedService(allows("lobby, games")), want: status(func(s *v1alpha1.FrontStatus) { s.Namespace = "edge" }),
+		},
+		"another namespace that allows all": {
+			front: elsewhere, service: sharedService(allows("*")), want: status(func(s *v1alpha1.FrontStatus) { s.Namespace = "edge" }),
+		},
+		"another namespace that allows others": {
+			front: elsewhere, service: sharedService(allows("games-2,gam")), reason: v1alpha1.ReasonNamespaceNotAllowed, says: "dormouse.dev/allowed-namespaces",
+		},
+		"another namespace that has no such Service": {
+			front: elsewhere, reason: v1alpha1.ReasonNamespaceNotAllowed, says: "isn't there or doesn't allow namespace games",
+		},
+		"no such Service": {reason: v1alpha1.ReasonServiceNotFound, says: "create it, without a selector"},
+		"a headless Service": {
+			service: sharedService(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }),
+			reason:  v1alpha1.ReasonServiceUnsupported, says: "headless",
+		},
+		"a Service with a selector": {
+			service: sharedService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }),
+			reason:  v1alpha1.ReasonHasSelector, says: "remove its selector",
+		},
+		"a Service that sleeps itself": {
+			service: sharedService(noChange), elastic: "other", reason: v1alpha1.ReasonServiceTaken, says: "the own Service of ElasticService other",
+		},
+		"two ports, none named": {service: sharedService(two), reason: v1alpha1.ReasonPortUnknown, says: "say in spec.front.port"},
+		"a port that isn't there": {
+			front: func(f *v1alpha1.Front) { f.Port = "web" }, service: sharedService(two), reason: v1alpha1.ReasonPortUnknown, says: `"web"`,
+		},
+		"a UDP port": {
+			service: sharedService(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }),
+			reason:  v1alpha1.ReasonPortUnknown, says: "name a TCP port",
+		},
+		"no port whose clients name hosts": {
+			service: sharedService(noChange), ports: []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolTCP}},
+			reason: v1alpha1.ReasonProtocolUnsupported, says: "give one of them that protocol",
+		},
+		"a target whose clients don't": {
+			front: func(f *v1alpha1.Front) { f.TargetPort = "voice" }, service: sharedService(noChange),
+			reason: v1alpha1.ReasonProtocolUnsupported, says: `"voice" has the protocol udp`,
+		},
+		"a target that isn't there": {
+			front: func(f *v1alpha1.Front) { f.TargetPort = "web" }, service: sharedService(noChange), reason: v1alpha1.ReasonPortUnknown, says: `targetPort is "web"`,
+		},
+		"two targets": {
+			service: sharedService(noChange), ports: append(game, v1alpha1.PortStatus{Name: "admin", Protocol: v1alpha1.ProtocolTLS}),
+			reason: v1alpha1.ReasonPortUnknown, says: "ports game, admin all have",
+		},
+		"a host that an older one has": {
+			service: sharedService(noChange), rivals: map[v1alpha1.FrontHost]string{"a.example": "ElasticService old"},
+			want:   status(func(s *v1alpha1.FrontStatus) { s.Hosts = []v1alpha1.FrontHost{"b.example"} }),
+			reason: v1alpha1.ReasonDuplicateHost, says: "a.example is that of ElasticService old",
+		},
+		"hosts that older ones all have": {
+			service: sharedService(noChange), rivals: map[v1alpha1.FrontHost]string{"a.example": "ElasticService old", "b.example": "another"},
+			reason: v1alpha1.ReasonDuplicateHost, says: "b.example is that of another",
+		},
+		"no resolver port": {service: sharedService(noChange), full: true, reason: v1alpha1.ReasonPortsExhausted, says: "No resolver port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+			es.Spec.Service = "lobby"
+			es.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"a.example", "b.example"}}
+			if c.front != nil {
+				c.front(es.Spec.Front)
+			}
+			if es.Status.Ports = c.ports; c.ports == nil {
+				es.Status.Ports = game
+			}
+			got, ob := planFront(es, observedFront{service: c.service, elastic: c.elastic, rivals: c.rivals}, func(port string) (int32, bool) {
+				if c.want != nil && port != c.want.Port {
+					t.Errorf("a resolver port for %q is asked for", port)
+				}
+				return 12345, !c.full
+			})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("front (-want +got):\n%s", diff)
+			}
+			switch {
+			case c.reason == "" && ob != nil:
+				t.Errorf("%s stands in the way: %s", ob.reason, ob.message)
+			case c.reason != "" && (ob == nil || ob.reason != c.reason || !strings.Contains(ob.message, c.says) || !strings.HasSuffix(ob.message, ".")):
+				t.Errorf("what stands in the way is %+v, want %s and %q", ob, c.reason, c.says)
+			}
+		})
+	}
+	if got, ob := planFront(&v1alpha1.ElasticService{}, observedFront{}, nil); got != nil || ob != nil {
+		t.Errorf("without a front there are %+v and %+v", got, ob)
+	}
+}
+
+func TestAFrontsPortIsItsOwnUntilNobodySharesIt(t *testing.T) {
+	t.Parallel()
+	key := types.NamespacedName{Namespace: "games", Name: "mc"}
+	now, free := time.Unix(1000, 0), func(int32) bool { return false }
+	a := newAllocator()
+	first, _ := a.allocate(now, frontOwner(key, "mc"), free)
+	again, _ := a.allocate(now, frontOwner(key, "mc"), free)
+	other, _ := a.allocate(now, frontOwner(key, "tls"), free)
+	if first != again || first == other {
+		t.Fatalf("one port has %d and then %d, another %d", first, again, other)
+	}
+	// A status that says otherwise is that of an ElasticService that lags behind.
+	if a.learn(first+1, frontOwner(key, "mc")) {
+		t.Error("the front has two resolver ports")
+	}
+	a.freeAll(now, frontOwner(key, "").uid, func() bool { return false })
+	if again, _ = a.allocate(now, frontOwner(key, "mc"), free); again != first {
+		t.Errorf("a front that somebody has begun to share again has port %d, want %d", again, first)
+	}
+	a.freeAll(now, frontOwner(key, "").uid, func() bool { return true })
+	if again, _ = a.allocate(now.Add(portRest-time.Second), frontOwner(key, "mc"), free); again == first {
+		t.Error("a freed port is given out again before it has rested")
+	}
+	if len(a.owners) != 1 || len(a.ports) != 1 {
+		t.Errorf("%d and %d entries, want one", len(a.owners), len(a.ports))
+	}
+}
+
+func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	ports := []v1alpha1.PortStatus{{Name: "mc", Protocol: v1alpha1.ProtocolTCP, ResolverPort: 12345}}
+	pod := func(uid string, listens, ready bool, sessions int32) resolver {
+		return resolver{uid: uid, addresses: []string{"10.0.0." + uid}, ready: ready, reachable: true, listening: map[int32]bool{12345: listens}, sessions: sessions}
+	}
+	svc := sharedService(func(s *corev1.Service) { s.UID, s.Spec.IPFamilies = "svc", []corev1.IPFamily{corev1.IPv4Protocol} })
+	o := observed{service: svc, resolvers: []resolver{pod("1", true, true, 0), pod("2", false, true, 0), pod("3", true, false, 0)}}
+	p := plan{}
+	p.planStandIns(now, ports, o, true)
+	if diff := cmp.Diff(map[string]role{"1": roleReady}, p.roles); diff != "" {
+		t.Errorf("roles (-want +got):\n%s", diff)
+	}
+	slices := frontSlices(o, ports, p.roles)
+	if len(slices) != 1 || len(slices[0].Endpoints) != 1 || *slices[0].Ports[0].Port != 12345 || !metav1.IsControlledBy(slices[0], svc) {
+		t.Fatalf("slices are %+v", slices)
+	}
+	// One that ends keeps its endpoint for as long as it carries somebody.
+	o.slices = append(o.slices, *slices[0])
+	for sessions, want := range map[int32]map[string]role{3: {"1": roleTerminating}, 0: {}} {
+		o.resolvers = []resolver{pod("1", true, false, sessions)}
+		o.resolvers[0].steppedDown = now.Add(-time.Minute)
+		o.slices[0].Endpoints[0].Conditions.Ready = new(false)
+		p = plan{}
+		p.planStandIns(now, ports, o, true)
+		if diff := cmp.Diff(want, p.roles); diff != "" {
+			t.Errorf("with %d sessions (-want +got):\n%s", sessions, diff)
+		}
+	}
+	if got := frontSlices(o, nil, p.roles); got != nil {
+		t.Errorf("a front that nobody shares has slices %+v", got)
+	}
+}

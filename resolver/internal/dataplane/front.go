@@ -1,0 +1,233 @@
+package dataplane
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// noSuchServer is the message of the day for names that nobody has.
+const noSuchServer = "There is no server by this name here."
+
+// front is a port that several services share. Each client says first by which host
+// name it wants which; from there on it is that service's, as if it had come to the
+// service's own port.
+type front struct {
+	server   *Server
+	key      route.FrontKey
+	listener *listener.Listener
+	// guard knows those who haven't said a name, and files are what they take of what
+	// all share.
+	guard guard.Guard
+	files atomic.Int32
+	// strangers turn away who asks for a name that nobody has, in each protocol that
+	// says names.
+	strangers []*servedPort
+	// nobody is for who speaks none of them.
+	nobody *servedPort
+
+	mu sync.RWMutex
+	// hosts are the services' ports by the names that lead there.
+	hosts map[string]*servedPort
+}
+
+// newFront opens a front. It is called with the server's lock.
+func (s *Server) newFront(key route.FrontKey) *front {
+	f := &front{server: s, key: key, hosts: map[string]*servedPort{}}
+	port := func(name v1alpha1.Protocol, protocol proto.Protocol) *servedPort {
+		p := &servedPort{
+			key: portKey{protocol: name, network: route.TCP}, protocol: protocol, guard: &f.guard,
+			counts: s.opts.Metrics.Port(key.Namespace, key.Service, string(name)),
+		}
+		p.known.Store(&known{service: proto.Service{Answers: proto.Answers{Asleep: noSuchServer}}, judges: true})
+		return p
+	}
+	f.nobody = port(v1alpha1.ProtocolTCP, tcp.Protocol{})
+	for name, protocol := range s.opts.Protocols {
+		if _, names := protocol.(proto.Namer); names {
+			f.strangers = append(f.strangers, port(name, protocol))
+		}
+	}
+	slices.SortFunc(f.strangers, func(a, b *servedPort) int { return cmp.Compare(a.key.protocol, b.key.protocol) })
+	s.named[f.name()]++
+	f.listener = listener.Start(
+		s.opts.Log.WithValues("namespace", key.Namespace, "front", key.Service, "resolverPort", key.ResolverPort),
+		listener.TCP(s.opts.Host, int(key.ResolverPort), func(c *net.TCPConn) { s.wg.Go(func() { f.serve(c) }) }))
+	return f
+}
+
+func (f *front) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: f.key.Namespace, Name: f.key.Service}
+}
+
+// setFront leads the hosts that a route has now to its port, and those that it had no
+// more. A nil route has none. It is called with the server's lock, after the ports
+// have been set.
+func (s *Server) setFront(sv *service, was, is *route.Front) {
+	var now route.Front
+	if is != nil && len(is.Hosts) > 0 {
+		if p := sv.portNamed(is.Port); p != nil {
+			now = *is
+			if s.fronts[now.FrontKey] == nil {
+				s.fronts[now.FrontKey] = s.newFront(now.FrontKey)
+			}
+			s.fronts[now.FrontKey].enter(now.Hosts, p)
+		}
+	}
+	if was == nil || s.fronts[was.FrontKey] == nil {
+		return
+	}
+	// Those that stay were never out, or a client would be told that nobody has them.
+	s.fronts[was.FrontKey].leave(sv, slices.DeleteFunc(slices.Clone(was.Hosts), func(host string) bool {
+		return was.FrontKey == now.FrontKey && slices.Contains(now.Hosts, host)
+	}))
+	s.endFront(was.FrontKey)
+}
+
+// endFront closes a front to which no name belongs any more.
+func (s *Server) endFront(key route.FrontKey) {
+	f := s.fronts[key]
+	if f == nil || len(f.hosts) > 0 {
+		return
+	}
+	delete(s.fronts, key)
+	f.listener.Close()
+	s.end([]*listener.Listener{f.listener})
+	s.unname(f.name())
+}
+
+func (f *front) enter(hosts []string, p *servedPort) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, host := range hosts {
+		f.hosts[host] = p
+	}
+}
+
+// leave takes out the names that lead to a service.
+func (f *front) leave(sv *service, hosts []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, host := range hosts {
+		if p := f.hosts[host]; p != nil && p.service == sv {
+			delete(f.hosts, host)
+		}
+	}
+}
+
+// find is the port that a name leads to, where that speaks the protocol; nil: none.
+func (f *front) find(name string, protocol v1alpha1.Protocol) *servedPort {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	p, ok := route.FindHost(f.hosts, name)
+	if !ok || p.key.protocol != protocol {
+		return nil
+	}
+	return p
+}
+
+// serve carries one client from its connection to its end.
+func (f *front) serve(c *net.TCPConn) {
+	defer utilruntime.HandleCrash()
+	defer func() { _ = c.Close() }()
+	h, err := f.server.hold(c)
+	if err != nil {
+		return
+	}
+	defer func() { h.release(len(h.sent)) }()
+	h.endpoints = endpointsOf(c)
+	stranger, p := f.meet(h)
+	if p != nil {
+		_ = c.SetDeadline(time.Time{})
+		h.announced = p.service.route.Load().Proxy.Send
+		p.counts.ClientTaken()
+		// The condition by which rules of addresses hold is of the service's own Service.
+		rules := p.known.Load().rules.Hidden()
+		p.carry(h, &rules)
+		return
+	}
+	if stranger == nil {
+		return
+	}
+	stranger.counts.ClientTaken()
+	stranger.counts.Refused(string(proto.UnknownName))
+	if stranger.inspect(h) {
+		stranger.farewell(h, proto.UnknownName)
+	}
+}
+
+// meet finds out whom a client wants; stranger is what turns it away if nobody has
+// the name, and nil if it is gone or refused.
+func (f *front) meet(h *heldTCP) (stranger, wanted *servedPort) {
+	if !f.server.files.Take(&f.files, filesOfTCP) {
+		f.nobody.counts.Refused(string(proto.TooManyConnections))
+		return nil, nil
+	}
+	defer f.server.files.Force(&f.files, -filesOfTCP)
+	defer f.nobody.occupy(h).End()
+	stranger, name := f.ask(h)
+	if stranger == nil {
+		return nil, nil
+	}
+	return stranger, f.find(name, stranger.key.protocol)
+}
+
+// ask waits until the client has said by which name it wants whom, and gives the port
+// that speaks its protocol; nil: it is gone or refused. Nothing of what it said is
+// used up.
+func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
+	_ = h.conn.SetDeadline(time.Now().Add(f.nobody.headTime()))
+	for {
+		more := false
+		for _, p := range f.strangers {
+			name, action := p.protocol.(proto.Namer).ServerName(h.sent)
+			if action == proto.Hold {
+				return p, name
+			}
+			more = more || action == proto.NeedMore
+		}
+		if !more {
+			f.nobody.counts.ClientTaken()
+			f.nobody.counts.Refused(string(proto.Unwanted))
+			return nil, ""
+		}
+		if !f.nobody.hear(h, false) {
+			f.nobody.counts.ClientTaken()
+			return nil, ""
+		}
+	}
+}
+
+// describeFront tells what becomes of a route's part of a front. It is called with
+// the server's lock.
+func (s *Server) describeFront(part *route.Front) informerapi.RoutePort {
+	out := informerapi.RoutePort{
+		Name: part.Port, Protocol: string(v1alpha1.ProtocolTCP), Port: part.ResolverPort,
+		Front: part.Namespace + "/" + part.Service,
+	}
+	f := s.fronts[part.FrontKey]
+	if f == nil {
+		out.Error = fmt.Sprintf("no name of the front %s leads to port %q", out.Front, part.Port)
+		return out
+	}
+	var err error
+	if out.Listening, err = f.listener.State(); err != nil {
+		out.Error = err.Error()
+	}
+	return out
+}

@@ -1,0 +1,338 @@
+package dataplane
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// shared is a front with services behind it.
+type shared struct {
+	*rig
+	key     route.FrontKey
+	address string
+	routes  map[string]*route.Route
+}
+
+func newShared(t testing.TB) *shared {
+	number := freePort(t, route.TCP)
+	return &shared{
+		rig: newRig(t), key: route.FrontKey{Namespace: "edge", Service: "mc", ResolverPort: int32(number)},
+		address: fmt.Sprintf("127.0.0.1:%d", number), routes: map[string]*route.Route{},
+	}
+}
+
+// service puts a service behind the front, with the hosts that lead there.
+func (s *shared) service(name string, protocol v1alpha1.Protocol, hosts ...string) {
+	s.t.Helper()
+	r := s.route
+	r.UID, r.Name, r.Service = types.UID("uid-"+name), name, name
+	p := route.Port{Name: "game", Network: route.TCP, Protocol: protocol, ResolverPort: int32(freePort(s.t, route.TCP)), ByConnect: true}
+	p.Answers.Asleep = name + " sleeps"
+	r.Ports = []route.Port{p}
+	r.Front = &route.Front{FrontKey: s.key, Port: "game", Hosts: hosts}
+	s.routes[name] = &r
+	s.show(name, func(*route.Route) {})
+	if d := s.described(name); !d.Listening {
+		s.t.Fatalf("the front does not listen: %s", d.Error)
+	}
+}
+
+// show shows the data plane a new version of a service's route.
+func (s *shared) show(name string, change func(*route.Route)) {
+	r := *s.routes[name]
+	r.Ports = append([]route.Port(nil), r.Ports...)
+	change(&r)
+	s.routes[name] = &r
+	s.server.Update(&r)
+}
+
+// up gives a service a server.
+func (s *shared) up(name, server string) {
+	s.show(name, func(r *route.Route) {
+		r.Phase = v1alpha1.PhaseAwake
+		r.Ports[0].Backends = []route.Backend{{Address: netip.MustParseAddrPort(server), Serving: true}}
+	})
+}
+
+// described is what is told of a service's part of the front.
+func (s *shared) described(name string) informerapi.RoutePort {
+	for _, r := range s.server.Routes("uid-" + name).Routes {
+		for _, p := range r.Ports {
+			if p.Front != "" {
+				return p
+			}
+		}
+	}
+	return informerapi.RoutePort{}
+}
+
+// carried is whom a service carries.
+func (s *shared) carried(name string) informerapi.Sessions {
+	for _, c := range s.server.Sessions("uid-" + name).Services {
+		return c
+	}
+	return informerapi.Sessions{}
+}
+
+func (s *shared) refused(service string, reason proto.Reason) float64 {
+	return s.metric("dormouse_resolver_refused_clients_total", map[string]string{"service": service, "reason": string(reason)})
+}
+
+// login is what a player sends who typed a host.
+func login(host string) string {
+	packet := "\x00\xfd\x05" + string([]byte{byte(len(host))}) + host + "\x63\xdd\x02"
+	return string([]byte{byte(len(packet))}) + packet + "\x07\x00\x05Hazel"
+}
+
+// status is what a server list sends.
+func status(host string) string {
+	packet := "\x00\xfd\x05" + string([]byte{byte(len(host))}) + host + "\x63\xdd\x01"
+	return string([]byte{byte(len(packet))}) + packet + "\x01\x00"
+}
+
+// hello is a TLS client's, with a name of the length of play.example.com.
+func hello(t testing.TB, host string) string {
+	t.Helper()
+	if len(host) != len("play.example.com") {
+		t.Fatalf("a name of %d bytes", len(host))
+	}
+	return strings.Replace(recorded(t, v1alpha1.ProtocolTLS, "go"), "play.example.com", host, 1)
+}
+
+func TestAFrontsClientsReachTheServiceThatTheyNameWithoutLosingAByte(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "survival.example.com", "*.survival.example.com")
+	s.service("creative", v1alpha1.ProtocolMinecraft, "creative.example.com")
+	s.service("lobby", v1alpha1.ProtocolTLS, "lobb.example.com")
+
+	// The one that sleeps is woken, and only it.
+	asleep := dialTCP(t, s.address)
+	for _, chunk := range strings.Split(login("Survival.Example.com.\x00FML\x00"), "") {
+		write(t, asleep, chunk)
+	}
+	s.eventually("the client is held", func() bool { return s.carried("survival").Queued == 1 })
+	s.eventually("the operator is asked", func() bool { return s.operator.count() > 0 })
+	for _, call := range s.operator.all() {
+		if call.Svc != "survival" || call.Namespace != "games" {
+			t.Errorf("%+v is woken", call)
+		}
+	}
+	// One that is awake is played at once, by its own protocol or inside TLS.
+	for name, said := range map[string]string{
+		"creative": login("creative.example.com///192.0.2.7:1234///1700000000"), "lobby": hello(t, "lobb.EXAMPLE.com") + "more",
+	} {
+		server := freeAddress(t, route.TCP)
+		listenTCP(t, server, echo)
+		s.up(name, server)
+		c := dialTCP(t, s.address)
+		write(t, c, said)
+		expect(t, c, said)
+		write(t, c, "and on")
+		expect(t, c, "and on")
+		if got := s.carried(name); got.Sessions != 1 || got.Queued != 0 {
+			t.Errorf("%s carries %+v, want one session", name, got)
+		}
+		_ = c.CloseWrite()
+		expectEnd(t, c)
+	}
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	s.up("survival", server)
+	expect(t, asleep, login("Survival.Example.com.\x00FML\x00"))
+	if got := s.carried("survival"); got.Sessions != 1 {
+		t.Errorf("survival carries %+v, want one session", got)
+	}
+	below := dialTCP(t, s.address)
+	write(t, below, login("a.b.survival.example.com"))
+	expect(t, below, login("a.b.survival.example.com"))
+
+	for name, want := range map[string]float64{"survival": 2, "creative": 1, "lobby": 1, "mc": 0} {
+		if got := s.metric("dormouse_resolver_clients_total", map[string]string{"service": name}); got != want {
+			t.Errorf("%v clients of %s, want %v", got, name, want)
+		}
+	}
+}
+
+func TestServerListsBehindAFrontShowTheServiceThatTheyName(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "survival.example.com")
+	s.service("creative", v1alpha1.ProtocolMinecraft, "creative.example.com")
+	for _, name := range []string{"survival", "creative"} {
+		c := dialTCP(t, s.address)
+		write(t, c, status(name+".example.com")+minecraftPing)
+		if got := minecraftStatus(t, c).Description; got != name+" sleeps" {
+			t.Errorf("the list shows %q for %s", got, name)
+		}
+		expect(t, c, minecraftPing)
+		expectEnd(t, c)
+	}
+	s.undisturbed()
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, tag("awake"))
+	s.up("survival", server)
+	c := dialTCP(t, s.address)
+	write(t, c, status("survival.example.com"))
+	expect(t, c, "awake"+status("survival.example.com"))
+}
+
+func TestWhoeverNamesNobodyIsTurnedAwayAndWakesNothing(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "survival.example.com")
+	s.service("lobby", v1alpha1.ProtocolTLS, "play.example.com")
+	noSuch := func(t *testing.T, got []byte) {
+		if !bytes.Contains(got, []byte("There is no server by this name here.")) {
+			t.Errorf("it is told %q", got)
+		}
+	}
+	for name, c := range map[string]struct {
+		said   string
+		told   func(*testing.T, []byte)
+		reason proto.Reason
+	}{
+		"a player":                         {login("nobody.example.com"), noSuch, proto.UnknownName},
+		"a server list":                    {status("nobody.example.com") + minecraftPing, noSuch, proto.UnknownName},
+		"a player who names nothing":       {login(""), noSuch, proto.UnknownName},
+		"a player who names a TLS service": {login("play.example.com"), noSuch, proto.UnknownName},
+		"a list that only knows addresses": {"\xfe\x01\xfa", func(t *testing.T, got []byte) {
+			if len(got) == 0 || got[0] != 0xff {
+				t.Errorf("it is told %q", got)
+			}
+		}, proto.UnknownName},
+		"a TLS client": {hello(t, "none.example.com"), func(t *testing.T, got []byte) {
+			if string(got) != "\x15\x03\x03\x00\x02\x02\x70" {
+				t.Errorf("it is told %x, want the alert unrecognized_name", got)
+			}
+		}, proto.UnknownName},
+		"one that speaks HTTP": {"GET / HTTP/1.1\r\n\r\n", nil, proto.Unwanted},
+		"one that never says":  {"\x16\x03\x01\x40\x00\x01\x00\x3f\xf0" + strings.Repeat("x", proto.MaxHead), nil, proto.Unfinished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := s.refused("mc", c.reason)
+			conn := dialTCP(t, s.address)
+			write(t, conn, c.said)
+			if c.told == nil {
+				expectGone(t, conn)
+			} else {
+				got, err := io.ReadAll(conn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.told(t, got)
+			}
+			if got := s.refused("mc", c.reason) - before; got != 1 {
+				t.Errorf("%v clients refused as %s, want 1", got, c.reason)
+			}
+		})
+	}
+	s.undisturbed()
+	for _, name := range []string{"survival", "lobby"} {
+		if got := s.metric("dormouse_resolver_clients_total", map[string]string{"service": name}); got != 0 {
+			t.Errorf("%v clients of %s, want none", got, name)
+		}
+	}
+}
+
+func TestAFrontIsThereAsLongAsANameLeadsSomewhere(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "a.example.com")
+	s.service("creative", v1alpha1.ProtocolMinecraft, "b.example.com")
+	want := informerapi.RoutePort{Name: "game", Protocol: "tcp", Port: s.key.ResolverPort, Front: "edge/mc", Listening: true}
+	for _, name := range []string{"survival", "creative"} {
+		if got := s.described(name); got != want {
+			t.Errorf("of %s is told %+v, want %+v", name, got, want)
+		}
+	}
+	s.show("survival", func(r *route.Route) { r.Front = nil })
+	if got := s.described("survival"); got.Front != "" {
+		t.Errorf("of what is no part of it is told %+v", got)
+	}
+	unknown := dialTCP(t, s.address)
+	write(t, unknown, login("a.example.com"))
+	if got, _ := io.ReadAll(unknown); !bytes.Contains(got, []byte("no server by this name")) {
+		t.Errorf("who names a service that left is told %q", got)
+	}
+	s.server.Remove("uid-creative")
+	if len(s.server.fronts) != 0 || s.server.named[types.NamespacedName{Namespace: "edge", Name: "mc"}] != 0 {
+		t.Errorf("%d fronts are left", len(s.server.fronts))
+	}
+	// The port is free for something else.
+	listenTCP(t, s.address, echo)
+	if got := s.metric("dormouse_resolver_refused_clients_total", map[string]string{"service": "mc"}); got != 0 {
+		t.Error("series of the front are left")
+	}
+}
+
+// Routes change all the time, and no client may be told meanwhile that nobody has
+// its name.
+func TestChangesOfARouteHideNoName(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "a.example.com", "b.example.com")
+	var changes sync.WaitGroup
+	stop := make(chan struct{})
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				s.show("survival", func(r *route.Route) {
+					r.PhaseSince = time.Unix(int64(i), 0)
+					r.Front = &route.Front{FrontKey: s.key, Port: "game", Hosts: []string{"a.example.com", fmt.Sprintf("n%d.example.com", i)}}
+				})
+			}
+		}
+	})
+	for range 200 {
+		c := dialTCP(t, s.address)
+		write(t, c, status("a.example.com"))
+		if got := minecraftStatus(t, c).Description; got != "survival sleeps" {
+			t.Errorf("the list shows %q", got)
+		}
+		_ = c.Close()
+	}
+	close(stop)
+	changes.Wait()
+}
+
+func TestTLSOnAPortOfItsOwnWakesByAHelloAlone(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.TCP, func(p *route.Port) { p.Protocol, p.ByConnect = v1alpha1.ProtocolTLS, true })
+	for _, noise := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x02\x02\x00", "SSH-2.0-x\r\n"} {
+		c := dialTCP(t, address)
+		write(t, c, noise)
+		expectGone(t, c)
+	}
+	silent := dialTCP(t, address)
+	half := dialTCP(t, address)
+	said := recorded(t, v1alpha1.ProtocolTLS, "openssl_split")
+	write(t, half, said[:700])
+	if got := r.refused(proto.Unwanted); got != 3 {
+		t.Errorf("%v clients refused as unwanted, want 3", got)
+	}
+	r.undisturbed()
+	// A name isn't needed here.
+	unnamed := dialTCP(t, address)
+	write(t, unnamed, recorded(t, v1alpha1.ProtocolTLS, "openssl_noname"))
+	r.queued(1)
+	write(t, half, said[700:])
+	r.queued(2)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	r.backend(server, true)
+	expect(t, half, said)
+	expect(t, unnamed, recorded(t, v1alpha1.ProtocolTLS, "openssl_noname"))
+	_ = silent.Close()
+}

@@ -1,0 +1,123 @@
+package route
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// FrontKey is one port of a Service that several ElasticServices share.
+type FrontKey struct {
+	Namespace, Service string
+	// ResolverPort is where the resolver listens for it.
+	ResolverPort int32
+}
+
+// Front is a route's part of such a port.
+type Front struct {
+	FrontKey
+	// Port is the name of the route's own port that clients are led to.
+	Port string
+	// Hosts are the names that lead there: DNS names in lower case, or with *. before
+	// them for all names below. Those that an older route has are left out.
+	Hosts []string
+}
+
+// frontOf is an ElasticService's part of a front; nil when it has none.
+func frontOf(es *v1alpha1.ElasticService) *Front {
+	s := es.Status.Front
+	if s == nil {
+		return nil
+	}
+	f := &Front{FrontKey: FrontKey{Namespace: s.Namespace, Service: s.Service, ResolverPort: s.ResolverPort}, Port: s.TargetPort}
+	for _, host := range s.Hosts {
+		f.Hosts = append(f.Hosts, string(host))
+	}
+	return f
+}
+
+// FindHost looks a client's host name up: by itself, and then by the longest *.
+// that it is below.
+func FindHost[T any](hosts map[string]T, name string) (found T, ok bool) {
+	if strings.HasPrefix(name, "*") {
+		return found, false
+	}
+	if found, ok = hosts[name]; ok {
+		return found, true
+	}
+	for {
+		_, rest, more := strings.Cut(name, ".")
+		if !more {
+			return found, false
+		}
+		if found, ok = hosts["*."+rest]; ok {
+			return found, true
+		}
+		name = rest
+	}
+}
+
+// hostClaim is a host name that a route wants at a front.
+type hostClaim struct {
+	front FrontKey
+	host  string
+}
+
+// claimHosts enters a route's hosts and tells which other routes claim them too.
+func (t *Table) claimHosts(r *Route) (touched []types.UID) {
+	if r.Front == nil {
+		return nil
+	}
+	for _, host := range r.Front.Hosts {
+		c := hostClaim{r.Front.FrontKey, host}
+		touched = append(touched, t.hosts[c]...)
+		t.hosts[c] = append(t.hosts[c], r.UID)
+		slices.SortFunc(t.hosts[c], t.byAge)
+	}
+	return touched
+}
+
+// unclaimHosts takes a route's hosts back and tells which other routes claim them.
+func (t *Table) unclaimHosts(r *Route) (touched []types.UID) {
+	if r.Front == nil {
+		return nil
+	}
+	for _, host := range r.Front.Hosts {
+		c := hostClaim{r.Front.FrontKey, host}
+		rest := slices.DeleteFunc(t.hosts[c], func(uid types.UID) bool { return uid == r.UID })
+		if len(rest) == 0 {
+			delete(t.hosts, c)
+			continue
+		}
+		t.hosts[c] = rest
+		touched = append(touched, rest...)
+	}
+	return touched
+}
+
+// ownHosts is a route's part of a front with the hosts that no older route has.
+func (t *Table) ownHosts(r *Route) *Front {
+	if r.Front == nil {
+		return nil
+	}
+	own := *r.Front
+	own.Hosts = nil
+	for _, host := range r.Front.Hosts {
+		if t.hosts[hostClaim{own.FrontKey, host}][0] == r.UID {
+			own.Hosts = append(own.Hosts, host)
+		}
+	}
+	return &own
+}
+
+// losesHost says that a route has no more a host that it had.
+func losesHost(was, is *Front) bool {
+	if was == nil {
+		return false
+	}
+	return is == nil || was.FrontKey != is.FrontKey ||
+		slices.ContainsFunc(was.Hosts, func(host string) bool { return !slices.Contains(is.Hosts, host) })
+}

@@ -1,0 +1,97 @@
+package route
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// front gives the service a part of the front games/mc.
+func (s service) front(number int32, hosts ...v1alpha1.FrontHost) service {
+	s.Status.Front = &v1alpha1.FrontStatus{Namespace: "games", Service: "mc", Port: "mc", TargetPort: "game", ResolverPort: number, Hosts: hosts}
+	return s
+}
+
+func TestAHostIsFoundByTheNameThatSaysMost(t *testing.T) {
+	t.Parallel()
+	hosts := map[string]string{
+		"play.example.com": "exact", "*.example.com": "below", "*.eu.example.com": "further below", "*.com": "all of com", "lobby": "bare",
+	}
+	for name, want := range map[string]string{
+		"play.example.com":     "exact",
+		"creative.example.com": "below",
+		"a.b.example.com":      "below",
+		"a.eu.example.com":     "further below",
+		"eu.example.com":       "below",
+		"example.com":          "all of com",
+		"lobby":                "bare",
+		"a.lobby":              "",
+		"example.org":          "",
+		"com":                  "",
+		"":                     "",
+		".":                    "",
+		"*.example.com":        "",
+	} {
+		if got, ok := FindHost(hosts, name); got != want || ok != (want != "") {
+			t.Errorf("%q leads to %q (%v), want %q", name, got, ok, want)
+		}
+	}
+}
+
+func TestOfTwoRoutesWithAHostTheOlderHasIt(t *testing.T) {
+	t.Parallel()
+	s := newSink()
+	table := NewTable(s)
+	young := newService("young", "u1", time.Hour).port("game", v1alpha1.ProtocolMinecraft, 10001).front(10009, "a.example", "b.example")
+	old := newService("old", "u2", 2*time.Hour).port("game", v1alpha1.ProtocolMinecraft, 10002).front(10009, "b.example", "c.example")
+	hosts := func(uid string) []string {
+		f := s.routes[young.UID].Front
+		if uid == "u2" {
+			f = s.routes[old.UID].Front
+		}
+		if f == nil {
+			return nil
+		}
+		return f.Hosts
+	}
+	want := func(uid string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, hosts(uid)); diff != "" {
+			t.Errorf("hosts of %s (-want +got):\n%s", uid, diff)
+		}
+	}
+	table.SetService(young.ElasticService)
+	s.expect(t, "update u1")
+	want("u1", "a.example", "b.example")
+
+	// Who loses a host is told first, or both had it for a moment.
+	table.SetService(old.ElasticService)
+	s.expect(t, "update u1", "update u2")
+	want("u1", "a.example")
+	want("u2", "b.example", "c.example")
+
+	// At another port of the front it is another host.
+	table.SetService(service{old.DeepCopy()}.front(10008, "b.example").ElasticService)
+	s.expect(t, "update u2", "update u1")
+	want("u1", "a.example", "b.example")
+
+	table.SetService(old.ElasticService)
+	s.expect(t, "update u1", "update u2")
+	table.DeleteService("games", "old")
+	s.expect(t, "remove u2", "update u1")
+	want("u1", "a.example", "b.example")
+
+	bare := service{young.DeepCopy()}
+	bare.Status.Front = nil
+	table.SetService(bare.ElasticService)
+	s.expect(t, "update u1")
+	want("u1")
+	table.DeleteService("games", "young")
+	s.expect(t, "remove u1")
+	if len(table.hosts) != 0 {
+		t.Errorf("claims of %d hosts are left of what is gone", len(table.hosts))
+	}
+}
