@@ -72,5 +72,6 @@ type FrontStatus struct {
 	// ElasticService has.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
 	Hosts []FrontHost `json:"hosts,omitempty"`
 }
