@@ -112,7 +112,7 @@ chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chao
 	@$(GO) run ./test/chaos/cmd/chaos --duration=$(DURATION) --seed=$(SEED) $(CHAOS_FLAGS)
 
 .PHONY: bench
-bench: bench-wake bench-restart bench-abuse bench-report bench-proxy ## Run all benchmarks
+bench: bench-wake bench-restart bench-abuse bench-report bench-proxy bench-flood ## Run all benchmarks
 
 .PHONY: bench-wake
 bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
@@ -138,6 +138,11 @@ bench-report: ## Measure what 10,000 sidecars' reports cost the operator
 bench-proxy: ## Measure relaying beside HAProxy and nginx, and write bin/bench/proxy.json
 	@$(GO) build -o bin/bench-dataplane ./resolver/internal/dataplane/benchhost
 	@$(GO) build -o bin/bench-proxy ./test/bench/proxy && bin/bench-proxy $(BENCH_FLAGS)
+
+# It needs no cluster, and a quiet machine.
+.PHONY: bench-flood
+bench-flood: ## Measure what players notice of attacks on another service
+	$(GO) test -run='^$$' -bench=OthersUnderAttack -benchtime=1x $(TEST_FLAGS) ./resolver/internal/dataplane
 
 .PHONY: bench-abuse
 bench-abuse: ## Attack the wake endpoint with 200,000 bad calls

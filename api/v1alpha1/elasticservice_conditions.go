@@ -47,6 +47,12 @@ const (
 	// UDP players.
 	ConditionDrainSafe = "DrainSafe"
 
+	// ConditionSourceIPPreserved is True when the resolver sees the addresses from
+	// which clients really come, or the spec asks for nothing that goes by them.
+	// While it is not True such rules are not applied: behind a traffic policy
+	// Cluster a whole network of clients may seem to come from one node.
+	ConditionSourceIPPreserved = "SourceIPPreserved"
+
 	// ConditionTrafficPolicyUnsupported is True when a traffic policy Local is
 	// combined with handoff Direct, where nodes lose their endpoints at each
 	// sleep and load balancers move.
@@ -153,6 +159,9 @@ const (
 	// ReasonSelectorCutsPlayers says that the Service has a selector, by which
 	// Kubernetes lets go of Servers that drain.
 	ReasonSelectorCutsPlayers = "SelectorCutsPlayers"
+	// ReasonSourceIPMasqueraded says that clients may reach the resolver from a
+	// node's address instead of their own.
+	ReasonSourceIPMasqueraded = "SourceIPMasqueraded"
 	// ReasonLocalTrafficPolicy says that the Service has a traffic policy Local.
 	ReasonLocalTrafficPolicy = "LocalTrafficPolicy"
 	// ReasonHasSelector says that the front's Service has a selector, by which

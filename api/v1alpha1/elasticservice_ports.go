@@ -183,27 +183,3 @@ type Asleep struct {
 	// +kubebuilder:validation:MaxItems=16
 	Probes []HTTPProbe `json:"probes,omitempty"`
 }
-
-// WakeOn is the moment at which a client counts as wanting the service.
-// +kubebuilder:validation:Enum=Login;Connect
-type WakeOn string
-
-const (
-	// WakeOnLogin is when a client does what only players do, or sends a request
-	// that is no probe.
-	WakeOnLogin WakeOn = "Login"
-	// WakeOnConnect is when a client connects or sends a datagram, whatever it
-	// wants.
-	WakeOnConnect WakeOn = "Connect"
-)
-
-// Wake says what wakes a service.
-type Wake struct {
-	// when is the moment at which a client counts as wanting the service. Login, the
-	// default, needs a game's protocol or http: other ports wake with any connection
-	// or datagram. With Connect so do those, and server lists and probes are answered
-	// by the server alone.
-	// +optional
-	// +kubebuilder:default=Login
-	When WakeOn `json:"when,omitempty"`
-}

@@ -271,6 +271,51 @@ type Hold struct {
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1048576
 	MaxBytesPerConnection int32 `json:"maxBytesPerConnection,omitempty"`
+
+	// handshakeTimeout is how long a client may take, in a protocol that the
+	// resolver understands, to say whether it wants the service or only its status;
+	// at least 1s and at most 1m. Where maxConnections clients, and 100 at
+	// least, haven't said it yet the one that came first makes room for the next.
+	// +optional
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="handshakeTimeout must be a duration from 1s to 1m such as 5s"
+	HandshakeTimeout *metav1.Duration `json:"handshakeTimeout,omitempty"`
+
+	// perSource bounds what one source may take of that: an IPv4 address, or an IPv6
+	// network of 64 bits. By default one may take all. It works only where the
+	// condition SourceIPPreserved is True.
+	// +optional
+	PerSource *PerSource `json:"perSource,omitempty"`
+}
+
+// PerSource bounds what a resolver pod carries for one source of a service's
+// clients. Many players may share an address, at a school or behind a proxy.
+// +kubebuilder:validation:MinProperties=1
+type PerSource struct {
+	// maxConnections is how many TCP connections and UDP sessions without a server
+	// a source may have at once: held ones, and those that haven't said what they
+	// want.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+
+	// maxBytes is how much is kept at once of what a source's clients send. Beyond
+	// it TCP clients are slowed down and UDP datagrams are dropped.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=1073741824
+	MaxBytes int64 `json:"maxBytes,omitempty"`
+
+	// maxSessions is how many TCP connections and UDP sessions a source may have
+	// through the resolver at once, with and without a server. Those that it has
+	// stay when the limit changes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	MaxSessions int32 `json:"maxSessions,omitempty"`
 }
 
 // Mode says who gets a Service's new connections.
@@ -366,7 +411,7 @@ type ElasticServiceStatus struct {
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
 	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe,
-	// TrafficPolicyUnsupported and FrontReady.
+	// SourceIPPreserved, TrafficPolicyUnsupported and FrontReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -261,6 +261,10 @@ type SleepSpec struct {
 	// +optional
 	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
+	// wake says what wakes the game, and who may.
+	// +optional
+	Wake *Wake `json:"wake,omitempty"`
+
 	// hold bounds what is kept for players while the game wakes.
 	// +optional
 	// +kubebuilder:default={}

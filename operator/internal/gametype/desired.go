@@ -164,7 +164,7 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 		if s.After != nil {
 			spec.SleepAfter = s.After
 		}
-		spec.MinReplicas, spec.Handoff, spec.Hold = s.MinReplicas, s.Handoff, s.Hold
+		spec.MinReplicas, spec.Handoff, spec.Hold, spec.Wake = s.MinReplicas, s.Handoff, s.Hold, s.Wake
 		spec.Balance, spec.ProxyProtocol = s.Balance, s.ProxyProtocol
 		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
 			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}

@@ -7,10 +7,15 @@ import "sync/atomic"
 type Budget struct {
 	max  int64
 	used atomic.Int64
+	// of is a larger one that everything is taken from as well; may be nil.
+	of *Budget
 }
 
 // NewBudget makes a budget of a number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
+
+// Part makes a budget for some of those who share this one, and takes from both.
+func (b *Budget) Part(bytes int64) *Budget { return &Budget{max: bytes, of: b} }
 
 // Some takes up to n bytes and tells how many; 0 when nothing is left.
 func (b *Budget) Some(n int) int {
@@ -21,14 +26,19 @@ func (b *Budget) Some(n int) int {
 			return 0
 		}
 		if b.used.CompareAndSwap(used, used+got) {
-			return int(got)
+			if b.of == nil {
+				return int(got)
+			}
+			all := b.of.Some(int(got))
+			b.used.Add(int64(all) - got)
+			return all
 		}
 	}
 }
 
 // All takes n bytes or none.
 func (b *Budget) All(n int) bool {
-	if b.used.Add(int64(n)) > b.max {
+	if b.used.Add(int64(n)) > b.max || b.of != nil && !b.of.All(n) {
 		b.used.Add(-int64(n))
 		return false
 	}
@@ -37,10 +47,14 @@ func (b *Budget) All(n int) bool {
 
 // Force takes n bytes even where they are not left. It is for what is passed on
 // at once.
-func (b *Budget) Force(n int) { b.used.Add(int64(n)) }
+func (b *Budget) Force(n int) {
+	for ; b != nil; b = b.of {
+		b.used.Add(int64(n))
+	}
+}
 
 // Give gives n bytes back.
-func (b *Budget) Give(n int) { b.used.Add(-int64(n)) }
+func (b *Budget) Give(n int) { b.Force(-n) }
 
 // Used is how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }

@@ -172,3 +172,25 @@ func BenchmarkReceiveAndSend(b *testing.B) {
 		}
 	}
 }
+
+func TestAPartOfABudgetTakesFromBoth(t *testing.T) {
+	all := NewBudget(100)
+	part, other := all.Part(60), all.Part(60)
+	if got := part.Some(80); got != 60 {
+		t.Errorf("of a part of 60 one gets %d", got)
+	}
+	if got := other.Some(80); got != 40 || other.Used() != 40 {
+		t.Errorf("where 40 are left one gets %d, and %d are used of the part", got, other.Used())
+	}
+	if part.All(1) || other.All(1) || all.Used() != 100 || other.Used() != 40 {
+		t.Errorf("%d are used where none is left, and %d of the part", all.Used(), other.Used())
+	}
+	part.Give(60)
+	if !part.All(50) || all.Used() != 90 {
+		t.Errorf("%d are used, want 90", all.Used())
+	}
+	other.Force(100)
+	if all.Used() != 190 || other.Used() != 140 {
+		t.Errorf("%d and %d are used after all, want 190 and 140", all.Used(), other.Used())
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
@@ -29,6 +31,10 @@ type front struct {
 	server   *Server
 	key      route.FrontKey
 	listener *listener.Listener
+	// guard knows those who haven't said a name, and files are what they take of what
+	// all share.
+	guard guard.Guard
+	files atomic.Int32
 	// strangers turn away who asks for a name that nobody has, in each protocol that
 	// says names.
 	strangers []*servedPort
@@ -45,7 +51,7 @@ func (s *Server) newFront(key route.FrontKey) *front {
 	f := &front{server: s, key: key, hosts: map[string]*servedPort{}}
 	port := func(name v1alpha1.Protocol, protocol proto.Protocol) *servedPort {
 		p := &servedPort{
-			key: portKey{protocol: name, network: route.TCP}, protocol: protocol,
+			key: portKey{protocol: name, network: route.TCP}, protocol: protocol, guard: &f.guard,
 			counts: s.opts.Metrics.Port(key.Namespace, key.Service, string(name)),
 		}
 		p.known.Store(&known{service: proto.Service{Answers: proto.Answers{Asleep: noSuchServer}}, judges: true})
@@ -145,15 +151,17 @@ func (f *front) serve(c *net.TCPConn) {
 	}
 	defer func() { h.release(len(h.sent)) }()
 	h.endpoints = endpointsOf(c)
-	stranger, name := f.ask(h)
-	if stranger == nil {
-		return
-	}
-	if p := f.find(name, stranger.key.protocol); p != nil {
+	stranger, p := f.meet(h)
+	if p != nil {
 		_ = c.SetDeadline(time.Time{})
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
-		p.carry(h)
+		// The condition by which rules of addresses hold is of the service's own Service.
+		rules := p.known.Load().rules.Hidden()
+		p.carry(h, &rules)
+		return
+	}
+	if stranger == nil {
 		return
 	}
 	stranger.counts.ClientTaken()
@@ -163,11 +171,27 @@ func (f *front) serve(c *net.TCPConn) {
 	}
 }
 
+// meet finds out whom a client wants; stranger is what turns it away if nobody has
+// the name, and nil if it is gone or refused.
+func (f *front) meet(h *heldTCP) (stranger, wanted *servedPort) {
+	if !f.server.files.Take(&f.files, filesOfTCP) {
+		f.nobody.counts.Refused(string(proto.TooManyConnections))
+		return nil, nil
+	}
+	defer f.server.files.Force(&f.files, -filesOfTCP)
+	defer f.nobody.occupy(h).End()
+	stranger, name := f.ask(h)
+	if stranger == nil {
+		return nil, nil
+	}
+	return stranger, f.find(name, stranger.key.protocol)
+}
+
 // ask waits until the client has said by which name it wants whom, and gives the port
 // that speaks its protocol; nil: it is gone or refused. Nothing of what it said is
 // used up.
 func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
-	_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
+	_ = h.conn.SetDeadline(time.Now().Add(f.nobody.headTime()))
 	for {
 		more := false
 		for _, p := range f.strangers {

@@ -27,6 +27,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(hostEnv) != "" {
+		beHost()
+		return
+	}
+	if os.Getenv(attackEnv) != "" {
+		attack()
+		return
+	}
 	goleak.VerifyTestMain(m,
 		// It ends once the kept connections have been idle for long.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))

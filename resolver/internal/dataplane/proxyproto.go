@@ -49,7 +49,7 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 	if !proxy.Trusts(h.source.Addr()) {
 		return true
 	}
-	_ = h.conn.SetReadDeadline(time.Now().Add(headTimeout))
+	_ = h.conn.SetReadDeadline(time.Now().Add(p.headTime()))
 	stream := &heldStream{held: h}
 	reader := bufio.NewReaderSize(stream, headerBuffer)
 	header, err := proxyproto.Read(reader)

@@ -32,7 +32,8 @@ func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action 
 // or was refused before that was known. Protocols in which the server speaks first
 // don't get here.
 func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
-	_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
+	defer p.occupy(h).End()
+	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 	for {
 		if action := p.verdictOn(h.sent, netip.AddrPort{}); action != proto.NeedMore {
 			_ = h.conn.SetDeadline(time.Time{})
@@ -111,9 +112,14 @@ func (s *udpSession) answerInstead() {
 		first, _ = nextHeld(s.queue)
 	}
 	s.mu.Unlock()
-	if answer := p.protocol.Inspect(first, p.known.Load().client(s.client, nil)).Answer; len(answer) > 0 {
+	k := p.known.Load()
+	switch verdict := p.protocol.Inspect(first, k.client(s.client, nil)); {
+	case len(verdict.Answer) == 0:
+	case !p.mayBeAnswered(k, verdict, first, s.client):
+		p.counts.Refused(string(proto.AnswerRate))
+	default:
 		p.counts.QueryAnswered()
-		_ = s.socket.packets.Send(answer, s.source, s.client)
+		_ = s.socket.packets.Send(verdict.Answer, s.source, s.client)
 	}
 	s.over()
 }

@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -60,6 +61,9 @@ type Options struct {
 	Log     logr.Logger
 	// UDPIdle is how long a UDP session may be silent.
 	UDPIdle time.Duration
+	// MaxFiles bounds the files that ports and clients of all services have open; 0:
+	// by what the process may open.
+	MaxFiles int
 	// MaxUDPSessions bounds the UDP sessions of all services.
 	MaxUDPSessions int
 	// MaxHeldBytes bounds what is kept for the clients of all services while
@@ -78,8 +82,10 @@ type Server struct {
 	wg      sync.WaitGroup
 
 	// sessions counts what is relayed, for routes that are gone, too.
-	sessions    atomic.Int32
-	udpSessions atomic.Int32
+	sessions atomic.Int32
+	// files and udpSessions are shared by the services; ports are files, too.
+	files, udpSessions *guard.Share
+	portFiles          atomic.Int32
 	// held is charged with what is kept.
 	held *conn.Budget
 	// asks bounds how many servers are asked at once.
@@ -104,6 +110,9 @@ func New(opts Options) *Server {
 	if opts.UDPIdle == 0 {
 		opts.UDPIdle = DefaultUDPIdle
 	}
+	if opts.MaxFiles == 0 {
+		opts.MaxFiles = maxFiles()
+	}
 	if opts.MaxUDPSessions == 0 {
 		opts.MaxUDPSessions = DefaultMaxUDPSessions
 	}
@@ -124,6 +133,7 @@ func New(opts Options) *Server {
 	}
 	s := &Server{
 		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
+		files: guard.NewShare(opts.MaxFiles), udpSessions: guard.NewShare(opts.MaxUDPSessions),
 		services: map[types.UID]*service{}, fronts: map[route.FrontKey]*front{}, named: map[types.NamespacedName]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

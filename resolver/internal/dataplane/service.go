@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -24,6 +25,9 @@ type service struct {
 	queue   *hold.Queue
 	active  activity
 	follows follows
+	guard   guard.Guard
+	// files and udpSessions are the service's part of what all share.
+	files, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
 	dials chan struct{}
 	// ports and closed are guarded by the server's lock. They are few, and a map of
@@ -56,6 +60,7 @@ type servedPort struct {
 	told     proto.Answers
 	asked    asked
 	counts   *metrics.Port
+	guard    *guard.Guard
 	listener *listener.Listener
 	// socket is what a UDP port is open as.
 	socket atomic.Pointer[udpSocket]
@@ -81,6 +86,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			return false
 		}
 		p.listener.Close()
+		sv.server.files.Force(&sv.server.portFiles, -1)
 		closed = append(closed, p.listener)
 		sv.closed = append(sv.closed, p)
 		return true
@@ -93,7 +99,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			continue
 		}
 		p := &servedPort{
-			service: sv, key: key, protocol: protocol,
+			service: sv, key: key, protocol: protocol, guard: &sv.guard,
 			counts: sv.server.opts.Metrics.Port(r.Namespace, r.Service, string(key.protocol)),
 		}
 		p.known.Store(p.knownOf(r, &r.Ports[i]))
@@ -101,6 +107,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 		if key.network == route.UDP {
 			p.pace = newPace()
 		}
+		sv.server.files.Force(&sv.server.portFiles, 1)
 		p.listener = listener.Start(
 			sv.server.opts.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", key.name, "resolverPort", key.number),
 			p.open())
@@ -166,8 +173,10 @@ func (p *servedPort) open() listener.Open {
 func (sv *service) close() (closed []*listener.Listener) {
 	for _, p := range sv.ports {
 		p.listener.Close()
+		sv.server.files.Force(&sv.server.portFiles, -1)
 		closed = append(closed, p.listener)
 	}
+	sv.server.files.Force(&sv.server.portFiles, -int32(len(sv.ports))) //nolint:gosec // bounded by the API
 	sv.ports = nil
 	sv.queue.Close()
 	return closed

@@ -9,6 +9,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -38,7 +39,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 	defer func() { h.release(len(h.sent)) }()
 	p.counts.ClientTaken()
 	if p.introduce(h) {
-		p.carry(h)
+		p.carry(h, p.known.Load().rules)
 	}
 }
 
@@ -54,10 +55,14 @@ func (s *Server) hold(c *net.TCPConn) (*heldTCP, error) {
 
 // carry carries a client from the first thing it said, part of which may have been
 // read already, to its end.
-func (p *servedPort) carry(h *heldTCP) {
+func (p *servedPort) carry(h *heldTCP, rules *guard.Rules) {
 	active := &p.service.active
 	h.max = p.service.route.Load().Hold.MaxBytes
-	if !p.wants(h) {
+	if !p.enter(h, rules) {
+		return
+	}
+	defer p.leave(h)
+	if !p.wants(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
 		return
 	}
 	defer h.sit(hold.Grant{})
@@ -67,12 +72,13 @@ func (p *servedPort) carry(h *heldTCP) {
 		active.open.Add(-1)
 	}()
 	server := p.connectNow(h)
-	if server == nil {
+	if server == nil && p.mayAsk(h) {
 		server = p.wait(h)
 	}
 	if server == nil {
 		return
 	}
+	h.visit.Served()
 	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
 	exchange := p.follow(h.sent)
@@ -93,13 +99,13 @@ func (p *servedPort) wants(h *heldTCP) bool {
 		return false
 	}
 	if !k.sorts {
-		return !k.judges || p.inspect(h)
+		return !k.judges || p.handshake(h)
 	}
 	query, heard := p.asks(h)
 	if !heard || query && p.serveQuery(h) {
 		return false
 	}
-	return !query || p.inspect(h)
+	return !query || p.handshake(h)
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client

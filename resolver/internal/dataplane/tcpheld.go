@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -30,6 +31,7 @@ type heldTCP struct {
 	// full says that the budget has no room for more.
 	full   bool
 	events chan event
+	visit  guard.Visit
 	// questions are for a client that can be made to wait; nil: it can't.
 	questions *questions
 	// called says that an event is there or comes at once; deadline guards it, and

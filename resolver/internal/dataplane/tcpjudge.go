@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// headTimeout bounds how long a client may take to say what it wants, and to
-	// take in what it is answered.
-	headTimeout = 10 * time.Second
 	// farewellTimeout bounds telling a client why it is refused.
 	farewellTimeout = 500 * time.Millisecond
 	// maxUnread bounds what is read and thrown away of one meanwhile.
@@ -23,9 +20,9 @@ const (
 )
 
 // inspect lets the protocol judge what the client says first; false: that was
-// all.
+// all. The handshake's time is for that, and for taking in what it is answered.
 func (p *servedPort) inspect(h *heldTCP) bool {
-	_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
+	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 	answered := false
 	for {
 		action, more, err := p.judge(h)
@@ -39,7 +36,7 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			return false
 		case action == proto.Answer:
 			answered = true
-			_ = h.conn.SetDeadline(time.Now().Add(headTimeout))
+			_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 		}
 		if more {
 			continue
@@ -109,6 +106,7 @@ func (p *servedPort) refusal(h *heldTCP, why proto.Reason) []byte {
 // farewell tells a client why it is refused.
 func (p *servedPort) farewell(h *heldTCP, why proto.Reason) {
 	if text := p.refusal(h, why); len(text) > 0 {
+		defer p.occupy(h).End()
 		part(h.conn, text)
 	}
 }

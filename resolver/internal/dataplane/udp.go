@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -92,7 +93,7 @@ func (u *udpSocket) forget(s *udpSession) {
 	if u.sessions[s.client] == s {
 		delete(u.sessions, s.client)
 	}
-	u.port.service.server.udpSessions.Add(-1)
+	u.port.service.forceSession(-1)
 	if u.closing && len(u.sessions) == 0 {
 		_ = u.packets.Close()
 	}
@@ -100,6 +101,12 @@ func (u *udpSocket) forget(s *udpSession) {
 
 // admit takes a new client's first datagram.
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
+	p := u.port
+	k := p.known.Load()
+	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
+		p.counts.Refused(string(proto.Denied))
+		return
+	}
 	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
 		return
 	}
@@ -113,18 +120,24 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 	p := u.port
 	server := p.service.server
 	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
+	var reason proto.Reason
+	if s.visit, reason = p.service.guard.Enter(p.known.Load().rules, from.Addr(), server.held); reason == "" && !p.service.takeSession() {
+		s.visit.Leave()
+		reason = proto.TooManySessions
+	}
+	if reason != "" {
+		p.counts.Refused(string(reason))
+		u.refuse(s, reason, datagram)
+		return nil
+	}
+	s.kept = s.visit.Budget(server.held)
 	u.mu.Lock()
 	if u.closing {
 		u.mu.Unlock()
+		s.visit.Leave()
+		p.service.forceSession(-1)
 		return nil
 	}
-	if int(server.udpSessions.Load()) >= server.opts.MaxUDPSessions {
-		u.mu.Unlock()
-		p.counts.Refused(string(proto.TooManySessions))
-		u.refuse(s, proto.TooManySessions, datagram)
-		return nil
-	}
-	server.udpSessions.Add(1)
 	u.sessions[from] = s
 	u.mu.Unlock()
 	return s
@@ -160,7 +173,11 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 	if u.scratch == nil {
 		u.scratch = make([]byte, 0, scratchBytes)
 	}
-	verdict := p.protocol.Inspect(datagram, k.client(from, u.scratch))
+	verdict := p.judgeDatagram(k, datagram, k.client(from, u.scratch))
+	if !p.mayBeAnswered(k, verdict, datagram, from) {
+		p.counts.Refused(string(proto.AnswerRate))
+		return false
+	}
 	switch verdict.Action {
 	case proto.Hold:
 		return true
@@ -179,15 +196,19 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // again puts a new session in the place of one whose server took nothing of what
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
-	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent}
+	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
 	n.last.Store(s.last.Load())
+	s.mu.Lock()
+	n.visit, s.visit = s.visit, guard.Visit{}
+	s.mu.Unlock()
 	u.mu.Lock()
 	if u.closing || u.sessions[s.client] != s {
 		u.mu.Unlock()
-		u.port.service.server.held.Give(len(sent))
+		s.kept.Give(len(sent))
+		n.visit.Leave()
 		return
 	}
-	u.port.service.server.udpSessions.Add(1)
+	u.port.service.forceSession(1)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
 	s.over()

@@ -264,6 +264,7 @@ func (s *udpSession) flush() {
 			if s.quiet != nil {
 				s.quiet.Stop()
 			}
+			s.visit.Served()
 			s.mu.Unlock()
 			if ticket != nil {
 				ticket.Delivered()

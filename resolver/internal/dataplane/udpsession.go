@@ -14,6 +14,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -40,6 +41,8 @@ type udpSession struct {
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int
+	// kept bounds what is kept of the client.
+	kept *conn.Budget
 	// query says that the client only asked, which keeps nothing awake.
 	query bool
 	// replier is for the goroutine that relays, and writer for the one that sends, of
@@ -53,7 +56,8 @@ type udpSession struct {
 	// refused says that the server refused a datagram, answered that it sent one.
 	refused, answered atomic.Bool
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	visit guard.Visit
 	// queue is what is held: each datagram with its length before it. Sent is
 	// what of it a server was given that has not answered so far, for a moment.
 	// Both are charged to the budget.
@@ -114,7 +118,7 @@ func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	}
 }
 
-func (s *udpSession) budget() *conn.Budget { return s.socket.port.service.server.held }
+func (s *udpSession) budget() *conn.Budget { return s.kept }
 
 // keep adds a datagram, which has been charged, to what is held.
 func (s *udpSession) keep(datagram []byte) {
@@ -126,8 +130,11 @@ func (s *udpSession) keep(datagram []byte) {
 // the queue.
 func (s *udpSession) begin(datagram []byte) {
 	p := s.socket.port
-	s.touch()
 	grant, ok := p.service.queue.Pick(p.key.name)
+	if !ok && !s.mayAsk() {
+		return
+	}
+	s.touch()
 	size := lengthBytes + len(datagram)
 	if ok {
 		// It goes on at once: who is held elsewhere must not keep clients from a
@@ -152,6 +159,9 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 	p := s.socket.port
 	if picked {
 		s.start(grant)
+		return
+	}
+	if !s.mayAsk() {
 		return
 	}
 	ticket, err := p.service.queue.Enter(p.key.name, s, p.protocol.HoldAtMost())
@@ -321,6 +331,7 @@ func (s *udpSession) over() {
 	}
 	s.budget().Give(len(s.queue) + len(s.sent))
 	s.queue, s.sent = nil, nil
+	s.visit.Leave()
 	s.mu.Unlock()
 	if was != sessionOver {
 		s.socket.forget(s)

@@ -38,6 +38,9 @@ type Verdict struct {
 	Answer []byte
 	// Used is how many bytes an Answer is for; they are not replayed.
 	Used int
+	// Proven says that who sent a datagram has shown that it receives what is sent to
+	// its address. Nobody else is told much more than it said.
+	Proven bool
 }
 
 // WakeOn is the moment at which a client counts as wanting the server.
@@ -77,6 +80,24 @@ const (
 	// Unfinished says that the client did not send enough in time to tell what
 	// it wants.
 	Unfinished Reason = "unfinished"
+	// Evicted says that others came and the client had not said what it wants.
+	Evicted Reason = "evicted"
+	// Denied says that clients from its address may not wake the service.
+	Denied Reason = "denied"
+	// SourceRate and ServiceRate say that as many clients of the source, or of all,
+	// have asked for the service within a minute as may.
+	SourceRate  Reason = "source_rate"
+	ServiceRate Reason = "service_rate"
+	// SourceConnections and SourceSessions say that the source has as many clients
+	// without a server, or as many altogether, as it may have at once.
+	SourceConnections Reason = "source_connections"
+	SourceSessions    Reason = "source_sessions"
+	// TooManyConnections says that the pod, or the service's share of it, has no
+	// room for another connection.
+	TooManyConnections Reason = "too_many_connections"
+	// AnswerRate says that a query was dropped, because answers that could be sent to
+	// somebody else's address are given so often only.
+	AnswerRate Reason = "answer_rate"
 )
 
 // MaxHead bounds what Inspect is given of a connection. Protocols decide with
@@ -100,6 +121,15 @@ type Protocol interface {
 	// protocol, where head is what it sent so far, or its first datagram; nil when
 	// there is nothing but to close.
 	Refusal(why Reason, head []byte, c Client) []byte
+}
+
+// Prover is a Protocol of datagrams some of whose clients can show that they are
+// where they say.
+type Prover interface {
+	Protocol
+	// Prove is Inspect where anything wakes the service, but for who could show where
+	// it is and hasn't: that one is asked to.
+	Prove(datagram []byte, c Client) Verdict
 }
 
 // Namer is a Protocol whose clients say first which host they want, so that several

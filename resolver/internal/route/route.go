@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -34,6 +35,9 @@ const (
 	defaultMaxConnections = 1000
 	defaultMaxBytes       = 64 << 10
 )
+
+// DefaultHandshake is for how long a client may say nothing where nobody says.
+const DefaultHandshake = 10 * time.Second
 
 // Route is one ElasticService as it is served. It is never changed.
 type Route struct {
@@ -85,6 +89,8 @@ type Hold struct {
 	MaxConnections int
 	// MaxBytes is how much of what one client sends is kept.
 	MaxBytes int
+	// Handshake is how long a client may take to say what it wants.
+	Handshake time.Duration
 }
 
 // Port is one service port.
@@ -105,6 +111,8 @@ type Port struct {
 	WakeOnConnect bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
+	// Guard says who may wake the service.
+	Guard guard.Rules
 	// Probes are requests of HTTP that are answered so.
 	Probes []proto.Probe
 	// Taken names the older route that has the resolver port; empty when this
@@ -178,6 +186,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Timeout:        defaultTimeout,
 			MaxConnections: defaultMaxConnections,
 			MaxBytes:       defaultMaxBytes,
+			Handshake:      DefaultHandshake,
 		},
 	}
 	if t := es.Spec.Hold.Timeout; t != nil {
@@ -188,6 +197,9 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	}
 	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
 		r.Hold.MaxBytes = int(n)
+	}
+	if t := es.Spec.Hold.HandshakeTimeout; t != nil && t.Duration > 0 {
+		r.Hold.Handshake = t.Duration
 	}
 	if es.Spec.Handoff == v1alpha1.HandoffNever {
 		r.Balance = cmp.Or(es.Spec.Balance, v1alpha1.BalanceSpread)
@@ -210,6 +222,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
+			Guard:         rulesOf(es, network, r.Proxy),
 			Probes:        probes(es, p.Name),
 		})
 	}

@@ -95,6 +95,7 @@ func TestBuild(t *testing.T) {
 	full := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001).port("voice", v1alpha1.ProtocolUDP, 10002)
 	full.Spec.Hold = v1alpha1.Hold{
 		Timeout: &metav1.Duration{Duration: 0}, MaxConnections: 7, MaxBytesPerConnection: 2048,
+		HandshakeTimeout: &metav1.Duration{Duration: time.Second},
 	}
 	full.Status.Readiness = v1alpha1.PodReadinessProbe
 	full.Status.Ports[1].Readiness = v1alpha1.ReadinessConnect
@@ -140,7 +141,7 @@ func TestBuild(t *testing.T) {
 			service: web,
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAwake, Direct: true,
-				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Ports: []Port{
 					{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10001, Probes: []proto.Probe{
 						{Method: "GET", Path: "/least", Status: 200},
@@ -157,7 +158,7 @@ func TestBuild(t *testing.T) {
 			service: games,
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseWaking, PhaseSince: epoch.Add(time.Minute),
-				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Ports: gamePorts,
 			},
 		},
@@ -165,7 +166,7 @@ func TestBuild(t *testing.T) {
 			service: never(newService("lobby", "u1", 0), "", nil),
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Balance: v1alpha1.BalanceSpread,
 			},
 		},
@@ -175,7 +176,7 @@ func TestBuild(t *testing.T) {
 			}),
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Balance: v1alpha1.BalancePacked,
 				Proxy:   Proxy{Send: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}},
 			},
@@ -184,7 +185,7 @@ func TestBuild(t *testing.T) {
 			service: full,
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048, Handshake: time.Second}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
 				Ports: []Port{
 					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true},
 					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002, ByConnect: true},
@@ -195,7 +196,7 @@ func TestBuild(t *testing.T) {
 			service: newService("lobby", "u1", 0),
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536}, Created: epoch, PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 			},
 		},
 	}

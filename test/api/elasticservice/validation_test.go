@@ -238,6 +238,21 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"too many connections":              {spec(`{hold: {maxConnections: 100001}}`), "should be less than or equal to 100000"},
 		"too few bytes":                     {spec(`{hold: {maxBytesPerConnection: 1023}}`), "should be greater than or equal to 1024"},
 		"too many bytes":                    {spec(`{hold: {maxBytesPerConnection: 1048577}}`), "should be less than or equal to 1048576"},
+		"a hasty handshake":                 {spec(`{hold: {handshakeTimeout: 999ms}}`), "handshakeTimeout must be a duration from 1s to 1m"},
+		"a slow handshake":                  {spec(`{hold: {handshakeTimeout: 61s}}`), "handshakeTimeout must be a duration from 1s to 1m"},
+		"a handshake without a time":        {spec(`{hold: {handshakeTimeout: 0s}}`), "handshakeTimeout must be a duration from 1s to 1m"},
+		"nothing of a source":               {spec(`{hold: {perSource: {}}}`), "should have at least 1 properties"},
+		"no connections of a source":        {spec(`{hold: {perSource: {maxConnections: 0}}}`), "should be greater than or equal to 1"},
+		"too many bytes of a source":        {spec(`{hold: {perSource: {maxBytes: 1073741825}}}`), "should be less than or equal to 1073741824"},
+		"too many sessions of a source":     {spec(`{hold: {perSource: {maxSessions: 100001}}}`), "should be less than or equal to 100000"},
+
+		"an address instead of a network": {spec(`{wake: {allowCIDRs: [192.0.2.1]}}`), "allowCIDRs must be networks such as"},
+		"a host name":                     {spec(`{wake: {denyCIDRs: [example.com/24]}}`), "denyCIDRs must be networks such as"},
+		"a mask that is too long":         {spec(`{wake: {denyCIDRs: [192.0.2.0/33]}}`), "denyCIDRs must be networks such as"},
+		"a network twice":                 {spec(`{wake: {denyCIDRs: [192.0.2.0/24, 192.0.2.0/24]}}`), "Duplicate value"},
+		"too many networks":               {spec(`{wake: {allowCIDRs: [` + networks(65) + `]}}`), "must have at most 64 items"},
+		"no rate of a source":             {spec(`{wake: {perSourceRate: 0}}`), "should be greater than or equal to 1"},
+		"too high a rate of a service":    {spec(`{wake: {perServiceRate: 60001}}`), "should be less than or equal to 60000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,6 +276,14 @@ func game(protocol, more string) string {
 	return spec(`{ports: [{name: game, protocol: ` + protocol + `, ` + more + `}]}`)
 }
 
+func networks(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "192.0.%d.0/24,", i)
+	}
+	return b.String()
+}
+
 func manyPorts(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -272,7 +295,7 @@ func manyPorts(n int) string {
 func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 	t.Parallel()
 	const target = `scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: lobby}`
-	const hold = `hold: {timeout: 5m, maxConnections: 1000, maxBytesPerConnection: 65536}`
+	const hold = `hold: {timeout: 5m, maxConnections: 1000, maxBytesPerConnection: 65536, handshakeTimeout: 10s}`
 	for name, c := range map[string]struct{ patch, want string }{
 		"the least": {
 			patch: `{}`,
@@ -285,7 +308,7 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 		"durations of several units": {
 			patch: spec(`{sleepAfter: 1h30m5s500ms, hold: {timeout: 0s}}`),
 			want: `{service: lobby, ` + target + `, sleepAfter: 1h30m5s500ms, handoff: Direct,
-				hold: {timeout: 0s, maxConnections: 1000, maxBytesPerConnection: 65536}}`,
+				hold: {timeout: 0s, maxConnections: 1000, maxBytesPerConnection: 65536, handshakeTimeout: 10s}}`,
 		},
 		"a port and a trigger of the least": {
 			patch: spec(`{ports: [{name: game}, {name: ""}], idle: {triggers: [{type: http, http: {port: 80}}]}}`),
@@ -325,19 +348,25 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
 				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
-				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`),
+				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576, handshakeTimeout: 1m,
+					perSource: {maxConnections: 100000, maxBytes: 1073741824, maxSessions: 100000}},
+				wake: {when: Connect, allowCIDRs: ["0.0.0.0/0", "::/0"], denyCIDRs: ["fd00:1111:2222:3333:4444:5555:6666:7777/128"], perSourceRate: 60000, perServiceRate: 60000}}`),
 			want: `{service: ` + strings.Repeat("a", 63) + `, minReplicas: 10000, sleepAfter: 8760h, handoff: Never,
 				scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: lobby.green},
 				ports: [{name: game, protocol: tcp, readiness: Connect}, {name: voice, protocol: udp, readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 65535, path: "/a?b=c%20d", jsonPointer: /a~1b/0, threshold: 100}}]},
 				balance: Packed, proxyProtocol: {send: true, trustedCIDRs: [10.0.0.0/8, "2001:db8::/32"]},
-				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576}}`,
+				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576, handshakeTimeout: 1m,
+					perSource: {maxConnections: 100000, maxBytes: 1073741824, maxSessions: 100000}},
+				wake: {when: Connect, allowCIDRs: ["0.0.0.0/0", "::/0"], denyCIDRs: ["fd00:1111:2222:3333:4444:5555:6666:7777/128"], perSourceRate: 60000, perServiceRate: 60000}}`,
 		},
 		"everything at its lower bound": {
 			patch: spec(`{service: a, minReplicas: 1, sleepAfter: 1s, scaleTargetRef: {apiVersion: v1, kind: K, name: a},
-				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024}}`),
+				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024, handshakeTimeout: 1s, perSource: {maxConnections: 1, maxBytes: 1024, maxSessions: 1}},
+				wake: {when: Login, perSourceRate: 1, perServiceRate: 1}}`),
 			want: `{service: a, minReplicas: 1, sleepAfter: 1s, handoff: Direct, scaleTargetRef: {apiVersion: v1, kind: K, name: a},
-				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024}}`,
+				hold: {timeout: 1s, maxConnections: 1, maxBytesPerConnection: 1024, handshakeTimeout: 1s, perSource: {maxConnections: 1, maxBytes: 1024, maxSessions: 1}},
+				wake: {when: Login, perSourceRate: 1, perServiceRate: 1}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 	switch why {
 	case proto.TimedOut:
 		state = "is waking up"
-	case proto.QueueFull, proto.TooManyBytes:
+	case proto.QueueFull, proto.TooManyBytes, proto.SourceConnections, proto.SourceRate, proto.ServiceRate:
 		state = "is waking up, and many are waiting for it"
 	case proto.NothingToWake:
 		state, retry = "cannot be woken up just now", retryLater

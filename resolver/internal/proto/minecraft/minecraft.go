@@ -119,13 +119,14 @@ func farewell(why proto.Reason, c proto.Client) string {
 			return own
 		}
 		return "The server is still waking up. Join again in a moment."
-	case proto.QueueFull, proto.TooManyBytes, proto.TooManySessions:
+	case proto.QueueFull, proto.TooManyBytes, proto.TooManySessions, proto.TooManyConnections,
+		proto.SourceConnections, proto.SourceSessions, proto.SourceRate, proto.ServiceRate:
 		return "Too many players are waiting for this server. Join again in a moment."
 	case proto.NothingToWake:
 		return "This server can't be woken up just now."
 	case proto.UnknownName:
 		return "There is no server by this name here. Check the address."
-	case proto.RouteGone, proto.Unwanted, proto.Unfinished:
+	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate:
 	}
 	return "The connection to this server was interrupted. Join again."
 }

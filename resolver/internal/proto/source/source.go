@@ -34,7 +34,7 @@ const (
 // Protocol is the module. It has a key of its own.
 type Protocol struct{ key [32]byte }
 
-var _ proto.Protocol = &Protocol{}
+var _ proto.Prover = &Protocol{}
 
 // New makes the module with a new key.
 func New() *Protocol {
@@ -68,9 +68,7 @@ func (p *Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 		return proto.Verdict{Action: proto.Refuse}
 	}
 	if !p.knows(q.challenge, c) {
-		challenge := p.challenge(c.Source, c.Now)
-		// It must not be larger than the query, which has 9 bytes at least.
-		return answer(append(append(append(c.Scratch, mark...), 'A'), challenge[:]...), head)
+		return p.ask(head, c)
 	}
 	switch q.kind {
 	case askInfo:
@@ -81,8 +79,29 @@ func (p *Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return answer(append(append(c.Scratch, mark...), 'E', 0, 0), head)
 }
 
-func answer(b, head []byte) proto.Verdict {
+// Prove implements proto.Prover: who queries must repeat the challenge.
+func (p *Protocol) Prove(head []byte, c proto.Client) proto.Verdict {
+	q, ok := parseQuery(head)
+	switch {
+	case ok && q.kind == 0:
+		return proto.Verdict{Action: proto.Refuse}
+	case ok && !p.knows(q.challenge, c):
+		return p.ask(head, c)
+	}
+	return proto.Verdict{Action: proto.Hold}
+}
+
+// ask makes a client repeat a challenge. That must not be larger than the query,
+// which has 9 bytes at least.
+func (p *Protocol) ask(head []byte, c proto.Client) proto.Verdict {
+	challenge := p.challenge(c.Source, c.Now)
+	b := append(append(append(c.Scratch, mark...), 'A'), challenge[:]...)
 	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head)}
+}
+
+// answer is for who has repeated it.
+func answer(b, head []byte) proto.Verdict {
+	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head), Proven: true}
 }
 
 // knows says whether a challenge is one that was given to the client lately.

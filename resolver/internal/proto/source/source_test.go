@@ -165,6 +165,31 @@ func TestQueriesNeverWakeAndAllElseDoes(t *testing.T) {
 	}
 }
 
+func TestWhereAnythingWakesQueriesAreProven(t *testing.T) {
+	p := New()
+	challenge := challengeOf(t, p, infoQuery, asleep())
+	for name, c := range map[string]struct {
+		head []byte
+		want proto.Action
+	}{
+		"a query":                        {infoQuery, proto.Answer},
+		"a query with the challenge":     {ask(askInfo, challenge), proto.Hold},
+		"rules with the challenge":       {ask(askRules, challenge), proto.Hold},
+		"players with another challenge": {ask(askPlayers, wire.Challenge{1, 2, 3, 4}), proto.Answer},
+		"half a query":                   {[]byte(mark + "U"), proto.Refuse},
+		"a game's own":                   {[]byte{1, 2, 3}, proto.Hold},
+		"nothing":                        {nil, proto.Hold},
+	} {
+		v := p.Prove(c.head, asleep())
+		if v.Action != c.want || v.Proven || len(v.Answer) > len(c.head) {
+			t.Errorf("%s: got %+v, want action %d", name, v, c.want)
+		}
+	}
+	if v := p.Inspect(ask(askInfo, challenge), asleep()); !v.Proven {
+		t.Error("who repeated the challenge has not proven anything")
+	}
+}
+
 func TestAChallengeAllocatesNothing(t *testing.T) {
 	p, c := New(), asleep()
 	c.Scratch = make([]byte, 0, 512)
@@ -190,6 +215,10 @@ func FuzzInspect(f *testing.F) {
 		// Nobody has guessed a challenge, so all answers are challenges.
 		if len(v.Answer) > len(head) || (v.Action == proto.Answer) != (len(v.Answer) > 0) {
 			t.Fatalf("%d bytes: action %d with %d bytes", len(head), v.Action, len(v.Answer))
+		}
+		// Where anything wakes, what is answered and what is refused stays so.
+		if w := p.Prove(head, asleep()); len(head) > 0 && (w.Action != v.Action || !bytes.Equal(w.Answer, v.Answer)) {
+			t.Fatalf("to prove: action %d with %q, and %d with %q", w.Action, w.Answer, v.Action, v.Answer)
 		}
 	})
 }

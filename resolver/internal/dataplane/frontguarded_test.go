@@ -1,0 +1,51 @@
+package dataplane
+
+import (
+	"net"
+	"testing"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+func TestWhoComesByAFrontIsCountedByTheServiceAlone(t *testing.T) {
+	s := newShared(t)
+	s.service("alpha", v1alpha1.ProtocolMinecraft, "alpha.example.com")
+	rules := guard.NewRules(nil, []string{here + "/32"})
+	rules.PerServiceRate = 2
+	s.show("alpha", func(r *route.Route) { guarded(rules)(&r.Ports[0]) })
+	join := login("alpha.example.com")
+	held := func(n int) func() bool { return func() bool { return s.server.Carrying() == n } }
+	for n := range 2 {
+		write(t, from(t, here, route.TCP, s.address), join)
+		s.eventually("a player is held", held(n+1))
+	}
+	write(t, from(t, here, route.TCP, s.address), join)
+	s.eventually("the service's third is refused", func() bool { return s.rig.refused(proto.ServiceRate) == 1 })
+	if n := s.rig.refused(proto.Denied); n > 0 {
+		t.Errorf("%v were denied by an address that may be a node's", n)
+	}
+}
+
+func TestSlowHandshakesOfAFrontMakeRoomAndGiveBackWhatTheyTook(t *testing.T) {
+	s := newShared(t)
+	s.service("alpha", v1alpha1.ProtocolMinecraft, "alpha.example.com")
+	join := login("alpha.example.com")
+	files := s.server.files.Used()
+	var slow []net.Conn
+	for range frontHandshakes + 50 {
+		c := from(t, here, route.TCP, s.address)
+		write(t, c, join[:3])
+		slow = append(slow, c)
+	}
+	s.eventually("the oldest made room", func() bool { return s.rig.refused(proto.Evicted) == 50 })
+	write(t, from(t, here, route.TCP, s.address), join)
+	s.eventually("a player is held", func() bool { return s.server.Carrying() == 1 })
+	for _, c := range slow {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	s.eventually("only the player's files are taken", func() bool { return s.server.files.Used() == files+filesOfTCP })
+}

@@ -1,0 +1,155 @@
+package guard
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// Guard is what is known of one service's clients. Its zero value is ready.
+type Guard struct {
+	service   bucket
+	bySource  lazySketch
+	answers   bucket
+	byPrefix  lazySketch
+	handshake handshakes
+
+	mu sync.Mutex
+	// sources are those that have clients.
+	sources map[key]*source
+}
+
+// source is one that has clients. The guard's lock guards it, but for the budget.
+type source struct {
+	held, sessions int32
+	// kept bounds the bytes that are kept.
+	kept *conn.Budget
+}
+
+// Visit is one client's stay. It is for one goroutine at a time.
+type Visit struct {
+	guard *Guard
+	rules *Rules
+	from  netip.Addr
+	// source is nil where nothing is counted by source.
+	source      *source
+	held, asked bool
+}
+
+// Enter begins a client's stay; the reason, if there is one, is why it can't. Budget
+// is what bounds all that is kept.
+func (g *Guard) Enter(rules *Rules, from netip.Addr, budget *conn.Budget) (Visit, proto.Reason) {
+	v := Visit{guard: g, rules: rules, from: from}
+	if rules.PerSource == (Limits{}) {
+		return v, ""
+	}
+	k := sourceOf(from)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sources[k]
+	switch {
+	case s == nil:
+		s = &source{kept: budget}
+		if most := rules.PerSource.Bytes; most > 0 {
+			s.kept = budget.Part(most)
+		}
+		if g.sources == nil {
+			g.sources = map[key]*source{}
+		}
+		g.sources[k] = s
+	case over(s.sessions, rules.PerSource.Sessions):
+		return v, proto.SourceSessions
+	}
+	s.sessions++
+	v.source = s
+	return v, ""
+}
+
+// Hold is for a client that has no server so far; the reason is why it can't wait
+// for one.
+func (v *Visit) Hold() proto.Reason {
+	if !v.rules.Permits(v.from) {
+		return proto.Denied
+	}
+	if v.source == nil || v.held {
+		return ""
+	}
+	v.guard.mu.Lock()
+	defer v.guard.mu.Unlock()
+	if over(v.source.held, v.rules.PerSource.Connections) {
+		return proto.SourceConnections
+	}
+	v.source.held++
+	v.held = true
+	return ""
+}
+
+// Ask is for a client that would wake the service or wait for it; the reason is why
+// it may not. It is asked once.
+func (v *Visit) Ask(now time.Time) proto.Reason {
+	if v.asked {
+		return ""
+	}
+	if reason := v.Hold(); reason != "" {
+		return reason
+	}
+	at := since(now)
+	if n := v.rules.PerSourceRate; n > 0 && !v.guard.bySource.take(sourceOf(v.from), at, perMinute(n)) {
+		return proto.SourceRate
+	}
+	if n := v.rules.PerServiceRate; n > 0 && !v.guard.service.take(at, perMinute(n)) {
+		return proto.ServiceRate
+	}
+	v.asked = true
+	return ""
+}
+
+// Served is for a client that has its server.
+func (v *Visit) Served() {
+	if v.held {
+		v.guard.mu.Lock()
+		defer v.guard.mu.Unlock()
+		v.source.held--
+		v.held = false
+	}
+}
+
+// Leave ends the stay. Its bytes have been given back.
+func (v *Visit) Leave() {
+	if v.source == nil {
+		return
+	}
+	v.Served()
+	g := v.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v.source.sessions--; v.source.sessions == 0 {
+		delete(g.sources, sourceOf(v.from))
+	}
+	v.source = nil
+}
+
+// Held is how many clients without a server are counted by source.
+func (g *Guard) Held() (n int32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.sources {
+		n += s.held
+	}
+	return n
+}
+
+// Budget is what bounds the bytes that are kept of the client, where all has the
+// bound of all clients.
+func (v *Visit) Budget(all *conn.Budget) *conn.Budget {
+	if v.source == nil {
+		return all
+	}
+	return v.source.kept
+}
+
+// over says that there is no room for one more.
+func over(n, most int32) bool { return most > 0 && n >= most }

@@ -1,0 +1,92 @@
+// Package guard decides who may ask for a service that has no server up, and how
+// much of a resolver one source of clients may take.
+//
+// It counts and never waits. Nothing in it is shared by services but Share, and no
+// table grows with the number of those who ask: a source's rate is kept in a table
+// of fixed size, and all else only while the source has clients.
+package guard
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Rules are what one service asks for. They are never changed.
+type Rules struct {
+	// Only says that nobody but Allow may wake the service.
+	Only bool
+	// Allow and Deny are networks; Deny comes first.
+	Allow, Deny []netip.Prefix
+	// PerSourceRate and PerServiceRate are how many clients may ask in a minute; 0
+	// is without a limit.
+	PerSourceRate, PerServiceRate int32
+	// PerSource bounds what one source has at once.
+	PerSource Limits
+	// SourcesKnown says that addresses are those of clients, and not of a node that
+	// stands for many.
+	SourcesKnown bool
+}
+
+// Limits bound what one source has at once; 0 is without a limit.
+type Limits struct {
+	// Connections are clients without a server.
+	Connections int32
+	// Bytes is what is kept of those.
+	Bytes int64
+	// Sessions are all clients.
+	Sessions int32
+}
+
+// NewRules parses networks, as the API server has let them pass. What it would not
+// have is left out.
+func NewRules(allow, deny []string) Rules {
+	return Rules{Only: len(allow) > 0, Allow: prefixes(allow), Deny: prefixes(deny)}
+}
+
+// Hidden are the rules without those that go by the source.
+func (r Rules) Hidden() Rules { return Rules{PerServiceRate: r.PerServiceRate} }
+
+// Permits says that clients from an address may wake the service.
+func (r *Rules) Permits(from netip.Addr) bool {
+	from = from.Unmap()
+	within := func(p netip.Prefix) bool { return p.Contains(from) }
+	return !slices.ContainsFunc(r.Deny, within) && (!r.Only || slices.ContainsFunc(r.Allow, within))
+}
+
+func prefixes(texts []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// sourceBits are how much of an address of IPv6 tells sources apart: a household
+// has 64 bits of addresses at least. Prefixes to which answers are limited are what
+// one network has that could be flooded with them.
+const (
+	sourceBits   = 64
+	prefixBits   = 56
+	prefixBitsV4 = 24
+)
+
+// key is a source, or a prefix of some.
+type key [16]byte
+
+func sourceOf(from netip.Addr) key { return keyOf(from, 32, sourceBits) }
+func prefixOf(from netip.Addr) key { return keyOf(from, prefixBitsV4, prefixBits) }
+
+func keyOf(from netip.Addr, v4, v6 int) key {
+	from = from.Unmap()
+	bits := v6
+	if from.Is4() {
+		bits = v4
+	}
+	prefix, err := from.Prefix(bits)
+	if err != nil {
+		return key{}
+	}
+	return prefix.Addr().As16()
+}
