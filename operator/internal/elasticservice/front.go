@@ -157,8 +157,10 @@ func frontTarget(es *v1alpha1.ElasticService) (string, *obstacle) {
 	case want != "":
 		return want, nil
 	case len(naming) == 0:
-		return "", &obstacle{v1alpha1.ReasonProtocolUnsupported,
-			"No port has the protocol minecraft or tls, whose clients say which host they want: give one of them that protocol in spec.ports."}
+		return "", &obstacle{
+			v1alpha1.ReasonProtocolUnsupported,
+			"No port has the protocol minecraft or tls, whose clients say which host they want: give one of them that protocol in spec.ports.",
+		}
 	case len(naming) > 1:
 		return "", &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
 			"The ports %s all have protocols that say host names: say in spec.front.targetPort which of them is meant.", strings.Join(naming, ", "))}

@@ -201,9 +201,9 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 			})
 			before := h.before()
 			spoofed(t, flood, address, func(int) []byte { return []byte(text) })
-			f := h.until("the rate is used up", func(f fares) bool { return f.Held >= 100 })
+			h.until("the rate is used up", func(f fares) bool { return f.Held >= 100 })
 			h.played()
-			if f = h.fares(); f.Held > 200 || f.Refused[proto.ServiceRate] == 0 {
+			if f := h.fares(); f.Held > 200 || f.Refused[proto.ServiceRate] == 0 {
 				t.Errorf("of a flood %+v", f)
 			}
 			h.grownBy(before, spare)

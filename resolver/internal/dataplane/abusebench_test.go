@@ -101,7 +101,7 @@ func attack() {
 // attackWith starts an attacker.
 func attackWith(b *testing.B, kind, address, text string) (stop func()) {
 	b.Helper()
-	cmd := exec.CommandContext(b.Context(), os.Args[0]) //nolint:gosec // the test's own program
+	cmd := exec.CommandContext(b.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), attackEnv+"="+kind+" "+address+" "+hex.EncodeToString([]byte(text)))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -148,7 +148,7 @@ type host struct {
 // newHost starts one, with a second service on which two play all the time.
 func newHost(t testing.TB) *host {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // the test's own program
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), hostEnv+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

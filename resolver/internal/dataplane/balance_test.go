@@ -279,16 +279,16 @@ func TestWhoWasHeldIsSharedOut(t *testing.T) {
 	}
 	r.fleet()
 	r.phase(v1alpha1.PhaseWaking)
-	var got string
+	var got strings.Builder
 	for i, c := range held {
 		name := make([]byte, 1)
 		if _, err := io.ReadFull(c, name); err != nil {
 			t.Fatal(err)
 		}
-		got += string(name)
+		got.Write(name)
 		expect(t, c, fmt.Sprintf("held %02d", i))
 	}
-	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, counts(got)); diff != "" {
+	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10, "c": 10}, counts(got.String())); diff != "" {
 		t.Errorf("clients by server (-want +got):\n%s", diff)
 	}
 	r.queued(0)

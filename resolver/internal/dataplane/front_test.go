@@ -120,7 +120,7 @@ func TestAFrontsClientsReachTheServiceThatTheyNameWithoutLosingAByte(t *testing.
 
 	// The one that sleeps is woken, and only it.
 	asleep := dialTCP(t, s.address)
-	for _, chunk := range strings.Split(login("Survival.Example.com.\x00FML\x00"), "") {
+	for chunk := range strings.SplitSeq(login("Survival.Example.com.\x00FML\x00"), "") {
 		write(t, asleep, chunk)
 	}
 	s.eventually("the client is held", func() bool { return s.carried("survival").Queued == 1 })

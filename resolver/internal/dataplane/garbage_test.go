@@ -22,7 +22,7 @@ func TestGarbageOfEveryLengthOnEveryProtocolIsSurvived(t *testing.T) {
 			h := newHost(t)
 			address := h.serve(attacked, protocol, func(r *route.Route) { r.Hold.Handshake = time.Second })
 			before := h.before()
-			random := rand.New(rand.NewChaCha8([32]byte{1})) //nolint:gosec // the same each time
+			random := rand.New(rand.NewChaCha8([32]byte{1}))
 			garbage := func(i int) []byte {
 				b := make([]byte, i%(longest+1))
 				for j := range b {

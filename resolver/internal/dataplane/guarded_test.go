@@ -309,7 +309,7 @@ func TestASourceIsWhereALoadBalancerSaysThatTheClientIs(t *testing.T) {
 	r.queued(2)
 	r.held(2)
 	// What was read with the header is the source's, too.
-	go func() { _, _ = io.WriteString(first, string(make([]byte, 4096))) }()
+	go func() { _, _ = first.Write(make([]byte, 4096)) }()
 	r.eventually("the source's part is used up", func() bool { return r.server.held.Used() == 1024+5 })
 	r.server.Close()
 	if used := r.server.held.Used(); used != 0 {

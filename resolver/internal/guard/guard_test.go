@@ -264,9 +264,9 @@ func TestAnswersToWhoMayBeElsewhereAreRare(t *testing.T) {
 		}
 	}
 	// From everywhere.
-	g, n, from := &Guard{}, 0, addr("10.0.0.1")
+	g, n := &Guard{}, 0
 	for range 5000 {
-		from = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1})
+		from := netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1})
 		if g.Answer(known, from, at(0)) {
 			n++
 		}

@@ -27,11 +27,13 @@ func TestRulesByAddressHoldOnlyWhereAddressesAreKnown(t *testing.T) {
 		},
 		"the operator says that they aren't": {
 			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourceIPMasqueraded}},
-			nil, [2]guard.Rules{hidden, hidden},
+			nil,
+			[2]guard.Rules{hidden, hidden},
 		},
 		"nobody asked for them when the operator looked": {
 			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotNeeded}},
-			nil, [2]guard.Rules{hidden, hidden},
+			nil,
+			[2]guard.Rules{hidden, hidden},
 		},
 		"the operator says nothing": {nil, nil, [2]guard.Rules{hidden, hidden}},
 		"a load balancer tells":     {nil, []string{"10.0.0.0/8"}, [2]guard.Rules{all, hidden}},

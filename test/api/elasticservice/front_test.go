@@ -59,9 +59,9 @@ func TestAFrontsEndpointsAreAlwaysTheResolvers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.service("mc", selectorless)
-	a := w.behind("a", sameNamespace, "a.example.com")
+	w.behind("a", sameNamespace, "a.example.com")
 	w.behind("b", sameNamespace, "b.example.com", "*.b.example.com")
-	a = w.want("a", promptly, ready, frontReady, leads("a.example.com"))
+	a := w.want("a", promptly, ready, frontReady, leads("a.example.com"))
 	b := w.want("b", promptly, ready, frontReady, leads("b.example.com", "*.b.example.com"))
 	w.wantEndpoints("mc", promptly, resolversAre(takesClients))
 	port := a.Status.Front.ResolverPort

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -169,9 +170,7 @@ func TestAProbeIsAnsweredAsTheSpecSays(t *testing.T) {
 	common := http.Header{"Date": {"Sun, 01 Mar 2026 12:00:00 GMT"}}
 	with := func(more http.Header) http.Header {
 		all := common.Clone()
-		for k, v := range more {
-			all[k] = v
-		}
+		maps.Copy(all, more)
 		return all
 	}
 	text := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"7"}}

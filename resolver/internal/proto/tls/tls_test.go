@@ -58,11 +58,11 @@ func extension(kind byte, data string) string { return string([]byte{0, kind}) +
 
 // named is the extension that names hosts.
 func named(hosts ...string) string {
-	var list string
+	var list strings.Builder
 	for _, h := range hosts {
-		list += "\x00" + u16(h)
+		list.WriteString("\x00" + u16(h))
 	}
-	return extension(0, u16(list))
+	return extension(0, u16(list.String()))
 }
 
 func TestTheHelloTellsTheName(t *testing.T) {
