@@ -17,9 +17,9 @@ const (
 	controlBytes = 64
 )
 
-// batch is what one call receives. It is borrowed only while there are datagrams:
+// Batch is what one call receives. It is borrowed only while there are datagrams:
 // a port on which nothing happens has none.
-type batch struct {
+type Batch struct {
 	messages [batchSize]unix.Mmsghdr
 	names    [batchSize]unix.RawSockaddrInet6
 	iovs     [batchSize]unix.Iovec
@@ -31,8 +31,8 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return newBatch() }}
 
-func newBatch() *batch {
-	b := &batch{buffer: make([]byte, batchSize*MaxDatagram)}
+func newBatch() *Batch {
+	b := &Batch{buffer: make([]byte, batchSize*MaxDatagram)}
 	for i := range b.messages {
 		b.iovs[i].Base = &b.buffer[i*MaxDatagram]
 		b.iovs[i].SetLen(MaxDatagram)
@@ -46,8 +46,17 @@ func newBatch() *batch {
 	return b
 }
 
+// BorrowBatch gives one.
+func BorrowBatch() *Batch { return batches.Get().(*Batch) }
+
+// Return gives it back.
+func (b *Batch) Return() { batches.Put(b) }
+
+// Len is how many datagrams there are.
+func (b *Batch) Len() int { return b.received }
+
 // receive receives what there is, and does not wait.
-func (b *batch) receive(fd uintptr) unix.Errno {
+func (b *Batch) receive(fd int) unix.Errno {
 	for i := range b.received {
 		// The kernel wrote there how much of the room it used.
 		b.messages[i].Hdr.Namelen = unix.SizeofSockaddrInet6
@@ -55,7 +64,7 @@ func (b *batch) receive(fd uintptr) unix.Errno {
 	}
 	b.received = 0
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages[0])), batchSize, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.messages[0])), batchSize, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
 		if errno == unix.EINTR {
 			continue
 		}
@@ -66,9 +75,9 @@ func (b *batch) receive(fd uintptr) unix.Errno {
 	}
 }
 
-// datagram is one of those received, with its sender, and the address that it was
-// sent to.
-func (b *batch) datagram(i int) (datagram []byte, from netip.AddrPort, to netip.Addr) {
+// Datagram is one of those received, with its sender, and the address that it was
+// sent to, which is not valid where the kernel did not say.
+func (b *Batch) Datagram(i int) (datagram []byte, from netip.AddrPort, to netip.Addr) {
 	m := &b.messages[i]
 	at := i * MaxDatagram
 	// Cut down by the kernel to what it wrote.

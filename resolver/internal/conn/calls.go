@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,15 +13,64 @@ import (
 // wakes another in its place, which costs more than the call where the processors
 // are busy, exactly when it matters.
 
-// readNow reads what there is.
+// RecvNow reads what there is of a socket.
+func RecvNow(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, errno := readNow(uintptr(fd), b)
+		if errno != unix.EINTR {
+			return n, errno
+		}
+	}
+}
+
+// SendNow sends as much as there is room for, to where the socket is connected to.
+func SendNow(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, errno := sendNow(uintptr(fd), b)
+		if errno != unix.EINTR {
+			return n, errno
+		}
+	}
+}
+
 func readNow(fd uintptr, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))) //nolint:gosec // the kernel writes there
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
 	return int(n), errno
 }
 
-// sendNow sends as much as there is room for, to where the socket is connected to.
 func sendNow(fd uintptr, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), //nolint:gosec // the kernel reads there
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	return int(n), errno
+}
+
+// roomTime is how long a datagram waits for room in a socket's buffer, before it is
+// lost as it would be on a line that is full.
+const roomTime = time.Millisecond
+
+// SendDatagramNow sends a datagram to where the socket is connected to.
+func SendDatagramNow(fd int, b []byte) unix.Errno {
+	_, errno := SendNow(fd, b)
+	if errno != unix.EAGAIN {
+		return errno
+	}
+	return withRoom(fd, func() unix.Errno {
+		_, errno := SendNow(fd, b)
+		return errno
+	})
+}
+
+// withRoom sends, and once more after a moment where there is no room.
+func withRoom(fd int, send func() unix.Errno) unix.Errno {
+	for tries := 0; ; tries++ {
+		errno := send()
+		switch {
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN && tries == 0:
+			room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a file's number
+			_, _ = unix.Poll(room, int(roomTime.Milliseconds()))
+		default:
+			return errno
+		}
+	}
 }

@@ -87,6 +87,83 @@ func TestReaderTellsAReset(t *testing.T) {
 	}
 }
 
+// receive waits for datagrams.
+func receive(t testing.TB, p *Packets) *Batch {
+	t.Helper()
+	for b := BorrowBatch(); ; {
+		switch errno := p.Receive(b); errno {
+		case 0:
+			return b
+		case unix.EAGAIN:
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.FD()), Events: unix.POLLIN}}, 5000); n != 1 { //nolint:gosec // a file's number
+				t.Fatalf("nothing comes: %v", err)
+			}
+		default:
+			t.Fatal(errno)
+		}
+	}
+}
+
+func closePackets(p *Packets) {
+	p.Closing()
+	_ = unix.Close(p.FD())
+}
+
+func TestNothingIsSentFromAClosedPort(t *testing.T) {
+	p, err := ListenPackets(t.Context(), "127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closePackets(p)
+	if err := p.Send([]byte("late"), nil, netip.MustParseAddrPort("127.0.0.1:9")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("sending says %v", err)
+	}
+}
+
+// One call passes on what goes to several clients, each with its own size, and what
+// one of them can't be sent keeps nothing from the others.
+func TestRepliesGoToEachClient(t *testing.T) {
+	p, err := ListenPackets(t.Context(), "127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePackets(p)
+	r := BorrowReplies()
+	defer r.Return()
+	var clients []*net.UDPConn
+	want := 0
+	for i := range 5 {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		clients = append(clients, c)
+		to := c.LocalAddr().(*net.UDPAddr).AddrPort()
+		if i == 2 {
+			to = netip.AddrPortFrom(to.Addr(), 0) // there is no such port
+		} else {
+			want += i
+		}
+		if r.Add(copy(r.Room(), "abcde"[:i]), p.Replier(nil, to)) {
+			t.Fatal("five are too many")
+		}
+	}
+	if sent, bytes := r.Send(p.FD()); sent != 4 || bytes != want {
+		t.Errorf("%d replies of %d bytes were sent, want 4 of %d", sent, bytes, want)
+	}
+	for i, c := range clients {
+		if i == 2 {
+			continue
+		}
+		buf := make([]byte, 10)
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if n, err := c.Read(buf); err != nil || string(buf[:n]) != "abcde"[:i] {
+			t.Errorf("client %d got %q, %v", i, buf[:n], err)
+		}
+	}
+}
+
 func TestPacketsKnowBothAddresses(t *testing.T) {
 	for _, host := range []string{"", "127.0.0.1", "::1"} {
 		t.Run("listening on "+host, func(t *testing.T) {
@@ -94,7 +171,7 @@ func TestPacketsKnowBothAddresses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = p.Close() }()
+			defer closePackets(p)
 			for _, target := range []string{"127.0.0.1", "127.0.0.3", "::1"} {
 				if host != "" && host != target {
 					continue
@@ -107,14 +184,14 @@ func TestPacketsKnowBothAddresses(t *testing.T) {
 				if _, err := c.Write([]byte("hi")); err != nil {
 					t.Fatal(err)
 				}
-				datagram, from, got, err := p.Receive()
-				if err != nil || string(datagram) != "hi" || got.Unmap() != to {
-					t.Errorf("got %q to %s, %v; want hi to %s", datagram, got, err, to)
+				batch := receive(t, p)
+				datagram, from, got := batch.Datagram(0)
+				if batch.Len() != 1 || string(datagram) != "hi" || got.Unmap() != to {
+					t.Errorf("got %q to %s, and %d datagrams; want hi to %s", datagram, got, batch.Len(), to)
 				}
 				if want := c.LocalAddr().(*net.UDPAddr).AddrPort(); from.Addr() != want.Addr().Unmap() || from.Port() != want.Port() {
 					t.Errorf("from %s, want %s", from, want)
 				}
-				p.Done()
 				if err := p.Send([]byte("back"), p.Source(got), from); err != nil {
 					t.Fatal(err)
 				}
@@ -123,6 +200,7 @@ func TestPacketsKnowBothAddresses(t *testing.T) {
 				if n, err := c.Read(buf); err != nil || string(buf[:n]) != "back" {
 					t.Errorf("the client got %q, %v", buf[:n], err)
 				}
+				batch.Return()
 				_ = c.Close()
 			}
 		})
@@ -143,30 +221,28 @@ func BenchmarkReceiveAndSend(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = p.Close() }()
+	defer closePackets(p)
 	c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: p.Port()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
 	buf := make([]byte, 200)
-	var source []byte
+	var replier *Replier
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Write(buf); err != nil {
 			b.Fatal(err)
 		}
-		datagram, from, to, err := p.Receive()
-		if err != nil {
+		batch := receive(b, p)
+		datagram, from, to := batch.Datagram(0)
+		if replier == nil {
+			replier = p.Replier(p.Source(to), from)
+		}
+		if err := replier.Send(datagram); err != nil {
 			b.Fatal(err)
 		}
-		if source == nil {
-			source = p.Source(to)
-		}
-		if err := p.Send(datagram, source, from); err != nil {
-			b.Fatal(err)
-		}
-		p.Done()
+		batch.Return()
 		if _, err := c.Read(buf); err != nil {
 			b.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,16 +23,13 @@ const ReceiveBytes = 1 << 20
 // them a datagram was sent to, so that replies can come from there. Receive is
 // for one goroutine, Send for any number.
 type Packets struct {
-	conn *net.UDPConn
-	raw  syscall.RawConn
-	ipv6 bool
+	fd, port int
+	ipv6     bool
 
-	// batch is what was received last, of which next is the first that was not lent
-	// yet; nil: nothing is left of it.
-	batch   *batch
-	next    int
-	err     error
-	attempt func(fd uintptr) bool
+	// mu keeps the socket open while something is sent from elsewhere than where it is
+	// closed.
+	mu     sync.RWMutex
+	closed bool
 }
 
 // ListenPackets opens a UDP port. Host is empty for all addresses.
@@ -59,63 +57,33 @@ func ListenPackets(ctx context.Context, host string, port int) (*Packets, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
-	p.conn = opened.(*net.UDPConn)
-	// One socket receives for all of the port's clients. The kernel grants what
-	// the node allows, and takes memory only for what waits.
-	_ = p.conn.SetReadBuffer(ReceiveBytes)
-	if p.raw, err = p.conn.SyscallConn(); err != nil {
-		return nil, errors.Join(fmt.Errorf("reaching the socket of UDP port %d: %w", port, err), p.conn.Close())
+	socket := opened.(*net.UDPConn)
+	// One socket receives and sends for all of the port's clients. The kernel grants
+	// what the node allows, and takes memory only for what waits.
+	_ = socket.SetReadBuffer(ReceiveBytes)
+	_ = socket.SetWriteBuffer(ReceiveBytes)
+	p.port = socket.LocalAddr().(*net.UDPAddr).Port
+	if p.fd, err = Take(socket); err != nil {
+		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
-	p.attempt = p.receive
 	return p, nil
 }
 
 // Port is the socket's port.
-func (p *Packets) Port() int { return p.conn.LocalAddr().(*net.UDPAddr).Port }
+func (p *Packets) Port() int { return p.port }
 
-// Close ends the socket, and Receive with it.
-func (p *Packets) Close() error { return p.conn.Close() }
+// FD is the socket's file. Whoever closes it says so before, with Closing.
+func (p *Packets) FD() int { return p.fd }
 
-// Receive waits for a datagram and lends it until Done. To is the address that
-// it was sent to; it is not valid when the kernel did not say.
-func (p *Packets) Receive() (datagram []byte, from netip.AddrPort, to netip.Addr, err error) {
-	if p.batch == nil {
-		p.err = nil
-		err = p.raw.Read(p.attempt)
-		if err == nil {
-			err = p.err
-		}
-		if err != nil {
-			return nil, netip.AddrPort{}, netip.Addr{}, err
-		}
-	}
-	datagram, from, to = p.batch.datagram(p.next)
-	p.next++
-	return datagram, from, to, nil
+// Closing says that the socket is about to be closed: nothing is sent from now on.
+func (p *Packets) Closing() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
 }
 
-// Done gives the datagram of the last Receive back.
-func (p *Packets) Done() {
-	if p.batch != nil && p.next == p.batch.received {
-		batches.Put(p.batch)
-		p.batch = nil
-	}
-}
-
-func (p *Packets) receive(fd uintptr) bool {
-	b := batches.Get().(*batch)
-	errno := b.receive(fd)
-	if errno == 0 {
-		p.batch, p.next = b, 0
-		return true
-	}
-	batches.Put(b)
-	if errno == unix.EAGAIN {
-		return false
-	}
-	p.err = os.NewSyscallError("recvmmsg", errno)
-	return true
-}
+// Receive receives what there is into a batch, and doesn't wait.
+func (p *Packets) Receive(b *Batch) unix.Errno { return b.receive(p.fd) }
 
 func networkOrder(port uint16) uint16 {
 	var b [2]byte
@@ -168,6 +136,5 @@ func (p *Packets) Source(to netip.Addr) []byte {
 
 // Send sends a datagram to a client, from the address in source.
 func (p *Packets) Send(datagram, source []byte, to netip.AddrPort) error {
-	_, _, err := p.conn.WriteMsgUDPAddrPort(datagram, source, to)
-	return err
+	return p.Replier(source, to).Send(datagram)
 }

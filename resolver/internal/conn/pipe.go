@@ -1,12 +1,7 @@
 package conn
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +14,8 @@ const (
 	maxPipes = 64
 )
 
-// ErrNoPipe says that all pipes are in use.
-var ErrNoPipe = errors.New("no pipe is free")
-
-// pipe is where the kernel keeps what is on its way between two sockets.
-type pipe struct {
+// Pipe is where the kernel keeps what is on its way between two sockets.
+type Pipe struct {
 	read, write int
 	// held is what is in it.
 	held int
@@ -31,14 +23,43 @@ type pipe struct {
 
 // pipePool lends pipes, and makes them as they are needed.
 type pipePool struct {
-	free chan *pipe
+	free chan *Pipe
 	made atomic.Int32
 }
 
-var pipes = &pipePool{free: make(chan *pipe, maxPipes)}
+var pipes = &pipePool{free: make(chan *Pipe, maxPipes)}
+
+// BorrowPipe gives a pipe; nil: all are in use.
+func BorrowPipe() *Pipe { return pipes.get() }
+
+// Return gives the pipe back. What is in it still is lost.
+func (p *Pipe) Return() { pipes.put(p) }
+
+// Held is how many bytes are in the pipe.
+func (p *Pipe) Held() int { return p.held }
+
+// Fill takes what there is of a socket, and tells how much; none and no error is the
+// socket's end.
+func (p *Pipe) Fill(socket int) (int, unix.Errno) {
+	n, errno := splice(socket, p.write, pipeBytes)
+	p.held += n
+	return n, errno
+}
+
+// Drain gives a socket what is in the pipe, as long as there is room.
+func (p *Pipe) Drain(socket int) unix.Errno {
+	for p.held > 0 {
+		n, errno := splice(p.read, socket, p.held)
+		if errno != 0 {
+			return errno
+		}
+		p.held -= n
+	}
+	return 0
+}
 
 // get borrows a pipe; nil: there is none.
-func (p *pipePool) get() *pipe {
+func (p *pipePool) get() *Pipe {
 	select {
 	case free := <-p.free:
 		return free
@@ -49,7 +70,7 @@ func (p *pipePool) get() *pipe {
 		if unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK) == nil {
 			// Where that is refused the pipe is smaller and does as well.
 			_, _ = unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, pipeBytes)
-			return &pipe{read: ends[0], write: ends[1]}
+			return &Pipe{read: ends[0], write: ends[1]}
 		}
 	}
 	p.made.Add(-1)
@@ -57,7 +78,7 @@ func (p *pipePool) get() *pipe {
 }
 
 // put gives it back. What a connection that failed left in it is nobody else's.
-func (p *pipePool) put(used *pipe) {
+func (p *pipePool) put(used *Pipe) {
 	if used.held == 0 {
 		p.free <- used
 		return
@@ -67,101 +88,16 @@ func (p *pipePool) put(used *pipe) {
 	p.made.Add(-1)
 }
 
-// Splicer moves bytes between two connections inside the kernel. It borrows a pipe
-// only while there are bytes. It is for one goroutine.
-type Splicer struct {
-	src, dst syscall.RawConn
-	pipe     *pipe
-	err      error
-	// in and out are method values, made once.
-	in, out func(fd uintptr) bool
-}
-
-// NewSplicer makes a splicer of two TCP connections.
-func NewSplicer(dst, src syscall.Conn) (*Splicer, error) {
-	s := &Splicer{}
-	var err, failed error
-	s.src, err = src.SyscallConn()
-	s.dst, failed = dst.SyscallConn()
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("reaching the sockets: %w", err)
-	}
-	s.in, s.out = s.fill, s.drain
-	return s, nil
-}
-
-// Next waits for bytes and moves them. N is how many were moved, which is less than
-// were taken only where there was an error in moving them on. The error is io.EOF at
-// the end of the source, and ErrNoPipe where nothing was taken for want of one.
-func (s *Splicer) Next() (n int, err error) {
-	s.err = nil
-	err = s.src.Read(s.in)
-	if err == nil {
-		err = s.err
-	}
-	if s.pipe == nil {
-		return 0, err
-	}
-	defer func() {
-		pipes.put(s.pipe)
-		s.pipe = nil
-	}()
-	if err != nil {
-		return 0, err
-	}
-	taken := s.pipe.held
-	if taken == 0 {
-		return 0, io.EOF
-	}
-	err = s.dst.Write(s.out)
-	if err == nil {
-		err = s.err
-	}
-	return taken - s.pipe.held, err
-}
-
-// fill takes from the source once; false: wait until there is something.
-func (s *Splicer) fill(fd uintptr) bool {
-	if s.pipe = pipes.get(); s.pipe == nil {
-		s.err = ErrNoPipe
-		return true
-	}
-	n, err := splice(int(fd), s.pipe.write, pipeBytes)
-	if errors.Is(err, unix.EAGAIN) {
-		pipes.put(s.pipe)
-		s.pipe = nil
-		return false
-	}
-	s.pipe.held, s.err = n, err
-	return true
-}
-
-// drain passes on what is in the pipe; false: wait until there is room.
-func (s *Splicer) drain(fd uintptr) bool {
-	for s.pipe.held > 0 {
-		n, err := splice(s.pipe.read, int(fd), s.pipe.held)
-		if errors.Is(err, unix.EAGAIN) {
-			return false
-		}
-		if err != nil {
-			s.err = err
-			return true
-		}
-		s.pipe.held -= n
-	}
-	return true
-}
-
 // splice moves bytes without waiting for either end, which is one socket and one pipe.
-func splice(from, to, bytes int) (int, error) {
+func splice(from, to, bytes int) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(bytes), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		switch errno {
 		case 0:
-			return int(n), nil
+			return int(n), 0
 		case unix.EINTR:
 		default:
-			return 0, os.NewSyscallError("splice", errno)
+			return 0, errno
 		}
 	}
 }

@@ -2,26 +2,28 @@ package conn
 
 import (
 	"bytes"
-	"errors"
 	"io"
+	"net"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// spliced are a source's far end, a splicer, and its destination's far end.
-func spliced(t *testing.T) (from io.WriteCloser, s *Splicer, to io.Reader) {
-	a, b := pair(t)
-	c, d := pair(t)
-	s, err := NewSplicer(c, b)
+// taken is a connection that is this test's.
+func taken(t *testing.T, c *net.TCPConn) int {
+	t.Helper()
+	fd, err := Take(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a, s, d
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
 }
 
-func TestSplicerMovesAllBytesAndHoldsNoPipeMeanwhile(t *testing.T) {
-	from, s, to := spliced(t)
+func TestPipesMoveAllBytes(t *testing.T) {
+	from, b := pair(t)
+	c, to := pair(t)
+	src, dst := taken(t, b), taken(t, c)
 	sent := make([]byte, 5<<20)
 	for i := range sent {
 		sent[i] = byte(i * i >> 8)
@@ -30,72 +32,77 @@ func TestSplicerMovesAllBytesAndHoldsNoPipeMeanwhile(t *testing.T) {
 		_, _ = from.Write(sent)
 		_ = from.Close()
 	}()
-	moved := make(chan error, 1)
+	got := make(chan []byte, 1)
 	go func() {
-		total := 0
-		for {
-			n, err := s.Next()
-			total += n
-			if s.pipe != nil {
-				err = errors.New("a pipe is held")
-			}
-			if errors.Is(err, io.EOF) && total == len(sent) {
-				err = nil
-			} else if err == nil {
-				continue
-			}
-			moved <- err
-			return
-		}
+		all, _ := io.ReadAll(to)
+		got <- all
 	}()
-	got := make([]byte, len(sent))
-	if _, err := io.ReadFull(to, got); err != nil {
+	wait := func(fd int, events int16) {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, 5000); n != 1 { //nolint:gosec // a file's number
+			t.Fatalf("nothing happens: %v", err)
+		}
+	}
+	p := BorrowPipe()
+	defer p.Return()
+	for {
+		n, errno := p.Fill(src)
+		if errno == unix.EAGAIN {
+			wait(src, unix.POLLIN)
+			continue
+		}
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		if n == 0 {
+			break
+		}
+		if p.Held() != n {
+			t.Fatalf("%d bytes are in the pipe after %d came in", p.Held(), n)
+		}
+		for errno := p.Drain(dst); errno != 0; errno = p.Drain(dst) {
+			if errno != unix.EAGAIN {
+				t.Fatal(errno)
+			}
+			wait(dst, unix.POLLOUT)
+		}
+		if p.Held() != 0 {
+			t.Fatalf("%d bytes are left in a pipe that was emptied", p.Held())
+		}
+	}
+	if err := unix.Shutdown(dst, unix.SHUT_WR); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, sent) {
+	if !bytes.Equal(<-got, sent) {
 		t.Error("other bytes came than were sent")
-	}
-	if err := <-moved; err != nil {
-		t.Error(err)
 	}
 }
 
-func TestSplicerTellsWhenPipesAreShort(t *testing.T) {
-	from, s, to := spliced(t)
-	if _, err := from.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	var all []*pipe
-	for p := pipes.get(); p != nil; p = pipes.get() {
+func TestPipesAreBounded(t *testing.T) {
+	var all []*Pipe
+	for p := BorrowPipe(); p != nil; p = BorrowPipe() {
 		all = append(all, p)
+	}
+	for _, p := range all {
+		p.Return()
 	}
 	if len(all) != maxPipes {
 		t.Errorf("%d pipes were lent, want %d", len(all), maxPipes)
 	}
-	n, err := s.Next()
-	for _, p := range all {
-		pipes.put(p)
+	p := BorrowPipe()
+	if p == nil {
+		t.Fatal("none is lent though all came back")
 	}
-	if n != 0 || !errors.Is(err, ErrNoPipe) {
-		t.Errorf("without a pipe: %d, %v", n, err)
-	}
-	if n, err := s.Next(); n != 3 || err != nil {
-		t.Errorf("with one: %d, %v", n, err)
-	}
-	got := make([]byte, 3)
-	if _, err := io.ReadFull(to, got); err != nil || string(got) != "abc" {
-		t.Errorf("got %q, %v", got, err)
-	}
+	p.Return()
 }
 
-func TestPipePoolKeepsNoOthersBytes(t *testing.T) {
-	p := pipes.get()
+func TestPipesKeepNoOthersBytes(t *testing.T) {
+	p := BorrowPipe()
 	if _, err := unix.Write(p.write, []byte("secret")); err != nil {
 		t.Fatal(err)
 	}
 	p.held = 6
 	made := pipes.made.Load()
-	pipes.put(p)
+	p.Return()
 	if now := pipes.made.Load(); now != made-1 {
 		t.Errorf("%d pipes are left of %d after one came back with bytes", now, made)
 	}

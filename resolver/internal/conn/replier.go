@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -15,64 +16,57 @@ type Replier struct {
 	packets *Packets
 	name    unix.RawSockaddrInet6
 	source  []byte
-	iov     unix.Iovec
-	msg     unix.Msghdr
-	err     error
-	// attempt is the method value, made once.
-	attempt func(fd uintptr) bool
+	length  uint32
 }
 
 // Replier makes one that sends from the address in source, as Source gives it.
 func (p *Packets) Replier(source []byte, to netip.AddrPort) *Replier {
 	r := &Replier{packets: p, source: source}
-	r.attempt = r.send
 	if p.ipv6 {
 		r.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: networkOrder(to.Port()), Addr: to.Addr().As16()}
 		if scope, err := strconv.ParseUint(to.Addr().Zone(), 10, 32); err == nil {
 			r.name.Scope_id = uint32(scope)
 		}
-		r.msg.Namelen = unix.SizeofSockaddrInet6
+		r.length = unix.SizeofSockaddrInet6
 	} else {
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(&r.name)) //nolint:gosec // it is larger
 		*v4 = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: networkOrder(to.Port()), Addr: to.Addr().Unmap().As4()}
-		r.msg.Namelen = unix.SizeofSockaddrInet4
-	}
-	r.msg.Name = (*byte)(unsafe.Pointer(&r.name)) //nolint:gosec // the kernel reads the address there
-	r.msg.Iov = &r.iov
-	r.msg.SetIovlen(1)
-	if len(source) > 0 {
-		r.msg.Control = &r.source[0]
-		r.msg.SetControllen(len(source))
+		r.length = unix.SizeofSockaddrInet4
 	}
 	return r
 }
 
-// Send sends a datagram.
-func (r *Replier) Send(datagram []byte) error {
-	r.iov.Base = unsafe.SliceData(datagram) //nolint:gosec // the kernel reads there
-	r.iov.SetLen(len(datagram))
-	r.err = nil
-	err := r.packets.raw.Write(r.attempt)
-	r.iov.Base = nil
-	if err == nil {
-		err = r.err
+// address has a message go to the client.
+func (r *Replier) address(h *unix.Msghdr) {
+	h.Name = (*byte)(unsafe.Pointer(&r.name)) //nolint:gosec // the kernel reads the address there
+	h.Namelen = r.length
+	h.Control = nil
+	h.SetControllen(len(r.source))
+	if len(r.source) > 0 {
+		h.Control = &r.source[0]
 	}
-	return err
 }
 
-// send tries once; false: wait until there is room.
-func (r *Replier) send(fd uintptr) bool {
-	for {
-		_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) //nolint:gosec // see the replier's fields
-		switch errno {
-		case 0:
-			return true
-		case unix.EINTR:
-		case unix.EAGAIN:
-			return false
-		default:
-			r.err = os.NewSyscallError("sendmsg", errno)
-			return true
-		}
+// Send sends a datagram. It is for any goroutine.
+func (r *Replier) Send(datagram []byte) error {
+	var h unix.Msghdr
+	var iov unix.Iovec
+	iov.Base = unsafe.SliceData(datagram) //nolint:gosec // the kernel reads there
+	iov.SetLen(len(datagram))
+	h.Iov = &iov
+	h.SetIovlen(1)
+	r.address(&h)
+	r.packets.mu.RLock()
+	defer r.packets.mu.RUnlock()
+	if r.packets.closed {
+		return net.ErrClosed
 	}
+	errno := withRoom(r.packets.fd, func() unix.Errno {
+		_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(r.packets.fd), uintptr(unsafe.Pointer(&h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) //nolint:gosec // see above
+		return errno
+	})
+	if errno != 0 {
+		return os.NewSyscallError("sendmsg", errno)
+	}
+	return nil
 }

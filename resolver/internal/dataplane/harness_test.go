@@ -37,7 +37,9 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m,
 		// It ends once the kept connections have been idle for long.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"))
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),
+		// The loops are the process's, as the runtime's poller is.
+		goleak.IgnoreAnyFunction("dormouse.dev/dormouse/resolver/internal/loop.(*Loop).turn"))
 }
 
 // patience bounds what should happen at once on a busy machine.

@@ -287,7 +287,7 @@ func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
 
 // dial connects to a server.
 func dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (net.Conn, error) {
-	d := net.Dialer{Timeout: timeout, KeepAliveConfig: listener.KeepAlive}
+	d := net.Dialer{Timeout: timeout, KeepAliveConfig: listener.KeepAlive, Control: conn.ConnectNow(address)}
 	c, err := d.DialContext(ctx, "tcp", address.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)

@@ -2,16 +2,18 @@ package dataplane
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -21,21 +23,28 @@ const scratchBytes = 1024
 // receivePause follows an error of a UDP socket that stays open.
 const receivePause = 5 * time.Millisecond
 
-// udpSocket is one UDP port and its clients' sessions. A session outlives the
-// port's route, and needs the socket to answer its client: a socket that is to
-// be closed takes no new sessions and ends with its last one.
+// udpSocket is one UDP port and its clients' sessions. One loop receives what the
+// clients send; what their servers send is the others'. A session outlives the port's route, and needs the socket to answer its
+// client: a socket that is to be closed takes no new sessions and ends with its last
+// one.
 type udpSocket struct {
 	port    *servedPort
 	packets *conn.Packets
-	// scratch is where answers are written, by the one goroutine that receives. It
-	// is there once something was judged.
+	loop    *loop.Loop
+	file    loop.File
+	ended   chan struct{}
+	// The rest is the loop's. Scratch is where answers are written. It is there once
+	// something was judged.
 	scratch []byte
+	// sent and sentBytes are what they were given in it.
+	sent, sentBytes int
 
-	// mu is held for a map look-up a packet, by the one goroutine that
-	// receives; sessions that end are the only others.
-	mu       sync.Mutex
-	sessions map[netip.AddrPort]*udpSession
-	closing  bool
+	// mu is held for a map look-up a packet, by the loop; sessions that end are the
+	// only others.
+	mu              sync.Mutex
+	sessions        map[netip.AddrPort]*udpSession
+	lanes           map[*loop.Loop]*udpLane
+	closing, closed bool
 }
 
 func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpSocket, error) {
@@ -43,39 +52,76 @@ func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpS
 	if err != nil {
 		return nil, err
 	}
-	u := &udpSocket{port: p, packets: packets, sessions: map[netip.AddrPort]*udpSession{}}
+	u := &udpSocket{port: p, packets: packets, loop: loop.Next(), ended: make(chan struct{}), sessions: map[netip.AddrPort]*udpSession{}}
+	if err := u.file.Open(u.loop, packets.FD(), u); err != nil {
+		u.file.Close()
+		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
+	}
 	p.socket.Store(u)
 	return u, nil
 }
 
 // Serve implements listener.Socket.
 func (u *udpSocket) Serve() error {
-	for {
-		datagram, from, to, err := u.packets.Receive()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return nil
-		case err != nil:
+	defer context.AfterFunc(u.port.service.server.ctx, u.endAll)()
+	u.loop.Do(u.receive)
+	<-u.ended
+	return nil
+}
+
+// receive has the loop wait for datagrams.
+func (u *udpSocket) receive() {
+	if !u.closed {
+		_ = u.file.Want(loop.In)
+	}
+}
+
+// Ready implements loop.Handler.
+func (u *udpSocket) Ready(uint32) {
+	b := conn.BorrowBatch()
+	defer b.Return()
+	if errno := u.packets.Receive(b); errno != 0 {
+		if errno != unix.EAGAIN {
 			// The socket stays open; it is no use to spin.
-			<-time.After(receivePause)
-			continue
+			_ = u.file.Want(0)
+			time.AfterFunc(receivePause, func() { u.loop.Do(u.receive) })
 		}
-		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to) {
+		return
+	}
+	now := time.Now()
+	for i := range b.Len() {
+		datagram, from, to := b.Datagram(i)
+		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to, now) {
 			u.admit(datagram, from, to)
 		}
-		u.packets.Done()
+	}
+	if u.sent > 0 {
+		u.port.counts.DatagramsToServer(u.sent, u.sentBytes)
+		u.sent, u.sentBytes = 0, 0
 	}
 }
 
 // Close implements listener.Socket.
 func (u *udpSocket) Close() error {
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	u.closing = true
-	if len(u.sessions) > 0 {
-		return nil
+	last := len(u.sessions) == 0
+	u.mu.Unlock()
+	if last {
+		u.loop.Do(u.close)
 	}
-	return u.packets.Close()
+	return nil
+}
+
+// close closes the socket. It is the loop's.
+func (u *udpSocket) close() {
+	if u.closed {
+		return
+	}
+	u.closed = true
+	u.packets.Closing()
+	u.file.Close()
+	close(u.ended)
 }
 
 func (u *udpSocket) find(client netip.AddrPort) *udpSession {
@@ -88,14 +134,15 @@ func (u *udpSocket) find(client netip.AddrPort) *udpSession {
 // forget ends a session's entry.
 func (u *udpSocket) forget(s *udpSession) {
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	// Another session of the client may have begun already.
 	if u.sessions[s.client] == s {
 		delete(u.sessions, s.client)
 	}
+	last := u.closing && len(u.sessions) == 0
+	u.mu.Unlock()
 	u.port.service.forceSession(-1)
-	if u.closing && len(u.sessions) == 0 {
-		_ = u.packets.Close()
+	if last {
+		u.loop.Do(u.close)
 	}
 }
 
@@ -146,9 +193,9 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 // taken gives a session its client's datagram; false: the session is over. What a
 // client asks while it is held is answered, or the answer would come when nobody
 // waits for it any more.
-func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, to netip.Addr, now time.Time) bool {
 	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
-		s.touch()
+		s.touch(now)
 		return true
 	}
 	if s.query && u.port.verdictOn(datagram, from) == proto.Hold {
@@ -157,7 +204,7 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 		s.over()
 		return false
 	}
-	return s.fromClient(datagram)
+	return s.fromClient(datagram, now)
 }
 
 // wanted lets the protocol judge a datagram, and answers it; false: it is not for
@@ -217,12 +264,21 @@ func (u *udpSocket) again(s *udpSession, sent []byte) {
 
 // endLost ends the sessions whose server is among those that were lost.
 func (u *udpSocket) endLost(lost map[netip.AddrPort]bool) {
-	u.mu.Lock()
-	all := slices.Collect(maps.Values(u.sessions))
-	u.mu.Unlock()
-	for _, s := range all {
+	for _, s := range u.all() {
 		s.lose(lost)
 	}
+}
+
+func (u *udpSocket) endAll() {
+	for _, s := range u.all() {
+		s.over()
+	}
+}
+
+func (u *udpSocket) all() []*udpSession {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Values(u.sessions))
 }
 
 // refuse tells a client why it is sent away, that sent a datagram first.

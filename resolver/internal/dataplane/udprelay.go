@@ -55,7 +55,7 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	case err == nil:
 		answered = true
 		// Somebody else may have granted a server meanwhile.
-		s.heard()
+		s.heard(time.Now())
 		s.replied((*buf)[:n], s.socket.packets.Send((*buf)[:n], s.source, s.client))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// Nobody said no.
@@ -64,7 +64,7 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.socket.port.counts.DatagramToServer(len(first))
+	s.socket.port.counts.DatagramsToServer(1, len(first))
 	// The session may have ended meanwhile, and what it held with it.
 	if s.state.Load() == sessionHeld {
 		size := lengthBytes + len(first)
@@ -83,27 +83,38 @@ func (s *udpSession) start(grant hold.Grant) {
 	s.socket.port.service.server.wg.Go(func() { s.run(grant) })
 }
 
-// run delivers what is held and then the server's replies until the session has
-// been silent for long.
+// run delivers what is held, and passes on the server's replies until it is known
+// that it takes what it is sent. From then on the socket's loop has the session.
 func (s *udpSession) run(grant hold.Grant) {
 	defer utilruntime.HandleCrash()
 	p := s.socket.port
-	defer grant.Seat.Leave()
 	if !s.reach(grant) {
+		grant.Seat.Leave()
 		s.giveBack(grant.Address)
 		return
 	}
+	s.seat = grant.Seat
 	reader, err := conn.NewDatagramReader(s.upstream)
 	if err != nil {
 		s.over()
+		grant.Seat.Leave()
 		return
 	}
 	s.replier = s.socket.packets.Replier(s.source, s.client)
 	p.begin(s.query)
-	defer p.end(s.query)
-	s.deliver(reader)
-	defer s.over()
+	if s.serve(reader, grant) {
+		s.socket.loop.Do(s.adopt)
+		return
+	}
+	s.over()
+	s.leave()
+}
+
+// serve is the part of run that needs waiting; false: the session is over.
+func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
+	p := s.socket.port
 	defer context.AfterFunc(p.service.server.ctx, s.over)()
+	s.deliver(reader)
 	// While what was held was delivered nobody else looked.
 	s.mu.Lock()
 	lost, unsent := s.lost, s.unsent
@@ -113,9 +124,15 @@ func (s *udpSession) run(grant hold.Grant) {
 	}
 	if now, ok := p.service.route.Load().Port(p.key.name); lost || ok && !now.Has(grant.Address) {
 		s.retry()
-		return
+		return false
 	}
-	s.relay(reader, grant)
+	return s.settle(reader, grant)
+}
+
+// leave gives back what a session with a server took.
+func (s *udpSession) leave() {
+	s.socket.port.end(s.query)
+	s.seat.Leave()
 }
 
 // reach connects to a server and, where nobody knows whether it takes datagrams,
@@ -134,64 +151,46 @@ func (s *udpSession) reach(grant hold.Grant) bool {
 	return false
 }
 
-// relay passes on what the server sends.
-func (s *udpSession) relay(reader *conn.Reader, grant hold.Grant) {
+// settle waits until the server has answered, or for a while; false: the session is
+// over, or another server's.
+func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 	p := s.socket.port
-	idle := p.service.server.opts.UDPIdle
-	if s.query {
-		idle = min(idle, queryIdle)
-	}
-	unanswered := time.Now().Add(unansweredTime)
-	if s.answered.Load() {
-		unanswered = time.Time{}
-	}
-	for {
-		left := s.leftOf(idle)
+	until := time.Now().Add(unansweredTime)
+	for !s.answered.Load() {
+		left := s.leftOf(s.idle())
 		if left <= 0 {
-			return
+			return false
 		}
 		deadline := time.Now().Add(left)
-		if !unanswered.IsZero() && unanswered.Before(deadline) {
-			deadline = unanswered
+		if until.Before(deadline) {
+			deadline = until
 		}
 		_ = s.upstream.SetReadDeadline(deadline)
-		for {
-			datagram, err := reader.Next(conn.MaxDatagram)
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				p.counts.DatagramRefused()
-				if !unanswered.IsZero() {
-					p.service.queue.Avoid(p.key.name, grant.Address)
-					s.retry()
-					return
-				}
-				// The server is not there just now, which is not the end: it may
-				// be restarting.
-				continue
-			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-			if err != nil {
-				return
-			}
+		datagram, err := reader.Next(conn.MaxDatagram)
+		switch {
+		case err == nil:
 			s.reply(datagram)
 			reader.Done()
-			if !unanswered.IsZero() {
-				unanswered = time.Time{}
-				s.dropSent()
-			}
-		}
-		if !unanswered.IsZero() && !time.Now().Before(unanswered) {
-			if s.refused.Load() {
-				// The socket tells of a refusal once, and told who sent.
-				p.service.queue.Avoid(p.key.name, grant.Address)
-				s.retry()
-				return
-			}
-			unanswered = time.Time{}
 			s.dropSent()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			p.counts.DatagramRefused()
+			p.service.queue.Avoid(p.key.name, grant.Address)
+			s.retry()
+			return false
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return false
+		case time.Now().Before(until):
+		case s.refused.Load():
+			// The socket tells of a refusal once, and told who sent.
+			p.service.queue.Avoid(p.key.name, grant.Address)
+			s.retry()
+			return false
+		default:
+			s.dropSent()
+			return true
 		}
 	}
+	return true
 }
 
 // retry finds another server for a session whose own took nothing of what it was
@@ -281,7 +280,9 @@ func (s *udpSession) flush() {
 		for len(queue) > 0 && !s.keptForAnother(len(queue)) {
 			datagram, queue = nextHeld(queue)
 			p.pace.wait(p.service.server.ctx)
-			s.send(datagram)
+			if s.send(datagram) {
+				p.counts.DatagramsToServer(1, len(datagram))
+			}
 		}
 	}
 }

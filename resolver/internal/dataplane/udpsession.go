@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -45,10 +46,18 @@ type udpSession struct {
 	kept *conn.Budget
 	// query says that the client only asked, which keeps nothing awake.
 	query bool
-	// replier is for the goroutine that relays, and writer for the one that sends, of
-	// which there is one at a time.
+	// replier is for whoever passes on what the server sends, and writer for whoever
+	// sends to it, of whom there is one at a time.
 	replier *conn.Replier
 	writer  *conn.Writer
+	// seat is the session's place on its server.
+	seat *hold.Seat
+	// Once the loops have the session its socket is fd, to which the port's loop sends,
+	// and from which the lane's receives by way of file.
+	adopted bool
+	fd      int
+	lane    *udpLane
+	file    loop.File
 
 	state atomic.Int32
 	// last is when a datagram came, either way, in nanoseconds.
@@ -74,23 +83,25 @@ type udpSession struct {
 	// before it was sent.
 	unsent   bool
 	upstream *net.UDPConn
+	// taken says that the loops have the session.
+	taken bool
 }
 
 var _ hold.Datagrams = (*udpSession)(nil)
 
 // fromClient takes a datagram of the client; false: the session is over, and the
 // datagram is the first of another.
-func (s *udpSession) fromClient(datagram []byte) bool {
-	s.touch()
+func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
+	s.touch(now)
 	if s.state.Load() == sessionLive {
-		s.send(datagram)
+		s.relay(datagram)
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.state.Load() {
 	case sessionLive:
-		s.send(datagram)
+		s.relay(datagram)
 	case sessionHeld:
 		// The first is kept whatever its size: it is what wakes the server.
 		size := lengthBytes + len(datagram)
@@ -108,7 +119,7 @@ func (s *udpSession) fromClient(datagram []byte) bool {
 // lose ends a live session whose server is among those that were lost.
 func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	s.mu.Lock()
-	is := s.upstream != nil && lost[s.server]
+	is := (s.upstream != nil || s.taken) && lost[s.server]
 	s.lost = s.lost || is
 	// One that is not live yet looks itself, once it is.
 	ends := is && s.state.Load() == sessionLive
@@ -134,7 +145,7 @@ func (s *udpSession) begin(datagram []byte) {
 	if !ok && !s.mayAsk() {
 		return
 	}
-	s.touch()
+	s.touch(time.Now())
 	size := lengthBytes + len(datagram)
 	if ok {
 		// It goes on at once: who is held elsewhere must not keep clients from a
@@ -177,8 +188,7 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 }
 
 // touch notes that the client or the server said something.
-func (s *udpSession) touch() {
-	now := time.Now()
+func (s *udpSession) touch(now time.Time) {
 	s.last.Store(now.UnixNano())
 	if !s.query {
 		s.socket.port.service.active.touch(now)
@@ -191,30 +201,46 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 	return queue[lengthBytes : lengthBytes+n], queue[lengthBytes+n:]
 }
 
-// send gives the server a datagram.
-func (s *udpSession) send(datagram []byte) {
-	counts := s.socket.port.counts
-	_, err := s.writer.Write(datagram)
+// send gives the server a datagram, and tells whether it was sent.
+func (s *udpSession) send(datagram []byte) bool {
+	err := s.write(datagram)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// That is the fate of an earlier datagram; this one was not sent.
-		counts.DatagramRefused()
+		s.socket.port.counts.DatagramRefused()
 		s.refused.Store(true)
-		_, err = s.writer.Write(datagram)
+		err = s.write(datagram)
 	}
-	if err == nil {
-		counts.DatagramToServer(len(datagram))
+	return err == nil
+}
+
+func (s *udpSession) write(datagram []byte) error {
+	if s.adopted {
+		if errno := conn.SendDatagramNow(s.fd, datagram); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+	_, err := s.writer.Write(datagram)
+	return err
+}
+
+// relay gives the server a datagram that came while the session is live.
+func (s *udpSession) relay(datagram []byte) {
+	if s.send(datagram) {
+		s.socket.sent++
+		s.socket.sentBytes += len(datagram)
 	}
 }
 
-// reply gives the client a datagram. It is for the goroutine that relays.
+// reply gives the client a datagram. It is for the goroutine that waits for them.
 func (s *udpSession) reply(datagram []byte) {
-	s.heard()
+	s.heard(time.Now())
 	s.replied(datagram, s.replier.Send(datagram))
 }
 
 // heard notes that the server said something.
-func (s *udpSession) heard() {
-	s.touch()
+func (s *udpSession) heard(now time.Time) {
+	s.touch(now)
 	if !s.answered.Load() {
 		s.answered.Store(true)
 	}
@@ -223,8 +249,17 @@ func (s *udpSession) heard() {
 
 func (s *udpSession) replied(datagram []byte, err error) {
 	if err == nil {
-		s.socket.port.counts.DatagramToClient(len(datagram))
+		s.socket.port.counts.DatagramsToClient(1, len(datagram))
 	}
+}
+
+// idle is how long the session may be silent.
+func (s *udpSession) idle() time.Duration {
+	idle := s.socket.port.service.server.opts.UDPIdle
+	if s.query {
+		idle = min(idle, queryIdle)
+	}
+	return idle
 }
 
 // held keeps the ticket, and lets go of a client that is silent for long. The
@@ -234,7 +269,7 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 	s.ticket = ticket
 	state := s.state.Load()
 	if state == sessionHeld {
-		s.quiet = time.AfterFunc(s.socket.port.service.server.opts.UDPIdle, s.checkQuiet)
+		s.quiet = time.AfterFunc(s.idle(), s.checkQuiet)
 	}
 	s.mu.Unlock()
 	switch state {
@@ -247,20 +282,16 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 
 func (s *udpSession) checkQuiet() {
 	defer utilruntime.HandleCrash()
-	left := s.leftOf(s.socket.port.service.server.opts.UDPIdle)
+	left := s.leftOf(s.idle())
 	s.mu.Lock()
-	if s.state.Load() != sessionHeld {
-		s.mu.Unlock()
-		return
-	}
-	if left > 0 {
+	state, ticket := s.state.Load(), s.ticket
+	if left > 0 && state != sessionOver {
 		s.quiet.Reset(left)
 		s.mu.Unlock()
 		return
 	}
-	ticket := s.ticket
 	s.mu.Unlock()
-	if ticket.Leave() {
+	if state == sessionLive || state == sessionHeld && ticket.Leave() {
 		s.over()
 	}
 }
@@ -332,8 +363,14 @@ func (s *udpSession) over() {
 	s.budget().Give(len(s.queue) + len(s.sent))
 	s.queue, s.sent = nil, nil
 	s.visit.Leave()
+	adopted := s.taken
 	s.mu.Unlock()
-	if was != sessionOver {
-		s.socket.forget(s)
+	if was == sessionOver {
+		return
 	}
+	if adopted {
+		s.lane.loop.Do(s.end)
+		return
+	}
+	s.socket.forget(s)
 }

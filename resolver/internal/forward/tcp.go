@@ -7,14 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"syscall"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
 // Counter counts bytes on their way; nil counts nothing.
@@ -25,116 +25,125 @@ type Counter func(bytes int)
 // side that has said all it has to say still hears the rest. A connection that
 // is reset is reset on the other side. The end of the context cuts both.
 func Relay(ctx context.Context, client, server *net.TCPConn, toServer, toClient Counter) error {
-	defer closeBoth(client, server)
-	stop := context.AfterFunc(ctx, func() { closeBoth(client, server) })
-	defer stop()
-
-	var wg sync.WaitGroup
-	var up, down error
-	wg.Go(func() {
-		defer utilruntime.HandleCrash()
-		up = pump(server, client, toServer)
-	})
-	down = pump(client, server, toClient)
-	wg.Wait()
-	return errors.Join(up, down)
+	r := &relay{done: make(chan struct{})}
+	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: toServer}
+	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: toClient}
+	r.client.in, r.client.out = &r.up, &r.down
+	r.server.in, r.server.out = &r.down, &r.up
+	if err := r.begin(client, server); err != nil {
+		return err
+	}
+	l := r.client.file.Loop()
+	defer context.AfterFunc(ctx, func() { l.Do(r.cut) })()
+	<-r.done
+	return r.err
 }
 
-// pump copies one direction.
-func pump(dst, src *net.TCPConn, count Counter) error {
-	err := copyAll(dst, src, count)
+// relay is two connections. It is for their loop.
+type relay struct {
+	// mu keeps the loop away until it waits for both.
+	mu             sync.Mutex
+	client, server end
+	up, down       flow
+	closed         bool
+	err            error
+	done           chan struct{}
+}
+
+// end is one of the connections: the flow that comes in from it, and the one that
+// goes out to it.
+type end struct {
+	file    loop.File
+	in, out *flow
+}
+
+func (r *relay) begin(client, server *net.TCPConn) error {
+	a, err := conn.Take(client)
+	if err != nil {
+		_ = server.Close()
+		return err
+	}
+	b, err := conn.Take(server)
+	if err != nil {
+		_ = unix.Close(a)
+		return err
+	}
+	l := loop.Next()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err = errors.Join(r.client.file.Open(l, a, &r.client), r.server.file.Open(l, b, &r.server))
 	if err == nil {
-		// The other direction goes on. It fails when the other side is gone
-		// already, which that direction will notice.
-		_ = dst.CloseWrite()
-		return nil
+		err = errors.Join(r.client.file.Want(loop.In), r.server.file.Want(loop.In))
 	}
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	// Nothing more can get through in this direction; an orderly end would tell
-	// the other side that it has everything.
-	_ = dst.SetLinger(0)
-	_ = src.SetLinger(0)
-	closeBoth(dst, src)
-	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return nil
+	if err != nil {
+		r.close()
 	}
 	return err
 }
 
-// bulkChunks is how many full buffers in a row show bulk. From then on the bytes stay
-// in the kernel, until less than one is there at once: that costs a third, whereas
-// small messages gain nothing from it.
-const bulkChunks = 8
-
-func copyAll(dst, src *net.TCPConn, count Counter) error {
-	c := copier{dst: dst, src: src}
-	for {
-		n, err := c.next()
-		if count != nil && n > 0 {
-			count(n)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("relaying from %s to %s: %w", src.RemoteAddr(), dst.RemoteAddr(), err)
-		}
+// Ready implements loop.Handler.
+func (e *end) Ready(events uint32) {
+	r := e.in.relay
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.out.waits() && events&(loop.Out|loop.Broken) != 0 {
+		e.out.drain()
+	}
+	if !r.closed && !e.in.waits() && !e.in.ended && events&(loop.In|loop.Broken) != 0 {
+		e.in.pump()
+	}
+	switch {
+	case r.closed:
+	case r.up.ended && r.down.ended:
+		r.close()
+	default:
+		r.fail(r.client.want())
+		r.fail(r.server.want())
 	}
 }
 
-// copier copies one direction.
-type copier struct {
-	dst, src *net.TCPConn
-	reader   *conn.Reader
-	writer   *conn.Writer
-	splicer  *conn.Splicer
-	// full is how many full buffers there were in a row.
-	full int
+// want has the loop wait for what is missing.
+func (e *end) want() error {
+	var events uint32
+	if !e.in.ended && !e.in.waits() {
+		events = loop.In
+	}
+	if e.out.waits() {
+		events |= loop.Out
+	}
+	return e.file.Want(events)
 }
 
-// next copies what there is, and tells how much of it got to the other side.
-func (c *copier) next() (int, error) {
-	if c.full >= bulkChunks {
-		n, err := c.splice()
-		if n < conn.BufferBytes {
-			c.full = 0
-		}
-		if !errors.Is(err, conn.ErrNoPipe) {
-			return n, err
-		}
-	}
-	if c.reader == nil {
-		var err, failed error
-		c.reader, err = conn.NewReader(c.src)
-		c.writer, failed = conn.NewWriter(c.dst)
-		if err = errors.Join(err, failed); err != nil {
-			return 0, err
-		}
-	}
-	chunk, err := c.reader.Next(conn.BufferBytes)
-	if err != nil {
-		return 0, err
-	}
-	defer c.reader.Done()
-	c.full++
-	if len(chunk) < conn.BufferBytes {
-		c.full = 0
-	}
-	return c.writer.Write(chunk)
+// cut ends both at once.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.close()
 }
 
-func (c *copier) splice() (n int, err error) {
-	if c.splicer == nil {
-		if c.splicer, err = conn.NewSplicer(c.dst, c.src); err != nil {
-			return 0, err
-		}
+func (r *relay) close() {
+	if r.closed {
+		return
 	}
-	return c.splicer.Next()
+	r.closed = true
+	r.up.release()
+	r.down.release()
+	r.client.file.Close()
+	r.server.file.Close()
+	close(r.done)
 }
 
-func closeBoth(a, b *net.TCPConn) {
-	_ = a.Close()
-	_ = b.Close()
+// fail ends both where something went wrong. Nothing more can get through then; an
+// orderly end would tell the other side that it has everything.
+func (r *relay) fail(err error) {
+	if err == nil || r.closed {
+		return
+	}
+	for _, fd := range []int{r.client.file.FD(), r.server.file.FD()} {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		r.err = fmt.Errorf("relaying: %w", err)
+	}
+	r.close()
 }

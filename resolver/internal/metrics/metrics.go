@@ -289,19 +289,19 @@ func (p *Port) BytesToClient(n int) {
 	}
 }
 
-// DatagramToServer counts a datagram of n bytes that a client sent.
-func (p *Port) DatagramToServer(n int) {
+// DatagramsToServer counts datagrams of so many bytes that clients sent.
+func (p *Port) DatagramsToServer(n, bytes int) {
 	if p != nil {
-		p.series().datagramsToServer.Inc()
-		p.series().bytesToServer.Add(float64(n))
+		p.series().datagramsToServer.Add(float64(n))
+		p.series().bytesToServer.Add(float64(bytes))
 	}
 }
 
-// DatagramToClient counts a datagram of n bytes that a server sent.
-func (p *Port) DatagramToClient(n int) {
+// DatagramsToClient counts datagrams of so many bytes that servers sent.
+func (p *Port) DatagramsToClient(n, bytes int) {
 	if p != nil {
-		p.series().datagramsToClient.Inc()
-		p.series().bytesToClient.Add(float64(n))
+		p.series().datagramsToClient.Add(float64(n))
+		p.series().bytesToClient.Add(float64(bytes))
 	}
 }
 

@@ -1,0 +1,201 @@
+// Package loop waits for many sockets in few goroutines, and calls whoever a socket
+// belongs to when it is ready. A goroutine for each socket costs a switch for each
+// message, and memory for each client; what is small and happens often is done here
+// instead.
+//
+// The process has one set of loops, as it has one network poller of the runtime's.
+package loop
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// What a file may be ready for, and what may be waited for.
+const (
+	In  = unix.EPOLLIN
+	Out = unix.EPOLLOUT
+	// Broken is never waited for and always told.
+	Broken = unix.EPOLLERR | unix.EPOLLHUP
+)
+
+const (
+	// eventsATurn is how many files are told at once. It bounds how long a file that
+	// is ready waits for the others.
+	eventsATurn = 256
+	// bufferBytes is what a loop lends to whoever it calls.
+	bufferBytes = 64 << 10
+)
+
+// Handler is who a file belongs to. It is called by the file's loop and must not
+// wait for anything.
+type Handler interface {
+	// Ready tells what the file may be ready for. It may be not, after all.
+	Ready(events uint32)
+}
+
+// Ender wants to know when a loop has called all that was ready.
+type Ender interface{ TurnEnds() }
+
+// Loop is one goroutine that waits.
+type Loop struct {
+	epoll, bell int
+	events      [eventsATurn]unix.EpollEvent
+	buffer      [bufferBytes]byte
+	enders      []Ender
+
+	mu    sync.Mutex
+	tasks []func()
+}
+
+var (
+	once  sync.Once
+	loops []*Loop
+	turn  atomic.Uint32
+)
+
+// Other is a loop that isn't this one, if there are several, each in turn.
+func (l *Loop) Other() *Loop {
+	if next := Next(); next != l {
+		return next
+	}
+	return Next()
+}
+
+// Next is the loop whose turn it is to get something to wait for: there is one for
+// each processor. A failure to make them is the process's end, for there are no
+// files left.
+func Next() *Loop {
+	once.Do(startAll)
+	return loops[int(turn.Add(1))%len(loops)]
+}
+
+func startAll() {
+	// A loop that waits in the kernel keeps its processor's place for a while. With as
+	// many places more all others find one at once.
+	n := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(2 * n)
+	for range n {
+		l, err := newLoop()
+		if err != nil {
+			panic(err)
+		}
+		loops = append(loops, l)
+		go l.run()
+	}
+}
+
+func newLoop() (*Loop, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a poller: %w", err)
+	}
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("making a poller's bell: %w", err)
+	}
+	l := &Loop{epoll: epoll, bell: bell}
+	if err := l.control(unix.EPOLL_CTL_ADD, bell, In); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Do has the loop call something soon. It is for all goroutines; it does not wait.
+func (l *Loop) Do(task func()) {
+	l.mu.Lock()
+	l.tasks = append(l.tasks, task)
+	first := len(l.tasks) == 1
+	l.mu.Unlock()
+	if first {
+		_, _ = unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// Buffer is room for whoever the loop calls, until that returns.
+func (l *Loop) Buffer() []byte { return l.buffer[:] }
+
+// AtEnd has the loop call somebody once, when it has called all that is ready now. It
+// is for whoever the loop calls.
+func (l *Loop) AtEnd(e Ender) { l.enders = append(l.enders, e) }
+
+func (l *Loop) run() {
+	for {
+		l.turn()
+	}
+}
+
+// turn waits until something is ready and calls all that is.
+func (l *Loop) turn() {
+	defer utilruntime.HandleCrash()
+	for {
+		n, errno := l.wait()
+		if errno != 0 && errno != unix.EINTR {
+			panic(os.NewSyscallError("epoll_pwait", errno))
+		}
+		rung := false
+		for i := range n {
+			e := &l.events[i]
+			if int(e.Fd) == l.bell {
+				rung = true
+				continue
+			}
+			// The file may have been closed by an earlier call of this turn, and its
+			// number may be another's by now.
+			if f := fileOf(int(e.Fd)); f != nil && f.loop == l {
+				f.handler.Ready(e.Events)
+			}
+		}
+		for i := 0; i < len(l.enders); i++ {
+			l.enders[i].TurnEnds()
+			l.enders[i] = nil
+		}
+		l.enders = l.enders[:0]
+		if rung {
+			l.doTasks()
+		}
+	}
+}
+
+// wait gives way once to whoever else wants the processor before it sleeps: what they
+// say meanwhile need not wake anybody then, which costs each of them more than the
+// look.
+func (l *Loop) wait() (int, syscall.Errno) {
+	for range 2 {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, 0, 0, 0) //nolint:gosec // the kernel writes there
+		if errno != 0 || n > 0 {
+			return int(n), errno
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+	// Made with the scheduler's leave, for it may take long.
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, ^uintptr(0), 0, 0) //nolint:gosec // the kernel writes there
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+func (l *Loop) doTasks() {
+	var buf [8]byte
+	_, _ = unix.Read(l.bell, buf[:])
+	l.mu.Lock()
+	tasks := l.tasks
+	l.tasks = nil
+	l.mu.Unlock()
+	for _, task := range tasks {
+		task()
+	}
+}
+
+func (l *Loop) control(op, fd int, events uint32) error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})) //nolint:gosec // a file's number
+}
