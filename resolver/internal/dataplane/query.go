@@ -28,8 +28,8 @@ func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action 
 	return p.protocol.Inspect(head, c).Action
 }
 
-// asks says whether a TCP client only asks; heard is false for one that went away
-// or was refused before that was known. Protocols in which the server speaks first
+// asks hears out a TCP client and says whether it only asks; heard is false for one
+// that went away or was refused before that was known. Protocols in which the server speaks first
 // don't get here.
 func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
 	defer p.occupy(h).End()
