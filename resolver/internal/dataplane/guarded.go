@@ -149,6 +149,10 @@ func (p *servedPort) mayAsk(h *heldTCP) bool {
 // it has asked for something; others are closed unread.
 func (p *servedPort) deny(h *heldTCP) {
 	if _, is := p.protocol.(http1.Protocol); is {
+		if reason := h.visit.Hear(); reason != "" {
+			p.counts.Refused(string(reason))
+			return
+		}
 		if _, heard := p.asks(h); !heard {
 			return
 		}

@@ -164,6 +164,24 @@ func TestWhoIsDeniedAndSaysNothingHasAHandshakesTime(t *testing.T) {
 	}
 }
 
+func TestASourceThatIsDeniedIsHeardInNoMorePlacesThanAnother(t *testing.T) {
+	r := newRig(t)
+	rules := guard.NewRules(nil, []string{here + "/32"})
+	rules.PerSource = guard.Limits{Connections: 2}
+	address := r.serve("web", route.TCP, speaksHTTP, guarded(rules))
+	slow := []net.Conn{from(t, here, route.TCP, address), from(t, here, route.TCP, address)}
+	r.held(2)
+	expectGone(t, from(t, here, route.TCP, address))
+	if got := r.refused(proto.SourceConnections); got != 1 {
+		t.Errorf("%v were refused as too many of a source, want 1", got)
+	}
+	for _, c := range slow {
+		write(t, c, request)
+		expectForbidden(t, c)
+	}
+	r.held(0)
+}
+
 func TestNoProtocolButHTTPTellsWhoIsDenied(t *testing.T) {
 	heads := []string{"", "hello", "\xfe\x01", request, probe, strings.Repeat("x", proto.MaxHead)}
 	for _, join := range joins(t) {
