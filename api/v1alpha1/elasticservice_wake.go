@@ -27,7 +27,7 @@ type Wake struct {
 	// 203.0.113.0/24 or 2001:db8::/32. By default all may. This and the next three
 	// are about clients for whom no server is up: others are nobody's business here,
 	// so that this is no firewall. Clients who may not wake the service are closed or
-	// dropped at once, unread, while it sleeps and wakes.
+	// dropped at once, unread, while it sleeps and wakes; those of HTTP are answered 403.
 	//
 	// Rules that go by the client's address work only where the resolver sees it;
 	// the condition SourceIPPreserved says whether it does.

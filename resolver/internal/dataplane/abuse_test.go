@@ -187,6 +187,7 @@ func spoofed(t testing.TB, n int, address string, text func(i int) []byte) {
 }
 
 func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
+	t.Parallel()
 	const flood = 30_000
 	for protocol, text := range map[v1alpha1.Protocol]string{
 		v1alpha1.ProtocolUDP:     "x",
@@ -195,6 +196,7 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 		v1alpha1.ProtocolQuake3:  recorded(t, v1alpha1.ProtocolQuake3, "getchallenge"),
 	} {
 		t.Run("to wake "+string(protocol), func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t)
 			address := h.serve(attacked, protocol, func(r *route.Route) {
 				guarded(guard.Rules{PerSourceRate: 1, PerServiceRate: 100})(&r.Ports[0])
@@ -211,6 +213,7 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 	}
 	for protocol, query := range map[v1alpha1.Protocol]string{v1alpha1.ProtocolBedrock: "ping", v1alpha1.ProtocolQuake3: "getstatus"} {
 		t.Run("to have answers of "+string(protocol)+" sent elsewhere", func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t)
 			address := h.serve(attacked, protocol, func(r *route.Route) { guarded(guard.Rules{})(&r.Ports[0]) })
 			before := h.before()
@@ -226,6 +229,7 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 		})
 	}
 	t.Run("of sessions with an awake service", func(t *testing.T) {
+		t.Parallel()
 		h := newHost(t)
 		server := freeAddress(t, route.UDP)
 		listenUDP(t, server)

@@ -134,8 +134,10 @@ func TestClientsGoToTheEmptiestOrTheFullestServer(t *testing.T) {
 }
 
 func TestClientsWaitWhileAllServersAreFull(t *testing.T) {
+	t.Parallel()
 	for _, readiness := range []string{"probed", "by connect"} {
 		t.Run(readiness, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			var more []func(*route.Port)
 			if readiness == "probed" {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,14 @@ func (s *said) next(into any) {
 	s.t.Fatalf("the script ended: %v", s.lines.Err())
 }
 
+// clientHeld waits for a client of Node.js to be held, which takes a while to begin.
+func (r *rig) clientHeld() {
+	r.t.Helper()
+	if !within(clientPatience, func() bool { return r.sessions().Queued == 1 }) {
+		r.t.Fatal("the client never came")
+	}
+}
+
 // end is how a client fared.
 type end struct{ Joined, Reason, Error string }
 
@@ -96,9 +105,11 @@ func portOf(t *testing.T, address string) string {
 }
 
 func TestOtherPeoplesMinecraftClientsSeeASleepingServerAndJoinIt(t *testing.T) {
-	run := scripts(t, "minecraft.js")
+	t.Parallel()
 	for _, version := range []string{"1.8.8", "1.12.2", "1.16.5", "1.19.4", "1.20.4", "1.21.4"} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			run := scripts(t, "minecraft.js")
 			r := newRig(t)
 			address := r.serve("game", route.TCP, func(p *route.Port) {
 				p.Protocol, p.Answers = v1alpha1.ProtocolMinecraft, proto.Answers{Asleep: "it sleeps", MaxPlayers: 7}
@@ -124,7 +135,7 @@ func TestOtherPeoplesMinecraftClientsSeeASleepingServerAndJoinIt(t *testing.T) {
 			}
 			r.change(func(rt *route.Route) { rt.Hold.Timeout = time.Minute })
 			player := run("join", version, portOf(t, address))
-			r.queued(1)
+			r.clientHeld()
 			server := freeAddress(t, route.TCP)
 			r.backend(server, true)
 			run("serve", version, portOf(t, server))
@@ -148,37 +159,42 @@ func TestOtherPeoplesMinecraftClientsSeeASleepingServerAndJoinIt(t *testing.T) {
 func TestOtherPeoplesMinecraftClientsWaitForABootOf45Seconds(t *testing.T) {
 	t.Parallel()
 	const boot = 45 * time.Second
+	var all sync.WaitGroup
 	for version, waits := range map[string]bool{"1.8.8": false, "1.13.2": true, "1.19.4": true, "1.21.4": true} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			run := scripts(t, "minecraft.js")
-			r := newRig(t)
-			address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
-			player := run("join", version, portOf(t, address))
-			r.queued(1)
-			up := time.After(boot)
-			if !waits {
-				var ended end
-				if player.next(&ended); !strings.Contains(ended.Reason, "Join again") {
-					t.Fatalf("a player who could wait no longer saw %+v", ended)
+		// All wait at once, however many tests may run in parallel.
+		all.Go(func() {
+			t.Run(version, func(t *testing.T) {
+				run := scripts(t, "minecraft.js")
+				r := newRig(t)
+				address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
+				player := run("join", version, portOf(t, address))
+				r.clientHeld()
+				up := time.After(boot)
+				if !waits {
+					var ended end
+					if player.next(&ended); !strings.Contains(ended.Reason, "Join again") {
+						t.Fatalf("a player who could wait no longer saw %+v", ended)
+					}
+					player = run("join", version, portOf(t, address))
+					r.clientHeld()
 				}
-				player = run("join", version, portOf(t, address))
-				r.queued(1)
-			}
-			<-up
-			server := freeAddress(t, route.TCP)
-			var there struct{ Listening int }
-			run("serve", version, portOf(t, server)).next(&there)
-			r.backend(server, true)
-			var ended end
-			if player.next(&ended); ended.Joined != version {
-				t.Fatalf("a player who waited saw %+v", ended)
-			}
+				<-up
+				server := freeAddress(t, route.TCP)
+				var there struct{ Listening int }
+				run("serve", version, portOf(t, server)).next(&there)
+				r.backend(server, true)
+				var ended end
+				if player.next(&ended); ended.Joined != version {
+					t.Fatalf("a player who waited saw %+v", ended)
+				}
+			})
 		})
 	}
+	all.Wait()
 }
 
 func TestOtherPeoplesBedrockClientsSeeASleepingServerAndWakeIt(t *testing.T) {
+	t.Parallel()
 	run := scripts(t, "bedrock.js")
 	r := newRig(t)
 	address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolBedrock))
@@ -192,11 +208,12 @@ func TestOtherPeoplesBedrockClientsSeeASleepingServerAndWakeIt(t *testing.T) {
 	// datagrams either, with which this was tried apart, so that
 	// its client shows no more here than that it waits.
 	run("join", portOf(t, address))
-	r.queued(1)
+	r.clientHeld()
 	r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
 }
 
 func TestServerBrowsersSeeASleepingServer(t *testing.T) {
+	t.Parallel()
 	mayInstall(t, env.InstallDebian(t.Context(), "qstat", "quakestat", os.Stderr))
 	r := newRig(t)
 	for kind, protocol := range map[string]v1alpha1.Protocol{"-q3s": v1alpha1.ProtocolQuake3, "-a2s": v1alpha1.ProtocolSource} {

@@ -25,6 +25,7 @@ import (
 )
 
 func TestOtherPeoplesMinecraftClientsShareAFront(t *testing.T) {
+	t.Parallel()
 	run := scripts(t, "minecraft.js")
 	const version = "1.20.4"
 	s := newShared(t)
@@ -58,7 +59,9 @@ func TestOtherPeoplesMinecraftClientsShareAFront(t *testing.T) {
 
 	// One waits for a server that sleeps, while others play on one that is awake.
 	waits := run("join", version, portOf(t, s.address), "survival.example.com")
-	s.eventually("the player is held", func() bool { return s.carried("survival").Queued == 1 })
+	if !within(clientPatience, func() bool { return s.carried("survival").Queued == 1 }) {
+		t.Fatal("the player never came")
+	}
 	for _, name := range []string{"creative", "survival"} {
 		server := freeAddress(t, route.TCP)
 		var listening struct{ Listening int }

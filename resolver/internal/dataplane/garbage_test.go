@@ -12,6 +12,7 @@ import (
 )
 
 func TestGarbageOfEveryLengthOnEveryProtocolIsSurvived(t *testing.T) {
+	t.Parallel()
 	const longest = 2048
 	marks := map[v1alpha1.Protocol]string{
 		v1alpha1.ProtocolMinecraft: recorded(t, v1alpha1.ProtocolMinecraft, "login_765"), v1alpha1.ProtocolBedrock: recorded(t, v1alpha1.ProtocolBedrock, "request1"),
@@ -19,6 +20,7 @@ func TestGarbageOfEveryLengthOnEveryProtocolIsSurvived(t *testing.T) {
 	}
 	for protocol := range joins(t) {
 		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t)
 			address := h.serve(attacked, protocol, func(r *route.Route) { r.Hold.Handshake = time.Second })
 			before := h.before()
@@ -54,6 +56,7 @@ func TestGarbageOfEveryLengthOnEveryProtocolIsSurvived(t *testing.T) {
 }
 
 func TestTheSmallestAndTheLargestDatagramsAreCarriedAndBounded(t *testing.T) {
+	t.Parallel()
 	const largest = 65_507
 	huge := bytes.Repeat([]byte("x"), largest-3) // The server's answers are larger by three.
 	for protocol := range joins(t) {

@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -103,7 +104,12 @@ func (p *servedPort) headTime() time.Duration {
 // handshake lets a client say what it wants; false: it doesn't want the service, or
 // may not have it.
 func (p *servedPort) handshake(h *heldTCP) bool {
-	if reason := h.visit.Hold(); reason != "" {
+	switch reason := h.visit.Hold(); reason {
+	case "":
+	case proto.Denied:
+		p.deny(h)
+		return false
+	default:
 		p.counts.Refused(string(reason))
 		return false
 	}
@@ -127,15 +133,32 @@ func (p *servedPort) occupy(h *heldTCP) guard.Handshake {
 
 // mayAsk says that a client may wake the service or wait for it.
 func (p *servedPort) mayAsk(h *heldTCP) bool {
-	reason := h.visit.Ask(time.Now())
-	if reason == "" {
+	switch reason := h.visit.Ask(time.Now()); reason {
+	case "":
 		return true
-	}
-	p.counts.Refused(string(reason))
-	if reason != proto.Denied {
+	case proto.Denied:
+		p.deny(h)
+	default:
+		p.counts.Refused(string(reason))
 		p.farewell(h, reason)
 	}
 	return false
+}
+
+// deny turns away a client that may not wake the service. One of HTTP is told so once
+// it has asked for something; others are closed unread.
+func (p *servedPort) deny(h *heldTCP) {
+	if _, is := p.protocol.(http1.Protocol); is {
+		if reason := h.visit.Hear(); reason != "" {
+			p.counts.Refused(string(reason))
+			return
+		}
+		if _, heard := p.asks(h); !heard {
+			return
+		}
+	}
+	p.counts.Refused(string(proto.Denied))
+	p.farewell(h, proto.Denied)
 }
 
 // mayAsk says that a new session's client may wake the service or wait for it.

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -73,7 +74,9 @@ func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
 					denied := from(t, here, network, address)
 					write(t, denied, join)
 					r.eventually("it is refused", func() bool { return r.refused(proto.Denied) == 1 })
-					if network == route.TCP {
+					if protocol == v1alpha1.ProtocolHTTP {
+						expectForbidden(t, denied)
+					} else if network == route.TCP {
 						expectGone(t, denied)
 					}
 					// A sleep that is under way goes on, too.
@@ -107,6 +110,130 @@ func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// expectForbidden says that a client of HTTP is told no more than that it may not.
+func expectForbidden(t *testing.T, c net.Conn) {
+	t.Helper()
+	in := bufio.NewReader(c)
+	status, header, body := answer(t, in)
+	if status != 403 || header.Get("Connection") != "close" || header.Get("Retry-After") != "" || body != "Clients from your address may not wake this service.\n" {
+		t.Errorf("who is denied got %d, %v, %q", status, header, body)
+	}
+	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+		t.Errorf("after it came %q, %v", rest, err)
+	}
+}
+
+func TestWhoIsDeniedIsToldSoInHTTPWhateverItAsksAndWheneverItIs(t *testing.T) {
+	const upgrade = "GET / HTTP/1.1\r\nHost: lobby\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	onConnect := func(p *route.Port) { p.WakeOnConnect = true }
+	for name, when := range map[string]func(*route.Port){"on a request": speaksHTTP, "on a connection": onConnect} {
+		for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseFallingAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake} {
+			t.Run(name+", "+string(phase), func(t *testing.T) {
+				r := newRig(t)
+				r.phase(phase)
+				address := r.serve("web", route.TCP, speaksHTTP, when, guarded(guard.NewRules(nil, []string{here + "/32"})))
+				for i, head := range []string{request, probe, upgrade} {
+					c := from(t, here, route.TCP, address)
+					write(t, c, head[:9])
+					write(t, c, head[9:])
+					expectForbidden(t, c)
+					if got := r.refused(proto.Denied); got != float64(i+1) {
+						t.Errorf("%v were denied, want %d", got, i+1)
+					}
+				}
+				// What is no HTTP is told nothing.
+				c := from(t, here, route.TCP, address)
+				write(t, c, "\x16\x03\x01\x02\x00\x01")
+				expectGone(t, c)
+				r.undisturbed()
+			})
+		}
+	}
+}
+
+func TestWhoIsDeniedAndSaysNothingHasAHandshakesTime(t *testing.T) {
+	r := newRig(t)
+	r.route.Hold.Handshake = 50 * time.Millisecond
+	address := r.serve("web", route.TCP, speaksHTTP, guarded(guard.NewRules(nil, []string{here + "/32"})))
+	expectGone(t, from(t, here, route.TCP, address))
+	if got := r.refused(proto.Unfinished); got != 1 {
+		t.Errorf("%v were refused because they said nothing, want 1", got)
+	}
+}
+
+func TestASourceThatIsDeniedIsHeardInNoMorePlacesThanAnother(t *testing.T) {
+	r := newRig(t)
+	rules := guard.NewRules(nil, []string{here + "/32"})
+	rules.PerSource = guard.Limits{Connections: 2}
+	address := r.serve("web", route.TCP, speaksHTTP, guarded(rules))
+	slow := []net.Conn{from(t, here, route.TCP, address), from(t, here, route.TCP, address)}
+	r.held(2)
+	expectGone(t, from(t, here, route.TCP, address))
+	if got := r.refused(proto.SourceConnections); got != 1 {
+		t.Errorf("%v were refused as too many of a source, want 1", got)
+	}
+	for _, c := range slow {
+		write(t, c, request)
+		expectForbidden(t, c)
+	}
+	r.held(0)
+}
+
+func TestNoProtocolButHTTPTellsWhoIsDenied(t *testing.T) {
+	heads := []string{"", "hello", "\xfe\x01", request, probe, strings.Repeat("x", proto.MaxHead)}
+	for _, join := range joins(t) {
+		heads = append(heads, join)
+	}
+	for protocol, names := range map[v1alpha1.Protocol][]string{
+		v1alpha1.ProtocolMinecraft: {"status_765", "login_47", "legacy_ping"}, v1alpha1.ProtocolBedrock: {"ping"},
+		v1alpha1.ProtocolSource: {"info_first", "info_request"}, v1alpha1.ProtocolQuake3: {"getinfo", "getstatus"},
+		v1alpha1.ProtocolTLS: {"curl", "openssl_noname"},
+	} {
+		for _, name := range names {
+			heads = append(heads, recorded(t, protocol, name))
+		}
+	}
+	r := newRig(t)
+	for name, protocol := range r.server.opts.Protocols {
+		told := false
+		for _, head := range heads {
+			c := proto.Client{Service: &proto.Service{Name: "lobby"}, Now: time.Now()}
+			told = told || len(protocol.Refusal(proto.Denied, []byte(head), c)) > 0
+		}
+		if want := name == v1alpha1.ProtocolHTTP; told != want {
+			t.Errorf("%s tells who is denied: %t, want %t", name, told, want)
+		}
+	}
+}
+
+func TestHTTPClientsThatAskTooOftenAreToldSo(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("web", route.TCP, speaksHTTP, guarded(guard.Rules{PerSourceRate: 1, PerServiceRate: 2}))
+	ask := func(local string) net.Conn {
+		c := from(t, local, route.TCP, address)
+		write(t, c, request)
+		return c
+	}
+	ask(here)
+	r.queued(1)
+	tooOften := func(local string) {
+		t.Helper()
+		status, header, body := answer(t, bufio.NewReader(ask(local)))
+		if status != 429 || header.Get("Retry-After") != "5" || header.Get("Connection") != "close" || body != "lobby is asked for too often just now.\n" {
+			t.Errorf("got %d, %v, %q", status, header, body)
+		}
+	}
+	tooOften(here)
+	ask(elsewhere)
+	r.queued(2)
+	tooOften("127.0.0.3")
+	for _, reason := range []proto.Reason{proto.SourceRate, proto.ServiceRate} {
+		if got := r.refused(reason); got != 1 {
+			t.Errorf("%v clients were refused for %s, want 1", got, reason)
+		}
 	}
 }
 

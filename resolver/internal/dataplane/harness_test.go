@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 		attack()
 		return
 	}
+	// Tests that run in parallel wait most of the time, so that it takes more of them
+	// than there are processors. The command line's own -parallel comes later, and wins.
+	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m,
 		// It ends once the kept connections have been idle for long.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"),

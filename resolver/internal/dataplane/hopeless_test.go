@@ -65,6 +65,7 @@ func TestAClientThatSentMoreThanIsKeptSeesItsEndToo(t *testing.T) {
 }
 
 func TestAClientThatCameAfterTheCallWaitsForOneOfItsOwn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.operator.set(notFound)
 	address := r.serve("game", route.TCP)

@@ -101,6 +101,7 @@ func TestCurlProbesASleepingHTTPServiceAndWakesIt(t *testing.T) {
 }
 
 func TestAnHTTPClientIsToldToComeAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.route.Hold.Timeout = 200 * time.Millisecond
 	url := "http://" + r.serve("web", route.TCP, speaksHTTP)
@@ -202,7 +203,7 @@ func TestOtherPeoplesWebSocketsWakeAnHTTPServerAndTalk(t *testing.T) {
 	}
 	r.change(func(rt *route.Route) { rt.Hold.Timeout = time.Minute })
 	client := run("talk", portOf(t, address))
-	r.queued(1)
+	r.clientHeld()
 	server := freeAddress(t, route.TCP)
 	var serving struct{ Serving bool }
 	run("serve", portOf(t, server)).next(&serving)

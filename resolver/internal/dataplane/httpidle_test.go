@@ -191,6 +191,7 @@ func TestBulkOnAFollowedConnectionArrivesAndEndsInQuiet(t *testing.T) {
 		"chunks":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			address := r.serve("web", route.TCP, speaksHTTP)
 			server := freeAddress(t, route.TCP)

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"net"
 	"net/netip"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
 // Where all clients of an awake service go through the resolver, those who only
@@ -28,8 +30,8 @@ func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action 
 	return p.protocol.Inspect(head, c).Action
 }
 
-// asks says whether a TCP client only asks; heard is false for one that went away
-// or was refused before that was known. Protocols in which the server speaks first
+// asks hears out a TCP client and says whether it only asks; heard is false for one
+// that went away or was refused before that was known. Protocols in which the server speaks first
 // don't get here.
 func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
 	defer p.occupy(h).End()
@@ -64,12 +66,41 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 		_ = server.Close()
 		return false
 	}
+	p.counts.BytesToServer(len(h.sent))
+	if _, is := p.protocol.(http1.Protocol); is && !h.local {
+		p.relayProbes(h, server)
+		return true
+	}
 	p.begin(true)
 	defer p.end(true)
-	p.counts.BytesToServer(len(h.sent))
 	h.release(len(h.sent))
 	_ = forward.Relay(p.service.server.ctx, h.conn, server, p.counts.BytesToServer, p.counts.BytesToClient)
 	return true
+}
+
+// relayProbes relays a client of HTTP whose first request is a probe. It counts like
+// any other from the first request on that is none. It gets no seat then either: it
+// has its server.
+func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
+	active, query := &p.service.active, true
+	p.begin(true)
+	defer func() {
+		if !query {
+			active.touch(time.Now())
+			active.open.Add(-1)
+		}
+		p.end(query)
+	}()
+	x := http1.NewExchange()
+	x.Watch(func(head []byte) bool { return p.verdictOn(head, netip.AddrPort{}) != proto.Hold }, func() {
+		query = false
+		active.open.Add(1)
+		active.relayed.Add(1)
+	})
+	x.Read(http1.Client, h.sent)
+	x.Passed(http1.Client)
+	h.release(len(h.sent))
+	_, _ = forward.NewHTTP(h.conn, server, x, p.counts.BytesToServer, p.counts.BytesToClient).Relay(p.service.server.ctx)
 }
 
 // admitQuery takes the first datagram of a new client who only asks; false: it is

@@ -1,6 +1,11 @@
 package dataplane
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +81,105 @@ func TestProbesOverHTTPDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T)
 		if got := r.idleSince(began); got != (sent == probe) {
 			t.Errorf("%.12q: idle is %t", sent, got)
 		}
+	}
+}
+
+func TestWhatFollowsAProbeOnItsConnectionKeepsTheServerAwake(t *testing.T) {
+	const upload = "POST /status HTTP/1.1\r\nHost: lobby\r\n"
+	chunks := upload + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(request), request)
+	body := upload + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(request), request)
+	for name, c := range map[string]struct {
+		first, then string
+		// answers is how many there are to then, and counts whether it does.
+		answers int
+		counts  bool
+	}{
+		"a probe":                 {probe, probe, 1, false},
+		"probes at once":          {probe + probe, probe + probe, 2, false},
+		"probes with bodies":      {body + chunks, chunks + body, 2, false},
+		"half a probe":            {probe, probe[:30], 0, false},
+		"a request":               {probe, request, 1, true},
+		"a request and a probe":   {probe, request + probe, 2, true},
+		"a request after bodies":  {body + chunks, chunks + body + request, 3, true},
+		"another method":          {probe, "DELETE /healthz HTTP/1.1\r\nHost: lobby\r\n\r\n", 1, true},
+		"an upgrade":              {probe, "GET /healthz HTTP/1.1\r\nHost: lobby\r\nUpgrade: websocket\r\n\r\n", 1, true},
+		"a long head":             {probe, "GET /healthz HTTP/1.1\r\nHost: lobby\r\nCookie: " + strings.Repeat("a", 1+proto.MaxHead) + "\r\n\r\n", 1, true},
+		"what is no HTTP":         {probe, "\x00\x01\n", 0, true},
+		"an answer until the end": {"GET /close HTTP/1.1\r\nHost: lobby\r\n\r\n", "", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("web", route.TCP, speaksHTTP, probed, func(p *route.Port) {
+				p.Probes = append(p.Probes, proto.Probe{Method: "POST", Path: "/status"}, proto.Probe{Method: "GET", Path: "/close"})
+			})
+			server := freeAddress(t, route.TCP)
+			listenTCP(t, server, func(c *net.TCPConn) {
+				in := bufio.NewReader(c)
+				for {
+					got, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, got.Body)
+					if got.URL.Path == "/close" {
+						_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\nhello")
+						return
+					}
+					_, _ = io.WriteString(c, response)
+				}
+			})
+			r.backend(server, true)
+			r.balanced(v1alpha1.BalanceSpread)
+			began := time.Now()
+			client := dialTCP(t, address)
+			defer func() { _ = client.Close() }()
+			in := bufio.NewReader(client)
+			write(t, client, c.first)
+			answer(t, in)
+			if !r.idleSince(began) {
+				t.Error("who asks for a probe first counts")
+			}
+			for range strings.Count(c.first, "lobby\r\n") - strings.Count(c.first, request) - 1 {
+				answer(t, in)
+			}
+			// It comes as one, and in pieces.
+			pieces := min(len(c.then), 3)
+			for i := range pieces {
+				write(t, client, c.then[i*len(c.then)/pieces:(i+1)*len(c.then)/pieces])
+			}
+			for range c.answers {
+				answer(t, in)
+			}
+			if c.counts {
+				r.eventually("it counts", func() bool { return r.sessions().Sessions == 1 && !r.idleSince(began) })
+			} else if !r.idleSince(began) {
+				t.Error("it counts")
+			}
+			_ = client.CloseWrite()
+			_, _ = io.Copy(io.Discard, in)
+			r.eventually("it is over", func() bool { return r.server.Carrying() == 0 })
+			if s := r.sessions(); s.Sessions != 0 || s.LastActive.Before(began) == c.counts {
+				t.Errorf("at the end there are %d sessions, the last active at %s; it began at %s", s.Sessions, s.LastActive, began)
+			}
+		})
+	}
+}
+
+func TestWhatComesWithAProbeAtOnceKeepsTheServerAwake(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("web", route.TCP, speaksHTTP, probed)
+	server := freeAddress(t, route.TCP)
+	webServer(t, server, "hello")
+	r.backend(server, true)
+	r.balanced(v1alpha1.BalanceSpread)
+	c := dialTCP(t, address)
+	write(t, c, probe+request)
+	in := bufio.NewReader(c)
+	for range 2 {
+		answer(t, in)
+	}
+	if got := r.sessions().Sessions; got != 1 {
+		t.Errorf("%d sessions, want 1", got)
 	}
 }
 

@@ -93,8 +93,10 @@ func TestTheWakeCallIsRepeatedWhateverTheAnswer(t *testing.T) {
 }
 
 func TestTheOperatorsWordIsNewerThanWhatWasWatched(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseWaking, v1alpha1.PhaseAsleep} {
 		t.Run("while the phase is "+string(phase), func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t)
 			var up atomic.Bool
 			r.operator.set(func(w http.ResponseWriter, n int) {

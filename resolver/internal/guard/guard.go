@@ -74,6 +74,11 @@ func (v *Visit) Hold() proto.Reason {
 	if !v.rules.Permits(v.from) {
 		return proto.Denied
 	}
+	return v.Hear()
+}
+
+// Hear is Hold for a client that gets no server in any case, but is told why.
+func (v *Visit) Hear() proto.Reason {
 	if v.source == nil || v.held {
 		return ""
 	}

@@ -52,9 +52,10 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 }
 
 // Refusal implements proto.Protocol: that there is no room, for who asks for a
-// connection. A client that waited for a server that did not come has given up.
+// connection. A client that waited for a server that did not come has given up, and
+// one that may not wake it has nothing to wait for.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
-	if !wire.IsConnectionRequest(head) || why == proto.RouteGone {
+	if !wire.IsConnectionRequest(head) || why == proto.RouteGone || why == proto.Denied {
 		return nil
 	}
 	start := len(c.Scratch)

@@ -35,28 +35,39 @@ func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
 	return appendBody(b, r, p.Status, p.Body)
 }
 
-// appendUnavailable tells a client why it is sent away.
+// appendForbidden tells a client that it is of no use to come again. It says nothing
+// of the service, nor shows a page that would load itself again.
+func appendForbidden(c proto.Client, r *Request) []byte {
+	b := appendHead(c, http.StatusForbidden, true)
+	b = appendField(b, "Cache-Control", "no-store")
+	b = appendField(b, "Content-Type", "text/plain; charset=utf-8")
+	return appendBody(b, r, http.StatusForbidden, "Clients from your address may not wake this service.\n")
+}
+
+// appendUnavailable tells a client why it is sent away, and when to come again.
 func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
-	state, retry := "is not available just now", retrySoon
+	status, state, retry := http.StatusServiceUnavailable, "is not available just now", retrySoon
 	switch why {
 	case proto.TimedOut:
 		state = "is waking up"
-	case proto.QueueFull, proto.TooManyBytes, proto.SourceConnections, proto.SourceRate, proto.ServiceRate:
+	case proto.QueueFull, proto.TooManyBytes, proto.SourceConnections:
 		state = "is waking up, and many are waiting for it"
+	case proto.SourceRate, proto.ServiceRate:
+		status, state = http.StatusTooManyRequests, "is asked for too often just now"
 	case proto.NothingToWake:
 		state, retry = "cannot be woken up just now", retryLater
 	default:
 	}
-	b := appendHead(c, http.StatusServiceUnavailable, true)
+	b := appendHead(c, status, true)
 	b = appendField(b, "Retry-After", strconv.Itoa(retry))
 	b = appendField(b, "Cache-Control", "no-store")
 	if !wantsPage(r) {
 		b = appendField(b, "Content-Type", "text/plain; charset=utf-8")
-		return appendBody(b, r, http.StatusServiceUnavailable, c.Service.Name+" "+state+".\n")
+		return appendBody(b, r, status, c.Service.Name+" "+state+".\n")
 	}
 	b = appendField(b, "Content-Type", "text/html; charset=utf-8")
 	b = appendField(b, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	return appendBody(b, r, http.StatusServiceUnavailable, page(c, state, retry))
+	return appendBody(b, r, status, page(c, state, retry))
 }
 
 //go:embed page.html

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 // maxOpen is how many requests may be open at once on a connection that is
@@ -25,8 +27,8 @@ const (
 // follows plain HTTP/1 alone. Once anything else is said, a protocol upgrade or
 // a byte that is out of place, it is lost, and knows nothing for good.
 //
-// It keeps a line of either side at most. Both sides' methods may be called at
-// once, those of one side in turn.
+// It keeps a line of either side at most, or a head of the client's while that is
+// watched. Both sides' methods may be called at once, those of one side in turn.
 type Exchange struct {
 	mu      sync.Mutex
 	streams [2]stream
@@ -45,6 +47,16 @@ type Exchange struct {
 	// all was quiet after that.
 	answered, lost bool
 	since          time.Time
+	// watch judges the client's requests; nil: nobody does any more. What is read of
+	// the next one's head so far is asked.
+	watch *watch
+	asked []byte
+}
+
+// watch is what Watch was given.
+type watch struct {
+	passes func(head []byte) bool
+	other  func()
 }
 
 // NewExchange follows a connection from its first byte.
@@ -63,6 +75,13 @@ func NewExchange() *Exchange {
 	return x
 }
 
+// Watch is called before anything is read. From then on passes is asked about each
+// request's head. When there is one that doesn't pass, or the client says something
+// that can't be followed, other is called, once, before that is passed on.
+func (x *Exchange) Watch(passes func(head []byte) bool, other func()) {
+	x.watch = &watch{passes, other}
+}
+
 // Read takes in what was read from a side, before it is passed on.
 func (x *Exchange) Read(from Side, b []byte) {
 	x.mu.Lock()
@@ -74,14 +93,40 @@ func (x *Exchange) Read(from Side, b []byte) {
 			x.lose()
 			return
 		}
+		begun, inHead := b, x.streams[from].inHead()
 		var e event
 		b, e = x.streams[from].take(b)
+		if x.watch != nil && from == Client && inHead {
+			x.ask(begun[:len(begun)-len(b)], e)
+		}
 		switch {
 		case e == broken, e == headEnd && !x.headRead(from):
 			x.lose()
 		case e == messageEnd && from == Server:
 			x.answer()
 		}
+	}
+	if x.lost && from == Client {
+		x.unwatch()
+	}
+}
+
+// ask takes in part of a request's head, and asks about it at its end.
+func (x *Exchange) ask(part []byte, e event) {
+	x.asked = append(x.asked, part...)
+	switch {
+	case len(x.asked) > proto.MaxHead, e == headEnd && !x.watch.passes(x.asked):
+		x.unwatch()
+	case e == headEnd:
+		x.asked = nil
+	}
+}
+
+// unwatch tells that there was something else, unless that is known.
+func (x *Exchange) unwatch() {
+	if x.watch != nil {
+		x.watch.other()
+		x.watch, x.asked = nil, nil
 	}
 }
 

@@ -1,10 +1,16 @@
 package http1
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 // feed shows what a side says, in pieces.
@@ -161,5 +167,48 @@ func TestABodyNeedNotBeRead(t *testing.T) {
 	x.Read(Server, []byte("x"))
 	if x.Opaque(Server) < 1<<62 || x.Opaque(Client) < 1<<62 {
 		t.Error("what is not followed need not be read at all")
+	}
+}
+
+func TestAClientIsWatchedUntilItAsksForSomethingElse(t *testing.T) {
+	const wanted, other = "GET /a HTTP/1.1\r\nA: b\r\n\r\n", "GET /b HTTP/1.1\r\nA: b\r\n\r\n"
+	const hidden = "PUT /a HTTP/1.1\r\nContent-Length: 25\r\n\r\n" + other
+	for name, c := range map[string]struct {
+		requests, responses, more string
+		// heads are those that are judged, and told says that there was another one.
+		heads []string
+		told  bool
+	}{
+		"one":                         {wanted, "", "", []string{wanted}, false},
+		"two":                         {wanted + wanted, "", "", []string{wanted, wanted}, false},
+		"half of the next":            {wanted + "GET /b HTTP/1.1\r\n", "", "", []string{wanted}, false},
+		"another":                     {wanted + other, "", "", []string{wanted, other}, true},
+		"only the first other":        {other + wanted, "", other, []string{other}, true},
+		"another in a body":           {hidden + wanted, "", "", []string{hidden[:len(hidden)-len(other)], wanted}, false},
+		"another after a body":        {hidden + other, "", "", []string{hidden[:len(hidden)-len(other)], other}, true},
+		"no HTTP":                     {wanted + "\x00\n", "", "", []string{wanted}, true},
+		"more ahead than is followed": {strings.Repeat(wanted, maxOpen+1), "", "", slices.Repeat([]string{wanted}, maxOpen+1), true},
+		"an answer until the end":     {wanted, "HTTP/1.1 200 OK\r\n\r\n", "", []string{wanted}, false},
+		"what follows that":           {wanted, "HTTP/1.1 200 OK\r\n\r\n", wanted, []string{wanted}, true},
+		"a head that is too long":     {wanted + "GET /a HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", proto.MaxHead/6), "", "", []string{wanted}, true},
+	} {
+		for _, piece := range []int{1, 5, 1 << 20} {
+			x := NewExchange()
+			var heads []string
+			told := 0
+			x.Watch(func(head []byte) bool {
+				heads = append(heads, string(head))
+				return bytes.HasPrefix(head, []byte("GET /a ")) || bytes.HasPrefix(head, []byte("PUT /a "))
+			}, func() { told++ })
+			x.feed(Client, []byte(c.requests), piece)
+			x.feed(Server, []byte(c.responses), piece)
+			x.feed(Client, []byte(c.more), piece)
+			if diff := cmp.Diff(c.heads, heads); diff != "" {
+				t.Errorf("%s in pieces of %d: heads (-want +got):\n%s", name, piece, diff)
+			}
+			if want := map[bool]int{true: 1}[c.told]; told != want {
+				t.Errorf("%s in pieces of %d: told %d times, want %d", name, piece, told, want)
+			}
+		}
 	}
 }

@@ -78,6 +78,16 @@ func FuzzExchange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, requests, responses []byte, piece byte) {
 		x, pieces := NewExchange(), NewExchange()
+		var heads, others [2]int
+		for i, watched := range []*Exchange{x, pieces} {
+			watched.Watch(func(head []byte) bool {
+				heads[i]++
+				if _, size, err := ParseRequest(head); err == nil && size != len(head) {
+					t.Fatalf("%q is taken for a head, and %d bytes of it are", head, size)
+				}
+				return true
+			}, func() { others[i]++ })
+		}
 		x.feed(Client, requests, len(requests)+1)
 		x.feed(Server, responses, len(responses)+1)
 		pieces.feed(Client, requests, int(piece)+1)
@@ -90,6 +100,9 @@ func FuzzExchange(f *testing.F) {
 		// A long line in pieces is given up sometimes, and never read otherwise.
 		if x.Lost() && !pieces.Lost() || x.settled() != pieces.settled() && !pieces.Lost() {
 			t.Fatalf("at once lost %v, settled %v; in pieces %v, %v", x.Lost(), x.settled(), pieces.Lost(), pieces.settled())
+		}
+		if !pieces.Lost() && heads[0] != heads[1] || max(others[0], others[1]) > 1 {
+			t.Fatalf("at once %d heads are watched, in pieces %d; others are told %d and %d times", heads[0], heads[1], others[0], others[1])
 		}
 		if !x.settled() {
 			return

@@ -83,9 +83,9 @@ func hasAll(r *Request, headers []proto.HeaderMatch) bool {
 	return true
 }
 
-// Refusal implements proto.Protocol: 503 for a whole request, with a page that
-// reloads itself for browsers, and 408 for half of one. Others see the
-// connection's end.
+// Refusal implements proto.Protocol: 503 for a whole request, or 429 for one too many,
+// with a page that reloads itself for browsers; 403 for who may not ask at all; and 408
+// for half a request. Others see the connection's end.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	r, _, err := ParseRequest(head)
 	switch {
@@ -93,6 +93,8 @@ func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 		return append(c.Scratch, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"...)
 	case err != nil:
 		return nil
+	case why == proto.Denied:
+		return appendForbidden(c, &r)
 	}
 	return appendUnavailable(c, &r, why)
 }

@@ -58,6 +58,9 @@ type stream struct {
 // atRest says that the stream is between two messages.
 func (s *stream) atRest() bool { return s.stage == atStart && s.pending == nil }
 
+// inHead says that what comes next is part of a message's head.
+func (s *stream) inHead() bool { return s.stage == atStart || s.stage == inFields }
+
 // take takes in what b begins with, up to an event, and gives the rest.
 func (s *stream) take(b []byte) (rest []byte, e event) {
 	for len(b) > 0 {

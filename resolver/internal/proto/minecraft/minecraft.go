@@ -101,11 +101,11 @@ func answer(packet []byte, used int, protocol int32, c proto.Client) proto.Verdi
 	return proto.Verdict{Action: proto.Refuse}
 }
 
-// Refusal implements proto.Protocol: a text for who wants to log in, and nothing
-// for others.
+// Refusal implements proto.Protocol: a text for who wants to log in and might, and
+// nothing for others.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	handshake, _, err := ParseHandshake(head)
-	if err != nil || handshake.Next == NextStatus {
+	if err != nil || handshake.Next == NextStatus || why == proto.Denied {
 		return nil
 	}
 	return wire.AppendLoginDisconnect(c.Scratch, farewell(why, c))

@@ -56,8 +56,11 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 }
 
 // Refusal implements proto.Protocol: a line that clients show while they connect,
-// unless it is larger than what the client sent.
+// unless it is larger than what the client sent, or the client may not connect at all.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
+	if why == proto.Denied {
+		return nil
+	}
 	text := "print\nTry again later.\n"
 	if why == proto.QueueFull || why == proto.TooManySessions || why == proto.TooManyBytes {
 		text = "print\nServer is full.\n"
