@@ -34,3 +34,43 @@ func socketAddress(of netip.AddrPort) unix.Sockaddr {
 	}
 	return &unix.SockaddrInet6{Port: int(of.Port()), Addr: of.Addr().As16()}
 }
+
+// Connect begins to connect to a server. Pending says that it isn't done yet: the
+// socket can be written to when it is, or has failed, which Connected tells.
+func Connect(to netip.AddrPort, prepare func(fd int) error) (fd int, pending bool, err error) {
+	family := unix.AF_INET6
+	if to.Addr().Unmap().Is4() {
+		family = unix.AF_INET
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, false, os.NewSyscallError("socket", err)
+	}
+	if err = prepare(fd); err == nil {
+		err = connect(fd, to)
+	}
+	// It is done where the server is on the same node, though the first call says that
+	// it isn't.
+	if errors.Is(err, unix.EINPROGRESS) {
+		err = connect(fd, to)
+	}
+	switch {
+	case err == nil || errors.Is(err, unix.EISCONN):
+		return fd, false, nil
+	case errors.Is(err, unix.EALREADY) || errors.Is(err, unix.EINTR):
+		return fd, true, nil
+	}
+	_ = unix.Close(fd)
+	return -1, false, os.NewSyscallError("connect", err)
+}
+
+func connect(fd int, to netip.AddrPort) error { return unix.Connect(fd, socketAddress(to)) }
+
+// Connected tells what came of connecting.
+func Connected(fd int) error {
+	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && errno != 0 {
+		err = unix.Errno(errno) //nolint:gosec // the kernel's
+	}
+	return os.NewSyscallError("connect", err)
+}

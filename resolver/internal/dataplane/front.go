@@ -67,7 +67,9 @@ func (s *Server) newFront(key route.FrontKey) *front {
 	s.named[f.name()]++
 	f.listener = listener.Start(
 		s.opts.Log.WithValues("namespace", key.Namespace, "front", key.Service, "resolverPort", key.ResolverPort),
-		listener.TCP(s.opts.Host, int(key.ResolverPort), func(c *net.TCPConn) { s.wg.Go(func() { f.serve(c) }) }))
+		listener.TCP(s.opts.Host, int(key.ResolverPort), listener.Conns(func(c *net.TCPConn) {
+			s.wg.Go(func() { f.serve(c) })
+		})))
 	return f
 }
 

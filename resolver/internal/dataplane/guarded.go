@@ -60,18 +60,12 @@ func (sv *service) forceSession(n int32) {
 // enter begins a client's stay, once it is known where it comes from. What was read
 // for that is its source's from now on.
 func (p *servedPort) enter(h *heldTCP, rules *guard.Rules) bool {
-	if !p.service.server.files.Take(&p.service.files, filesOfTCP) {
-		p.counts.Refused(string(proto.TooManyConnections))
-		return false
-	}
-	if h.local {
-		return true
-	}
 	all := p.service.server.held
-	visit, reason := p.service.guard.Enter(rules, h.source.Addr(), all)
-	if reason != "" {
-		p.service.server.files.Force(&p.service.files, -filesOfTCP)
-		p.counts.Refused(string(reason))
+	if h.local {
+		rules = noRules
+	}
+	visit, ok := p.visit(h.source.Addr(), rules)
+	if !ok {
 		return false
 	}
 	h.visit = visit
@@ -82,6 +76,22 @@ func (p *servedPort) enter(h *heldTCP, rules *guard.Rules) bool {
 		h.reader.Charge(kept)
 	}
 	return true
+}
+
+// noRules are for a load balancer's own connections.
+var noRules = &guard.Rules{}
+
+// visit begins a client's stay. Its end gives the files back.
+func (p *servedPort) visit(from netip.Addr, rules *guard.Rules) (v guard.Visit, ok bool) {
+	reason := proto.TooManyConnections
+	if p.service.server.files.Take(&p.service.files, filesOfTCP) {
+		if v, reason = p.service.guard.Enter(rules, from, p.service.server.held); reason == "" {
+			return v, true
+		}
+		p.service.server.files.Force(&p.service.files, -filesOfTCP)
+	}
+	p.counts.Refused(string(reason))
+	return v, false
 }
 
 // leave ends the stay. What is kept of the client is given back before: it is the

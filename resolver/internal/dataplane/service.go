@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -165,8 +166,11 @@ func (p *servedPort) open() listener.Open {
 	if p.key.network == route.UDP {
 		return func(ctx context.Context) (listener.Socket, error) { return openUDP(ctx, p, host, number) }
 	}
-	return listener.TCP(host, number, func(c *net.TCPConn) {
-		p.service.server.wg.Go(func() { p.serveTCP(c) })
+	slowly := listener.Conns(func(c *net.TCPConn) { p.service.server.wg.Go(func() { p.serveTCP(c) }) })
+	return listener.TCP(host, number, func(fd int, from netip.AddrPort) {
+		if !p.goesStraight(fd, from, slowly) {
+			slowly(fd, from)
+		}
 	})
 }
 

@@ -25,39 +25,6 @@ type Counter func(bytes int)
 // side that has said all it has to say still hears the rest. A connection that
 // is reset is reset on the other side. The end of the context cuts both.
 func Relay(ctx context.Context, client, server *net.TCPConn, toServer, toClient Counter) error {
-	r := &relay{done: make(chan struct{})}
-	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: toServer}
-	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: toClient}
-	r.client.in, r.client.out = &r.up, &r.down
-	r.server.in, r.server.out = &r.down, &r.up
-	if err := r.begin(client, server); err != nil {
-		return err
-	}
-	l := r.client.file.Loop()
-	defer context.AfterFunc(ctx, func() { l.Do(r.cut) })()
-	<-r.done
-	return r.err
-}
-
-// relay is two connections. It is for their loop.
-type relay struct {
-	// mu keeps the loop away until it waits for both.
-	mu             sync.Mutex
-	client, server end
-	up, down       flow
-	closed         bool
-	err            error
-	done           chan struct{}
-}
-
-// end is one of the connections: the flow that comes in from it, and the one that
-// goes out to it.
-type end struct {
-	file    loop.File
-	in, out *flow
-}
-
-func (r *relay) begin(client, server *net.TCPConn) error {
 	a, err := conn.Take(client)
 	if err != nil {
 		_ = server.Close()
@@ -68,17 +35,46 @@ func (r *relay) begin(client, server *net.TCPConn) error {
 		_ = unix.Close(a)
 		return err
 	}
+	done := make(chan error, 1)
+	Start(ctx, a, b, toServer, toClient, func(err error) { done <- err })
+	return <-done
+}
+
+// Start is Relay for sockets that are nobody else's, and doesn't wait: done is told
+// by a loop, which it must not keep waiting.
+func Start(ctx context.Context, client, server int, toServer, toClient Counter, done func(error)) {
+	r := &relay{done: done}
+	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: toServer}
+	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: toClient}
+	r.client.in, r.client.out = &r.up, &r.down
+	r.server.in, r.server.out = &r.down, &r.up
 	l := loop.Next()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err = errors.Join(r.client.file.Open(l, a, &r.client), r.server.file.Open(l, b, &r.server))
-	if err == nil {
-		err = errors.Join(r.client.file.Want(loop.In), r.server.file.Want(loop.In))
+	r.stop = context.AfterFunc(ctx, func() { l.Do(r.cut) })
+	r.fail(errors.Join(r.client.file.Open(l, client, &r.client), r.server.file.Open(l, server, &r.server)))
+	if !r.closed {
+		r.fail(errors.Join(r.client.file.Want(loop.In), r.server.file.Want(loop.In)))
 	}
-	if err != nil {
-		r.close()
-	}
-	return err
+}
+
+// relay is two connections. It is for their loop.
+type relay struct {
+	// mu keeps the loop away until it waits for both.
+	mu             sync.Mutex
+	client, server end
+	up, down       flow
+	closed         bool
+	err            error
+	stop           func() bool
+	done           func(error)
+}
+
+// end is one of the connections: the flow that comes in from it, and the one that
+// goes out to it.
+type end struct {
+	file    loop.File
+	in, out *flow
 }
 
 // Ready implements loop.Handler.
@@ -130,7 +126,8 @@ func (r *relay) close() {
 	r.down.release()
 	r.client.file.Close()
 	r.server.file.Close()
-	close(r.done)
+	r.stop()
+	r.done(r.err)
 }
 
 // fail ends both where something went wrong. Nothing more can get through then; an

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
 )
 
 // Times of listeners.
@@ -172,52 +175,81 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// keepAlive sets KeepAlive on a socket.
-func keepAlive(_, _ string, raw syscall.RawConn) error {
+// Prepare sets KeepAlive on a socket, and has it send at once what it is given.
+func Prepare(fd int) error {
 	var failed error
-	err := raw.Control(func(fd uintptr) {
-		for _, option := range []struct{ level, name, value int }{
-			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
-		} {
-			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), option.level, option.name, option.value))
-		}
-	})
-	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
+	for _, option := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+	} {
+		failed = errors.Join(failed, unix.SetsockoptInt(fd, option.level, option.name, option.value))
+	}
+	return os.NewSyscallError("setsockopt", failed)
 }
 
-// TCP opens a TCP port whose connections are given to handle, each in a
-// goroutine that handle starts. Host is empty for all addresses.
-func TCP(host string, port int, handle func(*net.TCPConn)) Open {
+func prepare(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = Prepare(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// Clients is who a TCP port's connections are given to, as they are accepted. It must
+// not wait.
+type Clients func(fd int, from netip.AddrPort)
+
+// Conns gives clients to the net package, and what that makes of them to handle.
+func Conns(handle func(*net.TCPConn)) Clients {
+	return func(fd int, _ netip.AddrPort) {
+		c, err := conn.Give(fd)
+		if err != nil {
+			return
+		}
+		_ = c.SetKeepAliveConfig(KeepAlive)
+		handle(c)
+	}
+}
+
+// TCP opens a TCP port. Host is empty for all addresses.
+func TCP(host string, port int, clients Clients) Open {
 	return func(ctx context.Context) (Socket, error) {
 		// What is set on the listening socket holds for its connections, which saves
 		// setting it on each.
-		config := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
+		config := net.ListenConfig{KeepAlive: -1, Control: prepare}
 		// No player's network takes several paths at once, and such sockets take longer
 		// to accept from.
 		config.SetMultipathTCP(false)
-		ln, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		opened, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
 			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 		}
-		return &tcpSocket{ctx: ctx, ln: ln.(*net.TCPListener), handle: handle}, nil
+		fd, err := conn.Take(opened.(*net.TCPListener))
+		if err != nil {
+			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
+		}
+		s := &tcpSocket{ctx: ctx, file: os.NewFile(uintptr(fd), "listener"), clients: clients}
+		if s.raw, err = s.file.SyscallConn(); err != nil {
+			return nil, errors.Join(fmt.Errorf("opening TCP port %d: %w", port, err), s.file.Close())
+		}
+		return s, nil
 	}
 }
 
 type tcpSocket struct {
-	ctx    context.Context //nolint:containedctx // its listener's life
-	ln     *net.TCPListener
-	handle func(*net.TCPConn)
+	ctx     context.Context //nolint:containedctx // its listener's life
+	file    *os.File
+	raw     syscall.RawConn
+	clients Clients
 }
 
 func (s *tcpSocket) Serve() error {
 	pause := acceptFirst
 	for {
-		c, err := s.ln.AcceptTCP()
+		fd, from, err := s.accept()
 		switch {
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, os.ErrClosed):
 			return nil
 		case err != nil:
 			// The port stays open: clients wait in the kernel's queue meanwhile.
@@ -228,8 +260,42 @@ func (s *tcpSocket) Serve() error {
 			continue
 		}
 		pause = acceptFirst
-		s.handle(c)
+		s.clients(fd, from)
 	}
 }
 
-func (s *tcpSocket) Close() error { return s.ln.Close() }
+// accept goes without the net package, which prepares each connection for whatever
+// might be done with it.
+func (s *tcpSocket) accept() (fd int, from netip.AddrPort, err error) {
+	var sender unix.Sockaddr
+	var failed error
+	err = s.raw.Read(func(listening uintptr) bool {
+		for {
+			fd, sender, failed = unix.Accept4(int(listening), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			if !errors.Is(failed, unix.EINTR) && !errors.Is(failed, unix.ECONNABORTED) {
+				return !errors.Is(failed, unix.EAGAIN)
+			}
+		}
+	})
+	if err == nil {
+		err = os.NewSyscallError("accept4", failed)
+	}
+	return fd, addressOf(sender), err
+}
+
+// addressOf is an IPv4 address as such.
+func addressOf(a unix.Sockaddr) netip.AddrPort {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
+	case *unix.SockaddrInet6:
+		address := netip.AddrFrom16(a.Addr).Unmap()
+		if a.ZoneId != 0 && address.Is6() {
+			address = address.WithZone(strconv.Itoa(int(a.ZoneId)))
+		}
+		return netip.AddrPortFrom(address, uint16(a.Port)) //nolint:gosec // a port
+	}
+	return netip.AddrPort{}
+}
+
+func (s *tcpSocket) Close() error { return s.file.Close() }

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -10,46 +11,64 @@ import (
 )
 
 // A peer that is gone without a word must be found, though nobody sets that on the
-// connection itself.
+// connection itself; and what the net package sets by itself is not to last.
 func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
-	accepted := make(chan *net.TCPConn, 1)
-	// The ports of the resolver aren't ephemeral; this one is the kernel's choice.
-	var opened Socket
-	l := Start(logr.Discard(), func(ctx context.Context) (Socket, error) {
-		var err error
-		opened, err = TCP("127.0.0.1", 0, func(c *net.TCPConn) { accepted <- c })(ctx)
-		return opened, err
-	})
-	defer l.Wait()
-	defer l.Close()
-	c, err := net.Dial("tcp", opened.(*tcpSocket).ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	type socket struct {
+		fd    int
+		close func() error
 	}
-	defer func() { _ = c.Close() }()
-	got := <-accepted
-	defer func() { _ = got.Close() }()
-	raw, err := got.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = raw.Control(func(fd uintptr) {
-		for _, want := range []struct {
-			what               string
-			level, name, value int
-		}{
-			{"keep-alive", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-			{"its idle time", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
-			{"its interval", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
-			{"its count", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 4},
-			{"no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-		} {
-			if value, err := unix.GetsockoptInt(int(fd), want.level, want.name); err != nil || value != want.value {
-				t.Errorf("%s is %d, %v; want %d", want.what, value, err, want.value)
+	accepted := make(chan socket, 1)
+	for name, clients := range map[string]Clients{
+		"as accepted": func(fd int, from netip.AddrPort) {
+			if from.Addr() != netip.MustParseAddr("127.0.0.1") || from.Port() == 0 {
+				t.Errorf("the client is said to be at %s", from)
 			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
+			accepted <- socket{fd, func() error { return unix.Close(fd) }}
+		},
+		"of the net package": Conns(func(c *net.TCPConn) {
+			raw, err := c.SyscallConn()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = raw.Control(func(fd uintptr) { accepted <- socket{int(fd), c.Close} })
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The ports of the resolver aren't ephemeral; this one is the kernel's choice.
+			var opened Socket
+			l := Start(logr.Discard(), func(ctx context.Context) (Socket, error) {
+				var err error
+				opened, err = TCP("127.0.0.1", 0, clients)(ctx)
+				return opened, err
+			})
+			defer l.Wait()
+			defer l.Close()
+			address, err := unix.Getsockname(int(opened.(*tcpSocket).file.Fd()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := net.Dial("tcp", addressOf(address).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			got := <-accepted
+			defer func() { _ = got.close() }()
+			for _, want := range []struct {
+				what               string
+				level, name, value int
+			}{
+				{"keep-alive", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{"its idle time", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
+				{"its interval", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+				{"its count", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 4},
+				{"no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			} {
+				if value, err := unix.GetsockoptInt(got.fd, want.level, want.name); err != nil || value != want.value {
+					t.Errorf("%s is %d, %v; want %d", want.what, value, err, want.value)
+				}
+			}
+		})
 	}
 }

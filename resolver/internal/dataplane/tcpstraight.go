@@ -1,0 +1,149 @@
+package dataplane
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+)
+
+// A client that nobody needs to hear first, of a service that is up, goes straight to
+// a server: without a goroutine, or anything else of its own but the relay.
+
+// straight says that a client may go straight to a server just now.
+func (p *servedPort) straight(from netip.Addr) bool {
+	r, k := p.service.route.Load(), p.known.Load()
+	if k.judges || k.sorts || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from) {
+		return false
+	}
+	_, http := p.protocol.(http1.Protocol)
+	return !http || r.Balance != ""
+}
+
+// straightTCP is a client on its way to a server, or with it.
+type straightTCP struct {
+	port   *servedPort
+	client int
+	from   netip.AddrPort
+	slowly listener.Clients
+	visit  guard.Visit
+	grant  hold.Grant
+	// server is what is being connected, until the timer says that it takes too long.
+	server loop.File
+	timer  *time.Timer
+	over   bool
+}
+
+// goesStraight takes a client that is accepted; false: it is to be taken as any other
+// is. So is one whose server can't be reached, by slowly.
+func (p *servedPort) goesStraight(client int, from netip.AddrPort, slowly listener.Clients) bool {
+	defer utilruntime.HandleCrash()
+	if !p.straight(from.Addr()) {
+		return false
+	}
+	grant, ok := p.service.queue.Pick(p.key.name)
+	if !ok {
+		return false
+	}
+	visit, ok := p.visit(from.Addr(), p.known.Load().rules)
+	if !ok {
+		p.counts.ClientTaken()
+		grant.Seat.Leave()
+		_ = unix.Close(client)
+		return true
+	}
+	s := &straightTCP{port: p, client: client, from: from, slowly: slowly, visit: visit, grant: grant}
+	s.begin()
+	server, pending, err := conn.Connect(grant.Address, listener.Prepare)
+	switch {
+	case err != nil:
+		s.fail()
+	case pending:
+		s.wait(server)
+	default:
+		s.relay(server)
+	}
+	return true
+}
+
+// begin counts the client from the first try on, or the service might be put to sleep
+// under it.
+func (s *straightTCP) begin() {
+	p := s.port
+	p.service.server.wg.Add(1)
+	p.service.active.open.Add(1)
+	p.begin(false)
+}
+
+func (s *straightTCP) end() {
+	p := s.port
+	s.grant.Seat.Leave()
+	s.visit.Leave()
+	p.service.server.files.Force(&p.service.files, -filesOfTCP)
+	p.end(false)
+	p.service.active.touch(time.Now())
+	p.service.active.open.Add(-1)
+	p.service.server.wg.Done()
+}
+
+// fail has the client go another way, for its server can't be reached.
+func (s *straightTCP) fail() {
+	p := s.port
+	p.service.queue.Avoid(p.key.name, s.grant.Address)
+	s.slowly(s.client, s.from)
+	s.end()
+}
+
+// wait waits until the server is connected. Nothing is read of the client meanwhile.
+func (s *straightTCP) wait(server int) {
+	l := loop.Next()
+	l.Do(func() {
+		if s.server.Open(l, server, s) != nil || s.server.Want(loop.Out) != nil {
+			s.server.Close()
+			s.fail()
+			return
+		}
+		s.timer = time.AfterFunc(hold.DialTimeout, func() { l.Do(s.giveUp) })
+	})
+}
+
+func (s *straightTCP) giveUp() {
+	if !s.over {
+		s.over = true
+		s.server.Close()
+		s.fail()
+	}
+}
+
+// Ready implements loop.Handler: the server is connected, or can't be.
+func (s *straightTCP) Ready(uint32) {
+	s.timer.Stop()
+	if conn.Connected(s.server.FD()) != nil {
+		s.giveUp()
+		return
+	}
+	s.over = true
+	s.server.Leave()
+	s.relay(s.server.FD())
+}
+
+func (s *straightTCP) relay(server int) {
+	p := s.port
+	p.counts.ClientTaken()
+	s.visit.Served()
+	forward.Start(p.service.server.ctx, s.client, server, p.counts.BytesToServer, p.counts.BytesToClient, func(err error) {
+		if err != nil {
+			p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
+		}
+		s.end()
+	})
+}
