@@ -110,7 +110,7 @@ func closePackets(p *Packets) {
 }
 
 func TestNothingIsSentFromAClosedPort(t *testing.T) {
-	p, err := ListenPackets(t.Context(), "127.0.0.1", 0)
+	p, err := ListenPackets("127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestNothingIsSentFromAClosedPort(t *testing.T) {
 // One call passes on what goes to several clients, each with its own size, and what
 // one of them can't be sent keeps nothing from the others.
 func TestRepliesGoToEachClient(t *testing.T) {
-	p, err := ListenPackets(t.Context(), "127.0.0.1", 0)
+	p, err := ListenPackets("127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRepliesGoToEachClient(t *testing.T) {
 func TestPacketsKnowBothAddresses(t *testing.T) {
 	for _, host := range []string{"", "127.0.0.1", "::1"} {
 		t.Run("listening on "+host, func(t *testing.T) {
-			p, err := ListenPackets(t.Context(), host, 0)
+			p, err := ListenPackets(host, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func FuzzParseDestination(f *testing.F) {
 }
 
 func BenchmarkReceiveAndSend(b *testing.B) {
-	p, err := ListenPackets(b.Context(), "127.0.0.1", 0)
+	p, err := ListenPackets("127.0.0.1", 0)
 	if err != nil {
 		b.Fatal(err)
 	}

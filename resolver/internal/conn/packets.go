@@ -33,7 +33,7 @@ type Packets struct {
 }
 
 // ListenPackets opens a UDP port. Host is empty for all addresses.
-func ListenPackets(ctx context.Context, host string, port int) (*Packets, error) {
+func ListenPackets(host string, port int) (*Packets, error) {
 	p := &Packets{}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
@@ -53,7 +53,7 @@ func ListenPackets(ctx context.Context, host string, port int) (*Packets, error)
 		})
 		return errors.Join(err, failed)
 	}}
-	opened, err := config.ListenPacket(ctx, "udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	opened, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -66,9 +68,11 @@ func (s *Server) newFront(key route.FrontKey) *front {
 	slices.SortFunc(f.strangers, func(a, b *servedPort) int { return cmp.Compare(a.key.protocol, b.key.protocol) })
 	s.named[f.name()]++
 	f.listener = listener.Start(
-		s.opts.Log.WithValues("namespace", key.Namespace, "front", key.Service, "resolverPort", key.ResolverPort),
-		listener.TCP(s.opts.Host, int(key.ResolverPort), listener.Conns(func(c *net.TCPConn) {
-			s.wg.Go(func() { f.serve(c) })
+		func() logr.Logger {
+			return s.opts.Log.WithValues("namespace", key.Namespace, "front", key.Service, "resolverPort", key.ResolverPort)
+		},
+		listener.TCP(s.opts.Host, int(key.ResolverPort), listener.Conns(func(c *net.TCPConn, from netip.AddrPort) {
+			s.wg.Go(func() { f.serve(c, from) })
 		})))
 	return f
 }
@@ -144,15 +148,14 @@ func (f *front) find(name string, protocol v1alpha1.Protocol) *servedPort {
 }
 
 // serve carries one client from its connection to its end.
-func (f *front) serve(c *net.TCPConn) {
+func (f *front) serve(c *net.TCPConn, from netip.AddrPort) {
 	defer utilruntime.HandleCrash()
 	defer func() { _ = c.Close() }()
-	h, err := f.server.hold(c)
+	h, err := f.server.hold(c, from)
 	if err != nil {
 		return
 	}
 	defer func() { h.release(len(h.sent)) }()
-	h.endpoints = endpointsOf(c)
 	stranger, p := f.meet(h)
 	if p != nil {
 		_ = c.SetDeadline(time.Time{})

@@ -27,10 +27,6 @@ type endpoints struct {
 	local bool
 }
 
-func endpointsOf(c net.Conn) endpoints {
-	return endpoints{source: endpointOf(c.RemoteAddr()), destination: endpointOf(c.LocalAddr())}
-}
-
 func endpointOf(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		at := t.AddrPort()
@@ -43,7 +39,6 @@ func endpointOf(a net.Addr) netip.AddrPort {
 // begin with a header, and has none. One that ends before it says anything is a
 // load balancer's look whether the port is open.
 func (p *servedPort) introduce(h *heldTCP) bool {
-	h.endpoints = endpointsOf(h.conn)
 	proxy := &p.service.route.Load().Proxy
 	h.announced = proxy.Send
 	if !proxy.Trusts(h.source.Addr()) {

@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/bedrock"
@@ -243,12 +244,15 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	for _, l := range ended {
+		l.Cut()
 		l.Wait()
 	}
-	s.wg.Wait()
 	for _, q := range queues {
 		q.Wait()
 	}
+	// Nothing begins any more once the loops have ended what they had begun.
+	loop.Settle()
+	s.wg.Wait()
 }
 
 // Routes tells what is served. An empty uid is for all.

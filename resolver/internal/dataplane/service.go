@@ -1,13 +1,14 @@
 package dataplane
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -109,9 +110,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			p.pace = newPace()
 		}
 		sv.server.files.Force(&sv.server.portFiles, 1)
-		p.listener = listener.Start(
-			sv.server.opts.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", key.name, "resolverPort", key.number),
-			p.open())
+		p.listener = listener.Start(p.log, p.open())
 		sv.ports = append(sv.ports, p)
 	}
 	return closed
@@ -160,13 +159,22 @@ func (sv *service) endLost(was, is *route.Route) {
 	}
 }
 
+// log says of which port what is logged is.
+func (p *servedPort) log() logr.Logger {
+	r := p.service.route.Load()
+	return p.service.server.opts.Log.WithValues(
+		"namespace", r.Namespace, "service", r.Service, "port", p.key.name, "resolverPort", p.key.number)
+}
+
 // open tells the listener how its port is opened.
 func (p *servedPort) open() listener.Open {
 	host, number := p.service.server.opts.Host, int(p.key.number)
 	if p.key.network == route.UDP {
-		return func(ctx context.Context) (listener.Socket, error) { return openUDP(ctx, p, host, number) }
+		return func() (listener.Socket, error) { return openUDP(p, host, number) }
 	}
-	slowly := listener.Conns(func(c *net.TCPConn) { p.service.server.wg.Go(func() { p.serveTCP(c) }) })
+	slowly := listener.Conns(func(c *net.TCPConn, from netip.AddrPort) {
+		p.service.server.wg.Go(func() { p.serveTCP(c, from) })
+	})
 	return listener.TCP(host, number, func(fd int, from netip.AddrPort) {
 		if !p.goesStraight(fd, from, slowly) {
 			slowly(fd, from)

@@ -29,10 +29,10 @@ var endedKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, In
 var past = time.Unix(1, 0)
 
 // serveTCP carries one client from its connection to its end.
-func (p *servedPort) serveTCP(c *net.TCPConn) {
+func (p *servedPort) serveTCP(c *net.TCPConn, from netip.AddrPort) {
 	defer utilruntime.HandleCrash()
 	defer func() { _ = c.Close() }()
-	h, err := p.service.server.hold(c)
+	h, err := p.service.server.hold(c, from)
 	if err != nil {
 		return
 	}
@@ -44,13 +44,13 @@ func (p *servedPort) serveTCP(c *net.TCPConn) {
 }
 
 // hold makes a client of a connection.
-func (s *Server) hold(c *net.TCPConn) (*heldTCP, error) {
+func (s *Server) hold(c *net.TCPConn, from netip.AddrPort) (*heldTCP, error) {
 	reader, err := conn.NewReader(c)
 	if err != nil {
 		return nil, err
 	}
 	reader.Charge(s.held)
-	return &heldTCP{conn: c, reader: reader, budget: s.held, events: make(chan event, 1)}, nil
+	return &heldTCP{conn: c, reader: reader, budget: s.held, events: make(chan event, 1), endpoints: endpoints{source: from, destination: endpointOf(c.LocalAddr())}}, nil
 }
 
 // carry carries a client from the first thing it said, part of which may have been

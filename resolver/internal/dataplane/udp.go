@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -31,9 +30,14 @@ type udpSocket struct {
 	port    *servedPort
 	packets *conn.Packets
 	loop    *loop.Loop
-	file    loop.File
 	ended   chan struct{}
-	// The rest is the loop's. Scratch is where answers are written. It is there once
+
+	// io keeps the socket open while the loop receives.
+	io     sync.Mutex
+	file   loop.File
+	closed bool
+
+	// What follows is the loop's. Scratch is where answers are written. It is there once
 	// something was judged.
 	scratch []byte
 	// sent and sentBytes are what they were given in it.
@@ -41,18 +45,18 @@ type udpSocket struct {
 
 	// mu is held for a map look-up a packet, by the loop; sessions that end are the
 	// only others.
-	mu              sync.Mutex
-	sessions        map[netip.AddrPort]*udpSession
-	lanes           map[*loop.Loop]*udpLane
-	closing, closed bool
+	mu       sync.Mutex
+	sessions map[netip.AddrPort]*udpSession
+	lanes    map[*loop.Loop]*udpLane
+	closing  bool
 }
 
-func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpSocket, error) {
-	packets, err := conn.ListenPackets(ctx, host, number)
+func openUDP(p *servedPort, host string, number int) (*udpSocket, error) {
+	packets, err := conn.ListenPackets(host, number)
 	if err != nil {
 		return nil, err
 	}
-	u := &udpSocket{port: p, packets: packets, loop: loop.Next(), ended: make(chan struct{}), sessions: map[netip.AddrPort]*udpSession{}}
+	u := &udpSocket{port: p, packets: packets, loop: loop.Next(), ended: make(chan struct{})}
 	if err := u.file.Open(u.loop, packets.FD(), u); err != nil {
 		u.file.Close()
 		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
@@ -62,30 +66,22 @@ func openUDP(ctx context.Context, p *servedPort, host string, number int) (*udpS
 }
 
 // Serve implements listener.Socket.
-func (u *udpSocket) Serve() error {
-	defer context.AfterFunc(u.port.service.server.ctx, u.endAll)()
-	u.loop.Do(u.receive)
-	<-u.ended
-	return nil
-}
-
-// receive has the loop wait for datagrams.
-func (u *udpSocket) receive() {
+func (u *udpSocket) Serve() {
+	u.io.Lock()
+	defer u.io.Unlock()
 	if !u.closed {
 		_ = u.file.Want(loop.In)
 	}
 }
 
+// Ended implements listener.Socket.
+func (u *udpSocket) Ended() <-chan struct{} { return u.ended }
+
 // Ready implements loop.Handler.
 func (u *udpSocket) Ready(uint32) {
 	b := conn.BorrowBatch()
 	defer b.Return()
-	if errno := u.packets.Receive(b); errno != 0 {
-		if errno != unix.EAGAIN {
-			// The socket stays open; it is no use to spin.
-			_ = u.file.Want(0)
-			time.AfterFunc(receivePause, func() { u.loop.Do(u.receive) })
-		}
+	if !u.receive(b) {
 		return
 	}
 	now := time.Now()
@@ -101,6 +97,22 @@ func (u *udpSocket) Ready(uint32) {
 	}
 }
 
+// receive receives what there is; false: nothing.
+func (u *udpSocket) receive(b *conn.Batch) bool {
+	u.io.Lock()
+	defer u.io.Unlock()
+	if u.closed {
+		return false
+	}
+	errno := u.packets.Receive(b)
+	if errno != 0 && errno != unix.EAGAIN {
+		// The socket stays open; it is no use to spin.
+		_ = u.file.Want(0)
+		time.AfterFunc(receivePause, u.Serve)
+	}
+	return errno == 0
+}
+
 // Close implements listener.Socket.
 func (u *udpSocket) Close() error {
 	u.mu.Lock()
@@ -108,13 +120,15 @@ func (u *udpSocket) Close() error {
 	last := len(u.sessions) == 0
 	u.mu.Unlock()
 	if last {
-		u.loop.Do(u.close)
+		u.close()
 	}
 	return nil
 }
 
-// close closes the socket. It is the loop's.
+// close closes the socket, which nobody needs any more.
 func (u *udpSocket) close() {
+	u.io.Lock()
+	defer u.io.Unlock()
 	if u.closed {
 		return
 	}
@@ -142,7 +156,7 @@ func (u *udpSocket) forget(s *udpSession) {
 	u.mu.Unlock()
 	u.port.service.forceSession(-1)
 	if last {
-		u.loop.Do(u.close)
+		u.close()
 	}
 }
 
@@ -184,6 +198,9 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 		s.visit.Leave()
 		p.service.forceSession(-1)
 		return nil
+	}
+	if u.sessions == nil {
+		u.sessions = map[netip.AddrPort]*udpSession{}
 	}
 	u.sessions[from] = s
 	u.mu.Unlock()
@@ -269,7 +286,8 @@ func (u *udpSocket) endLost(lost map[netip.AddrPort]bool) {
 	}
 }
 
-func (u *udpSocket) endAll() {
+// Cut implements listener.Socket.
+func (u *udpSocket) Cut() {
 	for _, s := range u.all() {
 		s.over()
 	}

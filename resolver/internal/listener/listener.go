@@ -4,63 +4,42 @@
 package listener
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/netip"
-	"os"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
-	"dormouse.dev/dormouse/resolver/internal/conn"
 )
 
-// Times of listeners.
+// openFirst and openLast are the pauses between tries to open a port.
 const (
-	// openFirst and openLast are the pauses between tries to open a port.
 	openFirst = 50 * time.Millisecond
 	openLast  = 5 * time.Second
-	// acceptFirst and acceptLast are the pauses after errors of a port that is
-	// open, such as too many open files.
-	acceptFirst = 5 * time.Millisecond
-	acceptLast  = time.Second
-
-	keepAliveIdle     = time.Minute
-	keepAliveInterval = 15 * time.Second
-	keepAliveCount    = 4
 )
-
-// KeepAlive finds peers that are gone without a word.
-var KeepAlive = net.KeepAliveConfig{
-	Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
-}
 
 // Socket is what a port is opened as.
 type Socket interface {
-	// Serve takes clients until the socket is closed, and then gives nil.
-	Serve() error
-	// Close takes no new clients and ends Serve, unless clients that were taken
-	// still need it. It does not wait.
+	// Serve takes clients from now on. It does not wait.
+	Serve()
+	// Close takes no new clients. It does not wait.
 	Close() error
+	// Cut ends the clients that were taken, where they need the socket.
+	Cut()
+	// Ended is closed when a closed socket's last client is gone that needs it.
+	Ended() <-chan struct{}
 }
 
 // Open opens a port.
-type Open func(ctx context.Context) (Socket, error)
+type Open func() (Socket, error)
 
 // Listener keeps one port open.
 type Listener struct {
-	log    logr.Logger
-	open   Open
-	ctx    context.Context //nolint:containedctx // the listener's own life
-	cancel context.CancelFunc
-	done   chan struct{}
+	// log is made when there is something to say: there are many listeners.
+	log  func() logr.Logger
+	open Open
+	// closing ends the tries, and tried is closed when they have ended; both are nil
+	// where the first one went well.
+	closing, tried chan struct{}
 
 	mu     sync.Mutex
 	socket Socket
@@ -70,11 +49,12 @@ type Listener struct {
 
 // Start opens a port, and goes on trying when that fails. It returns after the
 // first try.
-func Start(log logr.Logger, open Open) *Listener {
-	l := &Listener{log: log, open: open, done: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.try()
-	go l.run()
+func Start(log func() logr.Logger, open Open) *Listener {
+	l := &Listener{log: log, open: open}
+	if !l.try() {
+		l.closing, l.tried = make(chan struct{}), make(chan struct{})
+		go l.goOn()
+	}
 	return l
 }
 
@@ -82,220 +62,100 @@ func Start(log logr.Logger, open Open) *Listener {
 func (l *Listener) State() (listening bool, failed error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.socket != nil && l.failed == nil, l.failed
+	return l.socket != nil, l.failed
 }
 
 // Close ends the listener. A TCP port is free afterwards.
 func (l *Listener) Close() {
-	l.cancel()
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
 	l.closed = true
+	if l.closing != nil {
+		close(l.closing)
+	}
+	if l.socket != nil {
+		_ = l.socket.Close()
+	}
+}
+
+// Cut ends the clients that a closed listener still has.
+func (l *Listener) Cut() {
+	l.mu.Lock()
 	socket := l.socket
 	l.mu.Unlock()
 	if socket != nil {
-		_ = socket.Close()
+		socket.Cut()
 	}
 }
 
 // Ended says that Wait would not wait.
 func (l *Listener) Ended() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
+	for _, end := range l.ends() {
+		select {
+		case <-end:
+		default:
+			return false
+		}
 	}
+	return true
 }
 
 // Wait waits until a closed listener takes nothing more.
-func (l *Listener) Wait() { <-l.done }
+func (l *Listener) Wait() {
+	for _, end := range l.ends() {
+		<-end
+	}
+}
 
-func (l *Listener) try() Socket {
-	socket, err := l.open(l.ctx)
+// ends are what a closed listener ends with.
+func (l *Listener) ends() (ends []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil && l.closed {
-		_ = socket.Close()
-		err = net.ErrClosed
+	if l.tried != nil {
+		ends = append(ends, l.tried)
 	}
-	l.failed = err
-	if err != nil {
-		socket = nil
+	if l.socket != nil {
+		ends = append(ends, l.socket.Ended())
 	}
-	l.socket = socket
-	return socket
+	return ends
 }
 
-func (l *Listener) run() {
-	defer close(l.done)
-	defer utilruntime.HandleCrash()
-	pause := openFirst
-	socket := l.current()
-	for {
-		if socket == nil {
-			if !sleep(l.ctx, pause) {
-				return
-			}
-			pause = min(2*pause, openLast)
-			socket = l.try()
-			continue
-		}
-		err := socket.Serve()
-		if l.ctx.Err() != nil {
-			return
-		}
-		// The socket ended by itself, which it should not.
-		_ = socket.Close()
-		if err == nil {
-			err = errors.New("the socket ended")
-		}
-		l.log.Error(err, "A port is opened again")
-		l.mu.Lock()
-		l.socket, l.failed = nil, err
-		l.mu.Unlock()
-		socket, pause = nil, openFirst
-	}
-}
-
-func (l *Listener) current() Socket {
+// try opens the port; false: it has to be tried again.
+func (l *Listener) try() bool {
+	socket, err := l.open()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.socket
-}
-
-// sleep waits for a time; false: the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
+	if l.failed = err; err != nil {
 		return false
 	}
-}
-
-// Prepare sets KeepAlive on a socket, and has it send at once what it is given.
-func Prepare(fd int) error {
-	var failed error
-	for _, option := range []struct{ level, name, value int }{
-		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
-	} {
-		failed = errors.Join(failed, unix.SetsockoptInt(fd, option.level, option.name, option.value))
+	if l.closed {
+		_ = socket.Close()
+		return true
 	}
-	return os.NewSyscallError("setsockopt", failed)
+	l.socket = socket
+	socket.Serve()
+	return true
 }
 
-func prepare(_, _ string, raw syscall.RawConn) error {
-	var failed error
-	err := raw.Control(func(fd uintptr) { failed = Prepare(int(fd)) })
-	return errors.Join(err, failed)
-}
-
-// Clients is who a TCP port's connections are given to, as they are accepted. It must
-// not wait.
-type Clients func(fd int, from netip.AddrPort)
-
-// Conns gives clients to the net package, and what that makes of them to handle.
-func Conns(handle func(*net.TCPConn)) Clients {
-	return func(fd int, _ netip.AddrPort) {
-		c, err := conn.Give(fd)
-		if err != nil {
+// goOn tries until the port is open.
+func (l *Listener) goOn() {
+	defer utilruntime.HandleCrash()
+	defer close(l.tried)
+	_, failed := l.State()
+	l.log().Info("A port can't be opened, and is tried again", "error", failed.Error())
+	for pause := openFirst; ; pause = min(2*pause, openLast) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-l.closing:
+			timer.Stop()
 			return
 		}
-		_ = c.SetKeepAliveConfig(KeepAlive)
-		handle(c)
+		if l.try() {
+			return
+		}
 	}
 }
-
-// TCP opens a TCP port. Host is empty for all addresses.
-func TCP(host string, port int, clients Clients) Open {
-	return func(ctx context.Context) (Socket, error) {
-		// What is set on the listening socket holds for its connections, which saves
-		// setting it on each.
-		config := net.ListenConfig{KeepAlive: -1, Control: prepare}
-		// No player's network takes several paths at once, and such sockets take longer
-		// to accept from.
-		config.SetMultipathTCP(false)
-		opened, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err != nil {
-			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
-		}
-		fd, err := conn.Take(opened.(*net.TCPListener))
-		if err != nil {
-			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
-		}
-		s := &tcpSocket{ctx: ctx, file: os.NewFile(uintptr(fd), "listener"), clients: clients}
-		if s.raw, err = s.file.SyscallConn(); err != nil {
-			return nil, errors.Join(fmt.Errorf("opening TCP port %d: %w", port, err), s.file.Close())
-		}
-		return s, nil
-	}
-}
-
-type tcpSocket struct {
-	ctx     context.Context //nolint:containedctx // its listener's life
-	file    *os.File
-	raw     syscall.RawConn
-	clients Clients
-}
-
-func (s *tcpSocket) Serve() error {
-	pause := acceptFirst
-	for {
-		fd, from, err := s.accept()
-		switch {
-		case errors.Is(err, os.ErrClosed):
-			return nil
-		case err != nil:
-			// The port stays open: clients wait in the kernel's queue meanwhile.
-			if !sleep(s.ctx, pause) {
-				return nil
-			}
-			pause = min(2*pause, acceptLast)
-			continue
-		}
-		pause = acceptFirst
-		s.clients(fd, from)
-	}
-}
-
-// accept goes without the net package, which prepares each connection for whatever
-// might be done with it.
-func (s *tcpSocket) accept() (fd int, from netip.AddrPort, err error) {
-	var sender unix.Sockaddr
-	var failed error
-	err = s.raw.Read(func(listening uintptr) bool {
-		for {
-			fd, sender, failed = unix.Accept4(int(listening), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-			if !errors.Is(failed, unix.EINTR) && !errors.Is(failed, unix.ECONNABORTED) {
-				return !errors.Is(failed, unix.EAGAIN)
-			}
-		}
-	})
-	if err == nil {
-		err = os.NewSyscallError("accept4", failed)
-	}
-	return fd, addressOf(sender), err
-}
-
-// addressOf is an IPv4 address as such.
-func addressOf(a unix.Sockaddr) netip.AddrPort {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
-	case *unix.SockaddrInet6:
-		address := netip.AddrFrom16(a.Addr).Unmap()
-		if a.ZoneId != 0 && address.Is6() {
-			address = address.WithZone(strconv.Itoa(int(a.ZoneId)))
-		}
-		return netip.AddrPortFrom(address, uint16(a.Port)) //nolint:gosec // a port
-	}
-	return netip.AddrPort{}
-}
-
-func (s *tcpSocket) Close() error { return s.file.Close() }

@@ -78,6 +78,18 @@ func Next() *Loop {
 	return loops[int(turn.Add(1))%len(loops)]
 }
 
+// Settle waits until each loop has done what it was doing, and what it was to do. It
+// is not for whoever a loop calls.
+func Settle() {
+	once.Do(startAll)
+	var wg sync.WaitGroup
+	for _, l := range loops {
+		wg.Add(1)
+		l.Do(wg.Done)
+	}
+	wg.Wait()
+}
+
 func startAll() {
 	// A loop that waits in the kernel keeps its processor's place for a while. With as
 	// many places more all others find one at once.

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"net"
 	"net/netip"
 	"testing"
@@ -25,7 +24,7 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 			}
 			accepted <- socket{fd, func() error { return unix.Close(fd) }}
 		},
-		"of the net package": Conns(func(c *net.TCPConn) {
+		"of the net package": Conns(func(c *net.TCPConn, _ netip.AddrPort) {
 			raw, err := c.SyscallConn()
 			if err != nil {
 				t.Error(err)
@@ -37,14 +36,14 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// The ports of the resolver aren't ephemeral; this one is the kernel's choice.
 			var opened Socket
-			l := Start(logr.Discard(), func(ctx context.Context) (Socket, error) {
+			l := Start(logr.Discard, func() (Socket, error) {
 				var err error
-				opened, err = TCP("127.0.0.1", 0, clients)(ctx)
+				opened, err = TCP("127.0.0.1", 0, clients)()
 				return opened, err
 			})
 			defer l.Wait()
 			defer l.Close()
-			address, err := unix.Getsockname(int(opened.(*tcpSocket).file.Fd()))
+			address, err := unix.Getsockname(opened.(*tcpSocket).file.FD())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,5 +69,34 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who is gone again before it is accepted is known by its address all the same: by
+// that it is told whether it begins with a header.
+func TestWhoIsGoneHasAnAddress(t *testing.T) {
+	accepted := make(chan netip.AddrPort, 1)
+	socket, err := TCP("127.0.0.1", 0, Conns(func(c *net.TCPConn, from netip.AddrPort) {
+		_ = c.Close()
+		accepted <- from
+	}))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", addressOf(address).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	_ = c.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+	socket.Serve()
+	if got := <-accepted; got != want {
+		t.Errorf("the client is said to be at %s, and was at %s", got, want)
 	}
 }

@@ -1,0 +1,190 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+)
+
+const (
+	// acceptPause follows an error of a port that is open, such as too many open files.
+	acceptPause = 50 * time.Millisecond
+	// acceptsATurn bounds how many clients come before others of the loop.
+	acceptsATurn = 32
+
+	keepAliveIdle     = time.Minute
+	keepAliveInterval = 15 * time.Second
+	keepAliveCount    = 4
+)
+
+// KeepAlive finds peers that are gone without a word.
+var KeepAlive = net.KeepAliveConfig{
+	Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
+}
+
+// Prepare sets KeepAlive on a socket, and has it send at once what it is given.
+func Prepare(fd int) error {
+	var failed error
+	for _, option := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+	} {
+		failed = errors.Join(failed, unix.SetsockoptInt(fd, option.level, option.name, option.value))
+	}
+	return os.NewSyscallError("setsockopt", failed)
+}
+
+func prepare(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = Prepare(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// Clients is who a TCP port's connections are given to, as they are accepted. It must
+// not wait.
+type Clients func(fd int, from netip.AddrPort)
+
+// Conns gives clients to the net package, and what that makes of them to handle. From
+// is where a client is, which the net package doesn't know of one that is gone again.
+func Conns(handle func(c *net.TCPConn, from netip.AddrPort)) Clients {
+	return func(fd int, from netip.AddrPort) {
+		c, err := conn.Give(fd)
+		if err != nil {
+			return
+		}
+		_ = c.SetKeepAliveConfig(KeepAlive)
+		handle(c, from)
+	}
+}
+
+// TCP opens a TCP port. Host is empty for all addresses.
+func TCP(host string, port int, clients Clients) Open {
+	return func() (Socket, error) {
+		// What is set on the listening socket holds for its connections, which saves
+		// setting it on each.
+		config := net.ListenConfig{KeepAlive: -1, Control: prepare}
+		// No player's network takes several paths at once, and such sockets take longer
+		// to accept from.
+		config.SetMultipathTCP(false)
+		opened, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
+		}
+		fd, err := conn.Take(opened.(*net.TCPListener))
+		if err != nil {
+			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
+		}
+		s := &tcpSocket{clients: clients}
+		if err := s.file.Open(loop.Next(), fd, s); err != nil {
+			s.file.Close()
+			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
+		}
+		return s, nil
+	}
+}
+
+// tcpSocket accepts in a loop, without the net package, which prepares each
+// connection for whatever might be done with it.
+type tcpSocket struct {
+	clients Clients
+
+	// mu keeps the socket open while the loop accepts.
+	mu     sync.Mutex
+	file   loop.File
+	closed bool
+}
+
+// ended is closed: connections don't need the port.
+var ended = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Serve implements Socket.
+func (s *tcpSocket) Serve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		_ = s.file.Want(loop.In)
+	}
+}
+
+// Close implements Socket.
+func (s *tcpSocket) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.file.Close()
+	}
+	return nil
+}
+
+// Cut implements Socket.
+func (s *tcpSocket) Cut() {}
+
+// Ended implements Socket.
+func (s *tcpSocket) Ended() <-chan struct{} { return ended }
+
+// Ready implements loop.Handler.
+func (s *tcpSocket) Ready(uint32) {
+	for range acceptsATurn {
+		fd, from, err := s.accept()
+		switch {
+		case err == nil:
+			s.clients(fd, from)
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+		default:
+			return
+		}
+	}
+}
+
+// accept takes a client. Where that fails the port stays open: clients wait in the
+// kernel's queue for a moment.
+func (s *tcpSocket) accept() (int, netip.AddrPort, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return -1, netip.AddrPort{}, net.ErrClosed
+	}
+	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	switch {
+	case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+	default:
+		_ = s.file.Want(0)
+		time.AfterFunc(acceptPause, s.Serve)
+	}
+	return fd, addressOf(from), err
+}
+
+// addressOf is an IPv4 address as such.
+func addressOf(a unix.Sockaddr) netip.AddrPort {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
+	case *unix.SockaddrInet6:
+		address := netip.AddrFrom16(a.Addr).Unmap()
+		if a.ZoneId != 0 && address.Is6() {
+			address = address.WithZone(strconv.Itoa(int(a.ZoneId)))
+		}
+		return netip.AddrPortFrom(address, uint16(a.Port)) //nolint:gosec // a port
+	}
+	return netip.AddrPort{}
+}
