@@ -13,6 +13,8 @@ const (
 	// batchSize is how many datagrams are received at once: at 16 a call costs half as
 	// much a datagram as one call each, and more gain little.
 	batchSize = 16
+	// fewDatagrams is how many large ones are.
+	fewDatagrams = 2
 	// controlBytes has room for one packet-info message of either family.
 	controlBytes = 64
 )
@@ -27,6 +29,9 @@ type Batch struct {
 	buffer   []byte
 	// received is how many of them hold a datagram.
 	received int
+	// large says that they were, all in all: of such it takes fewer at once, or others
+	// would wait for long.
+	large bool
 }
 
 var batches = sync.Pool{New: func() any { return newBatch() }}
@@ -64,12 +69,21 @@ func (b *Batch) receive(fd int) unix.Errno {
 	}
 	b.received = 0
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.messages[0])), batchSize, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
+		most := uintptr(batchSize)
+		if b.large {
+			most = fewDatagrams
+		}
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.messages[0])), most, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
 		if errno == unix.EINTR {
 			continue
 		}
 		if errno == 0 {
 			b.received = int(n)
+			total := 0
+			for i := range b.received {
+				total += int(b.messages[i].Len)
+			}
+			b.large = total > MaxDatagram
 		}
 		return errno
 	}

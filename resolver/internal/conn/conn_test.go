@@ -95,7 +95,7 @@ func receive(t testing.TB, p *Packets) *Batch {
 		case 0:
 			return b
 		case unix.EAGAIN:
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.FD()), Events: unix.POLLIN}}, 5000); n != 1 { //nolint:gosec // a file's number
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.FD()), Events: unix.POLLIN}}, 5000); n != 1 {
 				t.Fatalf("nothing comes: %v", err)
 			}
 		default:

@@ -70,7 +70,7 @@ func connect(fd int, to netip.AddrPort) error { return unix.Connect(fd, socketAd
 func Connected(fd int) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
-		err = unix.Errno(errno) //nolint:gosec // the kernel's
+		err = unix.Errno(errno)
 	}
 	return os.NewSyscallError("connect", err)
 }

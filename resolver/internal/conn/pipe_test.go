@@ -38,7 +38,7 @@ func TestPipesMoveAllBytes(t *testing.T) {
 		got <- all
 	}()
 	wait := func(fd int, events int16) {
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, 5000); n != 1 { //nolint:gosec // a file's number
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, 5000); n != 1 {
 			t.Fatalf("nothing happens: %v", err)
 		}
 	}

@@ -145,6 +145,13 @@ func (s *udpSession) begin(datagram []byte) {
 	if !ok && !s.mayAsk() {
 		return
 	}
+	if !ok && p.service.queue.Len() >= p.service.route.Load().Hold.MaxConnections {
+		// A flood is not even kept to be refused.
+		p.counts.Refused(string(proto.QueueFull))
+		s.socket.refuse(s, proto.QueueFull, datagram)
+		s.over()
+		return
+	}
 	s.touch(time.Now())
 	size := lengthBytes + len(datagram)
 	if ok {

@@ -22,7 +22,7 @@ const (
 	// acceptPause follows an error of a port that is open, such as too many open files.
 	acceptPause = 50 * time.Millisecond
 	// acceptsATurn bounds how many clients come before others of the loop.
-	acceptsATurn = 32
+	acceptsATurn = 8
 
 	keepAliveIdle     = time.Minute
 	keepAliveInterval = 15 * time.Second

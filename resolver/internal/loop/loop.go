@@ -97,9 +97,7 @@ func startAll() {
 	runtime.GOMAXPROCS(2 * n)
 	for range n {
 		l, err := newLoop()
-		if err != nil {
-			panic(err)
-		}
+		utilruntime.Must(err)
 		loops = append(loops, l)
 		go l.run()
 	}
@@ -151,7 +149,7 @@ func (l *Loop) turn() {
 	for {
 		n, errno := l.wait()
 		if errno != 0 && errno != unix.EINTR {
-			panic(os.NewSyscallError("epoll_pwait", errno))
+			utilruntime.Must(os.NewSyscallError("epoll_pwait", errno))
 		}
 		rung := false
 		for i := range n {

@@ -56,7 +56,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 		Waker: waker, Metrics: metrics.New(registry), Log: log,
 		UDPIdle: opts.UDPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
 	})
-	defer plane.Close()
+	defer plane.Close() //nolint:contextcheck // a port is opened at once, or not
 
 	// What runs goes on while clients are carried, beyond ctx.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
