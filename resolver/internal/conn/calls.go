@@ -44,6 +44,17 @@ func sendNow(fd uintptr, b []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
+// readable says that there is something to read, if only the end.
+func readable(fd uintptr) bool {
+	var one [1]byte
+	for {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&one)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
+		if errno != unix.EINTR {
+			return errno != unix.EAGAIN
+		}
+	}
+}
+
 // roomTime is how long a datagram waits for room in a socket's buffer, before it is
 // lost as it would be on a line that is full.
 const roomTime = time.Millisecond

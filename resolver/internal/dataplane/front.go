@@ -150,30 +150,36 @@ func (f *front) find(name string, protocol v1alpha1.Protocol) *servedPort {
 // serve carries one client from its connection to its end.
 func (f *front) serve(c *net.TCPConn, from netip.AddrPort) {
 	defer utilruntime.HandleCrash()
-	defer func() { _ = c.Close() }()
 	h, err := f.server.hold(c, from)
 	if err != nil {
+		_ = c.Close()
 		return
 	}
-	defer func() { h.release(len(h.sent)) }()
+	if !f.carry(h) {
+		h.end()
+	}
+}
+
+// carry is the port's carry.
+func (f *front) carry(h *heldTCP) (waits bool) {
 	stranger, p := f.meet(h)
 	if p != nil {
-		_ = c.SetDeadline(time.Time{})
+		_ = h.conn.SetDeadline(time.Time{})
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
 		// The condition by which rules of addresses hold is of the service's own Service.
 		rules := p.known.Load().rules.Hidden()
-		p.carry(h, &rules)
-		return
+		return p.carry(h, &rules)
 	}
 	if stranger == nil {
-		return
+		return false
 	}
 	stranger.counts.ClientTaken()
 	stranger.counts.Refused(string(proto.UnknownName))
 	if stranger.inspect(h) {
 		stranger.farewell(h, proto.UnknownName)
 	}
+	return false
 }
 
 // meet finds out whom a client wants; stranger is what turns it away if nobody has

@@ -28,18 +28,17 @@ var endedKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, In
 // past is a deadline that ends a read at once.
 var past = time.Unix(1, 0)
 
-// serveTCP carries one client from its connection to its end.
+// serveTCP carries one client from its connection to its end, or until it waits.
 func (p *servedPort) serveTCP(c *net.TCPConn, from netip.AddrPort) {
 	defer utilruntime.HandleCrash()
-	defer func() { _ = c.Close() }()
 	h, err := p.service.server.hold(c, from)
 	if err != nil {
+		_ = c.Close()
 		return
 	}
-	defer func() { h.release(len(h.sent)) }()
 	p.counts.ClientTaken()
-	if p.introduce(h) {
-		p.carry(h, p.known.Load().rules)
+	if !p.introduce(h) || !p.carry(h, p.known.Load().rules) {
+		h.end()
 	}
 }
 
@@ -54,30 +53,27 @@ func (s *Server) hold(c *net.TCPConn, from netip.AddrPort) (*heldTCP, error) {
 }
 
 // carry carries a client from the first thing it said, part of which may have been
-// read already, to its end.
-func (p *servedPort) carry(h *heldTCP, rules *guard.Rules) {
-	active := &p.service.active
+// read already, to its end; true: it waits, in a goroutine that sees to its end.
+func (p *servedPort) carry(h *heldTCP, rules *guard.Rules) (waits bool) {
 	h.max = p.service.route.Load().Hold.MaxBytes
 	if !p.enter(h, rules) {
-		return
+		return false
 	}
-	defer p.leave(h)
+	h.port = p
 	if !p.wants(h) || p.service.route.Load().AwaitsWake() && !p.mayAsk(h) {
-		return
+		return false
 	}
-	defer h.sit(hold.Grant{})
-	active.open.Add(1)
-	defer func() {
-		active.touch(time.Now())
-		active.open.Add(-1)
-	}()
-	server := p.connectNow(h)
-	if server == nil && p.mayAsk(h) {
-		server = p.wait(h)
+	h.open = true
+	p.service.active.open.Add(1)
+	if server := p.connectNow(h); server != nil {
+		p.carryTo(h, server)
+		return false
 	}
-	if server == nil {
-		return
-	}
+	return p.mayAsk(h) && p.wait(h)
+}
+
+// carryTo carries a client that has its server to its end.
+func (p *servedPort) carryTo(h *heldTCP, server *net.TCPConn) {
 	h.visit.Served()
 	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
@@ -136,9 +132,8 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	return nil
 }
 
-// wait holds a client until it has a server, which has been sent what was held;
-// nil: the client is gone or refused.
-func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
+// wait has a client wait until it has a server; false: it may not.
+func (p *servedPort) wait(h *heldTCP) bool {
 	atMost := p.protocol.HoldAtMost()
 	if h.questions = newQuestions(p.protocol, h.sent); h.questions != nil {
 		atMost = 0
@@ -150,10 +145,39 @@ func (p *servedPort) wait(h *heldTCP) *net.TCPConn {
 			reason = proto.RouteGone
 		}
 		p.farewell(h, reason)
-		return nil
+		return false
 	}
-	for {
-		e, here := h.wait()
+	p.waitOn(h, ticket)
+	return true
+}
+
+// waitOn has a client wait in a goroutine that has done nothing before. All else takes
+// more of the stack than waiting does, and many wait.
+func (p *servedPort) waitOn(h *heldTCP, ticket *hold.Ticket) {
+	p.service.server.wg.Go(func() { p.await(h, ticket) })
+}
+
+// await carries a client that waits to its end, or until it has said something.
+func (p *servedPort) await(h *heldTCP, ticket *hold.Ticket) {
+	defer utilruntime.HandleCrash()
+	e, here := h.wait()
+	if e.read {
+		p.waitOn(h, ticket)
+		return
+	}
+	if server := p.granted(h, ticket, e, here); server != nil {
+		p.carryTo(h, server)
+	}
+	h.end()
+}
+
+// granted goes on with what a client's wait ended with until it has a server, which
+// has been sent what was held; nil: the client is gone or refused.
+func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool) *net.TCPConn {
+	for ; ; e, here = h.wait() {
+		if e.read {
+			continue
+		}
 		if (!here || e.own) && ticket.Leave() {
 			if here {
 				p.counts.Refused(string(e.reason))

@@ -18,7 +18,11 @@ import (
 type heldTCP struct {
 	conn   *net.TCPConn
 	reader *conn.Reader
-	max    int
+	// port is whose client it is once it has entered, and open says that it counts
+	// among those who keep the service awake.
+	port *servedPort
+	open bool
+	max  int
 	// sent is charged to the budget.
 	sent   []byte
 	budget *conn.Budget
@@ -38,6 +42,21 @@ type heldTCP struct {
 	// the read deadline against being put off then.
 	called   bool
 	deadline sync.Mutex
+}
+
+// end ends the client's stay.
+func (h *heldTCP) end() {
+	if h.open {
+		active := &h.port.service.active
+		active.touch(time.Now())
+		active.open.Add(-1)
+	}
+	h.sit(hold.Grant{})
+	if h.port != nil {
+		h.port.leave(h)
+	}
+	h.release(len(h.sent))
+	_ = h.conn.Close()
 }
 
 // release gives up the first n bytes of what is held.
@@ -61,6 +80,8 @@ type event struct {
 	reason proto.Reason
 	// own says that the queue doesn't know of it yet.
 	own bool
+	// read says that it is none, but that the client said something.
+	read bool
 }
 
 // Granted implements hold.Client.
@@ -109,8 +130,8 @@ func (h *heldTCP) await() event {
 	return e
 }
 
-// wait keeps what the client sends until it is granted a server or refused;
-// false: the client went away.
+// wait waits until the client is granted a server or refused, or has sent something,
+// which is kept; false: it went away.
 func (h *heldTCP) wait() (event, bool) {
 	h.full = false
 	if h.questions != nil {
@@ -128,15 +149,19 @@ func (h *heldTCP) wait() (event, bool) {
 			}
 			continue
 		}
-		chunk, err := h.reader.Next(room)
+		err := h.reader.Wait()
+		var chunk []byte
+		if err == nil {
+			chunk, err = h.reader.Next(room)
+		}
 		switch {
 		case err == nil:
 			h.sent = append(h.sent, chunk...)
 			h.reader.Done()
 			if h.questions != nil {
 				h.questions.heard(h)
-				h.arm(h.questions.due)
 			}
+			return event{read: true}, true
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if e, ended := h.interrupted(); ended {
 				return e, true
