@@ -6,7 +6,6 @@ import (
 )
 
 func TestMemoryIsFlatUntilItGrowsByAQuarterAndEightMiB(t *testing.T) {
-	const mib = 1 << 20
 	for name, c := range map[string]struct {
 		resident     func(i int) float64
 		samples      int

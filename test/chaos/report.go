@@ -13,6 +13,8 @@ import (
 	"dormouse.dev/dormouse/test/env"
 )
 
+const mib = 1 << 20
+
 // Report is what chaos.json has, and what a failing run tells besides.
 type Report struct {
 	OK bool `json:"ok"`
@@ -47,6 +49,8 @@ type Report struct {
 
 	MemoryRule string                     `json:"memory_rule"`
 	Memory     map[string]*ProgramFigures `json:"memory"`
+	// Grew tells of each process that used ever more memory.
+	Grew []string `json:"grew"`
 
 	// Failures tell of each session that lost something on a surviving path.
 	Failures []string `json:"failures"`
@@ -123,12 +127,31 @@ func newReport(r *run, played time.Duration) *Report {
 		Seed:    r.plan.Seed, DurationSeconds: r.plan.Duration.Seconds(), PlayedSeconds: played.Seconds(),
 		Faults: map[Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
 		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{}, Excused: []string{},
-		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{env.Operator: {}, env.Resolver: {}},
+		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{env.Operator: {}, env.Resolver: {}}, Grew: []string{},
 	}
 }
 
-// Failed tells whether Dormouse did something wrong.
+// Failed tells whether something went wrong.
 func (p *Report) Failed() bool { return !p.OK }
+
+// Problems are what went wrong, a sentence each.
+func (p *Report) Problems() []string {
+	var problems []string
+	for _, list := range []struct {
+		what  string
+		lines []string
+	}{
+		{"A fault went wrong", p.FaultErrors},
+		{"Stuck", p.Stuck},
+		{"Its memory grew", p.Grew},
+		{"Lost on a surviving path", p.Failures},
+	} {
+		for _, line := range list.lines {
+			problems = append(problems, list.what+": "+line)
+		}
+	}
+	return problems
+}
 
 // finish sums everything up.
 func (p *Report) finish(r *run) {
@@ -169,8 +192,7 @@ func (p *Report) finish(r *run) {
 	for _, l := range r.memory.all() {
 		p.judge(l)
 	}
-	p.OK = len(p.Failures) == 0 && len(p.Stuck) == 0 && len(p.FaultErrors) == 0 &&
-		p.Memory[env.Operator].Grew == 0 && p.Memory[env.Resolver].Grew == 0
+	p.OK = len(p.Problems()) == 0
 }
 
 func (p *Report) fault(k Kind) *FaultFigures {
@@ -230,6 +252,8 @@ func (p *Report) judge(l Life) {
 	}
 	if grew {
 		f.Grew++
+		p.Grew = append(p.Grew, fmt.Sprintf("%s in %s, from %.1f MiB in the second quarter of %s to %.1f MiB in the last one",
+			l.Program, l.Pod, before/mib, l.observed().Round(time.Second), after/mib))
 	}
 	for _, s := range l.Samples {
 		f.Max = max(f.Max, s.Resident)
@@ -293,19 +317,13 @@ func (p *Report) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%d wakes, %d sleeps, %d services stuck; first reply of a sleeping service (%d): p50 %.0f ms, p90 %.0f ms, max %.0f ms\n",
 		p.Wakes, p.Sleeps, len(p.Stuck), p.WakeLatency.Count, p.WakeLatency.P50, p.WakeLatency.P90, p.WakeLatency.Max)
-	const mib = 1 << 20
 	for _, program := range []string{env.Operator, env.Resolver} {
 		f := p.Memory[program]
 		fmt.Fprintf(w, "%s: longest life %.0f s, resident %.1f MiB at first, %.1f at last, %.1f at most; %d of %d processes judged, %d grew\n",
 			program, f.LongestLifeSeconds, f.First/mib, f.Last/mib, f.Max/mib, f.Judged, f.Processes, f.Grew)
 	}
-	for _, list := range []struct {
-		what  string
-		lines []string
-	}{{"A fault went wrong", p.FaultErrors}, {"Stuck", p.Stuck}, {"Lost on a surviving path", p.Failures}} {
-		for _, line := range list.lines {
-			fmt.Fprintf(w, "%s: %s\n", list.what, line)
-		}
+	for _, problem := range p.Problems() {
+		fmt.Fprintln(w, problem)
 	}
 	if p.Failed() {
 		fmt.Fprintf(w, "%s\nFAILED with seed %d; to repeat: %s\n", p.Describe, p.Seed, p.Command)

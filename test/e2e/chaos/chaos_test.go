@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,6 @@ func TestNothingIsLostOnASurvivingPath(t *testing.T) {
 		t.Error(err)
 	}
 	if report.Failed() {
-		t.Errorf("%d sessions lost something on a surviving path, %d services are stuck; to repeat: %s",
-			len(report.Failures), len(report.Stuck), report.Command)
+		t.Errorf("to repeat: %s\n%s", report.Command, strings.Join(report.Problems(), "\n"))
 	}
 }
