@@ -3,7 +3,6 @@ package conn
 import (
 	"net/netip"
 	"strconv"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +18,8 @@ const (
 	controlBytes = 64
 )
 
-// Batch is what one call receives. It is borrowed only while there are datagrams:
-// a port on which nothing happens has none.
+// Batch is what one call receives. It has room for the largest datagrams, a MiB in
+// all, and is for one goroutine.
 type Batch struct {
 	messages [batchSize]unix.Mmsghdr
 	names    [batchSize]unix.RawSockaddrInet6
@@ -34,9 +33,8 @@ type Batch struct {
 	large bool
 }
 
-var batches = sync.Pool{New: func() any { return newBatch() }}
-
-func newBatch() *Batch {
+// NewBatch makes one with nothing in it.
+func NewBatch() *Batch {
 	b := &Batch{buffer: make([]byte, batchSize*MaxDatagram)}
 	for i := range b.messages {
 		b.iovs[i].Base = &b.buffer[i*MaxDatagram]
@@ -50,12 +48,6 @@ func newBatch() *Batch {
 	b.received = batchSize
 	return b
 }
-
-// BorrowBatch gives one.
-func BorrowBatch() *Batch { return batches.Get().(*Batch) }
-
-// Return gives it back.
-func (b *Batch) Return() { batches.Put(b) }
 
 // Len is how many datagrams there are.
 func (b *Batch) Len() int { return b.received }

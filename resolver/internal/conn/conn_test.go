@@ -90,7 +90,7 @@ func TestReaderTellsAReset(t *testing.T) {
 // receive waits for datagrams.
 func receive(t testing.TB, p *Packets) *Batch {
 	t.Helper()
-	for b := BorrowBatch(); ; {
+	for b := NewBatch(); ; {
 		switch errno := p.Receive(b); errno {
 		case 0:
 			return b
@@ -128,8 +128,7 @@ func TestRepliesGoToEachClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closePackets(p)
-	r := BorrowReplies()
-	defer r.Return()
+	r := NewReplies()
 	var clients []*net.UDPConn
 	want := 0
 	for i := range 5 {
@@ -200,7 +199,6 @@ func TestPacketsKnowBothAddresses(t *testing.T) {
 				if n, err := c.Read(buf); err != nil || string(buf[:n]) != "back" {
 					t.Errorf("the client got %q, %v", buf[:n], err)
 				}
-				batch.Return()
 				_ = c.Close()
 			}
 		})
@@ -242,7 +240,6 @@ func BenchmarkReceiveAndSend(b *testing.B) {
 		if err := replier.Send(datagram); err != nil {
 			b.Fatal(err)
 		}
-		batch.Return()
 		if _, err := c.Read(buf); err != nil {
 			b.Fatal(err)
 		}

@@ -1,31 +1,33 @@
 package conn
 
 import (
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// repliesATime is how many replies are sent at once.
-const repliesATime = 32
+const (
+	// repliesATime is how many replies are sent at once.
+	repliesATime = 32
+	// replyBytes are what most replies have at most: there is room for so many such,
+	// or fewer larger ones.
+	replyBytes = 2 << 10
+)
 
 // Replies gathers what servers send, so that one call passes it on to the clients. It
-// is borrowed only while there is something, and for one goroutine.
+// is for one goroutine.
 type Replies struct {
 	messages [repliesATime]unix.Mmsghdr
 	iovs     [repliesATime]unix.Iovec
-	buffer   []byte
-	// gathered is how many there are.
-	gathered int
+	buffer   [repliesATime*replyBytes + MaxDatagram]byte
+	// gathered is how many there are, in the first used bytes.
+	gathered, used int
 }
 
-var replies = sync.Pool{New: func() any { return newReplies() }}
-
-func newReplies() *Replies {
-	r := &Replies{buffer: make([]byte, repliesATime*MaxDatagram)}
+// NewReplies makes one with nothing in it.
+func NewReplies() *Replies {
+	r := &Replies{}
 	for i := range r.messages {
-		r.iovs[i].Base = &r.buffer[i*MaxDatagram]
 		h := &r.messages[i].Hdr
 		h.Iov = &r.iovs[i]
 		h.SetIovlen(1)
@@ -33,29 +35,19 @@ func newReplies() *Replies {
 	return r
 }
 
-// BorrowReplies gives one with nothing in it.
-func BorrowReplies() *Replies { return replies.Get().(*Replies) }
-
-// Return gives it back.
-func (r *Replies) Return() {
-	r.gathered = 0
-	replies.Put(r)
-}
-
 // Room is where the next datagram is to be.
-func (r *Replies) Room() []byte {
-	at := r.gathered * MaxDatagram
-	return r.buffer[at : at+MaxDatagram]
-}
+func (r *Replies) Room() []byte { return r.buffer[r.used : r.used+MaxDatagram] }
 
 // Add adds what is in the first n bytes of the room, for a client; full says that
 // there is no more room. The replier is not to change until all is sent.
 func (r *Replies) Add(n int, to *Replier) (full bool) {
 	m := &r.messages[r.gathered]
+	r.iovs[r.gathered].Base = &r.buffer[r.used]
 	r.iovs[r.gathered].SetLen(n)
 	to.address(&m.Hdr)
 	r.gathered++
-	return r.gathered == repliesATime
+	r.used += n
+	return r.gathered == repliesATime || r.used+MaxDatagram > len(r.buffer)
 }
 
 // Send sends all from a socket. It tells how many were sent, and of how many bytes;
@@ -80,6 +72,6 @@ func (r *Replies) Send(fd int) (sent, bytes int) {
 		sent += n
 		next += n
 	}
-	r.gathered = 0
+	r.gathered, r.used = 0, 0
 	return sent, bytes
 }

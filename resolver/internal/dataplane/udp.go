@@ -23,13 +23,13 @@ const scratchBytes = 1024
 const receivePause = 5 * time.Millisecond
 
 // udpSocket is one UDP port and its clients' sessions. One loop receives what the
-// clients send; what their servers send is the others'. A session outlives the port's route, and needs the socket to answer its
-// client: a socket that is to be closed takes no new sessions and ends with its last
-// one.
+// clients send; what their servers send is the others'. A session outlives the port's
+// route, and needs the socket to answer its client: a socket that is to be closed
+// takes no new sessions and ends with its last one.
 type udpSocket struct {
 	port    *servedPort
 	packets *conn.Packets
-	loop    *loop.Loop
+	loop    *udpLoop
 	ended   chan struct{}
 
 	// io keeps the socket open while the loop receives.
@@ -47,7 +47,6 @@ type udpSocket struct {
 	// only others.
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*udpSession
-	lanes    map[*loop.Loop]*udpLane
 	closing  bool
 }
 
@@ -56,8 +55,8 @@ func openUDP(p *servedPort, host string, number int) (*udpSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &udpSocket{port: p, packets: packets, loop: loop.Next(), ended: make(chan struct{})}
-	if err := u.file.Open(u.loop, packets.FD(), u); err != nil {
+	u := &udpSocket{port: p, packets: packets, loop: udpLoopOf(loop.Next()), ended: make(chan struct{})}
+	if err := u.file.Open(u.loop.Loop, packets.FD(), u); err != nil {
 		u.file.Close()
 		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
 	}
@@ -79,8 +78,7 @@ func (u *udpSocket) Ended() <-chan struct{} { return u.ended }
 
 // Ready implements loop.Handler.
 func (u *udpSocket) Ready(uint32) {
-	b := conn.BorrowBatch()
-	defer b.Return()
+	b := u.loop.received()
 	if !u.receive(b) {
 		return
 	}

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,31 +15,25 @@ import (
 // to the clients, because one alone would get no more of the processors' time than
 // each of those whom it serves.
 
-// udpLane is the part of a port's sessions whose servers one loop listens to. All of
-// it is that loop's.
-type udpLane struct {
-	socket *udpSocket
-	loop   *loop.Loop
-	// replies are what the servers sent in this turn.
+// udpLoop is what all UDP ports and sessions of a loop share. It is the loop's alone:
+// one set of buffers is enough, because a turn is done with them when it ends.
+type udpLoop struct {
+	*loop.Loop
+
+	batch   *conn.Batch
 	replies *conn.Replies
+	// replying is whose clients the replies are for that are gathered in this turn.
+	replying *udpSocket
 }
 
-var _ loop.Handler = (*udpSession)(nil)
+var udpLoops sync.Map
 
-// newLane finds the lane for a new session.
-func (u *udpSocket) newLane() *udpLane {
-	l := u.loop.Other()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	lane := u.lanes[l]
-	if lane == nil {
-		if u.lanes == nil {
-			u.lanes = map[*loop.Loop]*udpLane{}
-		}
-		lane = &udpLane{socket: u, loop: l}
-		u.lanes[l] = lane
+func udpLoopOf(l *loop.Loop) *udpLoop {
+	known, ok := udpLoops.Load(l)
+	if !ok {
+		known, _ = udpLoops.LoadOrStore(l, &udpLoop{Loop: l})
 	}
-	return lane
+	return known.(*udpLoop)
 }
 
 // adopt takes a live session over from the goroutine that brought it here. It is
@@ -62,8 +57,8 @@ func (s *udpSession) take() bool {
 		return false
 	}
 	s.upstream = nil
-	s.fd, s.lane = fd, s.socket.newLane()
-	if s.file.Open(s.lane.loop, fd, s) != nil || s.file.Want(loop.In) != nil {
+	s.fd, s.loop = fd, udpLoopOf(s.socket.loop.Other())
+	if s.file.Open(s.loop.Loop, fd, s) != nil || s.file.Want(loop.In) != nil {
 		s.file.Close()
 		return false
 	}
@@ -75,12 +70,12 @@ func (s *udpSession) take() bool {
 	return true
 }
 
-// Ready implements loop.Handler. It is called by the lane's loop.
+// Ready implements loop.Handler. It is called by the session's loop.
 func (s *udpSession) Ready(uint32) {
 	if s.state.Load() != sessionLive {
 		return // it ends soon
 	}
-	switch errno := s.lane.reply(s); errno {
+	switch errno := s.loop.reply(s); errno {
 	case 0:
 		s.heard(time.Now())
 	case unix.EAGAIN:
@@ -93,12 +88,19 @@ func (s *udpSession) Ready(uint32) {
 	}
 }
 
+// received is what is received into.
+func (l *udpLoop) received() *conn.Batch {
+	if l.batch == nil {
+		l.batch = conn.NewBatch()
+	}
+	return l.batch
+}
+
 // reply receives what a session's server sent, which goes to the client at the end
-// of the turn.
-func (l *udpLane) reply(s *udpSession) unix.Errno {
-	if l.replies == nil {
-		l.replies = conn.BorrowReplies()
-		l.loop.AtEnd(l)
+// of the turn, or when another port has replies.
+func (l *udpLoop) reply(s *udpSession) unix.Errno {
+	if l.replying != s.socket {
+		l.replyTo(s.socket)
 	}
 	n, errno := conn.RecvNow(s.fd, l.replies.Room())
 	if errno == 0 && l.replies.Add(n, s.replier) {
@@ -107,20 +109,32 @@ func (l *udpLane) reply(s *udpSession) unix.Errno {
 	return errno
 }
 
-// TurnEnds implements loop.Ender.
-func (l *udpLane) TurnEnds() {
-	l.flush()
-	l.replies.Return()
-	l.replies = nil
+func (l *udpLoop) replyTo(u *udpSocket) {
+	switch {
+	case l.replying != nil:
+		l.flush()
+	case l.replies == nil:
+		l.replies = conn.NewReplies()
+		fallthrough
+	default:
+		l.AtEnd(l)
+	}
+	l.replying = u
 }
 
-func (l *udpLane) flush() {
-	if sent, bytes := l.replies.Send(l.socket.packets.FD()); sent > 0 {
-		l.socket.port.counts.DatagramsToClient(sent, bytes)
+// TurnEnds implements loop.Ender.
+func (l *udpLoop) TurnEnds() {
+	l.flush()
+	l.replying = nil
+}
+
+func (l *udpLoop) flush() {
+	if sent, bytes := l.replies.Send(l.replying.packets.FD()); sent > 0 {
+		l.replying.port.counts.DatagramsToClient(sent, bytes)
 	}
 }
 
-// end ends a session that the loops have. It is called by the lane's, after what its
+// end ends a session that the loops have. It is called by its own, after what its
 // server sent is passed on, and goes on in the port's: the socket is closed when
 // neither uses it any more.
 func (s *udpSession) end() {

@@ -53,10 +53,10 @@ type udpSession struct {
 	// seat is the session's place on its server.
 	seat *hold.Seat
 	// Once the loops have the session its socket is fd, to which the port's loop sends,
-	// and from which the lane's receives by way of file.
+	// and from which its own receives by way of file.
 	adopted bool
 	fd      int
-	lane    *udpLane
+	loop    *udpLoop
 	file    loop.File
 
 	state atomic.Int32
@@ -376,7 +376,7 @@ func (s *udpSession) over() {
 		return
 	}
 	if adopted {
-		s.lane.loop.Do(s.end)
+		s.loop.Do(s.end)
 		return
 	}
 	s.socket.forget(s)
