@@ -15,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -175,9 +176,9 @@ func (p *servedPort) open() listener.Open {
 	slowly := listener.Conns(func(c *net.TCPConn, from netip.AddrPort) {
 		p.service.server.wg.Go(func() { p.serveTCP(c, from) })
 	})
-	return listener.TCP(host, number, func(fd int, from netip.AddrPort) {
-		if !p.goesStraight(fd, from, slowly) {
-			slowly(fd, from)
+	return listener.TCP(host, number, func(on *loop.Loop, fd int, from netip.AddrPort) {
+		if !p.goesStraight(on, fd, from, slowly) {
+			slowly(on, fd, from)
 		}
 	})
 }

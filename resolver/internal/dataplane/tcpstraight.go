@@ -32,6 +32,7 @@ func (p *servedPort) straight(from netip.Addr) bool {
 // straightTCP is a client on its way to a server, or with it.
 type straightTCP struct {
 	port   *servedPort
+	loop   *loop.Loop
 	client int
 	from   netip.AddrPort
 	slowly listener.Clients
@@ -45,7 +46,7 @@ type straightTCP struct {
 
 // goesStraight takes a client that is accepted; false: it is to be taken as any other
 // is. So is one whose server can't be reached, by slowly.
-func (p *servedPort) goesStraight(client int, from netip.AddrPort, slowly listener.Clients) bool {
+func (p *servedPort) goesStraight(on *loop.Loop, client int, from netip.AddrPort, slowly listener.Clients) bool {
 	defer utilruntime.HandleCrash()
 	if !p.straight(from.Addr()) {
 		return false
@@ -61,14 +62,14 @@ func (p *servedPort) goesStraight(client int, from netip.AddrPort, slowly listen
 		_ = unix.Close(client)
 		return true
 	}
-	s := &straightTCP{port: p, client: client, from: from, slowly: slowly, visit: visit, grant: grant}
+	s := &straightTCP{port: p, loop: on.Near(), client: client, from: from, slowly: slowly, visit: visit, grant: grant}
 	s.begin()
 	server, pending, err := conn.Connect(grant.Address, listener.Prepare)
 	switch {
 	case err != nil:
 		s.fail()
 	case pending:
-		s.wait(server)
+		s.loop.Do(func() { s.wait(server) })
 	default:
 		s.relay(server)
 	}
@@ -99,21 +100,18 @@ func (s *straightTCP) end() {
 func (s *straightTCP) fail() {
 	p := s.port
 	p.service.queue.Avoid(p.key.name, s.grant.Address)
-	s.slowly(s.client, s.from)
+	s.slowly(s.loop, s.client, s.from)
 	s.end()
 }
 
 // wait waits until the server is connected. Nothing is read of the client meanwhile.
 func (s *straightTCP) wait(server int) {
-	l := loop.Next()
-	l.Do(func() {
-		if s.server.Open(l, server, s) != nil || s.server.Want(loop.Out) != nil {
-			s.server.Close()
-			s.fail()
-			return
-		}
-		s.timer = time.AfterFunc(hold.DialTimeout, func() { l.Do(s.giveUp) })
-	})
+	if s.server.Open(s.loop, server, s) != nil || s.server.Want(loop.Out) != nil {
+		s.server.Close()
+		s.fail()
+		return
+	}
+	s.timer = time.AfterFunc(hold.DialTimeout, func() { s.loop.Do(s.giveUp) })
 }
 
 func (s *straightTCP) giveUp() {
@@ -125,7 +123,7 @@ func (s *straightTCP) giveUp() {
 }
 
 // Ready implements loop.Handler: the server is connected, or can't be.
-func (s *straightTCP) Ready(uint32) {
+func (s *straightTCP) Ready(*loop.Loop, uint32) {
 	s.timer.Stop()
 	if conn.Connected(s.server.FD()) != nil {
 		s.giveUp()
@@ -140,7 +138,7 @@ func (s *straightTCP) relay(server int) {
 	p := s.port
 	p.counts.ClientTaken()
 	s.visit.Served()
-	forward.Start(p.service.server.ctx, s.client, server, p.counts.BytesToServer, p.counts.BytesToClient, func(err error) {
+	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.counts.BytesToServer, p.counts.BytesToClient, func(err error) {
 		if err != nil {
 			p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
 		}

@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -123,12 +124,12 @@ func TestAServerThatIsConnectedLaterGetsItsClient(t *testing.T) {
 	if !ok {
 		t.Fatal("the client is refused")
 	}
-	s := &straightTCP{port: p, client: client, from: from, visit: visit, grant: grant, slowly: func(fd int, _ netip.AddrPort) {
+	s := &straightTCP{port: p, loop: loop.Next(), client: client, from: from, visit: visit, grant: grant, slowly: func(_ *loop.Loop, fd int, _ netip.AddrPort) {
 		t.Error("the client went another way")
 		_ = unix.Close(fd)
 	}}
 	s.begin()
-	s.wait(to)
+	s.loop.Do(func() { s.wait(to) })
 	write(t, c, "hello")
 	expect(t, c, "hello")
 	_ = c.Close()

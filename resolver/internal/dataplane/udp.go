@@ -77,7 +77,7 @@ func (u *udpSocket) Serve() {
 func (u *udpSocket) Ended() <-chan struct{} { return u.ended }
 
 // Ready implements loop.Handler.
-func (u *udpSocket) Ready(uint32) {
+func (u *udpSocket) Ready(*loop.Loop, uint32) {
 	b := u.loop.received()
 	if !u.receive(b) {
 		return

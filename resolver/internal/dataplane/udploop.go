@@ -71,7 +71,7 @@ func (s *udpSession) take() bool {
 }
 
 // Ready implements loop.Handler. It is called by the session's loop.
-func (s *udpSession) Ready(uint32) {
+func (s *udpSession) Ready(*loop.Loop, uint32) {
 	if s.state.Load() != sessionLive {
 		return // it ends soon
 	}

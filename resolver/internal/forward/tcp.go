@@ -36,19 +36,18 @@ func Relay(ctx context.Context, client, server *net.TCPConn, toServer, toClient 
 		return err
 	}
 	done := make(chan error, 1)
-	Start(ctx, a, b, toServer, toClient, func(err error) { done <- err })
+	Start(ctx, loop.Next(), a, b, toServer, toClient, func(err error) { done <- err })
 	return <-done
 }
 
-// Start is Relay for sockets that are nobody else's, and doesn't wait: done is told
-// by a loop, which it must not keep waiting.
-func Start(ctx context.Context, client, server int, toServer, toClient Counter, done func(error)) {
+// Start is Relay for sockets that are nobody else's, on a loop, and doesn't wait: done
+// is told by the loop, which it must not keep waiting.
+func Start(ctx context.Context, l *loop.Loop, client, server int, toServer, toClient Counter, done func(error)) {
 	r := &relay{done: done}
 	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: toServer}
 	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: toClient}
 	r.client.in, r.client.out = &r.up, &r.down
 	r.server.in, r.server.out = &r.down, &r.up
-	l := loop.Next()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stop = context.AfterFunc(ctx, func() { l.Do(r.cut) })
@@ -78,7 +77,7 @@ type end struct {
 }
 
 // Ready implements loop.Handler.
-func (e *end) Ready(events uint32) {
+func (e *end) Ready(_ *loop.Loop, events uint32) {
 	r := e.in.relay
 	r.mu.Lock()
 	defer r.mu.Unlock()

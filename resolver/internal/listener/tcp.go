@@ -55,14 +55,14 @@ func prepare(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// Clients is who a TCP port's connections are given to, as they are accepted. It must
-// not wait.
-type Clients func(fd int, from netip.AddrPort)
+// Clients is who a TCP port's connections are given to, on the loop that has accepted
+// them. It must not wait.
+type Clients func(on *loop.Loop, fd int, from netip.AddrPort)
 
 // Conns gives clients to the net package, and what that makes of them to handle. From
 // is where a client is, which the net package doesn't know of one that is gone again.
 func Conns(handle func(c *net.TCPConn, from netip.AddrPort)) Clients {
-	return func(fd int, from netip.AddrPort) {
+	return func(_ *loop.Loop, fd int, from netip.AddrPort) {
 		c, err := conn.Give(fd)
 		if err != nil {
 			return
@@ -90,7 +90,7 @@ func TCP(host string, port int, clients Clients) Open {
 			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 		}
 		s := &tcpSocket{clients: clients}
-		if err := s.file.Open(loop.Next(), fd, s); err != nil {
+		if err := s.file.OpenShared(fd, s); err != nil {
 			s.file.Close()
 			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 		}
@@ -98,13 +98,14 @@ func TCP(host string, port int, clients Clients) Open {
 	}
 }
 
-// tcpSocket accepts in a loop, without the net package, which prepares each
-// connection for whatever might be done with it.
+// tcpSocket accepts in all loops, for one alone would get no more of the processors'
+// time than each of those whom it serves; and without the net package, which prepares
+// each connection for whatever might be done with it.
 type tcpSocket struct {
 	clients Clients
 
-	// mu keeps the socket open while the loop accepts.
-	mu     sync.Mutex
+	// mu keeps the socket open while a loop accepts.
+	mu     sync.RWMutex
 	file   loop.File
 	closed bool
 }
@@ -143,35 +144,40 @@ func (s *tcpSocket) Cut() {}
 func (s *tcpSocket) Ended() <-chan struct{} { return ended }
 
 // Ready implements loop.Handler.
-func (s *tcpSocket) Ready(uint32) {
+func (s *tcpSocket) Ready(on *loop.Loop, _ uint32) {
 	for range acceptsATurn {
 		fd, from, err := s.accept()
 		switch {
 		case err == nil:
-			s.clients(fd, from)
+			s.clients(on, fd, from)
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, net.ErrClosed):
+			return
 		default:
+			s.pause()
 			return
 		}
 	}
 }
 
-// accept takes a client. Where that fails the port stays open: clients wait in the
-// kernel's queue for a moment.
 func (s *tcpSocket) accept() (int, netip.AddrPort, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if s.closed {
 		return -1, netip.AddrPort{}, net.ErrClosed
 	}
 	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-	switch {
-	case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
-	default:
+	return fd, addressOf(from), err
+}
+
+// pause leaves clients in the kernel's queue for a moment.
+func (s *tcpSocket) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
 		_ = s.file.Want(0)
 		time.AfterFunc(acceptPause, s.Serve)
 	}
-	return fd, addressOf(from), err
 }
 
 // addressOf is an IPv4 address as such.

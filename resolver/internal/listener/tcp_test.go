@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
 // A peer that is gone without a word must be found, though nobody sets that on the
@@ -18,7 +20,7 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 	}
 	accepted := make(chan socket, 1)
 	for name, clients := range map[string]Clients{
-		"as accepted": func(fd int, from netip.AddrPort) {
+		"as accepted": func(_ *loop.Loop, fd int, from netip.AddrPort) {
 			if from.Addr() != netip.MustParseAddr("127.0.0.1") || from.Port() == 0 {
 				t.Errorf("the client is said to be at %s", from)
 			}

@@ -9,11 +9,16 @@ import (
 
 // File is a socket that a loop waits for. It is for its loop alone once it waits.
 type File struct {
+	// loop is nil where all loops wait.
 	loop    *Loop
 	handler Handler
 	fd      int
 	wanted  uint32
+	// serial tells it from others that had the same number.
+	serial int32
 }
+
+var serials atomic.Int32
 
 // files are all files by their numbers. A page is made when it is needed first.
 const (
@@ -51,14 +56,23 @@ func keep(fd int, f *File) error {
 
 // Open gives a file that doesn't block to a loop, which does not wait for it yet.
 func (f *File) Open(l *Loop, fd int, h Handler) error {
-	*f = File{loop: l, handler: h, fd: fd}
+	*f = File{loop: l, handler: h, fd: fd, serial: serials.Add(1)}
+	l.open.Add(1)
+	return keep(fd, f)
+}
+
+// OpenShared gives a file to all loops. When it is ready one of them is told, or more
+// that have nothing else to do. It may wait for In, or nothing at all.
+func (f *File) OpenShared(fd int, h Handler) error {
+	once.Do(startAll)
+	*f = File{handler: h, fd: fd, serial: serials.Add(1)}
 	return keep(fd, f)
 }
 
 // FD is the file's number.
 func (f *File) FD() int { return f.fd }
 
-// Loop is the file's loop.
+// Loop is the file's loop, and nil where all have it.
 func (f *File) Loop() *Loop { return f.loop }
 
 // Want has the loop wait for In, Out, both, or nothing at all. Before the file waits
@@ -69,24 +83,39 @@ func (f *File) Want(events uint32) error {
 		return nil
 	}
 	f.wanted = events
+	op := unix.EPOLL_CTL_MOD
 	switch {
 	case was == 0:
-		return f.loop.control(unix.EPOLL_CTL_ADD, f.fd, events)
+		op = unix.EPOLL_CTL_ADD
 	case events == 0:
 		// A file that is not waited for at all would still be told to be broken.
-		return f.loop.control(unix.EPOLL_CTL_DEL, f.fd, 0)
+		op = unix.EPOLL_CTL_DEL
 	}
-	return f.loop.control(unix.EPOLL_CTL_MOD, f.fd, events)
+	if f.loop != nil {
+		return f.loop.control(op, f, events)
+	}
+	var failed error
+	for _, l := range loops {
+		failed = errors.Join(failed, l.control(op, f, events|unix.EPOLLEXCLUSIVE))
+	}
+	return failed
 }
 
 // Leave has the loop forget the file, which stays open.
 func (f *File) Leave() {
 	_ = f.Want(0)
-	_ = keep(f.fd, nil)
+	f.forget()
 }
 
 // Close closes the file.
 func (f *File) Close() {
-	_ = keep(f.fd, nil)
+	f.forget()
 	_ = unix.Close(f.fd)
+}
+
+func (f *File) forget() {
+	_ = keep(f.fd, nil)
+	if f.loop != nil {
+		f.loop.open.Add(-1)
+	}
 }

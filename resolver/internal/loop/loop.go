@@ -31,6 +31,9 @@ const (
 	// eventsATurn is how many files are told at once. It bounds how long a file that
 	// is ready waits for the others.
 	eventsATurn = 256
+	// nearFiles is how many more files than another a loop may have without anybody
+	// minding.
+	nearFiles = 16
 	// bufferBytes is what a loop lends to whoever it calls.
 	bufferBytes = 64 << 10
 )
@@ -38,8 +41,8 @@ const (
 // Handler is who a file belongs to. It is called by the file's loop and must not
 // wait for anything.
 type Handler interface {
-	// Ready tells what the file may be ready for. It may be not, after all.
-	Ready(events uint32)
+	// Ready tells what the file may be ready for, on a loop. It may be not, after all.
+	Ready(on *Loop, events uint32)
 }
 
 // Ender wants to know when a loop has called all that was ready.
@@ -51,6 +54,8 @@ type Loop struct {
 	events      [eventsATurn]unix.EpollEvent
 	buffer      [bufferBytes]byte
 	enders      []Ender
+	// open is how many files the loop has of its own.
+	open atomic.Int32
 
 	mu    sync.Mutex
 	tasks []func()
@@ -68,6 +73,19 @@ func (l *Loop) Other() *Loop {
 		return next
 	}
 	return Next()
+}
+
+// Near is this loop, unless it has many more files than another: then it is the one
+// that has the fewest. What begins on a loop goes on there cheaply.
+func (l *Loop) Near() *Loop {
+	near, fewest := l, l.open.Load()
+	enough := fewest - fewest/4 - nearFiles
+	for _, other := range loops {
+		if n := other.open.Load(); n < enough && n < fewest {
+			near, fewest = other, n
+		}
+	}
+	return near
 }
 
 // Next is the loop whose turn it is to get something to wait for: there is one for
@@ -113,7 +131,7 @@ func newLoop() (*Loop, error) {
 		return nil, fmt.Errorf("making a poller's bell: %w", err)
 	}
 	l := &Loop{epoll: epoll, bell: bell}
-	if err := l.control(unix.EPOLL_CTL_ADD, bell, In); err != nil {
+	if err := l.control(unix.EPOLL_CTL_ADD, &File{fd: bell}, In); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -158,10 +176,10 @@ func (l *Loop) turn() {
 				rung = true
 				continue
 			}
-			// The file may have been closed by an earlier call of this turn, and its
-			// number may be another's by now.
-			if f := fileOf(int(e.Fd)); f != nil && f.loop == l {
-				f.handler.Ready(e.Events)
+			// The file may have been closed by now, by an earlier call of this turn or
+			// elsewhere, and its number may be another's.
+			if f := fileOf(int(e.Fd)); f != nil && f.serial == e.Pad {
+				f.handler.Ready(l, e.Events)
 			}
 		}
 		for i := 0; i < len(l.enders); i++ {
@@ -206,6 +224,7 @@ func (l *Loop) doTasks() {
 	}
 }
 
-func (l *Loop) control(op, fd int, events uint32) error {
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})) //nolint:gosec // a file's number
+func (l *Loop) control(op int, f *File, events uint32) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(f.fd), Pad: f.serial} //nolint:gosec // a file's number
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, f.fd, &e))
 }

@@ -46,7 +46,7 @@ type told struct {
 	file   *File
 }
 
-func (h *told) Ready(events uint32) {
+func (h *told) Ready(_ *Loop, events uint32) {
 	var b [16]byte
 	_, _ = unix.Read(h.file.FD(), b[:])
 	h.events <- events
@@ -137,5 +137,140 @@ func TestEachLoopHasItsTurn(t *testing.T) {
 	}
 	if len(seen) != len(loops) {
 		t.Errorf("%d of %d loops had their turn", len(seen), len(loops))
+	}
+}
+
+// calls is a handler that is a function.
+type calls func(on *Loop)
+
+func (c calls) Ready(on *Loop, _ uint32) { c(on) }
+
+// What was told of a file is not taken for its successor's, which has its number.
+func TestAnEventIsNotTheNextFilesOfTheNumber(t *testing.T) {
+	second := &File{}
+	var ends [3]int // two that speak, and what takes the number
+	var files [2]*File
+	called := make(chan int, 2)
+	for i := range files {
+		// Whichever is called first gives the other's number to a new file.
+		ends[i], files[i] = sockets(t, calls(func(on *Loop) {
+			called <- i
+			other := files[1-i]
+			number := other.FD()
+			other.Close()
+			if err := unix.Dup3(ends[2], number, unix.O_CLOEXEC); err != nil {
+				t.Error(err)
+			}
+			if err := second.Open(on, number, calls(func(*Loop) { t.Error("a file was told what its predecessor was ready for") })); err != nil {
+				t.Error(err)
+			}
+			files[i].Close()
+		}))
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
+	ends[2] = pair[0]
+	l := files[0].Loop()
+	in(t, files[0], func() {
+		if err := files[1].Open(l, files[1].FD(), files[1].handler); err != nil {
+			t.Error(err)
+		}
+		say(t, ends[0], "a")
+		say(t, ends[1], "b")
+		_, _ = files[0].Want(In), files[1].Want(In)
+	})
+	<-called
+	Settle()
+	if len(called) != 0 {
+		t.Error("a closed file was told to be ready")
+	}
+	in(t, second, second.Close)
+}
+
+// While one loop is busy another takes what all wait for.
+func TestASharedFileIsTakenByALoopThatHasTime(t *testing.T) {
+	if Next(); len(loops) < 2 {
+		t.Skip("there is one loop")
+	}
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(ends[0]) }()
+	took := make(chan *Loop, 1)
+	f := &File{}
+	if err := f.OpenShared(ends[1], calls(func(on *Loop) {
+		var b [16]byte
+		if n, err := unix.Read(ends[1], b[:]); err == nil && n > 0 {
+			took <- on
+		}
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Want(In); err != nil {
+		t.Fatal(err)
+	}
+	for _, busy := range loops {
+		entered, left := make(chan struct{}), make(chan struct{})
+		busy.Do(func() { close(entered); <-left })
+		<-entered
+		say(t, ends[0], "x")
+		select {
+		case on := <-took:
+			if on == busy {
+				t.Error("a loop was called while it did something else")
+			}
+		case <-time.After(patience):
+			t.Error("no loop took it")
+		}
+		close(left)
+	}
+	if err := f.Want(0); err != nil {
+		t.Error(err)
+	}
+	say(t, ends[0], "y")
+	Settle()
+	if len(took) != 0 {
+		t.Error("a file that is not waited for was told to be ready")
+	}
+	f.Close()
+	Settle()
+}
+
+// What begins on a loop stays there until that has far more than another.
+func TestWhatIsNearIsNotOnTheFullestLoop(t *testing.T) {
+	if Next(); len(loops) < 2 {
+		t.Skip("there is one loop")
+	}
+	l := loops[0]
+	var opened []*File
+	for i := 0; l.Near() == l; i++ {
+		if i > 10*nearFiles {
+			t.Fatalf("%d files are on one loop, and all others are to be", i)
+		}
+		f := &File{}
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Open(l, fd, calls(func(*Loop) {})); err != nil {
+			t.Fatal(err)
+		}
+		opened = append(opened, f)
+	}
+	if len(opened) <= nearFiles {
+		t.Errorf("a loop with %d files more than another is left", len(opened))
+	}
+	if near := loops[1].Near(); near != loops[1] {
+		t.Error("an emptier loop is left")
+	}
+	for _, f := range opened {
+		f.Close()
+	}
+	if l.Near() != l {
+		t.Error("a loop whose files are closed is left")
 	}
 }
