@@ -164,8 +164,10 @@ func (l *Loop) run() {
 // turn waits until something is ready and calls all that is.
 func (l *Loop) turn() {
 	defer utilruntime.HandleCrash()
+	busy := false
 	for {
-		n, errno := l.wait()
+		n, errno := l.wait(busy)
+		busy = n > 1
 		if errno != 0 && errno != unix.EINTR {
 			utilruntime.Must(os.NewSyscallError("epoll_pwait", errno))
 		}
@@ -193,16 +195,19 @@ func (l *Loop) turn() {
 	}
 }
 
-// wait gives way once to whoever else wants the processor before it sleeps: what they
-// say meanwhile need not wake anybody then, which costs each of them more than the
-// look.
-func (l *Loop) wait() (int, syscall.Errno) {
-	for range 2 {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, 0, 0, 0) //nolint:gosec // the kernel writes there
-		if errno != 0 || n > 0 {
-			return int(n), errno
+// wait waits until something is ready. A busy loop gives way once to whoever else wants
+// the processor before it sleeps: what they say meanwhile need not wake anybody then,
+// which costs each of them more than the look. One that is not busy would be late for
+// that, since the scheduler lets who gave way wait for its next turn.
+func (l *Loop) wait(busy bool) (int, syscall.Errno) {
+	if busy {
+		for range 2 {
+			n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, 0, 0, 0) //nolint:gosec // the kernel writes there
+			if errno != 0 || n > 0 {
+				return int(n), errno
+			}
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		}
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 	// Made with the scheduler's leave, for it may take long.
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, ^uintptr(0), 0, 0) //nolint:gosec // the kernel writes there
