@@ -144,7 +144,8 @@ func TestRepliesGoToEachClient(t *testing.T) {
 		} else {
 			want += i
 		}
-		if r.Add(copy(r.Room(), "abcde"[:i]), p.Replier(nil, to)) {
+		replier := p.Replier(nil, to)
+		if r.Add(copy(r.Room(), "abcde"[:i]), &replier) {
 			t.Fatal("five are too many")
 		}
 	}
@@ -226,7 +227,7 @@ func BenchmarkReceiveAndSend(b *testing.B) {
 	}
 	defer func() { _ = c.Close() }()
 	buf := make([]byte, 200)
-	var replier *Replier
+	var replier Replier
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Write(buf); err != nil {
@@ -234,7 +235,7 @@ func BenchmarkReceiveAndSend(b *testing.B) {
 		}
 		batch := receive(b, p)
 		datagram, from, to := batch.Datagram(0)
-		if replier == nil {
+		if replier.packets == nil {
 			replier = p.Replier(p.Source(to), from)
 		}
 		if err := replier.Send(datagram); err != nil {

@@ -136,5 +136,6 @@ func (p *Packets) Source(to netip.Addr) []byte {
 
 // Send sends a datagram to a client, from the address in source.
 func (p *Packets) Send(datagram, source []byte, to netip.AddrPort) error {
-	return p.Replier(source, to).Send(datagram)
+	r := p.Replier(source, to)
+	return r.Send(datagram)
 }

@@ -20,8 +20,8 @@ type Replier struct {
 }
 
 // Replier makes one that sends from the address in source, as Source gives it.
-func (p *Packets) Replier(source []byte, to netip.AddrPort) *Replier {
-	r := &Replier{packets: p, source: source}
+func (p *Packets) Replier(source []byte, to netip.AddrPort) Replier {
+	r := Replier{packets: p, source: source}
 	if p.ipv6 {
 		r.name = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: networkOrder(to.Port()), Addr: to.Addr().As16()}
 		if scope, err := strconv.ParseUint(to.Addr().Zone(), 10, 32); err == nil {

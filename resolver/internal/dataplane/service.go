@@ -224,16 +224,16 @@ func (sv *service) describe() informerapi.Route {
 	return out
 }
 
-// activity is who a service carries. It is written for each packet.
+// activity is who a service carries.
 type activity struct {
 	// relayed counts clients with a server; open, of those and of those that
 	// are on their way to one, the TCP connections.
 	relayed, open atomic.Int32
-	// last is when a client was last heard of, in nanoseconds; 0: never.
-	last atomic.Int64
+	// heard is when a client was last heard of.
+	heard moment
 }
 
-func (a *activity) touch(now time.Time) { a.last.Store(now.UnixNano()) }
+func (a *activity) touch(now time.Time) { a.heard.note(now) }
 
 // carried tells the operator; ever is false when there never was a client.
 func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) {
@@ -247,12 +247,11 @@ func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) 
 		out.LastActive = now
 		return out, true
 	}
-	last := a.last.Load()
-	if last == 0 {
-		return out, false
+	out.LastActive, ever = a.heard.last()
+	if !ever {
+		out.LastActive = time.Time{}
 	}
-	out.LastActive = time.Unix(0, last)
-	return out, true
+	return out, ever
 }
 
 // begin and end follow a client that has a server. A query doesn't keep it awake.

@@ -77,12 +77,12 @@ func (u *udpSocket) Serve() {
 func (u *udpSocket) Ended() <-chan struct{} { return u.ended }
 
 // Ready implements loop.Handler.
-func (u *udpSocket) Ready(*loop.Loop, uint32) {
+func (u *udpSocket) Ready(on *loop.Loop, _ uint32) {
 	b := u.loop.received()
 	if !u.receive(b) {
 		return
 	}
-	now := time.Now()
+	now := on.Now()
 	for i := range b.Len() {
 		datagram, from, to := b.Datagram(i)
 		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to, now) {
@@ -259,7 +259,8 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
 	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
-	n.last.Store(s.last.Load())
+	heard, _ := s.heardAt.last()
+	n.heardAt.note(heard)
 	s.mu.Lock()
 	n.visit, s.visit = s.visit, guard.Visit{}
 	s.mu.Unlock()

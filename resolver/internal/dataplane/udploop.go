@@ -71,13 +71,13 @@ func (s *udpSession) take() bool {
 }
 
 // Ready implements loop.Handler. It is called by the session's loop.
-func (s *udpSession) Ready(*loop.Loop, uint32) {
+func (s *udpSession) Ready(on *loop.Loop, _ uint32) {
 	if s.state.Load() != sessionLive {
 		return // it ends soon
 	}
 	switch errno := s.loop.reply(s); errno {
 	case 0:
-		s.heard(time.Now())
+		s.heard(on.Now())
 	case unix.EAGAIN:
 	case unix.ECONNREFUSED:
 		// The server is not there just now, which is not the end: it may be
@@ -103,7 +103,7 @@ func (l *udpLoop) reply(s *udpSession) unix.Errno {
 		l.replyTo(s.socket)
 	}
 	n, errno := conn.RecvNow(s.fd, l.replies.Room())
-	if errno == 0 && l.replies.Add(n, s.replier) {
+	if errno == 0 && l.replies.Add(n, &s.replier) {
 		l.flush()
 	}
 	return errno

@@ -37,33 +37,34 @@ const (
 // udpSession is one client of a UDP port: what it sent while it had no server,
 // and the socket of its own with which the server knows it apart from others.
 type udpSession struct {
-	socket *udpSocket
+	// What is used for each datagram is together, and seldom written. Once the loops have
+	// the session its socket is fd, to which the port's loop sends, and from which its own
+	// receives by way of file.
+	socket  *udpSocket
+	state   atomic.Int32
+	adopted bool
+	// query says that the client only asked, which keeps nothing awake.
+	query bool
+	// refused says that the server refused a datagram, answered that it sent one.
+	refused, answered atomic.Bool
+	fd                int
+	// heardAt is when a datagram came, either way.
+	heardAt moment
+	loop    *udpLoop
+	file    loop.File
+	// replier is for whoever passes on what the server sends, and writer for whoever
+	// sends to it, of whom there is one at a time.
+	replier conn.Replier
+	writer  *conn.Writer
+
 	client netip.AddrPort
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int
 	// kept bounds what is kept of the client.
 	kept *conn.Budget
-	// query says that the client only asked, which keeps nothing awake.
-	query bool
-	// replier is for whoever passes on what the server sends, and writer for whoever
-	// sends to it, of whom there is one at a time.
-	replier *conn.Replier
-	writer  *conn.Writer
 	// seat is the session's place on its server.
 	seat *hold.Seat
-	// Once the loops have the session its socket is fd, to which the port's loop sends,
-	// and from which its own receives by way of file.
-	adopted bool
-	fd      int
-	loop    *udpLoop
-	file    loop.File
-
-	state atomic.Int32
-	// last is when a datagram came, either way, in nanoseconds.
-	last atomic.Int64
-	// refused says that the server refused a datagram, answered that it sent one.
-	refused, answered atomic.Bool
 
 	mu    sync.Mutex
 	visit guard.Visit
@@ -196,7 +197,7 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 
 // touch notes that the client or the server said something.
 func (s *udpSession) touch(now time.Time) {
-	s.last.Store(now.UnixNano())
+	s.heardAt.note(now)
 	if !s.query {
 		s.socket.port.service.active.touch(now)
 	}
@@ -303,9 +304,10 @@ func (s *udpSession) checkQuiet() {
 	}
 }
 
-// leftOf is how much of a time of silence is left.
+// leftOf is how much of a time of silence is left at most.
 func (s *udpSession) leftOf(silence time.Duration) time.Duration {
-	return silence - time.Since(time.Unix(0, s.last.Load()))
+	heard, _ := s.heardAt.last()
+	return silence + momentStep - time.Since(heard)
 }
 
 // connect opens the session's socket to a server, unless it has one already.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,7 @@ type Loop struct {
 	events      [eventsATurn]unix.EpollEvent
 	buffer      [bufferBytes]byte
 	enders      []Ender
+	now         time.Time
 	// open is how many files the loop has of its own.
 	open atomic.Int32
 
@@ -148,6 +150,15 @@ func (l *Loop) Do(task func()) {
 	}
 }
 
+// Now is the time, as it was in this turn when somebody asked first. It is for whoever
+// the loop calls.
+func (l *Loop) Now() time.Time {
+	if l.now.IsZero() {
+		l.now = time.Now()
+	}
+	return l.now
+}
+
 // Buffer is room for whoever the loop calls, until that returns.
 func (l *Loop) Buffer() []byte { return l.buffer[:] }
 
@@ -168,6 +179,7 @@ func (l *Loop) turn() {
 	for {
 		n, errno := l.wait(busy)
 		busy = n > 1
+		l.now = time.Time{}
 		if errno != 0 && errno != unix.EINTR {
 			utilruntime.Must(os.NewSyscallError("epoll_pwait", errno))
 		}
