@@ -28,9 +28,6 @@ type Batch struct {
 	buffer   []byte
 	// received is how many of them hold a datagram.
 	received int
-	// large says that they were, all in all: of such it takes fewer at once, or others
-	// would wait for long.
-	large bool
 }
 
 // NewBatch makes one with nothing in it.
@@ -52,8 +49,8 @@ func NewBatch() *Batch {
 // Len is how many datagrams there are.
 func (b *Batch) Len() int { return b.received }
 
-// receive receives what there is, and does not wait.
-func (b *Batch) receive(fd int) unix.Errno {
+// receive receives up to most of what there is, and does not wait.
+func (b *Batch) receive(fd int, most uintptr) unix.Errno {
 	for i := range b.received {
 		// The kernel wrote there how much of the room it used.
 		b.messages[i].Hdr.Namelen = unix.SizeofSockaddrInet6
@@ -61,24 +58,23 @@ func (b *Batch) receive(fd int) unix.Errno {
 	}
 	b.received = 0
 	for {
-		most := uintptr(batchSize)
-		if b.large {
-			most = fewDatagrams
-		}
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.messages[0])), most, unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // see the batch's fields
 		if errno == unix.EINTR {
 			continue
 		}
 		if errno == 0 {
 			b.received = int(n)
-			total := 0
-			for i := range b.received {
-				total += int(b.messages[i].Len)
-			}
-			b.large = total > MaxDatagram
 		}
 		return errno
 	}
+}
+
+// bytes is how long they are, all in all.
+func (b *Batch) bytes() (total int) {
+	for i := range b.received {
+		total += int(b.messages[i].Len)
+	}
+	return total
 }
 
 // Datagram is one of those received, with its sender, and the address that it was

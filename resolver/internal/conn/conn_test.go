@@ -268,3 +268,54 @@ func TestAPartOfABudgetTakesFromBoth(t *testing.T) {
 		t.Errorf("%d and %d are used after all, want 190 and 140", all.Used(), other.Used())
 	}
 }
+
+// A port with large datagrams holds up the others of a batch for less, and goes on so
+// when others have used the batch meanwhile.
+func TestAPortWithLargeDatagramsReceivesFewAtOnce(t *testing.T) {
+	batch := NewBatch()
+	open := func() (p *Packets, send func(size, times int)) {
+		t.Helper()
+		p, err := ListenPackets("127.0.0.1", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closePackets(p) })
+		c, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: p.Port()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return p, func(size, times int) {
+			t.Helper()
+			for range times {
+				if _, err := c.Write(make([]byte, size)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	large, sendLarge := open()
+	small, sendSmall := open()
+	const times = fewDatagrams + 1
+	for _, step := range []struct {
+		port *Packets
+		send func(size, times int)
+		size int
+		want int
+	}{
+		{large, sendLarge, 40_000, times},
+		{small, sendSmall, 10, times},
+		{large, sendLarge, 40_000, fewDatagrams},
+		{large, func(int, int) {}, 0, 1}, // the rest of it
+		{large, sendLarge, 10, times},
+	} {
+		// What is sent over loopback is there at once.
+		step.send(step.size, times)
+		if errno := step.port.Receive(batch); errno != 0 {
+			t.Fatal(errno)
+		}
+		if batch.Len() != step.want {
+			t.Errorf("%d datagrams of %d bytes were received at once, want %d", batch.Len(), step.size, step.want)
+		}
+	}
+}

@@ -25,6 +25,9 @@ const ReceiveBytes = 1 << 20
 type Packets struct {
 	fd, port int
 	ipv6     bool
+	// large says that what was received last was, all in all: of such it takes fewer at
+	// once, or others would wait for long.
+	large bool
 
 	// mu keeps the socket open while something is sent from elsewhere than where it is
 	// closed.
@@ -83,7 +86,17 @@ func (p *Packets) Closing() {
 }
 
 // Receive receives what there is into a batch, and doesn't wait.
-func (p *Packets) Receive(b *Batch) unix.Errno { return b.receive(p.fd) }
+func (p *Packets) Receive(b *Batch) unix.Errno {
+	most := uintptr(batchSize)
+	if p.large {
+		most = fewDatagrams
+	}
+	errno := b.receive(p.fd, most)
+	if errno == 0 {
+		p.large = b.bytes() > MaxDatagram
+	}
+	return errno
+}
 
 func networkOrder(port uint16) uint16 {
 	var b [2]byte

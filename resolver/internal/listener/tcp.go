@@ -20,10 +20,7 @@ import (
 
 const (
 	// acceptPause follows an error of a port that is open, such as too many open files.
-	acceptPause = 50 * time.Millisecond
-	// acceptsATurn bounds how many clients come before others of the loop.
-	acceptsATurn = 8
-
+	acceptPause       = 50 * time.Millisecond
 	keepAliveIdle     = time.Minute
 	keepAliveInterval = 15 * time.Second
 	keepAliveCount    = 4
@@ -143,20 +140,16 @@ func (s *tcpSocket) Cut() {}
 // Ended implements Socket.
 func (s *tcpSocket) Ended() <-chan struct{} { return ended }
 
-// Ready implements loop.Handler.
+// Ready implements loop.Handler. It takes one client: others of the loop have their
+// turn before the next one comes.
 func (s *tcpSocket) Ready(on *loop.Loop, _ uint32) {
-	for range acceptsATurn {
-		fd, from, err := s.accept()
-		switch {
-		case err == nil:
-			s.clients(on, fd, from)
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, net.ErrClosed):
-			return
-		default:
-			s.pause()
-			return
-		}
+	fd, from, err := s.accept()
+	switch {
+	case err == nil:
+		s.clients(on, fd, from)
+	case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EAGAIN), errors.Is(err, net.ErrClosed):
+	default:
+		s.pause()
 	}
 }
 
