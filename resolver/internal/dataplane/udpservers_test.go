@@ -140,6 +140,34 @@ func TestWhatAServerNeverAnsweredIsSentToTheNext(t *testing.T) {
 	hear(t, c, "re:two")
 }
 
+// A pod that was ending when it was granted is gone with what it was sent.
+func TestWhatALostServerNeverAnsweredIsSentToTheNext(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	ending, next := freeAddress(t, route.UDP), freeAddress(t, route.UDP)
+	silent, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ending)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	c := dialUDP(t, address)
+	write(t, c, "one")
+	write(t, c, "two")
+	r.queued(1)
+	r.servers(serving(ending, "a"))
+	r.eventually("the client is relayed", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
+	r.servers()
+	r.queued(1)
+	r.servers(serving(next, "b"))
+	got := listenUDP(t, next)
+	hear(t, c, "re:one")
+	hear(t, c, "re:two")
+	if all := got.all(); !slices.Equal(all, []string{"one", "two"}) {
+		t.Errorf("the next server got %v", all)
+	}
+	r.eventually("one session is left", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
+}
+
 func TestAUDPSessionEndsWithItsServersAddress(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.UDP)

@@ -117,7 +117,8 @@ func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
 	return true
 }
 
-// lose ends a live session whose server is among those that were lost.
+// lose ends a live session whose server is among those that were lost. What that took
+// a moment ago and did not answer is the next server's.
 func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	s.mu.Lock()
 	is := (s.upstream != nil || s.taken) && lost[s.server]
@@ -125,9 +126,13 @@ func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	// One that is not live yet looks itself, once it is.
 	ends := is && s.state.Load() == sessionLive
 	s.mu.Unlock()
-	if ends {
-		s.over()
+	if !ends {
+		return
 	}
+	if !s.answered.Load() {
+		s.retry()
+	}
+	s.over()
 }
 
 func (s *udpSession) budget() *conn.Budget { return s.kept }
