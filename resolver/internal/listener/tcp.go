@@ -20,7 +20,8 @@ import (
 
 const (
 	// acceptPause follows an error of a port that is open, such as too many open files.
-	acceptPause       = 50 * time.Millisecond
+	acceptPause = 50 * time.Millisecond
+
 	keepAliveIdle     = time.Minute
 	keepAliveInterval = 15 * time.Second
 	keepAliveCount    = 4
