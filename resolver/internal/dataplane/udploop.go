@@ -110,14 +110,13 @@ func (l *udpLoop) reply(s *udpSession) unix.Errno {
 }
 
 func (l *udpLoop) replyTo(u *udpSocket) {
-	switch {
-	case l.replying != nil:
-		l.flush()
-	case l.replies == nil:
+	if l.replies == nil {
 		l.replies = conn.NewReplies()
-		fallthrough
-	default:
+	}
+	if l.replying == nil {
 		l.AtEnd(l)
+	} else {
+		l.flush()
 	}
 	l.replying = u
 }
