@@ -14,7 +14,9 @@ const momentStep = 100 * time.Millisecond
 type moment struct{ nanos atomic.Int64 }
 
 func (m *moment) note(now time.Time) {
-	if n := now.UnixNano(); n-m.nanos.Load() >= int64(momentStep) {
+	n := now.UnixNano()
+	// The clock may have been set back.
+	if since := time.Duration(n - m.nanos.Load()); since.Abs() >= momentStep {
 		m.nanos.Store(n)
 	}
 }

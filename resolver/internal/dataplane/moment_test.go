@@ -19,3 +19,16 @@ func TestAMomentIsAtMostAStepTooEarly(t *testing.T) {
 		}
 	}
 }
+
+// The clock may be set back; the moment follows, or a service would seem to be used
+// until the clock is there again.
+func TestAMomentFollowsAClockThatIsSetBack(t *testing.T) {
+	var m moment
+	ahead := time.Unix(1_000_000, 0)
+	m.note(ahead)
+	back := ahead.Add(-time.Hour)
+	m.note(back)
+	if at, _ := m.last(); !at.Equal(back) {
+		t.Errorf("what happened at %s is said to have been at %s", back, at)
+	}
+}
