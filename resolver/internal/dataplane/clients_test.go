@@ -193,23 +193,51 @@ func TestOtherPeoplesMinecraftClientsWaitForABootOf45Seconds(t *testing.T) {
 	all.Wait()
 }
 
-func TestOtherPeoplesBedrockClientsSeeASleepingServerAndWakeIt(t *testing.T) {
+func TestOtherPeoplesBedrockClientsSeeASleepingServerAndJoinIt(t *testing.T) {
 	t.Parallel()
-	run := scripts(t, "bedrock.js")
-	r := newRig(t)
-	address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolBedrock))
-	var list struct{ Status string }
-	run("ping", portOf(t, address)).next(&list)
-	if !strings.HasPrefix(list.Status, "MCPE;it sleeps;765;1.20.4;0;7;") {
-		t.Fatalf("the list shows %+v", list)
+	for _, version := range []string{"1.17.10", "1.20.40", "1.21.60"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			run := scripts(t, "bedrock.js")
+			r := newRig(t)
+			address := r.serve("game", route.UDP, speaks(v1alpha1.ProtocolBedrock))
+			type list struct {
+				Motd, LevelName, Version, Error string
+				PlayersOnline, PlayersMax       int
+			}
+			ping := func() (shown list) {
+				run("ping", version, portOf(t, address)).next(&shown)
+				return shown
+			}
+			if asleep := ping(); asleep != (list{Motd: "it sleeps", Version: "1.20.4", PlayersMax: 7}) {
+				t.Fatalf("the list shows %+v of a sleeping server", asleep)
+			}
+			r.phase(v1alpha1.PhaseWaking)
+			if waking := ping(); !strings.HasPrefix(waking.Motd, "it wakes since ") {
+				t.Fatalf("the list shows %+v of a waking server", waking)
+			}
+			r.phase(v1alpha1.PhaseAsleep)
+			r.undisturbed()
+			// The game's client gives up a few seconds after its first request.
+			server := freeAddress(t, route.UDP)
+			var there struct{ Listening int }
+			run("serve", version, portOf(t, server)).next(&there)
+			first := run("join", version, portOf(t, address))
+			r.clientHeld()
+			r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
+			r.backend(server, true)
+			for _, player := range []*said{first, run("join", version, portOf(t, address))} {
+				var ended end
+				if player.next(&ended); ended.Joined != version {
+					t.Fatalf("a player saw %+v", ended)
+				}
+			}
+			r.phase(v1alpha1.PhaseAwake)
+			if awake := ping(); awake.Motd != "A dormouse" || awake.LevelName != "Burrow" || awake.Version != version {
+				t.Fatalf("the list shows %+v of a server", awake)
+			}
+		})
 	}
-	r.undisturbed()
-	// The package's client and server don't get together through a plain relay of
-	// datagrams either, with which this was tried apart, so that
-	// its client shows no more here than that it waits.
-	run("join", portOf(t, address))
-	r.clientHeld()
-	r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
 }
 
 func TestServerBrowsersSeeASleepingServer(t *testing.T) {

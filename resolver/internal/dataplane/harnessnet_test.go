@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,10 @@ var taken sync.Map
 // where a connection of another test might take it.
 func freePort(t testing.TB, network route.Network) int {
 	t.Helper()
+	// A process that is being started has what is open, and keeps a port that is closed
+	// here until it runs its own program.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for number := 21000 + os.Getpid()%4000; number < 29000; number++ {
 		if _, used := taken.LoadOrStore(number, true); used {
 			continue

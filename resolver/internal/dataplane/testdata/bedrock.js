@@ -1,28 +1,34 @@
-// Clients of the npm package bedrock-protocol on RakNet written in JavaScript:
-//   ping PORT    prints what the server list would show, as JSON
-//   join PORT    a player
+// Clients and servers of the npm package bedrock-protocol on RakNet's own C++. Each
+// prints one line of JSON a thing that happens:
+//   ping VERSION PORT     what the server list would show
+//   join VERSION PORT     a login, and how it ends
+//   serve VERSION PORT    a server, until its standard input ends
 'use strict'
-const Module = require('node:module')
-
-// The package loads its compiled RakNet before it reads which one it should use,
-// and that one is built by an install script that doesn't run here.
-const load = Module._load
-Module._load = (name, ...rest) => name === 'raknet-native' ? {} : load(name, ...rest)
+// RakNet comes compiled for Linux 5, and is looked for by the kernel's version.
+require('node:os').release = () => '5'
 const bedrock = require('bedrock-protocol')
 
-const [command, number] = process.argv.slice(2)
-const address = { host: '127.0.0.1', port: Number(number), version: '1.21.60', raknetBackend: 'jsp-raknet' }
+const [command, version, number] = process.argv.slice(2)
+const address = { host: '127.0.0.1', port: Number(number), version, offline: true, conLog: () => {} }
 const say = (what) => console.log(JSON.stringify(what))
 
 const commands = {
   ping () {
-    // The package's own ping wants the compiled RakNet.
-    const { Client } = require('jsp-raknet')
-    new Client(address.host, address.port).ping((status) => { say({ status: String(status) }); process.exit(0) })
+    bedrock.ping(address).then(say, (err) => say({ error: String(err) })).then(() => process.exit(0))
   },
   join () {
-    const player = bedrock.createClient({ ...address, username: 'Hazel', offline: true, skipPing: true, connectTimeout: 20000, conLog: () => {} })
-    player.on('error', (err) => console.error(err))
+    const player = bedrock.createClient({ ...address, username: 'Hazel', skipPing: true, connectTimeout: 60000 })
+    const ended = (what) => { say(what); process.exit(0) }
+    player.once('play_status', ({ status }) => ended(status === 'login_success' ? { joined: version } : { reason: status }))
+    player.once('kick', (packet) => ended({ reason: packet.message }))
+    player.once('error', (err) => ended({ error: String(err) }))
+    player.once('close', () => ended({ error: 'closed' }))
+  },
+  serve () {
+    const server = bedrock.createServer({ ...address, maxPlayers: 7, motd: { motd: 'A dormouse', levelName: 'Burrow' } })
+    server.on('error', (err) => { say({ error: String(err) }); process.exit(1) })
+    say({ listening: address.port })
+    process.stdin.on('end', () => process.exit(0)).resume()
   }
 }
 commands[command]()
