@@ -24,6 +24,10 @@ const aptLock = "/run/dormouse-apt.lock"
 // packages run side by side.
 func InstallDebian(ctx context.Context, name, program string, progress io.Writer) error {
 	if _, err := exec.LookPath(program); err == nil {
+		// It may be there while the rest of its package isn't yet.
+		if unlock, err := Lock(aptLock); err == nil {
+			unlock()
+		}
 		return nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {

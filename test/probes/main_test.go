@@ -83,7 +83,12 @@ func needNode(t *testing.T) {
 // it.
 func needDebian(t *testing.T, name, program string) {
 	t.Helper()
-	err := env.InstallDebian(t.Context(), name, program, os.Stderr)
+	mayInstall(t, env.InstallDebian(t.Context(), name, program, os.Stderr))
+}
+
+// mayInstall skips a test whose programs can't be had.
+func mayInstall(t *testing.T, err error) {
+	t.Helper()
 	if errors.Is(err, env.ErrNotInstalled) {
 		t.Skip(err)
 	}

@@ -5,33 +5,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"syscall"
 	"testing"
 	"time"
-)
 
-// Debian's OpenArena, a game on ioquake3.
-const openArena = "/usr/games/openarena-server"
+	"dormouse.dev/dormouse/test/env"
+)
 
 func TestQuake3CountsPeopleAndNoBots(t *testing.T) {
 	t.Parallel()
-	needOpenArena(t)
 	needDebian(t, "qstat", "quakestat")
 	port := freePort(t)
-	cmd := exec.CommandContext(
-		t.Context(), openArena,
-		// 1 keeps it from telling master servers.
-		"+set", "dedicated", "1", "+set", "net_enabled", "1",
-		"+set", "net_ip", "127.0.0.1", "+set", "net_port", strconv.Itoa(port),
-		"+set", "sv_maxclients", "12", "+set", "sv_hostname", "A dormouse",
-		"+map", "oa_dm1",
-	)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	// The program is a script, and what it starts has to end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd, err := env.OpenArena(t.Context(), os.Stderr, t.TempDir(), "A dormouse", port)
+	mayInstall(t, err)
 	server := start(t, cmd)
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 
 	// The server answers an address ten times, and then once a second.
 	const every = 1100 * time.Millisecond
@@ -68,21 +54,6 @@ func TestQuake3CountsPeopleAndNoBots(t *testing.T) {
 	server.wait("ClientDisconnect: ")
 	people.Players, all.Players = 0, 1
 	check()
-}
-
-// needOpenArena installs the server, or skips the test. Debian starts it after
-// it is installed, in public; nobody asked for that.
-func needOpenArena(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat(openArena); err == nil {
-		return
-	}
-	needDebian(t, "openarena-server", openArena)
-	if _, err := os.Stat("/run/systemd/system"); err == nil {
-		if out, err := exec.CommandContext(t.Context(), "systemctl", "disable", "--now", "openarena-server").CombinedOutput(); err != nil {
-			t.Fatalf("stop Debian's OpenArena: %v\n%s", err, out)
-		}
-	}
 }
 
 // quakestat asks with Debian's qstat. It tells bots by their ping.

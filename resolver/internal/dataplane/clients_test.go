@@ -2,9 +2,11 @@ package dataplane
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gameproto/source"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/test/env"
@@ -240,22 +243,88 @@ func TestOtherPeoplesBedrockClientsSeeASleepingServerAndJoinIt(t *testing.T) {
 	}
 }
 
-func TestServerBrowsersSeeASleepingServer(t *testing.T) {
+func TestServerBrowsersSeeAServerInAllItsPhases(t *testing.T) {
 	t.Parallel()
 	mayInstall(t, env.InstallDebian(t.Context(), "qstat", "quakestat", os.Stderr))
-	r := newRig(t)
 	for kind, protocol := range map[string]v1alpha1.Protocol{"-q3s": v1alpha1.ProtocolQuake3, "-a2s": v1alpha1.ProtocolSource} {
-		address := r.serve(string(protocol), route.UDP, speaks(protocol), func(p *route.Port) { p.Answers.Map = "burrow" })
-		// -R asks for the rules and -P for the players, too.
-		out, err := exec.CommandContext(t.Context(), "quakestat", "-raw", "|", "-nh", "-R", "-P", kind, address).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		fields := strings.Split(strings.SplitN(string(out), "\n", 2)[0], "|")
-		// The type, the address, the name, the map, and how many may play and do.
-		if len(fields) < 6 || fields[2] != "it sleeps" || fields[3] != "burrow" || fields[4] != "7" || fields[5] != "0" {
-			t.Errorf("%s sees %q", protocol, out)
-		}
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			address := r.serve("game", route.UDP, speaks(protocol), func(p *route.Port) { p.Answers.Map = "burrow" })
+			// -R asks for the rules and -P for the players, too.
+			browse := func() string {
+				out, err := exec.CommandContext(t.Context(), "quakestat", "-raw", "|", "-nh", "-R", "-P", kind, address).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				// The type, the address, the name, the map, how many may play and how many
+				// do; then how long it took. It says less of a server that doesn't answer.
+				line, _, _ := strings.Cut(string(out), "\n")
+				fields := strings.Split(line, "|")
+				if len(fields) < 6 {
+					return line
+				}
+				return strings.Join(fields[2:6], "|")
+			}
+			if asleep := browse(); asleep != "it sleeps|burrow|7|0" {
+				t.Fatalf("a sleeping server looks like %q", asleep)
+			}
+			r.phase(v1alpha1.PhaseWaking)
+			if waking := browse(); !strings.HasPrefix(waking, "it wakes since ") || !strings.HasSuffix(waking, "|burrow|7|0") {
+				t.Fatalf("a waking server looks like %q", waking)
+			}
+			r.undisturbed()
+			server := freePort(t, route.UDP)
+			want := "A dormouse|oa_dm1|12|0"
+			if protocol == v1alpha1.ProtocolSource {
+				// No package that a machine can install has a server that speaks this.
+				want = "A dormouse|warren|12|3"
+				serveSource(t, server)
+			} else {
+				serveOpenArena(t, server)
+			}
+			r.backend(fmt.Sprintf("127.0.0.1:%d", server), true)
+			r.phase(v1alpha1.PhaseAwake)
+			var awake string
+			if !within(clientPatience, func() bool { awake = browse(); return awake == want }) {
+				t.Fatalf("a server looks like %q, want %q", awake, want)
+			}
+		})
 	}
-	r.undisturbed()
+}
+
+func serveOpenArena(t *testing.T, port int) {
+	t.Helper()
+	cmd, err := env.OpenArena(t.Context(), os.Stderr, t.TempDir(), "A dormouse", port)
+	mayInstall(t, err)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Cancel(); _ = cmd.Wait() })
+}
+
+// serveSource says what a server with three players says.
+func serveSource(t *testing.T, port int) {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := source.AppendAnswer(nil, source.Answer{Info: &source.Info{
+		Protocol: 17, Name: "A dormouse", Map: "warren", Folder: "warren", Game: "Warren", Players: 3, Capacity: 12, Type: 'd', OS: 'l', Version: "1.2.3",
+	}})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for buffer := make([]byte, 2048); ; {
+			n, from, err := c.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				return
+			}
+			if bytes.HasPrefix(buffer[:n], source.AppendInfoRequest(nil, nil)) {
+				_, _ = c.WriteToUDPAddrPort(info, from)
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = c.Close(); <-ended })
 }
