@@ -70,7 +70,7 @@ func (b *bench) interleave(ctx context.Context, udp bool, one func(proxy, *proce
 	}()
 	var taking []proxy
 	for _, p := range proxies {
-		if udp && !p.udp || !slices.Contains(b.proxies, p.name) {
+		if !p.serves(udp) || !slices.Contains(b.proxies, p.name) {
 			continue
 		}
 		taking = append(taking, p)

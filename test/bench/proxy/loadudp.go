@@ -85,7 +85,7 @@ func (e *echoes) send(f *flow, now time.Time) {
 	f.last++
 	f.at, f.back = now, false
 	binary.NativeEndian.PutUint64(e.buffer[:], f.last)
-	_, _ = unix.Write(f.fd, e.buffer[:echoBytes])
+	_, _ = writeNow(f.fd, e.buffer[:echoBytes])
 }
 
 // receive waits once, for lostLook at most, and tells of each flow whose last datagram is back. In a paced
@@ -99,7 +99,7 @@ func (e *echoes) receive(back func(*flow, time.Time)) error {
 	for i := range events {
 		fd := int(events[i].Fd)
 		index := e.byFD[fd]
-		n, err := unix.Read(fd, e.buffer[:])
+		n, err := readNow(fd, e.buffer[:])
 		if index == 0 || err != nil || n != echoBytes {
 			continue // the timer, or what the network says of an earlier datagram
 		}

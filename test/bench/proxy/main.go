@@ -85,7 +85,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", minRounds, fmt.Sprintf("how many rounds each measure has; fewer than %d write no file", minRounds))
 	flags.DurationVar(&o.duration, "duration", 2*time.Second, "how long a proxy is measured in a round")
 	only := flags.String("measures", strings.Join(names, ","), "what is measured; a part of all writes no file")
-	taking := flags.String("proxies", "resolver,haproxy,nginx,direct", "which of them are measured; a part of all writes no file")
+	taking := flags.String("proxies", "resolver,haproxy,nginx,nginx_one_worker,direct", "which of them are measured; a part of all writes no file")
 	flags.IntVar(&o.processes, "processes", 2, "from how many processes clients come")
 	flags.IntVar(&o.connections, "connections", 200, "how many connections ping-pong has")
 	flags.IntVar(&o.flows, "flows", 1000, "how many UDP flows there are")

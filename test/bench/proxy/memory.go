@@ -72,7 +72,7 @@ func (b *bench) grown(ctx context.Context, p proxy, few, many []relay, clients .
 func (b *bench) each(udp bool, unit string, one func(proxy) (float64, error)) error {
 	for range b.rounds {
 		for _, p := range proxies {
-			if p.start == nil || udp && !p.udp || !slices.Contains(b.proxies, p.name) {
+			if p.start == nil || !p.serves(udp) || !slices.Contains(b.proxies, p.name) {
 				continue
 			}
 			value, err := one(p)

@@ -51,16 +51,22 @@ type proxy struct {
 	base int
 	// start is nil for none at all.
 	start func(ctx context.Context, o options, dir string, relays []relay) (*process, error)
-	udp   bool
+	// tcp and udp say what it is measured with.
+	tcp, udp bool
 }
 
 // proxies are all of them, in the order in which they are shown.
 var proxies = []proxy{
-	{name: "resolver", base: 10_000, start: startResolver, udp: true},
-	{name: "haproxy", base: 11_000, start: startHAProxy},
-	{name: "nginx", base: 12_000, start: startNginx, udp: true},
-	{name: "direct", base: serverBase, udp: true},
+	{name: "resolver", base: 10_000, start: startResolver, tcp: true, udp: true},
+	{name: "haproxy", base: 11_000, start: startHAProxy, tcp: true},
+	{name: "nginx", base: 12_000, start: nginx("auto"), tcp: true, udp: true},
+	// nginx as it is where its configuration doesn't say how many workers it has.
+	{name: "nginx_one_worker", base: 9_000, start: nginx("1"), udp: true},
+	{name: "direct", base: serverBase, tcp: true, udp: true},
 }
+
+// serves says whether a proxy takes part where TCP, or UDP, is measured.
+func (p proxy) serves(udp bool) bool { return udp && p.udp || !udp && p.tcp }
 
 func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
@@ -149,11 +155,20 @@ func startHAProxy(ctx context.Context, _ options, dir string, relays []relay) (*
 	return startListening(ctx, relays, "HAProxy", haproxyProgram, "-db", "-q", "-f", config)
 }
 
-// startNginx starts nginx with a worker for each processor.
-func startNginx(ctx context.Context, _ options, dir string, relays []relay) (*process, error) {
+// nginx starts nginx with a number of workers, or one for each processor: "auto".
+func nginx(workers string) func(context.Context, options, string, []relay) (*process, error) {
+	return func(ctx context.Context, _ options, dir string, relays []relay) (*process, error) {
+		return startNginx(ctx, workers, filepath.Join(dir, "nginx-"+workers), relays)
+	}
+}
+
+func startNginx(ctx context.Context, workers, dir string, relays []relay) (*process, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make nginx's directory: %w", err)
+	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "load_module %s;\ndaemon off;\nworker_processes auto;\nworker_rlimit_nofile %d;\npid %s;\nerror_log stderr crit;\nevents { worker_connections %d; }\nstream {\n proxy_timeout 2m;\n",
-		nginxModule, maxFiles, filepath.Join(dir, "nginx.pid"), maxFiles)
+	fmt.Fprintf(&text, "load_module %s;\ndaemon off;\nworker_processes %s;\nworker_rlimit_nofile %d;\npid %s;\nerror_log stderr crit;\nevents { worker_connections %d; }\nstream {\n proxy_timeout 2m;\n",
+		nginxModule, workers, maxFiles, filepath.Join(dir, "nginx.pid"), maxFiles)
 	for _, r := range relays {
 		more := ""
 		if r.network == "udp" {

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,15 +15,8 @@ const (
 	serverRole = "server"
 	// bulkBytes is how much a side of a bulk transfer writes or reads at once.
 	bulkBytes = 256 << 10
-	// datagrams is how many the server takes at once, and datagramRoom how large they
-	// may be.
-	datagrams    = 64
-	datagramRoom = 2048
 	// backlog is how many connections may wait to be accepted.
 	backlog = 4096
-	// socketBytes is how much may wait for a UDP socket: what is lost is to be the
-	// proxy's loss.
-	socketBytes = 4 << 20
 )
 
 // serve is the server behind the proxies: it echoes, sends and takes, until it is
@@ -144,42 +134,4 @@ func (s *server) serve(fd, kind int) bool {
 		}
 	}
 	return true
-}
-
-// echoDatagrams is the UDP port.
-func echoDatagrams(ctx context.Context) error {
-	opened, err := new(net.ListenConfig).ListenPacket(ctx, "udp4", local(serverBase+udpPort))
-	if err != nil {
-		return fmt.Errorf("open the server's UDP port: %w", err)
-	}
-	socket := opened.(*net.UDPConn)
-	if err := errors.Join(socket.SetReadBuffer(socketBytes), socket.SetWriteBuffer(socketBytes)); err != nil {
-		return fmt.Errorf("prepare the server's UDP port: %w", err)
-	}
-	packets := ipv4.NewPacketConn(socket)
-	messages := make([]ipv4.Message, datagrams)
-	buffers := make([][]byte, datagrams)
-	for i := range messages {
-		buffers[i] = make([]byte, datagramRoom)
-	}
-	fmt.Fprintln(os.Stdout, "ready")
-	for {
-		for i := range messages {
-			messages[i].Buffers = [][]byte{buffers[i]}
-		}
-		n, err := packets.ReadBatch(messages, 0)
-		if err != nil {
-			return fmt.Errorf("read datagrams: %w", err)
-		}
-		for i := range n {
-			messages[i].Buffers[0] = buffers[i][:messages[i].N]
-		}
-		for sent := 0; sent < n; {
-			m, err := packets.WriteBatch(messages[sent:n], 0)
-			if err != nil {
-				m = 1 // the client is gone
-			}
-			sent += m
-		}
-	}
 }

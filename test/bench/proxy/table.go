@@ -25,6 +25,8 @@ var goals = []goal{
 	{"connection_setup_cpu_seconds_per_100k", "haproxy", false, 1.5},
 	{"udp_echoes_per_second", "nginx", true, 1.3},
 	{"udp_cpu_seconds_per_100k", "nginx", false, 0.9},
+	{"udp_echoes_per_second", "nginx_one_worker", true, 1.3},
+	{"udp_cpu_seconds_per_100k", "nginx_one_worker", false, 0.9},
 	{"udp_paced_lost_percent", "", false, 0},
 	{"idle_tcp_port_bytes", "", false, 8 << 10},
 	{"idle_udp_port_bytes", "", false, 8 << 10},
@@ -36,7 +38,7 @@ var goals = []goal{
 func show(w io.Writer, medians map[string]figures, o options) {
 	fmt.Fprintf(w, "medians of %d rounds of %s:\n%-40s", o.rounds, o.duration, "")
 	for _, p := range proxies {
-		fmt.Fprintf(w, " %12s", p.name)
+		fmt.Fprintf(w, " %16s", p.name)
 	}
 	fmt.Fprintln(w)
 	for _, unit := range sortedKeys(medians) {
@@ -46,7 +48,7 @@ func show(w io.Writer, medians map[string]figures, o options) {
 			if value, ok := medians[unit][p.name]; ok {
 				text = short(value)
 			}
-			fmt.Fprintf(w, " %12s", text)
+			fmt.Fprintf(w, " %16s", text)
 		}
 		fmt.Fprintln(w)
 	}
