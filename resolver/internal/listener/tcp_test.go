@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
@@ -100,5 +101,96 @@ func TestWhoIsGoneHasAnAddress(t *testing.T) {
 	socket.Serve()
 	if got := <-accepted; got != want {
 		t.Errorf("the client is said to be at %s, and was at %s", got, want)
+	}
+}
+
+// Clients who come while the process has no files left wait in the kernel's queue, at
+// no cost, and are served once there are files again.
+func TestClientsWaitWhileThereAreNoFiles(t *testing.T) {
+	const clients = 3
+	accepted := make(chan netip.AddrPort, clients)
+	socket, err := TCP("127.0.0.1", 0, func(_ *loop.Loop, fd int, from netip.AddrPort) {
+		_ = unix.Close(fd)
+		accepted <- from
+	})()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fds [clients]int
+	for i := range fds {
+		if fds[i], err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(fds[i]) }()
+	}
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	giveBack := noFiles(t)
+	defer giveBack()
+	socket.Serve()
+	for _, fd := range fds {
+		if err := unix.Connect(fd, address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const while = 6 * acceptPause
+	before := used()
+	select {
+	case from := <-accepted:
+		t.Fatalf("%s was accepted without a file", from)
+	case <-time.After(while):
+	}
+	// Who asks again at once, in each loop, takes all of a processor.
+	if took := used() - before; took > while/2 {
+		t.Errorf("waiting for %s took %s of a processor", while, took)
+	}
+	giveBack()
+	want := map[netip.AddrPort]bool{}
+	for _, fd := range fds {
+		own, err := unix.Getsockname(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[addressOf(own)] = true
+	}
+	for range fds {
+		from := <-accepted
+		if !want[from] {
+			t.Errorf("%s was accepted, and is none of the clients, or twice", from)
+		}
+		delete(want, from)
+	}
+}
+
+// noFiles leaves the process no number for another file, until they are given back.
+func noFiles(t *testing.T) (giveBack func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel gives the lowest number that is free.
+	next, err := unix.Dup(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(next)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: limit.Max}); err != nil { //nolint:gosec // a file's number
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
 	}
 }
