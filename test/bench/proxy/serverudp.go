@@ -44,6 +44,8 @@ func echoDatagrams(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take the server's UDP port: %w", err)
 	}
+	// Nor is it closed for want of use.
+	defer func() { _ = file.Close() }()
 	fd := file.Fd()
 	fmt.Fprintln(os.Stdout, "ready")
 	for e := new(datagramEcho); ; {
