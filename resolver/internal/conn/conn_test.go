@@ -149,7 +149,7 @@ func TestRepliesGoToEachClient(t *testing.T) {
 			t.Fatal("five are too many")
 		}
 	}
-	if sent, bytes := r.Send(p.FD()); sent != 4 || bytes != want {
+	if sent, bytes, lost := r.Send(p.FD()); sent != 4 || bytes != want || lost != 1 {
 		t.Errorf("%d replies of %d bytes were sent, want 4 of %d", sent, bytes, want)
 	}
 	for i, c := range clients {

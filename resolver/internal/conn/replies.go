@@ -50,9 +50,9 @@ func (r *Replies) Add(n int, to *Replier) (full bool) {
 	return r.gathered == repliesATime || r.used+MaxDatagram > len(r.buffer)
 }
 
-// Send sends all from a socket. It tells how many were sent, and of how many bytes;
-// the others are lost.
-func (r *Replies) Send(fd int) (sent, bytes int) {
+// Send sends all from a socket. It tells how many were sent, and of how many bytes, and
+// how many could not be, and are lost.
+func (r *Replies) Send(fd int) (sent, bytes, lost int) {
 	for next := 0; next < r.gathered; {
 		var n int
 		errno := withRoom(fd, func() unix.Errno {
@@ -64,6 +64,7 @@ func (r *Replies) Send(fd int) (sent, bytes int) {
 		if errno != 0 {
 			// It is said of the first one alone.
 			next++
+			lost++
 			continue
 		}
 		for i := next; i < next+n; i++ {
@@ -73,5 +74,5 @@ func (r *Replies) Send(fd int) (sent, bytes int) {
 		next += n
 	}
 	r.gathered, r.used = 0, 0
-	return sent, bytes
+	return sent, bytes, lost
 }

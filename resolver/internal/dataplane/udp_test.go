@@ -193,6 +193,65 @@ func TestDatagramsOverTheBoundAreDroppedAndCounted(t *testing.T) {
 	hear(t, c, "re:later")
 }
 
+// A datagram may be larger over IPv6 than over IPv4 by the size of IPv4's header.
+func TestDatagramsThatCannotBeSentAreCounted(t *testing.T) {
+	const most = 65507 // of IPv4
+	for _, c := range []struct{ client, server, direction string }{
+		{"::1", "127.0.0.1", "to_server"},
+		{"127.0.0.1", "::1", "to_client"},
+	} {
+		t.Run(c.direction, func(t *testing.T) {
+			r := newRig(t, onAll)
+			port := netip.MustParseAddrPort(r.serve("game", route.UDP)).Port()
+			server := netip.AddrPortFrom(netip.MustParseAddr(c.server), uint16(freePort(t, route.UDP))).String() //nolint:gosec // a port
+			s := listenUDP(t, server)
+			r.backend(server, true)
+			client := dialUDP(t, netip.AddrPortFrom(netip.MustParseAddr(c.client), port).String())
+			unsent := func() float64 {
+				return r.metric("dormouse_resolver_unsent_datagrams_total", map[string]string{"direction": c.direction})
+			}
+			// The server adds three bytes.
+			size := most
+			if c.direction == "to_server" {
+				size = most + 1
+			}
+			large := strings.Repeat("x", size)
+			// One is held, and the other is not.
+			for lost := range 2 {
+				write(t, client, large)
+				r.eventually("it is counted", func() bool { return unsent() == float64(lost+1) })
+				write(t, client, "small")
+				hear(t, client, "re:small")
+			}
+			want := []string{large, "small", large, "small"}
+			if c.direction == "to_server" {
+				want = []string{"small", "small"}
+			}
+			if got := s.all(); !slices.Equal(got, want) {
+				t.Errorf("the server got %d datagrams, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+func TestADatagramThatIsTooLargeForTheServerHoldsNobodyUp(t *testing.T) {
+	r := newRig(t, onAll)
+	port := netip.MustParseAddrPort(r.serve("game", route.UDP)).Port()
+	at := func(host string) string { return netip.AddrPortFrom(netip.MustParseAddr(host), port).String() }
+	first, second := dialUDP(t, at("::1")), dialUDP(t, at("127.0.0.1"))
+	write(t, first, strings.Repeat("x", 65508))
+	r.queued(1)
+	write(t, second, "small")
+	r.queued(2)
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	hear(t, second, "re:small")
+	write(t, first, "small, too")
+	hear(t, first, "re:small, too")
+	r.queued(0)
+}
+
 func TestAReplyComesFromTheAddressThatTheClientSentTo(t *testing.T) {
 	r := newRig(t, onAll)
 	address := r.serve("game", route.UDP)

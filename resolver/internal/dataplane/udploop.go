@@ -128,8 +128,12 @@ func (l *udpLoop) TurnEnds() {
 }
 
 func (l *udpLoop) flush() {
-	if sent, bytes := l.replies.Send(l.replying.packets.FD()); sent > 0 {
+	sent, bytes, lost := l.replies.Send(l.replying.packets.FD())
+	if sent > 0 {
 		l.replying.port.counts.DatagramsToClient(sent, bytes)
+	}
+	if lost > 0 {
+		l.replying.port.counts.UnsentToClient(lost)
 	}
 }
 

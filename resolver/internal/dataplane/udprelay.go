@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"syscall"
@@ -30,19 +31,13 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	if s.connect(address) != nil {
 		return hold.Failed
 	}
-	s.mu.Lock()
-	if s.state.Load() != sessionHeld || len(s.queue) == 0 {
-		s.mu.Unlock()
+	first, upstream, err := s.sendFirst()
+	if upstream == nil {
 		return hold.Failed
 	}
-	upstream := s.upstream
-	first, _ := nextHeld(s.queue)
-	s.mu.Unlock()
-
 	_ = upstream.SetReadDeadline(time.Now().Add(refusalTime))
 	buf := conn.Datagrams.Get()
 	defer conn.Datagrams.Put(buf)
-	_, err := upstream.Write(first)
 	var n int
 	answered := false
 	if err == nil {
@@ -76,6 +71,48 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 		s.queue = s.queue[size:]
 	}
 	return hold.Taken
+}
+
+// sendFirst sends the first of what is held, and leaves out what is too large for the
+// way to the server. Where nothing is left that could be sent, upstream is nil.
+func (s *udpSession) sendFirst() (first []byte, upstream *net.UDPConn, err error) {
+	for {
+		s.mu.Lock()
+		if s.state.Load() != sessionHeld || len(s.queue) == 0 {
+			s.mu.Unlock()
+			return nil, nil, nil
+		}
+		upstream = s.upstream
+		first, _ = nextHeld(s.queue)
+		s.mu.Unlock()
+		_, err = upstream.Write(first)
+		if !errors.Is(err, syscall.EMSGSIZE) {
+			return first, upstream, err
+		}
+		s.socket.port.counts.UnsentToServer()
+		s.leaveOut(lengthBytes + len(first))
+	}
+}
+
+// leaveOut takes the first bytes off what is held. A session that holds nothing then
+// ends: others wait for what it finds out of the server.
+func (s *udpSession) leaveOut(size int) {
+	s.mu.Lock()
+	if s.state.Load() != sessionHeld {
+		s.mu.Unlock()
+		return
+	}
+	s.budget().Give(size)
+	s.queue = s.queue[size:]
+	left, ticket := len(s.queue), s.ticket
+	s.mu.Unlock()
+	if left > 0 {
+		return
+	}
+	if ticket != nil {
+		ticket.Leave()
+	}
+	s.over()
 }
 
 // start relays the session in a goroutine of its own.
@@ -147,7 +184,9 @@ func (s *udpSession) reach(grant hold.Grant) bool {
 		p.service.queue.Proven(p.key.name, grant.Address)
 		return true
 	}
-	p.service.queue.Avoid(p.key.name, grant.Address)
+	if s.state.Load() != sessionOver {
+		p.service.queue.Avoid(p.key.name, grant.Address)
+	}
 	return false
 }
 

@@ -223,6 +223,9 @@ func (s *udpSession) send(datagram []byte) bool {
 		s.refused.Store(true)
 		err = s.write(datagram)
 	}
+	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		s.socket.port.counts.UnsentToServer()
+	}
 	return err == nil
 }
 
@@ -261,9 +264,11 @@ func (s *udpSession) heard(now time.Time) {
 }
 
 func (s *udpSession) replied(datagram []byte, err error) {
-	if err == nil {
-		s.socket.port.counts.DatagramsToClient(1, len(datagram))
+	if err != nil {
+		s.socket.port.counts.UnsentToClient(1)
+		return
 	}
+	s.socket.port.counts.DatagramsToClient(1, len(datagram))
 }
 
 // idle is how long the session may be silent.

@@ -35,14 +35,14 @@ const (
 
 // Metrics are all of them. A nil Metrics counts nothing.
 type Metrics struct {
-	held, sessions                    *prometheus.GaugeVec
-	clients, answered                 *prometheus.CounterVec
-	bytes, datagrams                  *prometheus.CounterVec
-	refused, dropped, notBound, wakes *prometheus.CounterVec
-	idleEnded                         *prometheus.CounterVec
-	stages                            *prometheus.HistogramVec
-	routes                            prometheus.Gauge
-	registry                          prometheus.Registerer
+	held, sessions                            *prometheus.GaugeVec
+	clients, answered                         *prometheus.CounterVec
+	bytes, datagrams                          *prometheus.CounterVec
+	refused, dropped, unsent, notBound, wakes *prometheus.CounterVec
+	idleEnded                                 *prometheus.CounterVec
+	stages                                    *prometheus.HistogramVec
+	routes                                    prometheus.Gauge
+	registry                                  prometheus.Registerer
 
 	mu sync.Mutex
 	// byService are the series that a service has. To look for them in each
@@ -85,6 +85,8 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Clients that were sent away, by reason.", with("reason")),
 		dropped: counter("dormouse_resolver_dropped_datagrams_total",
 			"Datagrams that were dropped because a session, or the resolver, held as many bytes as it may.", port),
+		unsent: counter("dormouse_resolver_unsent_datagrams_total",
+			"Datagrams that could not be sent on and were lost, because there was no room or no way, or they were too large for it, by direction.", with("direction")),
 		notBound: counter("dormouse_resolver_refused_datagrams_total",
 			"Datagrams that a server refused because nothing was bound to its port.", port),
 		idleEnded: counter("dormouse_resolver_ended_idle_connections_total",
@@ -103,7 +105,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
-		m.notBound, m.idleEnded, m.wakes, m.stages, m.routes)
+		m.unsent, m.notBound, m.idleEnded, m.wakes, m.stages, m.routes)
 	return m
 }
 
@@ -191,6 +193,7 @@ type portSeries struct {
 	clients, answered                    prometheus.Counter
 	bytesToServer, bytesToClient         prometheus.Counter
 	datagramsToServer, datagramsToClient prometheus.Counter
+	unsentToServer, unsentToClient       prometheus.Counter
 	dropped, notBound                    prometheus.Counter
 	// refused are counters by reason, so that a flood of what is refused locks
 	// nothing.
@@ -218,6 +221,8 @@ func (p *Port) series() *portSeries {
 		bytesToClient:     directed(m.bytes, toClient),
 		datagramsToServer: directed(m.datagrams, toServer),
 		datagramsToClient: directed(m.datagrams, toClient),
+		unsentToServer:    directed(m.unsent, toServer),
+		unsentToClient:    directed(m.unsent, toClient),
 		dropped:           m.dropped.WithLabelValues(l...),
 		notBound:          m.notBound.WithLabelValues(l...),
 	}
@@ -302,6 +307,20 @@ func (p *Port) DatagramsToClient(n, bytes int) {
 	if p != nil {
 		p.series().datagramsToClient.Add(float64(n))
 		p.series().bytesToClient.Add(float64(bytes))
+	}
+}
+
+// UnsentToServer counts a client's datagram that could not be sent.
+func (p *Port) UnsentToServer() {
+	if p != nil {
+		p.series().unsentToServer.Inc()
+	}
+}
+
+// UnsentToClient counts a server's datagrams that could not be sent.
+func (p *Port) UnsentToClient(n int) {
+	if p != nil {
+		p.series().unsentToClient.Add(float64(n))
 	}
 }
 
