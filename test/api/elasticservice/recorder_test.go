@@ -69,15 +69,19 @@ func (r *recorder) follow(w watch.Interface) {
 	}
 }
 
-// latest is the revision of an object's latest write that was seen.
-func (r *recorder) latest() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var newest uint64
-	for _, c := range r.changes {
-		newest = max(newest, c.revision)
+// latest is a revision that no write before has passed, whether that was seen yet or
+// not.
+func (w *world) latest() uint64 {
+	w.t.Helper()
+	var list corev1.ServiceList
+	if err := w.c.List(w.t.Context(), &list, client.InNamespace(w.ns)); err != nil {
+		w.t.Fatalf("list Services: %v", err)
 	}
-	return newest
+	revision, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil {
+		w.t.Fatalf("read a list's revision: %v", err)
+	}
+	return revision
 }
 
 // firstAfter finds the first change after a revision that passes, by revision.
