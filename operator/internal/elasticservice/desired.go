@@ -96,7 +96,7 @@ func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discovery
 		known := addressesIn(o.slices)
 		accepting := p.phase == v1alpha1.PhaseAwake && handoff(es) == v1alpha1.HandoffDirect
 		for i := range o.sources {
-			if s := serverSlice(es, &o.sources[i], o.draining, known, accepting); len(s.Endpoints) > 0 {
+			if s := serverSlice(es, &o.sources[i], &o, known, accepting); len(s.Endpoints) > 0 {
 				wanted = append(wanted, s)
 			}
 		}
@@ -189,14 +189,17 @@ func resolverEndpoints(resolvers []resolver, roles map[string]role, family disco
 // clients while it is up; it keeps those it has, over UDP too, until its pod is
 // gone, which is why serving stays true. Unless servers are accepting, new clients
 // go to the resolver alone. A server that never got any is left out.
-func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, draining, known map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, o *observed, known map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
 	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
 	s.Ports = source.Ports
 	for _, e := range source.Endpoints {
+		if len(e.Addresses) == 0 {
+			continue
+		}
 		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
-		ready := up && accepting && (e.TargetRef == nil || !draining[e.TargetRef.Name])
-		if len(e.Addresses) == 0 || !ready && !known[e.Addresses[0]] {
+		ready := up && accepting && !o.takesNobody(&e)
+		if !ready && !known[e.Addresses[0]] {
 			continue
 		}
 		e.Conditions = discoveryv1.EndpointConditions{Ready: new(ready), Serving: new(true), Terminating: new(!ready)}

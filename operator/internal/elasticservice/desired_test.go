@@ -112,7 +112,7 @@ func TestServersOfASelectorlessService(t *testing.T) {
 	add("10.244.2.2", false, false) // boots
 	add("10.244.2.3", false, false) // was up: a blip
 	add("10.244.2.4", false, true)  // was up: goes
-	got := serverSlice(lobby("", t0), &source, nil, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, true)
+	got := serverSlice(lobby("", t0), &source, &observed{}, map[string]bool{"10.244.2.3": true, "10.244.2.4": true}, true)
 	if got.Name != "lobby-servers-x7k2p" {
 		t.Errorf("name = %s, want lobby-servers-x7k2p", got.Name)
 	}

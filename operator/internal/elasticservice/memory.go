@@ -20,6 +20,7 @@ type memory struct {
 	// pods' UIDs.
 	steppedDown  map[string]time.Time
 	sleepBegun   *time.Time
+	leaving      leaving
 	scale        scaleMemory
 	players      playerMemory
 	lastObstacle string

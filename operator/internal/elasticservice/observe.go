@@ -64,6 +64,11 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, err
 	}
 	o.scale = r.observeScale(ctx, es, &m.scale)
+	o.leaving = m.leaving.at(now)
+	o.servers = serversOf(o.sources, &o)
+	if o.scale.err == nil && o.scale.replicas == 0 {
+		m.leaving.begin(now, o.servers)
+	}
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
@@ -123,7 +128,6 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	if err := r.observeDraining(ctx, es, o); err != nil {
 		return err
 	}
-	o.servers = serversOf(o.sources, o.draining, o.full)
 	return nil
 }
 

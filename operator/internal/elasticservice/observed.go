@@ -38,6 +38,8 @@ type observed struct {
 	// draining are the target's Servers that take nobody any more, by name, which
 	// is their pods' name, too.
 	draining map[string]bool
+	// leaving are those that may be ended at any moment, and until when.
+	leaving leaving
 	// full are those that have as many players as they may have.
 	full map[string]bool
 	// slices are the ones that Dormouse wrote for the Service.
@@ -104,8 +106,9 @@ type server struct {
 	serving bool
 	// terminating says that the pod is being deleted.
 	terminating bool
-	// draining says that the pod's Server takes nobody any more. Its pod tells so
-	// some seconds later, by its readiness.
+	// draining says that the pod takes nobody any more, which its readiness tells some
+	// seconds later, or not at all: its Server drains, or the target has just been at
+	// zero.
 	draining bool
 	// full says that it has as many players as it may have.
 	full bool
@@ -175,7 +178,7 @@ func allFull(servers []server) bool {
 
 // serversOf reads the pods out of the private Service's slices, each pod once
 // though it may stand in a slice of each address family.
-func serversOf(all []discoveryv1.EndpointSlice, draining, full map[string]bool) []server {
+func serversOf(all []discoveryv1.EndpointSlice, o *observed) []server {
 	var servers []server
 	seen := map[string]bool{}
 	for _, slice := range all {
@@ -184,13 +187,12 @@ func serversOf(all []discoveryv1.EndpointSlice, draining, full map[string]bool) 
 				continue
 			}
 			s := server{
-				uid:         e.Addresses[0],
+				uid:         uidOf(&e),
 				address:     e.Addresses[0],
 				serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
 				terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
-			}
-			if e.TargetRef != nil {
-				s.uid, s.draining, s.full = string(e.TargetRef.UID), draining[e.TargetRef.Name], full[e.TargetRef.Name]
+				draining:    o.takesNobody(&e),
+				full:        e.TargetRef != nil && o.full[e.TargetRef.Name],
 			}
 			if !seen[s.uid] {
 				seen[s.uid] = true
@@ -199,4 +201,12 @@ func serversOf(all []discoveryv1.EndpointSlice, draining, full map[string]bool) 
 		}
 	}
 	return servers
+}
+
+// uidOf tells the pod of an endpoint apart from others.
+func uidOf(e *discoveryv1.Endpoint) string {
+	if e.TargetRef == nil {
+		return e.Addresses[0]
+	}
+	return string(e.TargetRef.UID)
 }

@@ -82,6 +82,9 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed, clients clients, deleting bool) {
 	up := countUp(o.servers)
 	previous := es.Status.Phase
+	if len(o.leaving.uids) > 0 {
+		p.again(o.leaving.until.Sub(now))
+	}
 	switch {
 	case o.scale.replicas == 0:
 		p.phase = v1alpha1.PhaseAsleep

@@ -55,6 +55,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	m.wake.slept(live)
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
+	m.leaving.begin(r.Now(), o.servers)
 	// A wake within commitTime is told to wait for this write: it must be over by
 	// then, one way or the other.
 	soon, cancel := context.WithTimeout(ctx, scaleTime)

@@ -46,7 +46,7 @@ func noneLeft(o client.Object) bool {
 	if !ok {
 		return false
 	}
-	servers := serversOf([]discoveryv1.EndpointSlice{*slice}, nil, nil)
+	servers := serversOf([]discoveryv1.EndpointSlice{*slice}, &observed{})
 	leaving := len(servers) == 0
 	for _, s := range servers {
 		leaving = leaving || s.terminating

@@ -201,3 +201,39 @@ func TestAnAwakeServiceIsRelayedWithoutAWakeCall(t *testing.T) {
 		t.Errorf("%d wake calls for a service that is awake", n)
 	}
 }
+
+// A client who comes in the moment when a service falls asleep has it scaled up
+// again, while the server from before is about to be ended and doesn't look so.
+func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
+	for name, stays := range map[string]bool{"it is ended, and another one comes": false, "it stays": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			address := r.serve("game", route.TCP)
+			old := freeAddress(t, route.TCP)
+			listenTCP(t, old, tag("old "))
+			r.backend(old, true)
+			r.phase(v1alpha1.PhaseAwake)
+			before := dialTCP(t, address)
+			expect(t, before, "old ")
+
+			r.phase(v1alpha1.PhaseAsleep)
+			c := dialTCP(t, address)
+			write(t, c, "x")
+			r.queued(1)
+			r.phase(v1alpha1.PhaseWaking)
+			r.never("somebody is sent to the old server", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
+			want := "old x"
+			if !stays {
+				next := freeAddress(t, route.TCP)
+				listenTCP(t, next, tag("new "))
+				r.backend(next, true)
+				want = "new x"
+			}
+			expect(t, c, want)
+			// Who was there stays in any case.
+			write(t, before, "y")
+			expect(t, before, "y")
+		})
+	}
+}

@@ -123,6 +123,37 @@ func TestAClientCancelsASleepThatHasBegun(t *testing.T) {
 	}
 }
 
+// A client who comes in the moment when the target goes to zero has it scaled up
+// again, while the server from before is about to be ended and doesn't look so.
+func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		next   []gameServer
+		within time.Duration
+	}{
+		"it is ended, and another one comes": {next: []gameServer{newServer()}, within: promptly},
+		"it stays":                           {within: afterSettling},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			players := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
+			since := w.latest()
+			players.is(0)
+			falling := w.must("FallingAsleep", afterSettling, since, toPhase("lobby", v1alpha1.PhaseFallingAsleep))
+			w.must("the target at 0", afterSettling, falling.revision, toReplicas("lobby", 0))
+			w.wake(0, resolverToken(t), "lobby")
+			w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+			w.stays("lobby", 2*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+			players.is(1)
+			if len(c.next) > 0 {
+				w.servers("lobby", c.next...)
+			}
+			w.want("lobby", c.within, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+		})
+	}
+}
+
 func TestATriggerThatCannotBeReadKeepsTheServiceAwake(t *testing.T) {
 	t.Parallel()
 	var followed bool
