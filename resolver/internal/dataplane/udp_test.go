@@ -203,7 +203,7 @@ func TestDatagramsThatCannotBeSentAreCounted(t *testing.T) {
 		t.Run(c.direction, func(t *testing.T) {
 			r := newRig(t, onAll)
 			port := netip.MustParseAddrPort(r.serve("game", route.UDP)).Port()
-			server := netip.AddrPortFrom(netip.MustParseAddr(c.server), uint16(freePort(t, route.UDP))).String() //nolint:gosec // a port
+			server := netip.AddrPortFrom(netip.MustParseAddr(c.server), uint16(freePort(t, route.UDP))).String()
 			s := listenUDP(t, server)
 			r.backend(server, true)
 			client := dialUDP(t, netip.AddrPortFrom(netip.MustParseAddr(c.client), port).String())

@@ -185,7 +185,7 @@ func noFiles(t *testing.T) (giveBack func()) {
 		t.Fatal(err)
 	}
 	_ = unix.Close(next)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: limit.Max}); err != nil { //nolint:gosec // a file's number
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: limit.Max}); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
