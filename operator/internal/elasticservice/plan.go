@@ -83,7 +83,7 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 	up := countUp(o.servers)
 	previous := es.Status.Phase
 	if len(o.leaving.uids) > 0 {
-		p.again(o.leaving.until.Sub(now))
+		p.again(max(o.leaving.until.Sub(now), time.Millisecond))
 	}
 	switch {
 	case o.scale.replicas == 0:

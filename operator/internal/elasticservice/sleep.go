@@ -61,6 +61,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	soon, cancel := context.WithTimeout(ctx, scaleTime)
 	defer cancel()
 	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
+		if soon.Err() == nil {
+			// It was refused: nobody is ended.
+			m.leaving = leaving{}
+		}
 		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
 	}
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))

@@ -238,11 +238,17 @@ func TestADatagramThatIsTooLargeForTheServerHoldsNobodyUp(t *testing.T) {
 	r := newRig(t, onAll)
 	port := netip.MustParseAddrPort(r.serve("game", route.UDP)).Port()
 	at := func(host string) string { return netip.AddrPortFrom(netip.MustParseAddr(host), port).String() }
-	first, second := dialUDP(t, at("::1")), dialUDP(t, at("127.0.0.1"))
-	write(t, first, strings.Repeat("x", 65508))
-	r.queued(1)
+	// More than a server is asked by in all the time that a client waits here.
+	const crowd = 20
+	var first, second *net.UDPConn
+	for range crowd {
+		first = dialUDP(t, at("::1"))
+		write(t, first, strings.Repeat("x", 65508))
+	}
+	r.queued(crowd)
+	second = dialUDP(t, at("127.0.0.1"))
 	write(t, second, "small")
-	r.queued(2)
+	r.queued(crowd + 1)
 	server := freeAddress(t, route.UDP)
 	listenUDP(t, server)
 	r.backend(server, true)

@@ -32,7 +32,10 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 		return hold.Failed
 	}
 	first, upstream, err := s.sendFirst()
-	if upstream == nil {
+	switch {
+	case errors.Is(err, errSpent):
+		return hold.Spent
+	case upstream == nil:
 		return hold.Failed
 	}
 	_ = upstream.SetReadDeadline(time.Now().Add(refusalTime))
@@ -73,8 +76,11 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	return hold.Taken
 }
 
+// errSpent says that nothing is left of what was held, because none could be sent.
+var errSpent = errors.New("nothing is left to send")
+
 // sendFirst sends the first of what is held, and leaves out what is too large for the
-// way to the server. Where nothing is left that could be sent, upstream is nil.
+// way to the server. Upstream is nil where nothing was sent.
 func (s *udpSession) sendFirst() (first []byte, upstream *net.UDPConn, err error) {
 	for {
 		s.mu.Lock()
@@ -90,29 +96,32 @@ func (s *udpSession) sendFirst() (first []byte, upstream *net.UDPConn, err error
 			return first, upstream, err
 		}
 		s.socket.port.counts.UnsentToServer()
-		s.leaveOut(lengthBytes + len(first))
+		if s.leaveOut(lengthBytes + len(first)) {
+			return nil, nil, errSpent
+		}
 	}
 }
 
 // leaveOut takes the first bytes off what is held. A session that holds nothing then
-// ends: others wait for what it finds out of the server.
-func (s *udpSession) leaveOut(size int) {
+// is over: others wait for what it finds out of the server.
+func (s *udpSession) leaveOut(size int) (over bool) {
 	s.mu.Lock()
 	if s.state.Load() != sessionHeld {
 		s.mu.Unlock()
-		return
+		return false
 	}
 	s.budget().Give(size)
 	s.queue = s.queue[size:]
-	left, ticket := len(s.queue), s.ticket
-	s.mu.Unlock()
-	if left > 0 {
-		return
+	if len(s.queue) > 0 {
+		s.mu.Unlock()
+		return false
 	}
+	ticket := s.ticket
+	s.overLocked()
 	if ticket != nil {
 		ticket.Leave()
 	}
-	s.over()
+	return true
 }
 
 // start relays the session in a goroutine of its own.
@@ -184,9 +193,12 @@ func (s *udpSession) reach(grant hold.Grant) bool {
 		p.service.queue.Proven(p.key.name, grant.Address)
 		return true
 	}
-	if s.state.Load() != sessionOver {
-		p.service.queue.Avoid(p.key.name, grant.Address)
+	if s.state.Load() == sessionOver {
+		// The server may be up all the same.
+		p.service.queue.Untried(p.key.name, grant.Address)
+		return false
 	}
+	p.service.queue.Avoid(p.key.name, grant.Address)
 	return false
 }
 

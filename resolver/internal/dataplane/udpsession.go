@@ -294,7 +294,9 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 	case sessionLive:
 		ticket.Delivered()
 	case sessionOver:
-		ticket.Abandon()
+		if !ticket.Leave() {
+			ticket.Abandon()
+		}
 	}
 }
 
@@ -372,6 +374,11 @@ func (s *udpSession) Refused(reason proto.Reason) {
 // over ends a session, whoever finds first that it has ended.
 func (s *udpSession) over() {
 	s.mu.Lock()
+	s.overLocked()
+}
+
+// overLocked is over for who has the lock, which it releases.
+func (s *udpSession) overLocked() {
 	was := s.state.Swap(sessionOver)
 	if s.upstream != nil {
 		_ = s.upstream.Close()

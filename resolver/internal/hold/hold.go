@@ -118,6 +118,9 @@ const (
 	NotBound
 	// Failed says that it could not be sent.
 	Failed
+	// Spent says that the client has left, because it had nothing that could be sent:
+	// that tells nothing of the server.
+	Spent
 )
 
 // Waker makes a wake call.

@@ -215,7 +215,15 @@ func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
 	if !ok {
 		return
 	}
-	if client.Probe(q.ctx, address) != Taken {
+	switch client.Probe(q.ctx, address) {
+	case Taken:
+	case Spent:
+		// The next one's turn comes at once.
+		q.mu.Lock()
+		p.tries, p.notBefore = max(0, p.tries-1), time.Time{}
+		q.mu.Unlock()
+		return
+	case NotBound, Failed:
 		return
 	}
 	q.mu.Lock()

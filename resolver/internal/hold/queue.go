@@ -198,6 +198,15 @@ func (q *Queue) Avoid(name string, server netip.AddrPort) {
 	}
 }
 
+// Untried ends the try of a server that was not proven to be up and was sent nothing.
+func (q *Queue) Untried(name string, server netip.AddrPort) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.ports[name]; p != nil {
+		p.untried(server)
+	}
+}
+
 // Proven ends the try of a server that was not proven to be up: it took the
 // client's first datagram.
 func (q *Queue) Proven(name string, server netip.AddrPort) {

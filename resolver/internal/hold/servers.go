@@ -234,6 +234,15 @@ func (p *port) failed(address netip.AddrPort) {
 	p.notBefore = now.Add(wait)
 }
 
+func (p *port) untried(address netip.AddrPort) {
+	for _, s := range p.servers {
+		if s.Address == address {
+			s.trying = false
+		}
+	}
+	p.wake()
+}
+
 func (p *port) reached(address netip.AddrPort) {
 	for _, s := range p.servers {
 		if s.Address == address {
