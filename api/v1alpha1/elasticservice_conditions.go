@@ -47,6 +47,13 @@ const (
 	// UDP players.
 	ConditionDrainSafe = "DrainSafe"
 
+	// ConditionUDPSessionsKept is True when no Server and no other Service has the
+	// number of a UDP port of the Service. Else nodes end the sessions of UDP players
+	// in the middle of the game: each time a Pod with that UDP host port starts there,
+	// and, for another Service's UDP node port, with each change of endpoints. Host
+	// ports of other Pods end them, too, and can't be seen here.
+	ConditionUDPSessionsKept = "UDPSessionsKept"
+
 	// ConditionSourceIPPreserved is True when the resolver sees the addresses from
 	// which clients really come, or the spec asks for nothing that goes by them.
 	// While it is not True such rules are not applied: behind a traffic policy
@@ -159,6 +166,12 @@ const (
 	// ReasonSelectorCutsPlayers says that the Service has a selector, by which
 	// Kubernetes lets go of Servers that drain.
 	ReasonSelectorCutsPlayers = "SelectorCutsPlayers"
+	// ReasonHostPortClash says that a UDP port of the Service is also a UDP host port
+	// of a Server.
+	ReasonHostPortClash = "HostPortClash"
+	// ReasonNodePortClash says that a UDP port of the Service is also another
+	// Service's UDP node port.
+	ReasonNodePortClash = "NodePortClash"
 	// ReasonSourceIPMasqueraded says that clients may reach the resolver from a
 	// node's address instead of their own.
 	ReasonSourceIPMasqueraded = "SourceIPMasqueraded"

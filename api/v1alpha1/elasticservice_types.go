@@ -411,7 +411,7 @@ type ElasticServiceStatus struct {
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
 	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe,
-	// SourceIPPreserved, TrafficPolicyUnsupported and FrontReady.
+	// UDPSessionsKept, SourceIPPreserved, TrafficPolicyUnsupported and FrontReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

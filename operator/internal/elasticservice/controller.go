@@ -248,6 +248,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	emit(r.Events, es, phaseEvents(before, es, p))
 	emit(r.Events, es, resolverEvents(original, es))
 	emit(r.Events, es, frontEvents(original, es))
+	emit(r.Events, es, clashEvents(original, es))
 	emit(r.Events, es, m.diagnosis.events(original, es, o.cause))
 	return nil
 }

@@ -54,6 +54,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, privateServiceName(es.Spec.Service), err)
 	}
+	if err := r.observeClash(ctx, &o); err != nil {
+		return o, err
+	}
 	if err := r.observeSiblings(ctx, es, &o); err != nil {
 		return o, err
 	}

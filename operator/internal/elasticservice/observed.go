@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/trigger"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // observed is everything that one pass saw. The planner decides by it alone.
@@ -21,6 +22,8 @@ type observed struct {
 	// neverStarted says that an obstacle has been there from the first: nobody
 	// counts on Dormouse.
 	neverStarted bool
+	// clash is what else has the number of a UDP port of the Service; nil: nothing.
+	clash *udpports.Clash
 	// older is the name of an older ElasticService of the same Service.
 	older string
 	// targetTaken is the name of an older ElasticService of the same target.

@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // fieldOwner is the owner of the fields that the controller applies.
@@ -85,7 +86,7 @@ type Reconciler struct {
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.picker = newPicker(r.LowPort, r.HighPort)
+	r.picker = newPicker(r.LowPort, r.HighPort, udpports.Services{Cache: r.Client})
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
 	r.freed = make(chan types.NamespacedName, 1024)

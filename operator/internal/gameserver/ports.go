@@ -107,6 +107,7 @@ func wantsPort(why string) bool {
 // what the Pods have, filled from them.
 type picker struct {
 	low, high int32
+	services udpServices
 
 	mu      sync.Mutex
 	uses    map[int32]int
@@ -115,8 +116,20 @@ type picker struct {
 	waiting map[types.NamespacedName]bool
 }
 
-func newPicker(low, high int32) *picker {
-	return &picker{low: low, high: high, uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{}}
+// udpServices tells which numbers are UDP ports of Services. A Pod with such a UDP
+// host port ends the sessions of the Service's players: see package udpports.
+type udpServices interface {
+	// Elastic reports whether a number is one of an ElasticService's.
+	Elastic(number int32) bool
+	// Any reports whether it is one of any Service's.
+	Any(number int32) bool
+}
+
+func newPicker(low, high int32, services udpServices) *picker {
+	return &picker{
+		low: low, high: high, services: services,
+		uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{},
+	}
 }
 
 // hold notes what a Server's Pod has, and forgets what it had. It gives the
@@ -169,7 +182,8 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 }
 
 // pick picks a Server's host ports and holds them for it: those it had before
-// where nobody else has taken to them, else those that are used least.
+// where nobody else has taken to them, else those that are used least. Among equals
+// it prefers those that are no Service's UDP port; an ElasticService's is never picked.
 func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,22 +204,45 @@ func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 		if !picked(port) {
 			continue
 		}
-		best := int32(0)
-		if had := before[port.Name]; had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 {
-			best = had
-		}
-		for candidate := p.low; best == 0 || candidate <= p.high; candidate++ {
-			if candidate > p.high {
-				return nil, fmt.Errorf("the operator's host ports from %d to %d are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)
-			}
-			if !taken[candidate] && !reserved(candidate) && (best == 0 || p.uses[candidate] < p.uses[best]) {
-				best = candidate
-			}
+		best := p.best(port, before[port.Name], taken)
+		if best == 0 {
+			return nil, fmt.Errorf("the operator's host ports from %d to %d, without those that are UDP ports of ElasticServices, are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)
 		}
 		ports[i], taken[best] = best, true
 	}
 	p.set(s.UID, ports)
 	return ports, nil
+}
+
+// best is the number for a port that had one before, or 0; 0: there is none.
+func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
+	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) {
+		return had
+	}
+	best, bestOfService := int32(0), false
+	for candidate := p.low; candidate <= p.high; candidate++ {
+		if taken[candidate] || reserved(candidate) {
+			continue
+		}
+		fewer := best == 0 || p.uses[candidate] < p.uses[best]
+		if !fewer && (!bestOfService || p.uses[candidate] > p.uses[best]) || p.elastic(port, candidate) {
+			continue
+		}
+		if ofService := overUDP(port) && p.services.Any(candidate); fewer || !ofService {
+			best, bestOfService = candidate, ofService
+		}
+	}
+	return best
+}
+
+// elastic reports whether a port with a number would end the sessions of an
+// ElasticService's players.
+func (p *picker) elastic(port v1alpha1.ServerPort, number int32) bool {
+	return overUDP(port) && p.services.Elastic(number)
+}
+
+func overUDP(p v1alpha1.ServerPort) bool {
+	return slices.Contains(transports(p.Protocol), corev1.ProtocolUDP)
 }
 
 // better says whether a Server that waits with these ports would be better off
@@ -215,21 +252,18 @@ func (p *picker) better(s *v1alpha1.Server, waited time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mine := p.servers[s.UID]
-	least := -1
-	for candidate := p.low; candidate <= p.high; candidate++ {
-		if uses := p.uses[candidate]; !reserved(candidate) && !slices.Contains(mine, candidate) && (least < 0 || uses < least) {
-			least = uses
-		}
-	}
-	if least < 0 {
-		return false
-	}
 	for i, port := range s.Spec.Ports {
 		if i >= len(mine) || !picked(port) {
 			continue
 		}
-		if uses := p.uses[mine[i]]; least+1 < uses || (waited >= retryPort && least+1 <= uses) {
-			return true
+		most := p.uses[mine[i]] - 2
+		if waited >= retryPort {
+			most++
+		}
+		for candidate := p.low; candidate <= p.high; candidate++ {
+			if p.uses[candidate] <= most && !reserved(candidate) && !slices.Contains(mine, candidate) && !p.elastic(port, candidate) {
+				return true
+			}
 		}
 	}
 	return false

@@ -25,7 +25,7 @@ func withPorts(name string, ports ...v1alpha1.ServerPort) *v1alpha1.Server {
 var hostPort = v1alpha1.ServerPort{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}
 
 func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
-	p := newPicker(7000, 7003)
+	p := newPicker(7000, 7003, numbers{})
 	uses := map[int32]int{}
 	for i := range 10 {
 		ports, err := p.pick(withPorts(fmt.Sprint(i), hostPort))
@@ -40,7 +40,7 @@ func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
 }
 
 func TestAServerGetsThePortsItHad(t *testing.T) {
-	p := newPicker(7000, 7003)
+	p := newPicker(7000, 7003, numbers{})
 	s := withPorts("a", hostPort)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7002}}
 	if ports, err := p.pick(s); err != nil || ports[0] != 7002 {
@@ -54,7 +54,7 @@ func TestAServerGetsThePortsItHad(t *testing.T) {
 }
 
 func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
-	p := newPicker(7000, 7001)
+	p := newPicker(7000, 7001, numbers{})
 	fixed, inner := hostPort, hostPort
 	fixed.Name, fixed.HostPort = "fixed", 7000
 	inner.Name, inner.Expose = "inner", v1alpha1.ExposeNone
@@ -75,7 +75,7 @@ func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
 // With two nodes and two ports the fifth Server waits, and gets whichever comes
 // free.
 func TestAFreedPortIsTold(t *testing.T) {
-	p := newPicker(7000, 7001)
+	p := newPicker(7000, 7001, numbers{})
 	var servers []*v1alpha1.Server
 	for i := range 5 {
 		s := withPorts(fmt.Sprint(i), hostPort)
@@ -109,7 +109,7 @@ func TestAFreedPortIsTold(t *testing.T) {
 
 // A port that a Pod of somebody else has on every node is left after a while.
 func TestAPortThatStaysTakenIsLeft(t *testing.T) {
-	p := newPicker(7000, 7001)
+	p := newPicker(7000, 7001, numbers{})
 	s := withPorts("a", hostPort)
 	if _, err := p.pick(s); err != nil {
 		t.Fatal(err)
@@ -120,11 +120,84 @@ func TestAPortThatStaysTakenIsLeft(t *testing.T) {
 }
 
 func TestHoldCountsAPodOnce(t *testing.T) {
-	p := newPicker(7000, 7001)
+	p := newPicker(7000, 7001, numbers{})
 	for range 3 {
 		p.hold("a", []int32{7000, 0})
 	}
 	if p.uses[7000] != 1 || p.uses[0] != 0 {
 		t.Errorf("uses are %v, want 7000 once", p.uses)
+	}
+}
+
+// numbers are UDP ports of Services: of ElasticServices where true.
+type numbers map[int32]bool
+
+func (n numbers) Elastic(number int32) bool { return n[number] }
+
+func (n numbers) Any(number int32) bool {
+	_, is := n[number]
+	return is
+}
+
+func TestAHostPortEndsNobodysSession(t *testing.T) {
+	udp, both := hostPort, hostPort
+	udp.Protocol, both.Protocol = v1alpha1.ServerProtocolUDP, v1alpha1.ServerProtocolTCPUDP
+	cases := map[string]struct {
+		services numbers
+		port     v1alpha1.ServerPort
+		before   int32
+		// uses are how many Servers have a number already.
+		uses map[int32]int
+		want int32
+	}{
+		"a UDP port of an ElasticService is passed over":                     {services: numbers{7000: true}, port: udp, want: 7001},
+		"and so it is over both transports":                                  {services: numbers{7000: true}, port: both, want: 7001},
+		"it does no harm over TCP":                                           {services: numbers{7000: true}, port: hostPort, want: 7000},
+		"a port that it has become is given up":                              {services: numbers{7002: true}, port: udp, before: 7002, want: 7000},
+		"it is passed over though all others are used":                       {services: numbers{7002: true}, port: udp, uses: map[int32]int{7000: 2, 7001: 1}, want: 7001},
+		"a port of another Service is passed over among equals":              {services: numbers{7000: false}, port: udp, want: 7001},
+		"but not where all others are used":                                  {services: numbers{7000: false}, port: udp, uses: map[int32]int{7001: 1, 7002: 1}, want: 7000},
+		"the least used one counts first":                                    {services: numbers{7002: false}, port: udp, uses: map[int32]int{7000: 2, 7001: 1, 7002: 1}, want: 7001},
+		"without any other number there is none":                             {services: numbers{7000: true, 7001: true, 7002: true}, port: udp},
+		"where all numbers are other Services' the least used one is picked": {services: numbers{7000: false, 7001: false, 7002: false}, port: udp, uses: map[int32]int{7000: 1}, want: 7001},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newPicker(7000, 7002, tc.services)
+			for number, uses := range tc.uses {
+				for i := range uses {
+					p.hold(types.UID(fmt.Sprint(number, "-", i)), []int32{number})
+				}
+			}
+			s := withPorts("a", tc.port)
+			if tc.before != 0 {
+				s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: tc.port.Name, Port: tc.before}}
+			}
+			ports, err := p.pick(s)
+			if tc.want == 0 {
+				if err == nil {
+					t.Errorf("picked %v, want an error", ports)
+				}
+				return
+			}
+			if err != nil || ports[0] != tc.want {
+				t.Errorf("picked %v, %v; want %d", ports, err, tc.want)
+			}
+		})
+	}
+}
+
+// A Pod that waits isn't replaced again and again for a number that it can't get.
+func TestAPortOfAnElasticServiceIsNoBetter(t *testing.T) {
+	udp := hostPort
+	udp.Protocol = v1alpha1.ServerProtocolUDP
+	p := newPicker(7000, 7001, numbers{7001: true})
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := p.pick(withPorts(name, udp)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.better(withPorts("c", udp), retryPort) {
+		t.Error("an ElasticService's UDP port is said to be better than one that is taken")
 	}
 }

@@ -44,6 +44,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=dormouse-system,resources=leases,verbs=get;create;update
@@ -71,6 +72,9 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	}
 	log := mgr.GetLogger()
 	if err := errors.Join(elasticservice.SetupIndexes(ctx, mgr.GetFieldIndexer()), report.SetupIndexes(ctx, mgr.GetFieldIndexer())); err != nil {
+		return err
+	}
+	if err := udpports.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {

@@ -242,6 +242,14 @@ func TestAFleetSleepsWhenItsPlayersHaveLeft(t *testing.T) {
 	const sleepAfter = 5 * time.Second
 	g := behindAService(ctx, t, ns, 3, env.Game{IdlePlayers: true, SleepAfter: sleepAfter})
 	address := suite.ClusterIP(ctx, t, g, env.GameTCP)
+	// Who came through the resolver over UDP would keep it awake for two minutes more.
+	es := &v1alpha1.ElasticService{}
+	if err := suite.Cluster.Client.Get(ctx, g.Key(), es); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.WaitDirect(ctx, es, 1); err != nil {
+		t.Fatal(err)
+	}
 	two := invite(ctx, t, g, 1)
 	two.on(ctx, t)
 	if es, err := neverAsleep(ctx, g, 3*sleepAfter); err != nil {

@@ -1,0 +1,213 @@
+// Package udpports finds the port numbers that would end UDP players' sessions in
+// the middle of the game.
+//
+// A UDP session through a Service exists only in the connection table (conntrack) of
+// the node where it comes in. When its entry is deleted, the session's next datagram
+// is a new one to kube-proxy, which sends it to any server that is ready: the player
+// is thrown out. Two programs on a node delete entries by the number of the port that
+// the client sent to, whatever the address:
+//
+//   - The network plugin for host ports (CNI's portmap) deletes all UDP entries of a
+//     number when a Pod starts that has this number as a UDP host port:
+//     https://github.com/containernetworking/plugins/pull/553
+//   - kube-proxy, since Kubernetes 1.32, deletes with each change of UDP endpoints the
+//     entries of a number that is some Service's UDP node port, unless they lead to
+//     that Service's endpoints, in pkg/proxy/conntrack.
+//
+// So a number may not be a Service's UDP port and, at the same time, a Pod's UDP host
+// port or another Service's UDP node port.
+package udpports
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Keys of the cache's indexes.
+const (
+	// indexPort finds Services by the numbers to which their UDP clients send.
+	indexPort = "dormouse.udp-port"
+	// indexElastic finds the private Services of ElasticServices by their UDP ports,
+	// which are those of the Service that players connect to.
+	indexElastic = "dormouse.elastic-udp-port"
+	// indexNodePort finds Services by their UDP node ports.
+	indexNodePort = "dormouse.udp-node-port"
+	// indexHostPort finds Servers by their UDP host ports.
+	indexHostPort = "dormouse.udp-host-port"
+)
+
+// SetupIndexes adds the indexes that the functions of this package use.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	ofServices := func(numbers func(*corev1.Service) []int32) client.IndexerFunc {
+		return func(o client.Object) []string { return texts(numbers(o.(*corev1.Service))) }
+	}
+	for _, i := range []struct {
+		object client.Object
+		key    string
+		fn     client.IndexerFunc
+	}{
+		{&corev1.Service{}, indexPort, ofServices(Ports)},
+		{&corev1.Service{}, indexElastic, ofServices(elasticPorts)},
+		{&corev1.Service{}, indexNodePort, ofServices(NodePorts)},
+		{&v1alpha1.Server{}, indexHostPort, func(o client.Object) []string { return texts(HostPorts(o.(*v1alpha1.Server))) }},
+	} {
+		if err := indexer.IndexField(ctx, i.object, i.key, i.fn); err != nil {
+			return fmt.Errorf("add the index %s: %w", i.key, err)
+		}
+	}
+	return nil
+}
+
+// Ports are the numbers to which a Service's UDP clients send: its ports and its
+// node ports. A headless Service has no clients of its own.
+func Ports(svc *corev1.Service) []int32 {
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	return append(ports(svc), NodePorts(svc)...)
+}
+
+func elasticPorts(svc *corev1.Service) []int32 {
+	owner := metav1.GetControllerOf(svc)
+	if owner == nil || owner.Kind != "ElasticService" || svc.Labels[v1alpha1.PrivateServiceLabel] == "" {
+		return nil
+	}
+	return ports(svc)
+}
+
+func ports(svc *corev1.Service) (numbers []int32) {
+	for _, p := range svc.Spec.Ports {
+		if p.Protocol == corev1.ProtocolUDP {
+			numbers = append(numbers, p.Port)
+		}
+	}
+	return numbers
+}
+
+// NodePorts are a Service's UDP node ports.
+func NodePorts(svc *corev1.Service) (numbers []int32) {
+	for _, p := range svc.Spec.Ports {
+		if p.Protocol == corev1.ProtocolUDP && p.NodePort != 0 {
+			numbers = append(numbers, p.NodePort)
+		}
+	}
+	return numbers
+}
+
+// HostPorts are a Server's UDP host ports: those of its spec, and those that were
+// picked for it.
+func HostPorts(s *v1alpha1.Server) (numbers []int32) {
+	picked := map[string]int32{}
+	for _, p := range s.Status.Ports {
+		picked[p.Name] = p.Port
+	}
+	for _, p := range s.Spec.Ports {
+		overUDP := p.Protocol == v1alpha1.ServerProtocolUDP || p.Protocol == v1alpha1.ServerProtocolTCPUDP
+		onNode := p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
+		if !overUDP || !onNode {
+			continue
+		}
+		number := p.HostPort
+		if number == 0 {
+			number = picked[p.Name]
+		}
+		if number != 0 {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// Services tells which numbers are UDP ports of Services.
+type Services struct {
+	// Cache has the indexes of [SetupIndexes].
+	Cache client.Reader
+}
+
+// Elastic reports whether a number is a UDP port of an ElasticService's Service.
+func (s Services) Elastic(number int32) bool { return s.any(indexElastic, number) }
+
+// Any reports whether UDP clients of any Service send to a number.
+func (s Services) Any(number int32) bool { return s.any(indexPort, number) }
+
+func (s Services) any(index string, number int32) bool {
+	list, err := services(context.Background(), s.Cache, index, number, client.Limit(1))
+	return err == nil && len(list) > 0 // an error only when the cache is gone, and so are we
+}
+
+// ServicesWith are the Services whose UDP clients send to a number.
+func ServicesWith(ctx context.Context, c client.Reader, number int32) ([]corev1.Service, error) {
+	return services(ctx, c, indexPort, number)
+}
+
+// SeveralServers reports whether a number is a UDP host port of more than one Server.
+func SeveralServers(ctx context.Context, c client.Reader, number int32) bool {
+	list, err := servers(ctx, c, number, 2)
+	return err == nil && len(list) > 1
+}
+
+// Clash is what else has the number of a Service's UDP port.
+type Clash struct {
+	// Number is the port's.
+	Number int32
+	// NodePortOf is a Service that has it as its UDP node port, HostPortOf a Server
+	// that has it as its UDP host port. One of them is set.
+	NodePortOf, HostPortOf client.ObjectKey
+}
+
+// ClashOf finds a number of a Service's UDP ports that ends its clients' sessions;
+// nil: there is none that the cache shows.
+func ClashOf(ctx context.Context, c client.Reader, svc *corev1.Service) (*Clash, error) {
+	for _, number := range Ports(svc) {
+		others, err := services(ctx, c, indexNodePort, number, client.Limit(2))
+		if err != nil {
+			return nil, err
+		}
+		for i := range others {
+			if others[i].UID != svc.UID {
+				return &Clash{Number: number, NodePortOf: client.ObjectKeyFromObject(&others[i])}, nil
+			}
+		}
+		exposed, err := servers(ctx, c, number, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(exposed) > 0 {
+			return &Clash{Number: number, HostPortOf: client.ObjectKeyFromObject(&exposed[0])}, nil
+		}
+	}
+	return nil, nil
+}
+
+func services(ctx context.Context, c client.Reader, index string, number int32, opts ...client.ListOption) ([]corev1.Service, error) {
+	var list corev1.ServiceList
+	if err := c.List(ctx, &list, append(opts, client.MatchingFields{index: text(number)})...); err != nil {
+		return nil, fmt.Errorf("list the Services with UDP port %d: %w", number, err)
+	}
+	return list.Items, nil
+}
+
+func servers(ctx context.Context, c client.Reader, number int32, most int64) ([]v1alpha1.Server, error) {
+	var list v1alpha1.ServerList
+	if err := c.List(ctx, &list, client.MatchingFields{indexHostPort: text(number)}, client.Limit(most)); err != nil {
+		return nil, fmt.Errorf("list the Servers with UDP host port %d: %w", number, err)
+	}
+	return list.Items, nil
+}
+
+func text(number int32) string { return strconv.Itoa(int(number)) }
+
+func texts(numbers []int32) []string {
+	list := make([]string, len(numbers))
+	for i, n := range numbers {
+		list[i] = text(n)
+	}
+	return list
+}

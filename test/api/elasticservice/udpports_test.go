@@ -1,0 +1,98 @@
+package elasticservice_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// overUDP gives a Service one UDP port.
+func overUDP(number int32) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Spec.Ports = []corev1.ServicePort{{Name: "game", Protocol: corev1.ProtocolUDP, Port: number}}
+	}
+}
+
+// What ends UDP sessions because it has the number of a Service's UDP port is named,
+// also when it comes later, and until it goes.
+func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
+	t.Parallel()
+	nodePort := func(number int32) client.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeNodePort,
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: number}},
+		}}
+	}
+	server := func(port v1alpha1.ServerPort) client.Object {
+		port.Name = "game"
+		return &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.ServerSpec{
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}}},
+			Ports:    []v1alpha1.ServerPort{port},
+		}}
+	}
+	exposed := func(number int32, protocol v1alpha1.ServerProtocol) client.Object {
+		return server(v1alpha1.ServerPort{ContainerPort: 7000, Protocol: protocol, Expose: v1alpha1.ExposeHostPort, HostPort: number})
+	}
+	cases := map[string]struct {
+		number int32
+		other  client.Object
+		// reason is why sessions end; empty: they don't.
+		reason, says string
+	}{
+		"another Service's node port":        {number: 31711, other: nodePort(31711), reason: v1alpha1.ReasonNodePortClash, says: "UDP port 31711 of Service lobby is also a node port of Service NAMESPACE/other"},
+		"a Server's host port":               {number: 31712, other: exposed(31712, v1alpha1.ServerProtocolUDP), reason: v1alpha1.ReasonHostPortClash, says: "UDP port 31712 of Service lobby is also a host port of Server NAMESPACE/other"},
+		"a Server's port for both":           {number: 31713, other: exposed(31713, v1alpha1.ServerProtocolTCPUDP), reason: v1alpha1.ReasonHostPortClash, says: "host port of Server"},
+		"a Server's host port for TCP":       {number: 31714, other: exposed(31714, v1alpha1.ServerProtocolTCP)},
+		"a Server's port that isn't exposed": {number: 31715, other: server(v1alpha1.ServerPort{ContainerPort: 31715, Protocol: v1alpha1.ServerProtocolUDP})},
+		"another node port":                  {number: 31716, other: nodePort(31717)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.deployment("lobby", 0)
+			w.service("lobby", overUDP(tc.number))
+			w.elastic("lobby")
+			kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK)
+			w.want("lobby", promptly, kept)
+			w.create(tc.other)
+			if tc.reason == "" {
+				w.stays("lobby", time.Second, kept)
+				return
+			}
+			es := w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, tc.reason), ready)
+			message := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept).Message
+			if want := strings.ReplaceAll(tc.says, "NAMESPACE", w.ns); !strings.Contains(message, want) {
+				t.Errorf("the message is %q, want %q in it", message, want)
+			}
+			w.wantWarning("lobby", tc.reason, "UDP port")
+			if err := w.c.Delete(t.Context(), tc.other); err != nil {
+				t.Fatal(err)
+			}
+			w.want("lobby", promptly, kept)
+		})
+	}
+}
+
+// A Service's own node port, and TCP, end nothing.
+func TestAServicesOwnPortsEndNoSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 0)
+	w.service("lobby", overUDP(31721), func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31721
+	})
+	w.elastic("lobby")
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK))
+	w.deployment("web", 0)
+	w.service("web")
+	w.elastic("web")
+	w.want("web", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
+}
