@@ -107,7 +107,7 @@ func wantsPort(why string) bool {
 // what the Pods have, filled from them.
 type picker struct {
 	low, high int32
-	services udpServices
+	services  udpServices
 
 	mu      sync.Mutex
 	uses    map[int32]int

@@ -125,7 +125,7 @@ func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Ad
 
 // beginQuery is begin for a client who only asks.
 func (s *udpSession) beginQuery(datagram []byte, picked hold.Grant) {
-	s.touch(time.Now())
+	s.touch(&s.clientAt, time.Now())
 	s.budget().Force(lengthBytes + len(datagram))
 	s.socket.port.counts.ClientTaken()
 	s.mu.Lock()

@@ -158,6 +158,7 @@ func (s *Server) Update(r *route.Route) {
 		// The queue comes second: whoever it sends to a server finds that server
 		// in the route.
 		was := sv.route.Swap(r)
+		sv.handover.follow(r.Direct)
 		before = was.Front
 		sv.queue.Update(r)
 		if nameOf(was) != nameOf(r) {

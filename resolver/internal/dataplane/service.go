@@ -23,12 +23,14 @@ import (
 
 // service is one ElasticService at work.
 type service struct {
-	server  *Server
-	route   atomic.Pointer[route.Route]
-	queue   *hold.Queue
-	active  activity
-	follows follows
-	guard   guard.Guard
+	server *Server
+	route  atomic.Pointer[route.Route]
+	queue  *hold.Queue
+	active activity
+	// handover is for its UDP sessions.
+	handover handover
+	follows  follows
+	guard    guard.Guard
 	// files and udpSessions are the service's part of what all share.
 	files, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
@@ -74,6 +76,7 @@ type servedPort struct {
 func newService(s *Server, r *route.Route) *service {
 	sv := &service{server: s, dials: make(chan struct{}, parallelDials)}
 	sv.route.Store(r)
+	sv.handover.follow(r.Direct)
 	sv.queue = hold.New(r, hold.Options{Waker: s.opts.Waker, Dial: sv.dialUp, Metrics: s.opts.Metrics, Log: s.opts.Log})
 	return sv
 }

@@ -210,7 +210,7 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 // waits for it any more.
 func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, to netip.Addr, now time.Time) bool {
 	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
-		s.touch(now)
+		s.touch(&s.clientAt, now)
 		return true
 	}
 	if s.query && u.port.verdictOn(datagram, from) == proto.Hold {
@@ -259,8 +259,8 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
 	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
-	heard, _ := s.heardAt.last()
-	n.heardAt.note(heard)
+	heard, _ := s.clientAt.last()
+	n.clientAt.note(heard)
 	s.mu.Lock()
 	n.visit, s.visit = s.visit, guard.Visit{}
 	s.mu.Unlock()

@@ -48,10 +48,10 @@ type udpSession struct {
 	// refused says that the server refused a datagram, answered that it sent one.
 	refused, answered atomic.Bool
 	fd                int
-	// heardAt is when a datagram came, either way.
-	heardAt moment
-	loop    *udpLoop
-	file    loop.File
+	// clientAt and serverAt are when each last sent a datagram.
+	clientAt, serverAt moment
+	loop               *udpLoop
+	file               loop.File
 	// replier is for whoever passes on what the server sends, and writer for whoever
 	// sends to it, of whom there is one at a time.
 	replier conn.Replier
@@ -86,6 +86,8 @@ type udpSession struct {
 	upstream *net.UDPConn
 	// taken says that the loops have the session.
 	taken bool
+	// cutShort says that its end in the middle of the game was counted.
+	cutShort bool
 }
 
 var _ hold.Datagrams = (*udpSession)(nil)
@@ -93,7 +95,7 @@ var _ hold.Datagrams = (*udpSession)(nil)
 // fromClient takes a datagram of the client; false: the session is over, and the
 // datagram is the first of another.
 func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
-	s.touch(now)
+	s.touch(&s.clientAt, now)
 	if s.state.Load() == sessionLive {
 		s.relay(datagram)
 		return true
@@ -158,7 +160,7 @@ func (s *udpSession) begin(datagram []byte) {
 		s.over()
 		return
 	}
-	s.touch(time.Now())
+	s.touch(&s.clientAt, time.Now())
 	size := lengthBytes + len(datagram)
 	if ok {
 		// It goes on at once: who is held elsewhere must not keep clients from a
@@ -200,9 +202,9 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 	s.held(ticket)
 }
 
-// touch notes that the client or the server said something.
-func (s *udpSession) touch(now time.Time) {
-	s.heardAt.note(now)
+// touch notes that the client or the server, whose moment it is, said something.
+func (s *udpSession) touch(at *moment, now time.Time) {
+	at.note(now)
 	if !s.query {
 		s.socket.port.service.active.touch(now)
 	}
@@ -256,7 +258,7 @@ func (s *udpSession) reply(datagram []byte) {
 
 // heard notes that the server said something.
 func (s *udpSession) heard(now time.Time) {
-	s.touch(now)
+	s.touch(&s.serverAt, now)
 	if !s.answered.Load() {
 		s.answered.Store(true)
 	}
@@ -304,6 +306,7 @@ func (s *udpSession) checkQuiet() {
 	defer utilruntime.HandleCrash()
 	left := s.leftOf(s.idle())
 	s.mu.Lock()
+	s.noteCutShort()
 	state, ticket := s.state.Load(), s.ticket
 	if left > 0 && state != sessionOver {
 		s.quiet.Reset(left)
@@ -318,8 +321,12 @@ func (s *udpSession) checkQuiet() {
 
 // leftOf is how much of a time of silence is left at most.
 func (s *udpSession) leftOf(silence time.Duration) time.Duration {
-	heard, _ := s.heardAt.last()
-	return silence + momentStep - time.Since(heard)
+	client, _ := s.clientAt.last()
+	server, _ := s.serverAt.last()
+	if server.After(client) {
+		client = server
+	}
+	return silence + momentStep - time.Since(client)
 }
 
 // connect opens the session's socket to a server, unless it has one already.
@@ -379,6 +386,7 @@ func (s *udpSession) over() {
 
 // overLocked is over for who has the lock, which it releases.
 func (s *udpSession) overLocked() {
+	s.noteCutShort()
 	was := s.state.Swap(sessionOver)
 	if s.upstream != nil {
 		_ = s.upstream.Close()

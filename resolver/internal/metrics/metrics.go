@@ -39,7 +39,7 @@ type Metrics struct {
 	clients, answered                         *prometheus.CounterVec
 	bytes, datagrams                          *prometheus.CounterVec
 	refused, dropped, unsent, notBound, wakes *prometheus.CounterVec
-	idleEnded                                 *prometheus.CounterVec
+	idleEnded, cutShort                       *prometheus.CounterVec
 	stages                                    *prometheus.HistogramVec
 	routes                                    prometheus.Gauge
 	registry                                  prometheus.Registerer
@@ -91,6 +91,9 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Datagrams that a server refused because nothing was bound to its port.", port),
 		idleEnded: counter("dormouse_resolver_ended_idle_connections_total",
 			"Idle HTTP connections that were closed because new clients go straight to a server.", port),
+		cutShort: counter("dormouse_resolver_sessions_cut_short_total",
+			"UDP sessions whose client fell silent while its server went on sending and new clients went straight to a server: "+
+				"the client quit without a word, or its node sent it there, too, in the middle of the game.", port),
 		wakes: counter("dormouse_resolver_wake_calls_total",
 			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -105,7 +108,7 @@ func New(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
-		m.unsent, m.notBound, m.idleEnded, m.wakes, m.stages, m.routes)
+		m.unsent, m.notBound, m.idleEnded, m.cutShort, m.wakes, m.stages, m.routes)
 	return m
 }
 
@@ -359,6 +362,15 @@ func (p *Port) IdleEnded() {
 	if p != nil {
 		p.all.note(p.all.idleEnded, p.namespace, p.service, p.protocol)
 		p.all.idleEnded.WithLabelValues(p.with()...).Inc()
+	}
+}
+
+// SessionCutShort counts a UDP session whose client fell silent in the middle of the
+// game. It has a series only where that happens.
+func (p *Port) SessionCutShort() {
+	if p != nil {
+		p.all.note(p.all.cutShort, p.namespace, p.service, p.protocol)
+		p.all.cutShort.WithLabelValues(p.with()...).Inc()
 	}
 }
 
