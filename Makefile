@@ -19,6 +19,8 @@ OUT ?= .
 # CHAOS_FLAGS may be --faults=KIND,KIND.
 DURATION ?= 10m
 SEED ?= 0
+# Handovers of make handover.
+RUNS ?= 200
 CHAOS_FLAGS ?=
 # Flags for bench-report.
 BENCH_FLAGS ?=
@@ -104,6 +106,12 @@ test-chaos: ## Play for three minutes while things break
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	$(GO) test -count=1 -timeout=20m $(TEST_FLAGS) ./test/e2e/chaos
+
+.PHONY: handover
+handover: ## Play over UDP while RUNS services change hands, ten at once
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	$(GO) test -count=1 -timeout=0 -parallel=10 $(TEST_FLAGS) ./test/e2e/handover -v -args -runs=$(RUNS)
 
 .PHONY: chaos
 chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chaos.json
