@@ -19,9 +19,9 @@ OUT ?= .
 # CHAOS_FLAGS may be --faults=KIND,KIND.
 DURATION ?= 10m
 SEED ?= 0
+CHAOS_FLAGS ?=
 # Handovers of make handover.
 RUNS ?= 200
-CHAOS_FLAGS ?=
 # Flags for bench-report.
 BENCH_FLAGS ?=
 # Flags for every go test. The linter vets.
