@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap/zapcore"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,6 +30,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	// The heap gives way before the container's memory is used up. Outside of a
+	// container, or without a limit, there is nothing to set.
+	_, _ = memlimit.Set()
 	level := zapcore.InfoLevel
 	if o.Verbose {
 		level = zapcore.DebugLevel

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	// The heap gives way before the container's memory is used up. Outside of a
+	// container, or without a limit, there is nothing to set.
+	_, _ = memlimit.Set()
 	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: opts.LogLevel})
 	logger := logr.FromSlogHandler(handler)
 	log.SetLogger(logger)

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 
 	"dormouse.dev/dormouse/internal/errortracking"
@@ -28,6 +29,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	// The heap gives way before the container's memory is used up. Outside of a
+	// container, or without a limit, there is nothing to set.
+	_, _ = memlimit.Set()
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: opts.LogLevel}))
 	if err := start(opts, logger); err != nil {
 		logger.Error(err, "The sidecar ends")

@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 )
 
 // Paths that each server answers by itself.
@@ -36,7 +37,13 @@ const (
 	DefaultWriteTimeout    = 30 * time.Second
 	DefaultIdleTimeout     = 2 * time.Minute
 	DefaultShutdownTimeout = 5 * time.Second
+
+	DefaultMaxConnections          = 1024
+	DefaultMaxConnectionsPerCaller = 64
 )
+
+// mostFiles is how many open files are counted on at most.
+const mostFiles = 1 << 20
 
 // Options say how a server listens and what it answers by itself. Zero values
 // take the defaults above.
@@ -47,8 +54,14 @@ type Options struct {
 	// HandleLarge bounds some otherwise.
 	MaxBodyBytes int
 	// ManyConnections says that thousands of connections wait at a time: they
-	// give their buffers back then, for a system call more a request.
+	// give their buffers back then, for a system call more a request. By default
+	// MaxConnections is then three quarters of the files that the process may open,
+	// and MaxConnectionsPerCaller a quarter of that.
 	ManyConnections bool
+	// MaxConnections and MaxConnectionsPerCaller bound the connections, in all and of
+	// one address. Beyond them the one that has waited longest for its caller makes
+	// room, and the new one is closed where requests of all are being answered.
+	MaxConnections, MaxConnectionsPerCaller int
 	// ReadTimeout bounds the reading of one request.
 	ReadTimeout time.Duration
 	// WriteTimeout bounds the writing of one answer.
@@ -65,7 +78,8 @@ type Options struct {
 	// Gatherer is what MetricsPath shows; nil: there is no such path.
 	Gatherer prometheus.Gatherer
 	// Registerer gets dormouse_http_refused_total, which counts the requests that
-	// no handler answered; nil: they aren't counted.
+	// no handler answered, and dormouse_http_closed_connections_total, which counts
+	// the connections over a bound; nil: they aren't counted.
 	Registerer prometheus.Registerer
 	// Log gets panics and what the server itself has to say.
 	Log logr.Logger
@@ -82,6 +96,7 @@ type Server struct {
 	server  *fasthttp.Server
 	ln      net.Listener
 	refused *prometheus.CounterVec
+	closed  *prometheus.CounterVec
 	slow    *slowdown
 }
 
@@ -92,6 +107,14 @@ func New(opts Options) *Server {
 	opts.WriteTimeout = orDefault(opts.WriteTimeout, DefaultWriteTimeout)
 	opts.IdleTimeout = orDefault(opts.IdleTimeout, DefaultIdleTimeout)
 	opts.ShutdownTimeout = orDefault(opts.ShutdownTimeout, DefaultShutdownTimeout)
+	most, ofCaller := DefaultMaxConnections, DefaultMaxConnectionsPerCaller
+	if opts.ManyConnections {
+		// Where pods' addresses are masqueraded a node's callers have one address.
+		most = openFiles() / 4 * 3
+		ofCaller = most / 4
+	}
+	opts.MaxConnections = orDefault(opts.MaxConnections, most)
+	opts.MaxConnectionsPerCaller = orDefault(opts.MaxConnectionsPerCaller, ofCaller)
 
 	s := &Server{
 		opts: opts, slow: newSlowdown(), routes: map[string]map[string]fasthttp.RequestHandler{}, large: map[string]large{},
@@ -99,9 +122,13 @@ func New(opts Options) *Server {
 			Name: "dormouse_http_refused_total",
 			Help: "HTTP requests that were refused unread or had no handler, by the status code of the answer.",
 		}, []string{"code"}),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_http_closed_connections_total",
+			Help: "HTTP connections that were closed because there were too many, in all (too_many) or of one address (too_many_of_caller).",
+		}, []string{"reason"}),
 	}
 	if opts.Registerer != nil {
-		opts.Registerer.MustRegister(s.refused)
+		opts.Registerer.MustRegister(s.refused, s.closed)
 	}
 	s.server = &fasthttp.Server{
 		Handler:            s.serve,
@@ -177,8 +204,17 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for HTTP on %q: %w", s.opts.Address, err)
 	}
-	s.ln = ln
+	s.ln = newGate(ln, s.opts.MaxConnections, s.opts.MaxConnectionsPerCaller, s.closed, s.opts.Log)
 	return nil
+}
+
+// openFiles is how many files the process may have open.
+func openFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > mostFiles {
+		return mostFiles
+	}
+	return int(limit.Cur) //nolint:gosec // at most mostFiles
 }
 
 // Addr is the address that Listen opened; nil before.
@@ -222,7 +258,10 @@ func (s *Server) Start(ctx context.Context) error {
 func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	done := answering(ctx.Conn())
 	s.handle(ctx)
+	// Who is refused and waits for it may make room.
+	done()
 	s.slow.wait(ctx)
 }
 

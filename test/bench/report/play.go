@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +71,7 @@ func play(ctx context.Context, address string, in io.Reader, out io.Writer) erro
 	defer cancel()
 	p := &player{
 		url: "http://" + address + reportapi.ReportPath, out: json.NewEncoder(out),
-		http: &fasthttp.HostClient{Addr: address, MaxConns: 1 << 16, ReadTimeout: callTime, WriteTimeout: callTime, MaxIdleConnDuration: time.Minute},
+		http: &fasthttp.HostClient{Addr: address, Dial: dialer(), MaxConns: 1 << 16, ReadTimeout: callTime, WriteTimeout: callTime, MaxIdleConnDuration: time.Minute},
 	}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<10)
@@ -108,6 +109,17 @@ func play(ctx context.Context, address string, in io.Reader, out io.Writer) erro
 	<-ctx.Done()
 	p.http.CloseIdleConnections()
 	return nil // calls that are held end with the process
+}
+
+// dialer connects each time from another loopback address, as sidecars do: the
+// operator bounds the connections of one.
+func dialer() fasthttp.DialFunc {
+	var last atomic.Uint32
+	return func(address string) (net.Conn, error) {
+		n := last.Add(1)
+		from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
+		return (&net.Dialer{LocalAddr: from, Timeout: callTime}).Dial("tcp", address) //nolint:noctx // fasthttp has no context
+	}
 }
 
 // report keeps one report at the operator.

@@ -1,0 +1,217 @@
+package httpserver
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Pauses after an error of a listener that is open, such as too many open files.
+const (
+	acceptFirst = 5 * time.Millisecond
+	acceptLast  = time.Second
+)
+
+// Reasons why the gate closes connections, for the counter's label.
+const (
+	tooMany         = "too_many"
+	tooManyOfCaller = "too_many_of_caller"
+)
+
+// gate is a listener that no error ends but its own closing, and that bounds the
+// connections, in all and of each caller's address. Where there may be no more, the one
+// that has waited longest for its caller makes room, so that a stranger who fills the
+// gate keeps nobody out. While a request is answered its connection stays.
+type gate struct {
+	net.Listener
+	log            logr.Logger
+	most, ofCaller int
+	closed         *prometheus.CounterVec
+	done           chan struct{}
+	end            sync.Once
+
+	mu      sync.Mutex
+	open    int
+	waiting list.List // of *connection, the one that has waited longest first
+	callers map[netip.Addr]*caller
+}
+
+// caller is an address that has connections.
+type caller struct {
+	open    int
+	waiting list.List // likewise
+}
+
+// connection is one that the gate let in.
+type connection struct {
+	net.Conn
+	gate   *gate
+	from   netip.Addr
+	caller *caller
+	// place and own are its places among all that wait and among its caller's; nil
+	// while a request is answered.
+	place, own *list.Element
+	gone       bool
+}
+
+func newGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) *gate {
+	return &gate{
+		Listener: ln, log: log, most: most, ofCaller: ofCaller, closed: closed,
+		done: make(chan struct{}), callers: map[netip.Addr]*caller{},
+	}
+}
+
+// Accept implements net.Listener.
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.accept()
+		if err != nil {
+			return nil, err
+		}
+		if admitted := g.admit(c); admitted != nil {
+			return admitted, nil
+		}
+	}
+}
+
+// accept waits for a connection, through whatever passes.
+func (g *gate) accept() (net.Conn, error) {
+	for pause := acceptFirst; ; pause = min(2*pause, acceptLast) {
+		c, err := g.Listener.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return c, err
+		}
+		if pause == acceptFirst {
+			g.log.Error(err, "HTTP connections can't be accepted, which is tried again")
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-g.done:
+			timer.Stop()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// Close implements net.Listener.
+func (g *gate) Close() error {
+	g.end.Do(func() { close(g.done) })
+	return g.Listener.Close()
+}
+
+// admit lets a connection in, or closes it and returns nil.
+func (g *gate) admit(c net.Conn) *connection {
+	admitted := &connection{Conn: c, gate: g, from: addressOf(c)}
+	left, reason := g.enter(admitted)
+	if reason != "" {
+		g.closed.WithLabelValues(reason).Inc()
+	}
+	if left != nil {
+		_ = left.Conn.Close()
+	}
+	if left == admitted {
+		return nil
+	}
+	return admitted
+}
+
+func addressOf(c net.Conn) netip.Addr {
+	address, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return address.AddrPort().Addr().Unmap()
+}
+
+// enter takes in a connection. Left is the one that makes room, which is the new one
+// where none waits, and nil where there is room.
+func (g *gate) enter(c *connection) (left *connection, reason string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	who := g.callers[c.from]
+	if who == nil {
+		who = &caller{}
+	}
+	var waiting *list.List
+	switch {
+	case who.open >= g.ofCaller:
+		reason, waiting = tooManyOfCaller, &who.waiting
+	case g.open >= g.most:
+		reason, waiting = tooMany, &g.waiting
+	}
+	if waiting != nil {
+		longest := waiting.Front()
+		if longest == nil {
+			return c, reason
+		}
+		left = longest.Value.(*connection)
+		g.forget(left)
+	}
+	// Its last one may just have left.
+	g.callers[c.from], c.caller = who, who
+	who.open++
+	g.open++
+	g.queue(c)
+	return left, reason
+}
+
+// queue puts a connection last among those that wait.
+func (g *gate) queue(c *connection) {
+	c.place, c.own = g.waiting.PushBack(c), c.caller.waiting.PushBack(c)
+}
+
+// unqueue takes it out again.
+func (g *gate) unqueue(c *connection) {
+	if c.place != nil {
+		g.waiting.Remove(c.place)
+		c.caller.waiting.Remove(c.own)
+		c.place, c.own = nil, nil
+	}
+}
+
+// forget lets go of a connection.
+func (g *gate) forget(c *connection) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	g.unqueue(c)
+	g.open--
+	if c.caller.open--; c.caller.open == 0 {
+		delete(g.callers, c.from)
+	}
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.gate.mu.Lock()
+	c.gate.forget(c)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// answering notes that a request of a connection is being answered, until done.
+func answering(c net.Conn) (done func()) {
+	held, ok := c.(*connection)
+	if !ok {
+		return func() {}
+	}
+	g := held.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unqueue(held)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !held.gone {
+			g.queue(held)
+		}
+	}
+}

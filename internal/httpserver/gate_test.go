@@ -1,0 +1,215 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
+)
+
+// troubled is a listener whose first accepts fail.
+type troubled struct {
+	net.Listener
+	errs []error
+	next atomic.Int32
+}
+
+func (l *troubled) Accept() (net.Conn, error) {
+	if n := int(l.next.Add(1)); n <= len(l.errs) {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: l.errs[n-1]}
+	}
+	return l.Listener.Accept()
+}
+
+func TestNoAcceptErrorEndsTheServer(t *testing.T) {
+	for _, err := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EPERM} {
+		t.Run(err.Error(), func(t *testing.T) {
+			t.Parallel()
+			s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard()})
+			if err := s.Listen(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			g := s.ln.(*gate)
+			g.Listener = &troubled{Listener: g.Listener, errs: []error{err, err, err}}
+			url, _ := start(t, s)
+			if status, _ := call(t, http.MethodGet, url+HealthPath, ""); status != http.StatusOK {
+				t.Errorf("status %d after three accepts failed, want 200", status)
+			}
+		})
+	}
+}
+
+// A server that can't accept stops when it is told to.
+func TestAServerThatCannotAcceptStops(t *testing.T) {
+	s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard()})
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := s.ln.(*gate)
+	errs := make([]error, 100)
+	for i := range errs {
+		errs[i] = unix.EMFILE
+	}
+	l := &troubled{Listener: g.Listener, errs: errs}
+	g.Listener = l
+	_, stop := start(t, s)
+	for l.next.Load() < 5 {
+		<-time.After(time.Millisecond)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(DefaultShutdownTimeout):
+		t.Error("the server still waits for a file")
+	}
+}
+
+// stranger opens a connection from a loopback address, has one request answered if
+// asked to, and keeps it.
+func stranger(t *testing.T, s *Server, from string, ask bool) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if ask {
+		askHealth(t, c)
+	}
+	return c
+}
+
+// askHealth has a request answered on a connection.
+func askHealth(t *testing.T, c net.Conn) {
+	t.Helper()
+	if _, err := c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%s has no answer: %v", c.LocalAddr(), err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want 200", resp.StatusCode)
+	}
+}
+
+// closedBy waits until the server has closed a connection.
+func closedBy(t *testing.T, c net.Conn) {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the connection of %s is open: %v", c.LocalAddr(), err)
+	}
+}
+
+func TestConnectionsAreBoundedAndTheLatestIsServed(t *testing.T) {
+	const most, ofCaller = 8, 3
+	counts := prometheus.NewRegistry()
+	s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard(), Registerer: counts, MaxConnections: most, MaxConnectionsPerCaller: ofCaller})
+	start(t, s)
+	g := s.ln.(*gate)
+	held := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.open
+	}
+
+	// One address: its own connections make room, the one that waited longest first.
+	var mine []net.Conn
+	for range ofCaller {
+		mine = append(mine, stranger(t, s, "127.0.0.9", true))
+	}
+	askHealth(t, mine[0])
+	another := stranger(t, s, "127.0.0.9", true)
+	closedBy(t, mine[1])
+	askHealth(t, mine[0])
+	askHealth(t, mine[2])
+	askHealth(t, another)
+	if n := held(); n != ofCaller {
+		t.Errorf("%d connections of one address are open, want %d", n, ofCaller)
+	}
+
+	// Many addresses: whoever comes is served, and no more are kept than may.
+	for i := range 3 * most {
+		stranger(t, s, (&net.IPAddr{IP: net.IPv4(127, 0, 1, byte(i))}).String(), true)
+	}
+	if n := held(); n != most {
+		t.Errorf("%d connections are open, want %d", n, most)
+	}
+	// So is one of those whose requests never came.
+	for i := range 3 * most {
+		stranger(t, s, (&net.IPAddr{IP: net.IPv4(127, 0, 2, byte(i))}).String(), false)
+	}
+	stranger(t, s, "127.0.0.10", true)
+	want := map[string]float64{tooManyOfCaller: 1, tooMany: 3*most - (most - ofCaller) + 3*most + 1}
+	got := map[string]float64{}
+	for reason := range want {
+		got[reason] = testutil.ToFloat64(s.closed.WithLabelValues(reason))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("closed by reason (-want +got):\n%s", diff)
+	}
+}
+
+// A request that is being answered isn't cut off, and what comes meanwhile is refused.
+func TestARequestThatIsAnsweredKeepsItsConnection(t *testing.T) {
+	s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard(), MaxConnections: 1})
+	began, goOn := make(chan struct{}), make(chan struct{})
+	s.Handle(fasthttp.MethodGet, "/slow", func(*fasthttp.RequestCtx) {
+		close(began)
+		<-goOn
+	})
+	url, _ := start(t, s)
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := call(t, http.MethodGet, url+"/slow", "")
+		answered <- status
+	}()
+	<-began
+	closedBy(t, stranger(t, s, "127.0.0.9", false))
+	close(goOn)
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("status %d, want 200", status)
+	}
+	stranger(t, s, "127.0.0.9", true)
+}
+
+// What has gone takes no place.
+func TestClosedConnectionsAreForgotten(t *testing.T) {
+	s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard()})
+	start(t, s)
+	for range 50 {
+		_ = stranger(t, s, "127.0.0.9", true).Close()
+	}
+	g := s.ln.(*gate)
+	for began := time.Now(); ; <-time.After(time.Millisecond) {
+		g.mu.Lock()
+		open, waiting, callers := g.open, g.waiting.Len(), len(g.callers)
+		g.mu.Unlock()
+		if open == 0 && waiting == 0 && callers == 0 {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%d connections, %d that wait and %d callers are kept, want none", open, waiting, callers)
+		}
+	}
+}
