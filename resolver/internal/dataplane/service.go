@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,8 @@ type servedPort struct {
 	socket atomic.Pointer[udpSocket]
 	// pace is for the held datagrams of a UDP port.
 	pace *pace
+	// fileGone gives back the port's file once.
+	fileGone sync.Once
 }
 
 func newService(s *Server, r *route.Route) *service {
@@ -91,8 +94,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			p.learn(&r.Ports[i])
 			return false
 		}
-		p.listener.Close()
-		sv.server.files.Force(&sv.server.portFiles, -1)
+		p.close()
 		closed = append(closed, p.listener)
 		sv.closed = append(sv.closed, p)
 		return true
@@ -186,13 +188,26 @@ func (p *servedPort) open() listener.Open {
 	})
 }
 
+// close takes no new clients. A UDP port that has sessions keeps its socket for them.
+func (p *servedPort) close() {
+	p.listener.Close()
+	if p.key.network == route.TCP || p.socket.Load() == nil {
+		p.giveBackFile()
+	}
+}
+
+func (p *servedPort) giveBackFile() {
+	p.fileGone.Do(func() {
+		server := p.service.server
+		server.files.Force(&server.portFiles, -1)
+	})
+}
+
 func (sv *service) close() (closed []*listener.Listener) {
 	for _, p := range sv.ports {
-		p.listener.Close()
-		sv.server.files.Force(&sv.server.portFiles, -1)
+		p.close()
 		closed = append(closed, p.listener)
 	}
-	sv.server.files.Force(&sv.server.portFiles, -int32(len(sv.ports))) //nolint:gosec // bounded by the API
 	sv.ports = nil
 	sv.queue.Close()
 	return closed

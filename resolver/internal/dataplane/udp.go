@@ -133,6 +133,7 @@ func (u *udpSocket) close() {
 	u.closed = true
 	u.packets.Closing()
 	u.file.Close()
+	u.port.giveBackFile()
 	close(u.ended)
 }
 
