@@ -75,14 +75,13 @@ func (s *udpSession) Ready(on *loop.Loop, _ uint32) {
 	if s.state.Load() != sessionLive {
 		return // it ends soon
 	}
-	switch errno := s.loop.reply(s); errno {
-	case 0:
+	switch errno := s.loop.reply(s); {
+	case errno == 0:
 		s.heard(on.Now())
-	case unix.EAGAIN:
-	case unix.ECONNREFUSED:
-		// The server is not there just now, which is not the end: it may be
-		// restarting.
-		s.socket.port.counts.DatagramRefused()
+	case errno == unix.EAGAIN:
+	case conn.Passing(errno):
+		// The server may be restarting, or the way there be broken for a moment.
+		s.lostOne(errno)
 	default:
 		s.over()
 	}

@@ -228,6 +228,8 @@ func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 			p.service.queue.Avoid(p.key.name, grant.Address)
 			s.retry()
 			return false
+		case conn.Passing(err):
+			s.lostOne(err)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return false
 		case time.Now().Before(until):
@@ -285,11 +287,8 @@ func (s *udpSession) deliver(reader *conn.Reader) {
 		case err == nil:
 			s.reply(datagram)
 			reader.Done()
-		case errors.Is(err, syscall.ECONNREFUSED):
-			s.socket.port.counts.DatagramRefused()
-			s.refused.Store(true)
-		case errors.As(err, new(syscall.Errno)):
-			// What the network said of one datagram; the socket is fine.
+		case conn.Passing(err):
+			s.lostOne(err)
 		default:
 			// All is delivered, or the session is over.
 			<-delivered

@@ -218,17 +218,32 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 
 // send gives the server a datagram, and tells whether it was sent.
 func (s *udpSession) send(datagram []byte) bool {
-	err := s.write(datagram)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		// That is the fate of an earlier datagram; this one was not sent.
-		s.socket.port.counts.DatagramRefused()
-		s.refused.Store(true)
+	earlier := s.write(datagram)
+	if earlier == nil {
+		return true
+	}
+	// It may be the fate of an earlier datagram, and then this one was not sent.
+	err := earlier
+	if conn.Passing(earlier) {
 		err = s.write(datagram)
 	}
-	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
-		s.socket.port.counts.UnsentToServer()
+	if err != nil {
+		s.lostOne(err)
+	}
+	if !errors.Is(err, earlier) {
+		s.lostOne(earlier)
 	}
 	return err == nil
+}
+
+// lostOne counts a datagram of which the network told that it did not arrive.
+func (s *udpSession) lostOne(err error) {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		s.socket.port.counts.DatagramRefused()
+		s.refused.Store(true)
+	} else {
+		s.socket.port.counts.UnsentToServer()
+	}
 }
 
 func (s *udpSession) write(datagram []byte) error {
