@@ -230,7 +230,8 @@ func (s *udpSession) send(datagram []byte) bool {
 	if err != nil {
 		s.lostOne(err)
 	}
-	if !errors.Is(err, earlier) {
+	// The same again is of this one, and no earlier one was lost.
+	if err == nil || refusal(err) != refusal(earlier) {
 		s.lostOne(earlier)
 	}
 	return err == nil
@@ -238,13 +239,16 @@ func (s *udpSession) send(datagram []byte) bool {
 
 // lostOne counts a datagram of which the network told that it did not arrive.
 func (s *udpSession) lostOne(err error) {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if refusal(err) {
 		s.socket.port.counts.DatagramRefused()
 		s.refused.Store(true)
 	} else {
 		s.socket.port.counts.UnsentToServer()
 	}
 }
+
+// refusal reports whether nothing is bound to the server's port.
+func refusal(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func (s *udpSession) write(datagram []byte) error {
 	if s.adopted {
