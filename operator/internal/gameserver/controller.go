@@ -213,6 +213,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 	}
 	o.pod = pod
 	r.made.forget(string(s.UID))
+	o.clashes = r.picker.clashes(s, hostPortsOf(s, pod))
 	o.better = func(waited time.Duration) bool { return r.picker.better(s, waited) }
 	r.tell(r.picker.hold(s.UID, hostPortsOf(s, pod)))
 	if pod.Spec.NodeName == "" {

@@ -29,6 +29,9 @@ type observed struct {
 	nodeLostAfter time.Duration
 	// pick is the host ports that a new Pod would get.
 	pick func() ([]int32, error)
+	// clashes reports that one of the Pod's picked host ports has become a UDP port of
+	// an ElasticService.
+	clashes bool
 	// better says whether another host port than the Pod's has more nodes left.
 	better func(waited time.Duration) bool
 }

@@ -156,9 +156,14 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 // many of before another one is tried: a Pod that isn't ours may have it.
 const retryPort = 30 * time.Second
 
-// planPorts gives a Pod that has no node for want of its host port another one,
-// if that is any better.
+// planPorts gives a Pod another host port whose network isn't set up yet and would end
+// players' sessions then, and one that has no node for want of its host port, if another
+// one is any better.
 func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
+	if o.clashes && o.pod.Status.PodIP == "" {
+		p.erase, p.remove = !scheduled(o.pod), scheduled(o.pod)
+		return
+	}
 	why, since := unschedulable(o.pod)
 	if !wantsPort(why) || !picksPorts(s) {
 		return

@@ -137,6 +137,11 @@ func failures(n int32, seconds int) func(*world) {
 	return func(w *world) { w.server.Status.Failures, w.server.Status.LastFailureTime = n, at(seconds) }
 }
 
+func clashes(w *world) {
+	w.o.clashes = true
+	w.o.pod.Status.PodIP = "10.244.1.7"
+}
+
 func waitsForPort(w *world) {
 	w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 1, Expose: v1alpha1.ExposeHostPort}}
 	w.o.pod.Spec.NodeName = ""
@@ -243,6 +248,15 @@ func TestPlan(t *testing.T) {
 		"a Pod that waits for a port is looked at again": {world: newWorld(waitsForPort), want: nothing, again: 20 * time.Second},
 		"a Pod that waits for a port gets a better one": {
 			world: newWorld(waitsForPort, func(w *world) { w.o.better = func(time.Duration) bool { return true } }), want: "erase",
+		},
+		"a Pod whose port has become an ElasticService's gets another one before its network is set up": {
+			world: newWorld(clashes, func(w *world) { w.o.pod.Status.PodIP = "" }), want: "remove",
+		},
+		"so does one that has no node": {
+			world: newWorld(clashes, waitsForPort), want: "erase",
+		},
+		"one whose network is set up keeps it: only another Pod would end sessions": {
+			world: newWorld(clashes), want: nothing,
 		},
 		"a Pod whose port its owner chose keeps it": {
 			world: newWorld(waitsForPort, func(w *world) {

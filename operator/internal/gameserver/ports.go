@@ -241,6 +241,16 @@ func (p *picker) elastic(port v1alpha1.ServerPort, number int32) bool {
 	return overUDP(port) && p.services.Elastic(number)
 }
 
+// clashes reports whether any of a Server's picked ports is elastic.
+func (p *picker) clashes(s *v1alpha1.Server, numbers []int32) bool {
+	for i, port := range s.Spec.Ports {
+		if picked(port) && numbers[i] != 0 && p.elastic(port, numbers[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 func overUDP(p v1alpha1.ServerPort) bool {
 	return slices.Contains(transports(p.Protocol), corev1.ProtocolUDP)
 }

@@ -24,6 +24,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // maxConcurrent bounds the Servers that are worked on at once.
@@ -92,9 +93,29 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.byGuard), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 		})).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byElasticPort)).
 		WatchesRawSource(source.Channel(freed, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
 		Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
 	return wrapf(err, "set up the Server controller")
+}
+
+// byElasticPort finds the Servers with a UDP host port that is an ElasticService's.
+func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []reconcile.Request {
+	svc, ok := o.(*corev1.Service)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, number := range udpports.ElasticPorts(svc) {
+		servers, err := udpports.ServersWith(ctx, r.Client, number)
+		if err != nil {
+			return nil // only when the cache is gone, and so are we
+		}
+		for i := range servers {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&servers[i])})
+		}
+	}
+	return requests
 }
 
 // leaderRunnable runs on the leader.

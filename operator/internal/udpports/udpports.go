@@ -54,7 +54,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		fn     client.IndexerFunc
 	}{
 		{&corev1.Service{}, indexPort, ofServices(Ports)},
-		{&corev1.Service{}, indexElastic, ofServices(elasticPorts)},
+		{&corev1.Service{}, indexElastic, ofServices(ElasticPorts)},
 		{&corev1.Service{}, indexNodePort, ofServices(NodePorts)},
 		{&v1alpha1.Server{}, indexHostPort, func(o client.Object) []string { return texts(HostPorts(o.(*v1alpha1.Server))) }},
 	} {
@@ -74,7 +74,9 @@ func Ports(svc *corev1.Service) []int32 {
 	return append(ports(svc), NodePorts(svc)...)
 }
 
-func elasticPorts(svc *corev1.Service) []int32 {
+// ElasticPorts are the UDP ports of an ElasticService's private Service; none for any
+// other Service.
+func ElasticPorts(svc *corev1.Service) []int32 {
 	owner := metav1.GetControllerOf(svc)
 	if owner == nil || owner.Kind != "ElasticService" || svc.Labels[v1alpha1.PrivateServiceLabel] == "" {
 		return nil
@@ -147,9 +149,14 @@ func ServicesWith(ctx context.Context, c client.Reader, number int32) ([]corev1.
 	return services(ctx, c, indexPort, number)
 }
 
+// ServersWith are the Servers with a UDP host port.
+func ServersWith(ctx context.Context, c client.Reader, number int32) ([]v1alpha1.Server, error) {
+	return servers(ctx, c, number)
+}
+
 // SeveralServers reports whether a number is a UDP host port of more than one Server.
 func SeveralServers(ctx context.Context, c client.Reader, number int32) bool {
-	list, err := servers(ctx, c, number, 2)
+	list, err := servers(ctx, c, number, client.Limit(2))
 	return err == nil && len(list) > 1
 }
 
@@ -175,7 +182,7 @@ func ClashOf(ctx context.Context, c client.Reader, svc *corev1.Service) (*Clash,
 				return &Clash{Number: number, NodePortOf: client.ObjectKeyFromObject(&others[i])}, nil
 			}
 		}
-		exposed, err := servers(ctx, c, number, 1)
+		exposed, err := servers(ctx, c, number, client.Limit(1))
 		if err != nil {
 			return nil, err
 		}
@@ -194,9 +201,9 @@ func services(ctx context.Context, c client.Reader, index string, number int32, 
 	return list.Items, nil
 }
 
-func servers(ctx context.Context, c client.Reader, number int32, most int64) ([]v1alpha1.Server, error) {
+func servers(ctx context.Context, c client.Reader, number int32, opts ...client.ListOption) ([]v1alpha1.Server, error) {
 	var list v1alpha1.ServerList
-	if err := c.List(ctx, &list, client.MatchingFields{indexHostPort: text(number)}, client.Limit(most)); err != nil {
+	if err := c.List(ctx, &list, append(opts, client.MatchingFields{indexHostPort: text(number)})...); err != nil {
 		return nil, fmt.Errorf("list the Servers with UDP host port %d: %w", number, err)
 	}
 	return list.Items, nil
