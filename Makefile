@@ -108,10 +108,10 @@ test-chaos: ## Play for three minutes while things break
 	$(GO) test -count=1 -timeout=20m $(TEST_FLAGS) ./test/e2e/chaos
 
 .PHONY: handover
-handover: ## Play over UDP while RUNS services change hands, ten at once
+handover: ## Play over UDP while RUNS services change hands, three at once
 	$(call need_root)
 	@$(DEVCLUSTER) install
-	$(GO) test -count=1 -timeout=0 -parallel=10 $(TEST_FLAGS) ./test/e2e/handover -v -args -runs=$(RUNS)
+	$(GO) test -count=1 -timeout=0 -parallel=3 $(TEST_FLAGS) ./test/e2e/handover -v -args -runs=$(RUNS)
 
 .PHONY: chaos
 chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chaos.json
