@@ -65,11 +65,19 @@ func openUDP(p *servedPort, host string, number int) (*udpSocket, error) {
 }
 
 // Serve implements listener.Socket.
-func (u *udpSocket) Serve() {
+func (u *udpSocket) Serve() error {
 	u.io.Lock()
 	defer u.io.Unlock()
-	if !u.closed {
-		_ = u.file.Want(loop.In)
+	if u.closed {
+		return nil
+	}
+	return u.file.Want(loop.In)
+}
+
+// resume is Serve after a pause, which is longer where that fails.
+func (u *udpSocket) resume() {
+	if u.Serve() != nil {
+		time.AfterFunc(receivePause, u.resume)
 	}
 }
 
@@ -106,7 +114,7 @@ func (u *udpSocket) receive(b *conn.Batch) bool {
 	if errno != 0 && errno != unix.EAGAIN {
 		// The socket stays open; it is no use to spin.
 		_ = u.file.Want(0)
-		time.AfterFunc(receivePause, u.Serve)
+		time.AfterFunc(receivePause, u.resume)
 	}
 	return errno == 0
 }

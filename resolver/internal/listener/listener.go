@@ -19,8 +19,9 @@ const (
 
 // Socket is what a port is opened as.
 type Socket interface {
-	// Serve takes clients from now on. It does not wait.
-	Serve()
+	// Serve takes clients from now on. It does not wait. After an error nobody is
+	// taken.
+	Serve() error
 	// Close takes no new clients. It does not wait.
 	Close() error
 	// Cut ends the clients that were taken, where they need the socket.
@@ -135,8 +136,11 @@ func (l *Listener) try() bool {
 		_ = socket.Close()
 		return true
 	}
+	if l.failed = socket.Serve(); l.failed != nil {
+		_ = socket.Close()
+		return false
+	}
 	l.socket = socket
-	socket.Serve()
 	return true
 }
 

@@ -116,11 +116,19 @@ var ended = func() chan struct{} {
 }()
 
 // Serve implements Socket.
-func (s *tcpSocket) Serve() {
+func (s *tcpSocket) Serve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		_ = s.file.Want(loop.In)
+	if s.closed {
+		return nil
+	}
+	return s.file.Want(loop.In)
+}
+
+// resume is Serve after a pause, which is longer where that fails.
+func (s *tcpSocket) resume() {
+	if s.Serve() != nil {
+		time.AfterFunc(acceptPause, s.resume)
 	}
 }
 
@@ -170,7 +178,7 @@ func (s *tcpSocket) pause() {
 	defer s.mu.Unlock()
 	if !s.closed {
 		_ = s.file.Want(0)
-		time.AfterFunc(acceptPause, s.Serve)
+		time.AfterFunc(acceptPause, s.resume)
 	}
 }
 

@@ -98,7 +98,9 @@ func TestWhoIsGoneHasAnAddress(t *testing.T) {
 	want := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
-	socket.Serve()
+	if err := socket.Serve(); err != nil {
+		t.Fatal(err)
+	}
 	if got := <-accepted; got != want {
 		t.Errorf("the client is said to be at %s, and was at %s", got, want)
 	}
@@ -137,7 +139,9 @@ func TestClientsWaitWhileThereAreNoFiles(t *testing.T) {
 	}
 	giveBack := noFiles(t)
 	defer giveBack()
-	socket.Serve()
+	if err := socket.Serve(); err != nil {
+		t.Fatal(err)
+	}
 	for _, fd := range fds {
 		if err := unix.Connect(fd, address); err != nil {
 			t.Fatal(err)

@@ -76,13 +76,13 @@ func (f *File) FD() int { return f.fd }
 func (f *File) Loop() *Loop { return f.loop }
 
 // Want has the loop wait for In, Out, both, or nothing at all. Before the file waits
-// for the first time it is for any goroutine.
+// for the first time it is for any goroutine. After an error it waits for what it did
+// before, and where all loops wait for nothing.
 func (f *File) Want(events uint32) error {
 	was := f.wanted
 	if was == events {
 		return nil
 	}
-	f.wanted = events
 	op := unix.EPOLL_CTL_MOD
 	switch {
 	case was == 0:
@@ -91,14 +91,27 @@ func (f *File) Want(events uint32) error {
 		// A file that is not waited for at all would still be told to be broken.
 		op = unix.EPOLL_CTL_DEL
 	}
+	f.wanted = events
 	if f.loop != nil {
-		return f.loop.control(op, f, events)
+		err := f.loop.control(op, f, events)
+		if err != nil {
+			f.wanted = was
+		}
+		return err
 	}
-	var failed error
-	for _, l := range loops {
-		failed = errors.Join(failed, l.control(op, f, events|unix.EPOLLEXCLUSIVE))
+	for i, l := range loops {
+		err := l.control(op, f, events|unix.EPOLLEXCLUSIVE)
+		if err == nil || op == unix.EPOLL_CTL_DEL {
+			continue
+		}
+		// All wait or none does.
+		for _, waiting := range loops[:i] {
+			_ = waiting.control(unix.EPOLL_CTL_DEL, f, 0)
+		}
+		f.wanted = 0
+		return err
 	}
-	return failed
+	return nil
 }
 
 // Leave has the loop forget the file, which stays open.

@@ -274,3 +274,30 @@ func TestWhatIsNearIsNotOnTheFullestLoop(t *testing.T) {
 		t.Error("a loop whose files are closed is left")
 	}
 }
+
+// What can't be waited for is told, and can be tried again: a regular file is never
+// waited for.
+func TestWhatCannotBeWaitedForIsTold(t *testing.T) {
+	fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func(f *File, fd int) error{
+		"of one loop":  func(f *File, fd int) error { return f.Open(Next(), fd, &told{}) },
+		"of all loops": func(f *File, fd int) error { return f.OpenShared(fd, &told{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var f File
+			if err := open(&f, fd); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := f.Want(In); err == nil {
+					t.Error("a regular file is waited for")
+				}
+			}
+			f.forget()
+		})
+	}
+	_ = unix.Close(fd)
+}
