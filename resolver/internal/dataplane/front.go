@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -162,47 +161,47 @@ func (f *front) serve(c *net.TCPConn, from netip.AddrPort) {
 
 // carry is the port's carry.
 func (f *front) carry(h *heldTCP) (waits bool) {
-	stranger, p := f.meet(h)
+	p := f.meet(h)
 	if p != nil {
-		_ = h.conn.SetDeadline(time.Time{})
+		h.headHeard()
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
 		// The condition by which rules of addresses hold is of the service's own Service.
 		rules := p.known.Load().rules.Hidden()
 		return p.carry(h, &rules)
 	}
-	if stranger == nil {
-		return false
-	}
-	stranger.counts.ClientTaken()
-	stranger.counts.Refused(string(proto.UnknownName))
-	if stranger.inspect(h) {
-		stranger.farewell(h, proto.UnknownName)
-	}
 	return false
 }
 
-// meet finds out whom a client wants; stranger is what turns it away if nobody has
-// the name, and nil if it is gone or refused.
-func (f *front) meet(h *heldTCP) (stranger, wanted *servedPort) {
+// meet finds out whom a client wants; nil: nobody whom it may have. It is answered
+// then, in the places and in the time that it has from the first.
+func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 	if !f.server.files.Take(&f.files, filesOfTCP) {
 		f.nobody.counts.Refused(string(proto.TooManyConnections))
-		return nil, nil
+		return nil
 	}
 	defer f.server.files.Force(&f.files, -filesOfTCP)
 	defer f.nobody.occupy(h).End()
 	stranger, name := f.ask(h)
 	if stranger == nil {
-		return nil, nil
+		return nil
 	}
-	return stranger, f.find(name, stranger.key.protocol)
+	if wanted = f.find(name, stranger.key.protocol); wanted != nil {
+		return wanted
+	}
+	stranger.counts.ClientTaken()
+	stranger.counts.Refused(string(proto.UnknownName))
+	if stranger.inspect(h) {
+		stranger.farewellInPlace(h, proto.UnknownName)
+	}
+	return nil
 }
 
 // ask waits until the client has said by which name it wants whom, and gives the port
 // that speaks its protocol; nil: it is gone or refused. Nothing of what it said is
 // used up.
 func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
-	_ = h.conn.SetDeadline(time.Now().Add(f.nobody.headTime()))
+	h.awaitHead(f.nobody.headTime())
 	for {
 		more := false
 		for _, p := range f.strangers {

@@ -36,6 +36,11 @@ type heldTCP struct {
 	full   bool
 	events chan event
 	visit  guard.Visit
+	// headDue is when the client must have said what it wants, and taken in what it is
+	// answered; zero before it is first asked. Answered says that it had the Answer
+	// that there is once.
+	headDue  time.Time
+	answered bool
 	// questions are for a client that can be made to wait; nil: it can't.
 	questions *questions
 	// called says that an event is there or comes at once; deadline guards it, and

@@ -22,7 +22,7 @@ const (
 // inspect lets the protocol judge what the client says first; false: that was
 // all. The handshake's time is for that, and for taking in what it is answered.
 func (p *servedPort) inspect(h *heldTCP) bool {
-	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
+	h.awaitHead(p.headTime())
 	answered := false
 	for {
 		action, more, err := p.judge(h)
@@ -30,13 +30,15 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 		case err != nil:
 			return false
 		case action == proto.Hold:
-			_ = h.conn.SetDeadline(time.Time{})
+			h.headHeard()
 			return true
 		case action == proto.Refuse || action == proto.Finish:
 			return false
 		case action == proto.Answer:
 			answered = true
-			_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
+			if !h.answered {
+				_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
+			}
 		}
 		if more {
 			continue
@@ -45,6 +47,21 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			return false
 		}
 	}
+}
+
+// awaitHead bounds the time in which the client says what it wants, and takes in what
+// it is answered, unless it is bounded already.
+func (h *heldTCP) awaitHead(atMost time.Duration) {
+	if h.headDue.IsZero() {
+		h.headDue = time.Now().Add(atMost)
+	}
+	_ = h.conn.SetDeadline(h.headDue)
+}
+
+// headHeard ends what awaitHead began.
+func (h *heldTCP) headHeard() {
+	h.headDue = time.Time{}
+	_ = h.conn.SetDeadline(time.Time{})
 }
 
 // hear waits for more of what a client says first; false: it went away, or is
@@ -77,8 +94,12 @@ func (p *servedPort) judge(h *heldTCP) (action proto.Action, more bool, err erro
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
 	verdict := p.protocol.Inspect(h.sent, p.known.Load().client(netip.AddrPort{}, (*scratch)[:0]))
+	if verdict.Action == proto.Answer && verdict.Once && h.answered {
+		verdict = proto.Verdict{Action: proto.Refuse}
+	}
 	switch verdict.Action {
 	case proto.Answer:
+		h.answered = h.answered || verdict.Once
 		if _, err := h.conn.Write(verdict.Answer); err != nil {
 			return verdict.Action, false, err
 		}
@@ -103,10 +124,18 @@ func (p *servedPort) refusal(h *heldTCP, why proto.Reason) []byte {
 	return p.protocol.Refusal(why, h.sent, p.known.Load().client(netip.AddrPort{}, nil))
 }
 
-// farewell tells a client why it is refused.
+// farewell tells a client why it is refused, which takes a place among those that have
+// no other.
 func (p *servedPort) farewell(h *heldTCP, why proto.Reason) {
 	if text := p.refusal(h, why); len(text) > 0 {
 		defer p.occupy(h).End()
+		part(h.conn, text)
+	}
+}
+
+// farewellInPlace is farewell for a client that has such a place.
+func (p *servedPort) farewellInPlace(h *heldTCP, why proto.Reason) {
+	if text := p.refusal(h, why); len(text) > 0 {
 		part(h.conn, text)
 	}
 }

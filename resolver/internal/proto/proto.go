@@ -38,6 +38,10 @@ type Verdict struct {
 	Answer []byte
 	// Used is how many bytes an Answer is for; they are not replayed.
 	Used int
+	// Once says that a connection gets one such Answer, and no more time for it: who asks
+	// again is refused. Answers are larger than questions, and a connection that is
+	// answered without end is a place that nobody else gets.
+	Once bool
 	// Proven says that who sent a datagram has shown that it receives what is sent to
 	// its address. Nobody else is told much more than it said.
 	Proven bool

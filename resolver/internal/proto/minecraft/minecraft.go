@@ -93,7 +93,7 @@ func unfinished(err error) proto.Verdict {
 func answer(packet []byte, used int, protocol int32, c proto.Client) proto.Verdict {
 	switch {
 	case isStatusRequest(packet):
-		return proto.Verdict{Action: proto.Answer, Answer: appendStatus(c.Scratch, c, protocol), Used: used}
+		return proto.Verdict{Action: proto.Answer, Answer: appendStatus(c.Scratch, c, protocol), Used: used, Once: true}
 	case isPing(packet):
 		// Servers close with the pong, and clients have all that they want.
 		return proto.Verdict{Action: proto.Finish, Answer: wire.AppendFrame(c.Scratch, packet), Used: used}
