@@ -156,7 +156,10 @@ func (g *game) leave() (messages uint64) {
 		ctx, cancel := context.WithTimeout(g.ctx, drainTime)
 		_ = one.Drain(ctx) // what is missing is told below
 		cancel()
-		suite.Intact(g.t, "the player at "+one.address, one.Player)
+		if stats := one.Stats(); stats.Intact() != nil {
+			g.t.Errorf("the player at %s who came at %s, was first answered at %s and left at %s: %v",
+				one.address, clock(stats.Dialed), clock(stats.FirstReply), clock(time.Now()), stats.Intact())
+		}
 		if err := one.Close(); err != nil {
 			g.t.Error(err)
 		}
@@ -167,3 +170,5 @@ func (g *game) leave() (messages uint64) {
 	}
 	return messages
 }
+
+func clock(t time.Time) string { return t.Format("15:04:05.000") }
