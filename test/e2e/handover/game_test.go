@@ -157,8 +157,8 @@ func (g *game) leave() (messages uint64) {
 		_ = one.Drain(ctx) // what is missing is told below
 		cancel()
 		if stats := one.Stats(); stats.Intact() != nil {
-			g.t.Errorf("the player at %s who came at %s, was first answered at %s and left at %s: %v",
-				one.address, clock(stats.Dialed), clock(stats.FirstReply), clock(time.Now()), stats.Intact())
+			g.t.Errorf("the player at %s who came at %s, was first answered at %s by %v and left at %s: %v",
+				one.address, clock(stats.Dialed), clock(stats.FirstReply), stats.Paths, clock(time.Now()), stats.Intact())
 		}
 		if err := one.Close(); err != nil {
 			g.t.Error(err)
