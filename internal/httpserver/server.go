@@ -214,7 +214,7 @@ func openFiles() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > mostFiles {
 		return mostFiles
 	}
-	return int(limit.Cur) //nolint:gosec // at most mostFiles
+	return int(limit.Cur)
 }
 
 // Addr is the address that Listen opened; nil before.

@@ -118,7 +118,7 @@ func dialer() fasthttp.DialFunc {
 	return func(address string) (net.Conn, error) {
 		n := last.Add(1)
 		from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
-		return (&net.Dialer{LocalAddr: from, Timeout: callTime}).Dial("tcp", address) //nolint:noctx // fasthttp has no context
+		return (&net.Dialer{LocalAddr: from, Timeout: callTime}).Dial("tcp", address)
 	}
 }
 

@@ -118,7 +118,7 @@ func (g *game) addresses() (all []string) {
 	}
 	for node := 1; node <= suite.Cluster.Cluster.Nodes; node++ {
 		for _, ip := range suite.Cluster.Cluster.NodeAddrs(node) {
-			all = append(all, netip.AddrPortFrom(ip, uint16(svc.Spec.Ports[0].NodePort)).String()) //nolint:gosec // a port
+			all = append(all, netip.AddrPortFrom(ip, uint16(svc.Spec.Ports[0].NodePort)).String())
 		}
 	}
 	return all

@@ -42,7 +42,7 @@ func TestNoSessionIsMoved(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d %s", i, kind), func(t *testing.T) {
 				t.Parallel()
-				g := newGame(t, rand.New(rand.NewPCG(*seed, uint64(i)))) //nolint:gosec // what chance decides is to be repeated
+				g := newGame(t, rand.New(rand.NewPCG(*seed, uint64(i))))
 				play(g)
 				players.Add(uint64(len(g.guests)))
 				messages.Add(g.leave())
