@@ -61,7 +61,7 @@ type ServerPort struct {
 	// hostPort is the number on the node. If it is absent the operator picks one
 	// from its range (7000 to 8000 by default), and a Server whose number is
 	// taken on every node waits for one. Over UDP it picks none that is a UDP port
-	// of an ElasticService's Service, and neither should you: when a Pod with that
+	// of an ElasticService's Service while there are others, and neither should you: when a Pod with that
 	// host port starts, its node ends the sessions of UDP players of the Service.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

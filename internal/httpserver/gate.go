@@ -27,7 +27,7 @@ const (
 // gate is a listener that no error ends but its own closing, and that bounds the
 // connections, in all and of each caller's address. Where there may be no more, the one
 // that has waited longest for its caller makes room, so that a stranger who fills the
-// gate keeps nobody out. While a request is answered its connection stays.
+// gate keeps nobody out. While a handler runs its connection stays.
 type gate struct {
 	net.Listener
 	log            logr.Logger

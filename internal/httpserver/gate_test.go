@@ -2,10 +2,10 @@ package httpserver
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,7 +116,7 @@ func askHealth(t *testing.T, c net.Conn) {
 func closedBy(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection of %s is open: %v", c.LocalAddr(), err)
 	}
 }

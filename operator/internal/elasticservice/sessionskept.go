@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,22 +58,22 @@ func (r *Reconciler) byNodePort(ctx context.Context, o client.Object) []reconcil
 	if !ok {
 		return nil
 	}
-	return r.byUDPPorts(ctx, udpports.NodePorts(svc))
+	return r.byUDPPorts(ctx, udpports.NodePorts(svc), svc)
 }
 
-// byHostPort finds those with a UDP port that is a Server's host port. Where another
-// Server has it, too, they know already.
+// byHostPort finds those with a UDP port that is a Server's host port.
 func (r *Reconciler) byHostPort(ctx context.Context, o client.Object) []reconcile.Request {
 	s, ok := o.(*v1alpha1.Server)
 	if !ok {
 		return nil
 	}
-	return r.byUDPPorts(ctx, slices.DeleteFunc(udpports.HostPorts(s), func(number int32) bool {
-		return udpports.SeveralServers(ctx, r.Client, number)
-	}))
+	return r.byUDPPorts(ctx, udpports.HostPorts(s), s)
 }
 
-func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32) []reconcile.Request {
+// byUDPPorts finds the ElasticServices with one of the numbers to whom it matters that
+// somebody has it or hasn't: those of whom nothing clashes so far, and those whose
+// condition names that one. Thousands may have the number of a game's usual port.
+func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32, of client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, number := range numbers {
 		services, err := udpports.ServicesWith(ctx, r.Client, number)
@@ -80,10 +81,27 @@ func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32) []reconcil
 			return nil // only when the cache is gone, and so are we
 		}
 		for i := range services {
-			requests = append(requests, r.find(ctx, client.InNamespace(services[i].Namespace), client.MatchingFields{IndexService: services[i].Name})...)
+			var list v1alpha1.ElasticServiceList
+			// It is only read.
+			err := r.Client.List(ctx, &list, client.InNamespace(services[i].Namespace), client.MatchingFields{IndexService: services[i].Name}, client.UnsafeDisableDeepCopy)
+			if err != nil {
+				return nil
+			}
+			for j := range list.Items {
+				if es := &list.Items[j]; concerns(es, client.ObjectKeyFromObject(of)) {
+					requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)})
+				}
+			}
 		}
 	}
 	return requests
+}
+
+// concerns reports whether it may matter to an ElasticService that an object got or lost
+// a number.
+func concerns(es *v1alpha1.ElasticService, key client.ObjectKey) bool {
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
+	return c == nil || c.Status != metav1.ConditionFalse || strings.Contains(c.Message, key.String())
 }
 
 // hostPortsChanged lets through Servers that get UDP host ports, or lose them.

@@ -70,11 +70,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.byHost), builder.WithPredicates(hostsMoved())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byFront)).
-		Watches(&corev1.Service{}, soon(r.byNodePort, nil)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byNodePort)).
 		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.isResolver), resolverChanged())).
 		Watches(&v1alpha1.Server{}, soon(r.byServer, nil), builder.WithPredicates(serverChanged())).
-		Watches(&v1alpha1.Server{}, soon(r.byHostPort, nil), builder.WithPredicates(hostPortsChanged())).
+		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
 		b = b.WatchesMetadata(meta, soon(r.byTarget(meta.Kind), nil),

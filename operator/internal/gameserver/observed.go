@@ -30,7 +30,7 @@ type observed struct {
 	// pick is the host ports that a new Pod would get.
 	pick func() ([]int32, error)
 	// clashes reports that one of the Pod's picked host ports has become a UDP port of
-	// an ElasticService.
+	// an ElasticService, and that there are other numbers.
 	clashes bool
 	// better says whether another host port than the Pod's has more nodes left.
 	better func(waited time.Duration) bool

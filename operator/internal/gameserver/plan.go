@@ -156,9 +156,9 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 // many of before another one is tried: a Pod that isn't ours may have it.
 const retryPort = 30 * time.Second
 
-// planPorts gives a Pod another host port whose network isn't set up yet and would end
-// players' sessions then, and one that has no node for want of its host port, if another
-// one is any better.
+// planPorts replaces a Pod in two cases: its picked host port has become a UDP port of an
+// ElasticService, and its network isn't set up yet; or it has no node for want of its
+// host port, and another number is better.
 func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	if o.clashes && o.pod.Status.PodIP == "" {
 		p.erase, p.remove = !scheduled(o.pod), scheduled(o.pod)

@@ -1,6 +1,7 @@
 package gameserver
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,7 +184,8 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 
 // pick picks a Server's host ports and holds them for it: those it had before
 // where nobody else has taken to them, else those that are used least. Among equals
-// it prefers those that are no Service's UDP port; an ElasticService's is never picked.
+// it prefers those that are no Service's UDP port; an ElasticService's is picked only
+// where there is nothing else in the range.
 func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +208,7 @@ func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 		}
 		best := p.best(port, before[port.Name], taken)
 		if best == 0 {
-			return nil, fmt.Errorf("the operator's host ports from %d to %d, without those that are UDP ports of ElasticServices, are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)
+			return nil, fmt.Errorf("the operator's host ports from %d to %d are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)
 		}
 		ports[i], taken[best] = best, true
 	}
@@ -219,20 +221,26 @@ func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool)
 	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) {
 		return had
 	}
-	best, bestOfService := int32(0), false
+	best, bestOfService, last := int32(0), false, int32(0)
 	for candidate := p.low; candidate <= p.high; candidate++ {
 		if taken[candidate] || reserved(candidate) {
 			continue
 		}
 		fewer := best == 0 || p.uses[candidate] < p.uses[best]
-		if !fewer && (!bestOfService || p.uses[candidate] > p.uses[best]) || p.elastic(port, candidate) {
+		if !fewer && (!bestOfService || p.uses[candidate] > p.uses[best]) {
+			continue
+		}
+		if p.elastic(port, candidate) {
+			if last == 0 || p.uses[candidate] < p.uses[last] {
+				last = candidate
+			}
 			continue
 		}
 		if ofService := overUDP(port) && p.services.Any(candidate); fewer || !ofService {
 			best, bestOfService = candidate, ofService
 		}
 	}
-	return best
+	return cmp.Or(best, last)
 }
 
 // elastic reports whether a port with a number would end the sessions of an
@@ -241,11 +249,17 @@ func (p *picker) elastic(port v1alpha1.ServerPort, number int32) bool {
 	return overUDP(port) && p.services.Elastic(number)
 }
 
-// clashes reports whether any of a Server's picked ports is elastic.
+// clashes reports whether any of a Server's picked ports is elastic and there are others.
 func (p *picker) clashes(s *v1alpha1.Server, numbers []int32) bool {
-	for i, port := range s.Spec.Ports {
-		if picked(port) && numbers[i] != 0 && p.elastic(port, numbers[i]) {
-			return true
+	for i, number := range numbers {
+		port := s.Spec.Ports[i]
+		if !picked(port) || number == 0 || !p.elastic(port, number) {
+			continue
+		}
+		for candidate := p.low; candidate <= p.high; candidate++ {
+			if !reserved(candidate) && !slices.Contains(numbers, candidate) && !p.elastic(port, candidate) {
+				return true
+			}
 		}
 	}
 	return false

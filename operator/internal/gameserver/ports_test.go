@@ -158,7 +158,7 @@ func TestAHostPortEndsNobodysSession(t *testing.T) {
 		"a port of another Service is passed over among equals":              {services: numbers{7000: false}, port: udp, want: 7001},
 		"but not where all others are used":                                  {services: numbers{7000: false}, port: udp, uses: map[int32]int{7001: 1, 7002: 1}, want: 7000},
 		"the least used one counts first":                                    {services: numbers{7002: false}, port: udp, uses: map[int32]int{7000: 2, 7001: 1, 7002: 1}, want: 7001},
-		"without any other number there is none":                             {services: numbers{7000: true, 7001: true, 7002: true}, port: udp},
+		"it is picked where there is no other number":                        {services: numbers{7000: true, 7001: true, 7002: true}, port: udp, uses: map[int32]int{7000: 1}, want: 7001},
 		"where all numbers are other Services' the least used one is picked": {services: numbers{7000: false, 7001: false, 7002: false}, port: udp, uses: map[int32]int{7000: 1}, want: 7001},
 	}
 	for name, tc := range cases {
@@ -174,14 +174,32 @@ func TestAHostPortEndsNobodysSession(t *testing.T) {
 				s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: tc.port.Name, Port: tc.before}}
 			}
 			ports, err := p.pick(s)
-			if tc.want == 0 {
-				if err == nil {
-					t.Errorf("picked %v, want an error", ports)
-				}
-				return
-			}
 			if err != nil || ports[0] != tc.want {
 				t.Errorf("picked %v, %v; want %d", ports, err, tc.want)
+			}
+		})
+	}
+}
+
+// A Pod is replaced for another number only where there is one.
+func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
+	udp, own := hostPort, hostPort
+	udp.Protocol, own.Protocol, own.HostPort = v1alpha1.ServerProtocolUDP, v1alpha1.ServerProtocolUDP, 7001
+	cases := map[string]struct {
+		services numbers
+		port     v1alpha1.ServerPort
+		want     bool
+	}{
+		"the number is an ElasticService's":       {numbers{7001: true}, udp, true},
+		"so are all others":                       {numbers{7000: true, 7001: true, 7002: true}, udp, false},
+		"another number is an ElasticService's":   {numbers{7000: true}, udp, false},
+		"it does no harm over TCP":                {numbers{7001: true}, hostPort, false},
+		"the number is the Server's owner's will": {numbers{7001: true}, own, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := newPicker(7000, 7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

@@ -111,8 +111,8 @@ func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []recon
 		if err != nil {
 			return nil // only when the cache is gone, and so are we
 		}
-		for i := range servers {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&servers[i])})
+		for _, key := range servers {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 	}
 	return requests

@@ -19,8 +19,10 @@
 package udpports
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,23 +151,26 @@ func ServicesWith(ctx context.Context, c client.Reader, number int32) ([]corev1.
 	return services(ctx, c, indexPort, number)
 }
 
-// ServersWith are the Servers with a UDP host port.
-func ServersWith(ctx context.Context, c client.Reader, number int32) ([]v1alpha1.Server, error) {
-	return servers(ctx, c, number)
-}
-
-// SeveralServers reports whether a number is a UDP host port of more than one Server.
-func SeveralServers(ctx context.Context, c client.Reader, number int32) bool {
-	list, err := servers(ctx, c, number, client.Limit(2))
-	return err == nil && len(list) > 1
+// ServersWith are the keys of the Servers with a UDP host port.
+func ServersWith(ctx context.Context, c client.Reader, number int32) ([]client.ObjectKey, error) {
+	var list v1alpha1.ServerList
+	// Only their names are read.
+	if err := c.List(ctx, &list, client.MatchingFields{indexHostPort: text(number)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Servers with UDP host port %d: %w", number, err)
+	}
+	keys := make([]client.ObjectKey, len(list.Items))
+	for i := range list.Items {
+		keys[i] = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return keys, nil
 }
 
 // Clash is what else has the number of a Service's UDP port.
 type Clash struct {
 	// Number is the port's.
 	Number int32
-	// NodePortOf is a Service that has it as its UDP node port, HostPortOf a Server
-	// that has it as its UDP host port. One of them is set.
+	// NodePortOf is the Service that has it as its UDP node port, HostPortOf the first
+	// by name of the Servers that have it as their UDP host port. One of them is set.
 	NodePortOf, HostPortOf client.ObjectKey
 }
 
@@ -182,12 +187,13 @@ func ClashOf(ctx context.Context, c client.Reader, svc *corev1.Service) (*Clash,
 				return &Clash{Number: number, NodePortOf: client.ObjectKeyFromObject(&others[i])}, nil
 			}
 		}
-		exposed, err := servers(ctx, c, number, client.Limit(1))
+		exposed, err := ServersWith(ctx, c, number)
 		if err != nil {
 			return nil, err
 		}
 		if len(exposed) > 0 {
-			return &Clash{Number: number, HostPortOf: client.ObjectKeyFromObject(&exposed[0])}, nil
+			// The cache has no order, and the same one is to be named each time.
+			return &Clash{Number: number, HostPortOf: slices.MinFunc(exposed, compareKeys)}, nil
 		}
 	}
 	return nil, nil
@@ -201,12 +207,8 @@ func services(ctx context.Context, c client.Reader, index string, number int32, 
 	return list.Items, nil
 }
 
-func servers(ctx context.Context, c client.Reader, number int32, opts ...client.ListOption) ([]v1alpha1.Server, error) {
-	var list v1alpha1.ServerList
-	if err := c.List(ctx, &list, append(opts, client.MatchingFields{indexHostPort: text(number)})...); err != nil {
-		return nil, fmt.Errorf("list the Servers with UDP host port %d: %w", number, err)
-	}
-	return list.Items, nil
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func text(number int32) string { return strconv.Itoa(int(number)) }

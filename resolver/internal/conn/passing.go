@@ -15,8 +15,14 @@ func Passing(err error) bool {
 		return false
 	}
 	switch errno {
-	case unix.EBADF, unix.ENOTSOCK, unix.ENOTCONN, unix.EDESTADDRREQ, unix.EFAULT, unix.EINVAL:
+	case unix.EBADF, unix.ENOTSOCK, unix.ENOTCONN, unix.EDESTADDRREQ, unix.EFAULT, unix.EINVAL, unix.EAGAIN, unix.EINTR:
 		return false
 	}
 	return errno != 0
+}
+
+// Unreachable reports whether the network said that there is no way to where a socket
+// is connected to.
+func Unreachable(err error) bool {
+	return errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTDOWN) || errors.Is(err, unix.EACCES)
 }

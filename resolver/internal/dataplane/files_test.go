@@ -11,7 +11,7 @@ import (
 // else clients would be let in beyond the limit of files after some services were
 // removed.
 func TestAPortsFileIsGivenBackOnce(t *testing.T) {
-	r := newRig(t, udpIdle(300*time.Millisecond))
+	r := newRig(t, udpIdle(3*time.Second))
 	used := func(want int) {
 		t.Helper()
 		r.eventually("the files are given back", func() bool { return r.server.files.Used() == want })
@@ -36,6 +36,7 @@ func TestAPortsFileIsGivenBackOnce(t *testing.T) {
 	c := dialUDP(t, address)
 	write(t, c, "x")
 	hear(t, c, "re:x")
+	r.eventually("the client is relayed", func() bool { return r.sessions().Sessions == 1 })
 	r.server.Remove(r.route.UID)
 	if n := r.server.files.Used(); n != 1+filesOfUDP {
 		t.Errorf("%d files are counted while a session has its port's, want its own, too", n)

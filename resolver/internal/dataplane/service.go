@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,8 +71,8 @@ type servedPort struct {
 	socket atomic.Pointer[udpSocket]
 	// pace is for the held datagrams of a UDP port.
 	pace *pace
-	// fileGone gives back the port's file once.
-	fileGone sync.Once
+	// filed says that the port's file is counted.
+	filed atomic.Bool
 }
 
 func newService(s *Server, r *route.Route) *service {
@@ -115,7 +114,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 		if key.network == route.UDP {
 			p.pace = newPace()
 		}
-		sv.server.files.Force(&sv.server.portFiles, 1)
+		p.takeFile()
 		p.listener = listener.Start(p.log, p.open())
 		sv.ports = append(sv.ports, p)
 	}
@@ -196,11 +195,17 @@ func (p *servedPort) close() {
 	}
 }
 
+// takeFile and giveBackFile count the port's file, once each.
+func (p *servedPort) takeFile() {
+	if server := p.service.server; p.filed.CompareAndSwap(false, true) {
+		server.files.Force(&server.portFiles, 1)
+	}
+}
+
 func (p *servedPort) giveBackFile() {
-	p.fileGone.Do(func() {
-		server := p.service.server
+	if server := p.service.server; p.filed.CompareAndSwap(true, false) {
 		server.files.Force(&server.portFiles, -1)
-	})
+	}
 }
 
 func (sv *service) close() (closed []*listener.Listener) {

@@ -37,8 +37,8 @@ type heldTCP struct {
 	events chan event
 	visit  guard.Visit
 	// headDue is when the client must have said what it wants, and taken in what it is
-	// answered; zero before it is first asked. Answered says that it had the Answer
-	// that there is once.
+	// answered; zero before it is first asked. Answered says that it has had the
+	// one Answer that is marked Once.
 	headDue  time.Time
 	answered bool
 	// questions are for a client that can be made to wait; nil: it can't.

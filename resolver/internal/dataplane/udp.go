@@ -61,6 +61,7 @@ func openUDP(p *servedPort, host string, number int) (*udpSocket, error) {
 		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
 	}
 	p.socket.Store(u)
+	p.takeFile() // an earlier socket that could not be waited for gave it back
 	return u, nil
 }
 

@@ -79,6 +79,10 @@ func (s *udpSession) Ready(on *loop.Loop, _ uint32) {
 	case errno == 0:
 		s.heard(on.Now())
 	case errno == unix.EAGAIN:
+	case conn.Unreachable(errno) && !s.answered.Load():
+		// A server that never answered may be gone for good: what the client sends next
+		// begins another session.
+		s.over()
 	case conn.Passing(errno):
 		// The server may be restarting, or the way there be broken for a moment.
 		s.lostOne(errno)

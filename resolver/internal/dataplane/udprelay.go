@@ -223,8 +223,8 @@ func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 			s.reply(datagram)
 			reader.Done()
 			s.dropSent()
-		case errors.Is(err, syscall.ECONNREFUSED):
-			p.counts.DatagramRefused()
+		case refusal(err), conn.Unreachable(err):
+			s.lostOne(err)
 			p.service.queue.Avoid(p.key.name, grant.Address)
 			s.retry()
 			return false

@@ -77,7 +77,7 @@ func (f *File) Loop() *Loop { return f.loop }
 
 // Want has the loop wait for In, Out, both, or nothing at all. Before the file waits
 // for the first time it is for any goroutine. After an error it waits for what it did
-// before, and where all loops wait for nothing.
+// before; one that all loops wait for then waits for nothing.
 func (f *File) Want(events uint32) error {
 	was := f.wanted
 	if was == events {

@@ -69,6 +69,8 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
 		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: reporter.Panic,
+		// Of the files that are left to all that is no client.
+		MaxConnections: 512,
 		Ready: func() error {
 			switch {
 			case draining.Load():

@@ -96,3 +96,44 @@ func TestAServicesOwnPortsEndNoSessions(t *testing.T) {
 	w.elastic("web")
 	w.want("web", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
 }
+
+// A clash ends when what has the number gets another one, and not when only one of
+// several that have it goes.
+func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 0)
+	w.service("lobby", overUDP(31731))
+	w.elastic("lobby")
+	kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK)
+	named := func(name string) check { return message(v1alpha1.ConditionUDPSessionsKept, w.ns+"/"+name) }
+	w.want("lobby", promptly, kept)
+	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
+		Type:  corev1.ServiceTypeNodePort,
+		Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: 31731}},
+	}}
+	w.create(other)
+	w.want("lobby", promptly, named("other"))
+	w.edit(other, func() { other.Spec.Ports[0].NodePort = 31732 })
+	w.want("lobby", promptly, kept)
+
+	var servers []*v1alpha1.Server
+	for _, name := range []string{"b", "a", "c"} {
+		s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServerSpec{
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}}},
+			Ports: []v1alpha1.ServerPort{{
+				Name: "game", ContainerPort: 7000, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort, HostPort: 31731,
+			}},
+		}}
+		w.create(s)
+		servers = append(servers, s)
+	}
+	// The first that was seen is named, and goes on being named.
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, v1alpha1.ReasonHostPortClash))
+	for _, s := range servers {
+		if err := w.c.Delete(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.want("lobby", promptly, kept)
+}

@@ -36,7 +36,7 @@ type game struct {
 	ctx    context.Context
 	chance *rand.Rand
 	guests []*guest
-	// left are those of them who have left.
+	// left is how many of them have left.
 	left int
 }
 
