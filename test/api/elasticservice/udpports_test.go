@@ -128,7 +128,6 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 		w.create(s)
 		servers = append(servers, s)
 	}
-	// The first that was seen is named, and goes on being named.
 	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, v1alpha1.ReasonHostPortClash))
 	for _, s := range servers {
 		if err := w.c.Delete(t.Context(), s); err != nil {
