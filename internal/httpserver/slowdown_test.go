@@ -42,14 +42,12 @@ func TestRefusalsBeyondWhatIsHeldEndTheirConnection(t *testing.T) {
 	for range refusalsHeld {
 		s.held <- struct{}{}
 	}
-	for range refusalBurst + 1 {
-		s.limiter.Allow()
-	}
+	s.limiter = rate.NewLimiter(0.001, 1) // its next comes in a quarter of an hour
+	s.limiter.Allow()
 	var bad fasthttp.RequestCtx
 	bad.Init(&fasthttp.Request{}, nil, nil)
 	bad.Response.SetStatusCode(fasthttp.StatusUnauthorized)
-	s.limiter.SetLimit(0.001)
-	s.wait(&bad) // and not for a quarter of an hour
+	s.wait(&bad)
 	if !bad.Response.ConnectionClose() {
 		t.Error("the connection is kept, want it to end")
 	}
