@@ -56,5 +56,15 @@ func (b *Budget) Force(n int) {
 // Give gives n bytes back.
 func (b *Budget) Give(n int) { b.Force(-n) }
 
+// Full says that nothing is left. A nil budget is never full.
+func (b *Budget) Full() bool {
+	for ; b != nil; b = b.of {
+		if b.used.Load() >= b.max {
+			return true
+		}
+	}
+	return false
+}
+
 // Used is how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }

@@ -33,6 +33,50 @@ func SendNow(fd int, b []byte) (int, unix.Errno) {
 	}
 }
 
+// PeekNow is RecvNow, but leaves what it reads with the socket.
+func PeekNow(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_PEEK, 0, 0) //nolint:gosec // the kernel writes there
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// SkipNow takes away the first n bytes of a TCP socket that PeekNow has read. They
+// are not copied.
+func SkipNow(fd, n int) {
+	for n > 0 {
+		took, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), 0, uintptr(n), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0 || took == 0:
+			return
+		default:
+			n -= int(took)
+		}
+	}
+}
+
+// Readable says that there is something to read, if only the end.
+func Readable(fd int) bool { return readable(uintptr(fd)) }
+
+// Unheard says that a TCP socket's other side has not yet taken in all that it was
+// sent.
+func Unheard(fd int) bool {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	return err == nil && n > 0
+}
+
+// TakeError takes the error off a socket; 0: it has none.
+func TakeError(fd int) unix.Errno {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return 0
+	}
+	return unix.Errno(n) //nolint:gosec // what the kernel gives is one
+}
+
 func readNow(fd uintptr, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
 	return int(n), errno

@@ -38,10 +38,10 @@ func (p *Pipe) Return() { pipes.put(p) }
 // Held is how many bytes are in the pipe.
 func (p *Pipe) Held() int { return p.held }
 
-// Fill takes what there is of a socket, and tells how much; none and no error is the
-// socket's end.
-func (p *Pipe) Fill(socket int) (int, unix.Errno) {
-	n, errno := splice(socket, p.write, pipeBytes)
+// Fill takes what there is of a socket, most at the most, and tells how much; none and
+// no error is the socket's end.
+func (p *Pipe) Fill(socket int, most int64) (int, unix.Errno) {
+	n, errno := splice(socket, p.write, int(min(most, pipeBytes)))
 	p.held += n
 	return n, errno
 }

@@ -45,7 +45,7 @@ func TestPipesMoveAllBytes(t *testing.T) {
 	p := BorrowPipe()
 	defer p.Return()
 	for {
-		n, errno := p.Fill(src)
+		n, errno := p.Fill(src, pipeBytes)
 		if errno == unix.EAGAIN {
 			wait(src, unix.POLLIN)
 			continue

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"net"
 	"sync"
 	"time"
 
@@ -9,20 +8,25 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
-// sweepPeriod is how often idle connections are looked for.
-const sweepPeriod = time.Second
+const (
+	// sweepPeriod is how often idle connections are looked for.
+	sweepPeriod = time.Second
+	// quietTime is how long nothing must have been under way before a connection is
+	// ended, so that what a client sends right after an answer finds it open.
+	quietTime = 2 * time.Second
+)
 
 // follows are the HTTP connections of a service that are followed. Once new clients
 // go past the resolver, those that are idle between requests are ended, so that
 // their clients do, too.
 type follows struct {
 	mu    sync.Mutex
-	all   map[*forward.HTTP]struct{}
+	all   map[*forward.Relay]struct{}
 	armed bool
 }
 
-// follow follows a connection whose server has been sent something already; nil:
-// it can't be followed, or all clients go through the resolver for good.
+// follow follows a connection whose server has been sent this much already; nil: it
+// can't be followed, or all clients go through the resolver for good.
 func (p *servedPort) follow(sent []byte) *http1.Exchange {
 	if _, is := p.protocol.(http1.Protocol); !is || p.service.route.Load().Balance != "" {
 		return nil
@@ -36,38 +40,20 @@ func (p *servedPort) follow(sent []byte) *http1.Exchange {
 	return x
 }
 
-// relay carries a client that has a server to its end.
-func (p *servedPort) relay(client, server *net.TCPConn, x *http1.Exchange) error {
-	ctx := p.service.server.ctx
-	if x == nil {
-		return forward.Relay(ctx, client, server, p.counts.BytesToServer, p.counts.BytesToClient)
-	}
-	h := forward.NewHTTP(client, server, x, p.counts.BytesToServer, p.counts.BytesToClient)
-	p.service.beginFollowing(h)
-	defer p.service.endFollowing(h)
-	quiet, err := h.Relay(ctx)
-	if quiet {
-		p.counts.IdleEnded()
-	}
-	return err
-}
-
-func (sv *service) beginFollowing(h *forward.HTTP) {
-	f := &sv.follows
-	f.mu.Lock()
-	if f.all == nil {
-		f.all = map[*forward.HTTP]struct{}{}
-	}
-	f.all[h] = struct{}{}
-	f.mu.Unlock()
-	sv.endIdle()
-}
-
-func (sv *service) endFollowing(h *forward.HTTP) {
-	f := &sv.follows
+// begin follows a relay until end is called.
+func (f *follows) begin(r *forward.Relay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.all, h)
+	if f.all == nil {
+		f.all = map[*forward.Relay]struct{}{}
+	}
+	f.all[r] = struct{}{}
+}
+
+func (f *follows) end(r *forward.Relay) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, r)
 }
 
 // endIdle looks for idle connections from now on, for as long as there is reason
@@ -86,9 +72,8 @@ func (sv *service) sweep() {
 	f := &sv.follows
 	f.mu.Lock()
 	f.armed = false
-	now := time.Now()
-	for h := range f.all {
-		h.EndIfQuiet(now)
+	for r := range f.all {
+		r.EndIfQuiet(quietTime)
 	}
 	f.mu.Unlock()
 	sv.endIdle()

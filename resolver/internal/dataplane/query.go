@@ -74,7 +74,7 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 	p.begin(true)
 	defer p.end(true)
 	h.release(len(h.sent))
-	_ = forward.Relay(p.service.server.ctx, h.conn, server, p.counts.BytesToServer, p.counts.BytesToClient)
+	p.relay(h.conn, server, nil)
 	return true
 }
 
@@ -100,7 +100,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 	x.Read(http1.Client, h.sent)
 	x.Passed(http1.Client)
 	h.release(len(h.sent))
-	_, _ = forward.NewHTTP(h.conn, server, x, p.counts.BytesToServer, p.counts.BytesToClient).Relay(p.service.server.ctx)
+	p.relayed(forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x), nil))
 }
 
 // admitQuery takes the first datagram of a new client who only asks; false: it is

@@ -45,7 +45,12 @@ const (
 	DefaultUDPIdle        = 120 * time.Second
 	DefaultMaxUDPSessions = 100_000
 	DefaultMaxHeldBytes   = 256 << 20
+	DefaultTCPHalfClosed  = 5 * time.Minute
 )
+
+// stalledPart is what part of MaxHeldBytes is for what relayed clients and servers have
+// no room for.
+const stalledPart = 4
 
 // parallelDials is how many of a service's held clients connect to it at once.
 const parallelDials = 128
@@ -62,13 +67,16 @@ type Options struct {
 	Log     logr.Logger
 	// UDPIdle is how long a UDP session may be silent.
 	UDPIdle time.Duration
+	// TCPHalfClosed is how long a TCP session in which one side has said all may be
+	// silent; 0: 5 minutes. TCPIdle is so for any other; 0: for ever.
+	TCPHalfClosed, TCPIdle time.Duration
 	// MaxFiles bounds the files that ports and clients of all services have open; 0:
 	// by what the process may open.
 	MaxFiles int
 	// MaxUDPSessions bounds the UDP sessions of all services.
 	MaxUDPSessions int
 	// MaxHeldBytes bounds what is kept for the clients of all services while
-	// they have no server.
+	// they have no server, or no room for what it says.
 	MaxHeldBytes int64
 	// Protocols are the modules by name; nil: those that Dormouse has.
 	Protocols map[v1alpha1.Protocol]proto.Protocol
@@ -87,8 +95,9 @@ type Server struct {
 	// files and udpSessions are shared by the services; ports are files, too.
 	files, udpSessions *guard.Share
 	portFiles          atomic.Int32
-	// held is charged with what is kept.
-	held *conn.Budget
+	// held is charged with what is kept. Stalled is its part for what is relayed, so
+	// that clients who take nothing in leave the rest to those who wait.
+	held, stalled *conn.Budget
 	// asks bounds how many servers are asked at once.
 	asks chan struct{}
 
@@ -110,6 +119,9 @@ var _ route.Sink = (*Server)(nil)
 func New(opts Options) *Server {
 	if opts.UDPIdle == 0 {
 		opts.UDPIdle = DefaultUDPIdle
+	}
+	if opts.TCPHalfClosed == 0 {
+		opts.TCPHalfClosed = DefaultTCPHalfClosed
 	}
 	if opts.MaxFiles == 0 {
 		opts.MaxFiles = maxFiles()
@@ -137,6 +149,7 @@ func New(opts Options) *Server {
 		files: guard.NewShare(opts.MaxFiles), udpSessions: guard.NewShare(opts.MaxUDPSessions),
 		services: map[types.UID]*service{}, fronts: map[route.FrontKey]*front{}, named: map[types.NamespacedName]int{},
 	}
+	s.stalled = s.held.Part(opts.MaxHeldBytes / stalledPart)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	opts.Metrics.HeldBytes(s.held.Used, opts.MaxHeldBytes)
 	return s

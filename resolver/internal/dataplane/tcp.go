@@ -11,6 +11,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -79,9 +80,10 @@ func (p *servedPort) carryTo(h *heldTCP, server *net.TCPConn) {
 	p.counts.BytesToServer(len(h.sent))
 	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
-	if err := p.relay(h.conn, server, exchange); err != nil {
-		p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
+	if h.ended {
+		_ = listener.Watch(h.conn, listener.KeepAlive)
 	}
+	p.relay(h.conn, server, exchange)
 }
 
 // wants says that a client is to be connected to a server; false: all that it
@@ -228,9 +230,11 @@ func (p *servedPort) take(g hold.Grant) *net.TCPConn {
 }
 
 func (p *servedPort) dial(address netip.AddrPort) *net.TCPConn {
-	server, err := dial(p.service.server.ctx, address, hold.DialTimeout)
+	c, err := dial(p.service.server.ctx, address, hold.DialTimeout)
 	if err != nil {
 		return nil
 	}
-	return server.(*net.TCPConn)
+	server := c.(*net.TCPConn)
+	_ = listener.Watch(server, listener.KeepAlive)
+	return server
 }

@@ -11,6 +11,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -178,7 +179,7 @@ func (h *heldTCP) wait() (event, bool) {
 			// this end again and passes it on. If it does not listen any more,
 			// only keep-alive tells, once its host has forgotten the connection.
 			h.ended = true
-			_ = h.conn.SetKeepAliveConfig(endedKeepAlive)
+			_ = listener.Watch(h.conn, endedKeepAlive)
 		default:
 			return event{}, false
 		}

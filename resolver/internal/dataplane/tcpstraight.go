@@ -138,10 +138,8 @@ func (s *straightTCP) relay(server int) {
 	p := s.port
 	p.counts.ClientTaken()
 	s.visit.Served()
-	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.counts.BytesToServer, p.counts.BytesToClient, func(err error) {
-		if err != nil {
-			p.service.server.opts.Log.V(1).Info("A connection ended with an error", "error", err.Error())
-		}
+	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.relaying(nil), func(e forward.Ended) {
+		p.relayed(e)
 		s.end()
 	})
 }

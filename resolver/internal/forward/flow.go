@@ -1,53 +1,104 @@
 package forward
 
 import (
-	"os"
+	"math"
 
 	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
-// bulkChunks is how many full buffers in a row show bulk. From then on the bytes stay
-// in the kernel, until less than one is there at once: that costs a third, whereas
-// small messages gain nothing from it.
-const bulkChunks = 8
+const (
+	// bulkChunks is how many full buffers in a row show bulk. From then on the bytes stay
+	// in the kernel, until less than one is there at once: that costs a third, whereas
+	// small messages gain nothing from it.
+	bulkChunks = 8
+	// worthSplicing is how much of a message that is followed must be left for that.
+	worthSplicing = 256 << 10
+)
 
 // flow is one direction of a relay.
 type flow struct {
-	relay    *relay
+	relay    *Relay
+	side     http1.Side
 	src, dst *end
 	count    Counter
 	// full is how many full buffers there were in a row.
 	full int
-	// What the destination has no room for is in the buffer, of which it is the rest,
-	// or in the pipe. Nothing more is read meanwhile.
-	buffer *[]byte
-	rest   []byte
-	pipe   *conn.Pipe
-	ended  bool
+	// What the destination has no room for is in the buffer, of which it is the rest, in
+	// the pipe, or with the source still: then waiting says so. Nothing more is
+	// read meanwhile.
+	buffer  *[]byte
+	rest    []byte
+	pipe    *conn.Pipe
+	waiting bool
+	// stalled says that the destination had no room before. What is read then is left
+	// with the source until it is sent. Shown is how much of that the exchange has read.
+	stalled bool
+	shown   int
+	// ended says that the source has said all, and that this is passed on. Lost says
+	// that something of what it said is not, or may not be.
+	ended, lost bool
 }
 
 // waits says that the destination has no room.
-func (f *flow) waits() bool { return f.buffer != nil || f.pipe != nil }
+func (f *flow) waits() bool { return f.buffer != nil || f.pipe != nil || f.waiting }
+
+// over says that nothing more is passed on.
+func (f *flow) over() bool { return f.ended || f.lost }
 
 // pump moves once what there is.
 func (f *flow) pump() {
 	if f.full >= bulkChunks {
-		if pipe := conn.BorrowPipe(); pipe != nil {
-			f.splice(pipe)
-			return
+		if most := f.opaque(); most >= worthSplicing {
+			if pipe := conn.BorrowPipe(); pipe != nil {
+				f.splice(pipe, most)
+				return
+			}
 		}
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
+	kept := f.relay.options.Kept
+	if f.stalled || kept.Full() {
+		f.peek(chunk)
+		return
+	}
 	n, errno := conn.RecvNow(f.src.file.FD(), chunk)
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
+	f.show(chunk[:n])
 	rest := f.send(chunk[:n])
-	if len(rest) > 0 && !f.relay.closed {
+	switch {
+	case len(rest) == 0:
+		f.passed()
+	case !f.over():
+		f.stalled = true
+		kept.Force(conn.BufferBytes)
 		f.buffer = conn.Streams.Get()
 		f.rest = (*f.buffer)[:copy(*f.buffer, rest)]
+	}
+}
+
+// peek moves what there is, and leaves with the source what the destination has no
+// room for: it is read twice, but takes no memory meanwhile.
+func (f *flow) peek(chunk []byte) {
+	n, errno := conn.PeekNow(f.src.file.FD(), chunk)
+	if !f.some(n, errno, "recvfrom") {
+		return
+	}
+	f.show(chunk[min(f.shown, n):n])
+	f.shown = max(f.shown, n)
+	rest := f.send(chunk[:n])
+	if sent := n - len(rest); sent > 0 {
+		f.shown -= sent
+		conn.SkipNow(f.src.file.FD(), sent)
+	}
+	if f.stalled = len(rest) > 0; f.stalled {
+		f.waiting = !f.over()
+	} else {
+		f.passed()
 	}
 }
 
@@ -58,15 +109,21 @@ func (f *flow) some(n int, errno unix.Errno, call string) bool {
 		f.full = 0
 	}
 	switch {
-	case errno == unix.EAGAIN:
+	case errno == unix.EAGAIN && !f.src.gone:
 		return false
 	case errno != 0:
-		f.relay.fail(os.NewSyscallError(call, errno))
+		f.src.fail(call, errno)
+		f.lose()
+		return false
+	case n == 0 && f.src.gone:
+		// The error was told before.
+		f.lose()
 		return false
 	case n == 0:
-		// The other direction goes on. It fails when the other side is gone already,
-		// which that direction will notice.
+		// The other direction goes on. Where the destination is gone already, that
+		// direction will notice.
 		f.ended = true
+		f.relay.by(f.src)
 		_ = unix.Shutdown(f.dst.file.FD(), unix.SHUT_WR)
 		return false
 	}
@@ -81,7 +138,7 @@ func (f *flow) send(b []byte) []byte {
 			break
 		}
 		if errno != 0 {
-			f.relay.fail(os.NewSyscallError("sendto", errno))
+			f.dst.fail("sendto", errno)
 			break
 		}
 		f.moved(n)
@@ -90,8 +147,8 @@ func (f *flow) send(b []byte) []byte {
 	return b
 }
 
-func (f *flow) splice(pipe *conn.Pipe) {
-	n, errno := pipe.Fill(f.src.file.FD())
+func (f *flow) splice(pipe *conn.Pipe, most int64) {
+	n, errno := pipe.Fill(f.src.file.FD(), most)
 	if !f.some(n, errno, "splice") {
 		pipe.Return()
 		return
@@ -102,34 +159,83 @@ func (f *flow) splice(pipe *conn.Pipe) {
 
 // drain gives the destination what it had no room for.
 func (f *flow) drain() {
-	if f.pipe == nil {
+	switch {
+	case f.pipe != nil:
+		held := f.pipe.Held()
+		errno := f.pipe.Drain(f.dst.file.FD())
+		moved := held - f.pipe.Held()
+		f.moved(moved)
+		if x := f.relay.options.Exchange; x != nil {
+			x.Skip(f.side, moved)
+		}
+		switch errno {
+		case 0:
+			f.release()
+		case unix.EAGAIN:
+		default:
+			f.dst.fail("splice", errno)
+		}
+	case f.buffer != nil:
 		if f.rest = f.send(f.rest); len(f.rest) == 0 {
 			f.release()
+			f.passed()
 		}
-		return
-	}
-	held := f.pipe.Held()
-	errno := f.pipe.Drain(f.dst.file.FD())
-	f.moved(held - f.pipe.Held())
-	switch errno {
-	case 0:
-		f.release()
-	case unix.EAGAIN:
 	default:
-		f.relay.fail(os.NewSyscallError("splice", errno))
+		f.waiting = false
+		f.pump()
 	}
 }
 
+// lose gives up this direction: nothing more is read, and what is kept is dropped.
+func (f *flow) lose() {
+	f.lost = true
+	f.release()
+}
+
 func (f *flow) moved(n int) {
-	if f.count != nil && n > 0 {
+	if n <= 0 {
+		return
+	}
+	if f.relay.timed {
+		f.relay.said = f.src.file.Loop().Now()
+	}
+	if f.count != nil {
 		f.count(n)
+	}
+}
+
+// opaque is how many bytes need not be looked at.
+func (f *flow) opaque() int64 {
+	x := f.relay.options.Exchange
+	switch {
+	case x == nil:
+		return math.MaxInt64
+	case f.shown > 0:
+		return 0
+	}
+	return x.Opaque(f.side)
+}
+
+// show shows the exchange what was read.
+func (f *flow) show(b []byte) {
+	if x := f.relay.options.Exchange; x != nil && len(b) > 0 {
+		x.Read(f.side, b)
+	}
+}
+
+// passed tells the exchange that all it was shown is passed on.
+func (f *flow) passed() {
+	if x := f.relay.options.Exchange; x != nil {
+		x.Passed(f.side)
 	}
 }
 
 // release gives back what the flow has borrowed.
 func (f *flow) release() {
+	f.waiting = false
 	if f.buffer != nil {
 		conn.Streams.Put(f.buffer)
+		f.relay.options.Kept.Give(conn.BufferBytes)
 		f.buffer, f.rest = nil, nil
 	}
 	if f.pipe != nil {

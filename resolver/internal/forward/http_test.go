@@ -2,12 +2,14 @@ package forward
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"strconv"
 	"testing"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
@@ -34,12 +36,11 @@ func connected(b testing.TB) (dialled, accepted *net.TCPConn) {
 func TestAConnectionThatIsNotQuietIsNotEnded(t *testing.T) {
 	client, inside := connected(t)
 	outside, server := connected(t)
-	h := NewHTTP(inside, outside, http1.NewExchange(), nil, nil)
-	ended := make(chan bool, 1)
+	begun, ended := make(chan *Relay, 1), make(chan Ended, 1)
 	go func() {
-		quiet, _ := h.Relay(t.Context())
-		ended <- quiet
+		ended <- Run(t.Context(), inside, outside, Options{Exchange: http1.NewExchange()}, func(r *Relay) { begun <- r })
 	}()
+	r := <-begun
 	const request, response = "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"
 	say := func(from, to net.Conn, text string) {
 		t.Helper()
@@ -51,30 +52,33 @@ func TestAConnectionThatIsNotQuietIsNotEnded(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	}
+	endIfQuiet := func(least time.Duration) {
+		r.EndIfQuiet(least)
+		loop.Settle()
+	}
 	for range 3 {
 		say(client, server, request)
-		// Whoever thinks that it is quiet by now is wrong.
-		_ = inside.SetReadDeadline(time.Unix(1, 0))
+		endIfQuiet(1) // the answer is to come
 		say(server, client, response)
-		h.EndIfQuiet(time.Now())
-		_ = inside.SetReadDeadline(time.Unix(1, 0))
+		endIfQuiet(time.Hour)
 	}
-	h.EndIfQuiet(time.Now().Add(time.Hour)) // which is not now
 	say(client, server, request)
 	say(server, client, response)
-	deadline := time.Now().Add(10 * time.Second)
-	for ticker := time.NewTicker(10 * time.Millisecond); ; <-ticker.C {
-		h.EndIfQuiet(time.Now())
+	deadline := time.After(10 * time.Second)
+	for {
+		endIfQuiet(time.Millisecond)
 		select {
-		case quiet := <-ended:
-			if !quiet {
-				t.Error("it ended for another reason")
+		case e := <-ended:
+			if e.Why != ByQuiet || e.Err != nil {
+				t.Errorf("it ended with %+v", e)
+			}
+			if n, err := client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+				t.Errorf("the client read %d bytes, %v; want the end", n, err)
 			}
 			return
+		case <-deadline:
+			t.Fatal("it never ended")
 		default:
-			if time.Now().After(deadline) {
-				t.Fatal("it never ended")
-			}
 		}
 	}
 }
@@ -84,9 +88,9 @@ func BenchmarkBody(b *testing.B) {
 	head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(size) + "\r\n\r\n"
 	body := bytes.Repeat([]byte("burrow.."), size/8)
 	for name, relay := range map[string]func(client, server *net.TCPConn){
-		"plain": func(client, server *net.TCPConn) { _ = Relay(b.Context(), client, server, nil, nil) },
+		"plain": func(client, server *net.TCPConn) { Run(b.Context(), client, server, Options{}, nil) },
 		"followed": func(client, server *net.TCPConn) {
-			_, _ = NewHTTP(client, server, http1.NewExchange(), nil, nil).Relay(b.Context())
+			Run(b.Context(), client, server, Options{Exchange: http1.NewExchange()}, nil)
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -22,17 +22,38 @@ const (
 	// acceptPause follows an error of a port that is open, such as too many open files.
 	acceptPause = 50 * time.Millisecond
 
-	keepAliveIdle     = time.Minute
-	keepAliveInterval = 15 * time.Second
-	keepAliveCount    = 4
+	keepAliveIdle     = 30 * time.Second
+	keepAliveInterval = 10 * time.Second
+	keepAliveCount    = 3
 )
 
-// KeepAlive finds peers that are gone without a word.
+// KeepAlive finds peers that are gone without a word: within a minute, whether they
+// were told something meanwhile or not.
 var KeepAlive = net.KeepAliveConfig{
 	Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
 }
 
-// Prepare sets KeepAlive on a socket, and has it send at once what it is given.
+// patience is for how long a peer may take in nothing, TCP's user timeout: as long as
+// keep-alive takes to find it gone.
+func patience(k net.KeepAliveConfig) time.Duration {
+	return k.Idle + time.Duration(k.Count)*k.Interval
+}
+
+// Watch has a connection fail whose peer is gone, or takes nothing in, for as long as k
+// takes to tell.
+func Watch(c *net.TCPConn, k net.KeepAliveConfig) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("reaching the socket: %w", err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience(k).Milliseconds()))
+	})
+	return errors.Join(err, os.NewSyscallError("setsockopt", failed), c.SetKeepAliveConfig(k))
+}
+
+// Prepare has a socket watched by KeepAlive, and send at once what it is given.
 func Prepare(fd int) error {
 	var failed error
 	for _, option := range []struct{ level, name, value int }{
@@ -41,6 +62,7 @@ func Prepare(fd int) error {
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience(KeepAlive).Milliseconds())},
 	} {
 		failed = errors.Join(failed, unix.SetsockoptInt(fd, option.level, option.name, option.value))
 	}
@@ -65,7 +87,7 @@ func Conns(handle func(c *net.TCPConn, from netip.AddrPort)) Clients {
 		if err != nil {
 			return
 		}
-		_ = c.SetKeepAliveConfig(KeepAlive)
+		_ = Watch(c, KeepAlive)
 		handle(c, from)
 	}
 }

@@ -75,7 +75,7 @@ func (f *File) FD() int { return f.fd }
 // Loop is the file's loop, and nil where all have it.
 func (f *File) Loop() *Loop { return f.loop }
 
-// Want has the loop wait for In, Out, both, or nothing at all. Before the file waits
+// Want has the loop wait for In, Out, both, Broken alone, or nothing at all. Before the file waits
 // for the first time it is for any goroutine. After an error it waits for what it did
 // before; one that all loops wait for then waits for nothing.
 func (f *File) Want(events uint32) error {

@@ -24,7 +24,7 @@ import (
 const (
 	In  = unix.EPOLLIN
 	Out = unix.EPOLLOUT
-	// Broken is never waited for and always told.
+	// Broken is told whatever else is waited for.
 	Broken = unix.EPOLLERR | unix.EPOLLHUP
 )
 

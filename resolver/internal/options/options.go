@@ -36,6 +36,8 @@ type Options struct {
 	MaxUDPSessions         int
 	MaxHeldBytes           int64
 	UDPIdle                time.Duration
+	TCPHalfClosed          time.Duration
+	TCPIdle                time.Duration
 	DrainDelay             time.Duration
 	DrainTimeout           time.Duration
 	LogLevel               slog.Level
@@ -65,6 +67,9 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.Int64Var(&o.MaxHeldBytes, "max-held-bytes", dataplane.DefaultMaxHeldBytes,
 		"how many bytes are held at once for the clients of all services that wake")
 	fs.DurationVar(&o.UDPIdle, "udp-idle", dataplane.DefaultUDPIdle, "how long a UDP session may be silent before it ends")
+	fs.DurationVar(&o.TCPHalfClosed, "tcp-half-closed", dataplane.DefaultTCPHalfClosed,
+		"how long a TCP session may be silent once one side has said all, before it is reset")
+	fs.DurationVar(&o.TCPIdle, "tcp-idle", 0, "how long any TCP session may be silent before it is reset; 0s: for ever")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
 		"how long clients are taken at least after the resolver is told to stop")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", time.Hour,
@@ -154,6 +159,8 @@ func (o *Options) validate() error {
 	check(o.MaxUDPSessions > 0, "--max-udp-sessions must be 1 or more")
 	check(o.MaxHeldBytes >= minHeldBytes, "--max-held-bytes must be %d or more", minHeldBytes)
 	check(o.UDPIdle >= time.Second, "--udp-idle must be 1s or more")
+	check(o.TCPHalfClosed >= time.Second, "--tcp-half-closed must be 1s or more")
+	check(o.TCPIdle == 0 || o.TCPIdle >= time.Second, "--tcp-idle must be 1s or more, or 0s for none")
 	check(o.DrainDelay >= 0, "--drain-delay must be 0s or more")
 	check(o.DrainTimeout >= o.DrainDelay, "--drain-timeout must not be shorter than --drain-delay")
 	return errors.Join(errs...)

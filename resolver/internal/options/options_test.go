@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 		MaxUDPSessions:         100000,
 		MaxHeldBytes:           256 << 20,
 		UDPIdle:                120 * time.Second,
+		TCPHalfClosed:          5 * time.Minute,
 		DrainDelay:             5 * time.Second,
 		DrainTimeout:           time.Hour,
 	}

@@ -54,7 +54,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	}
 	plane := dataplane.New(dataplane.Options{
 		Waker: waker, Metrics: metrics.New(registry), Log: log,
-		UDPIdle: opts.UDPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
+		UDPIdle: opts.UDPIdle, TCPHalfClosed: opts.TCPHalfClosed, TCPIdle: opts.TCPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
 	})
 	defer plane.Close() //nolint:contextcheck // a port is opened at once, or not
 

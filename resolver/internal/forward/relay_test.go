@@ -4,39 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"sync/atomic"
 	"testing"
 )
 
-func pair(t *testing.T) (a, b *net.TCPConn) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	dialled, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = dialled.Close(), accepted.Close() })
-	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
-}
-
 // Bulk changes how bytes are moved, and what follows it changes it back: all of it
 // has to arrive, in order, and be counted, and so has the other side's answer.
 func TestRelayMovesBulkAndMessages(t *testing.T) {
-	client, inside := pair(t)
-	outside, server := pair(t)
+	client, inside := connected(t)
+	outside, server := connected(t)
 	var up, down atomic.Int64
-	ended := make(chan error, 1)
+	ended := make(chan Ended, 1)
 	go func() {
-		ended <- Relay(t.Context(), inside, outside, func(n int) { up.Add(int64(n)) }, func(n int) { down.Add(int64(n)) })
+		ended <- Run(t.Context(), inside, outside,
+			Options{ToServer: func(n int) { up.Add(int64(n)) }, ToClient: func(n int) { down.Add(int64(n)) }}, nil)
 	}()
 	bulk := make([]byte, 8<<20)
 	for i := range bulk {
@@ -83,8 +64,8 @@ func TestRelayMovesBulkAndMessages(t *testing.T) {
 	if rest, err := io.ReadAll(client); string(rest) != "bye" || err != nil {
 		t.Errorf("the client got %q, %v", rest, err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
+	if e := <-ended; e.Why != ByClient || e.Err != nil {
+		t.Errorf("it ended with %+v, want by the client", e)
 	}
 	if up.Load() != rounds*int64(len(bulk)) || down.Load() != rounds*4+3 {
 		t.Errorf("%d bytes counted up, %d down", up.Load(), down.Load())

@@ -1,0 +1,368 @@
+// Package forward owns relaying: it copies between a client and a server once
+// they are connected, and counts what it copies. Who is connected to whom, and
+// when, is decided elsewhere.
+//
+// A relay looks to either side like the other: what one side said reaches the
+// other whole and in order, however the connection ends afterwards. A side that
+// has said all it has to say is passed on as such, and still hears the rest. A
+// connection that failed, or was cut, is reset on the other side, for an orderly
+// end would tell it that it has everything.
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+)
+
+// Counter counts bytes on their way; nil counts nothing.
+type Counter func(bytes int)
+
+// Options say how a relay goes. The zero value has it go on for as long as both
+// sides are there.
+type Options struct {
+	// ToServer and ToClient count what has got to either side's socket.
+	ToServer, ToClient Counter
+	// Exchange follows what is said, so that EndIfQuiet can tell when nothing is under
+	// way; nil: nothing does. It has read what the server was sent before.
+	Exchange *http1.Exchange
+	// Kept is charged with what one side said and the other has no room for; nil:
+	// nothing is.
+	Kept *conn.Budget
+	// HalfClosed is how long nothing may be said once one side has said all, and Idle
+	// before; 0: for as long as both sides are there.
+	HalfClosed, Idle time.Duration
+}
+
+// Why says what ended a relay.
+type Why string
+
+// By whom, or what, a relay ended. A side counts that was the first to end its
+// direction, or whose connection failed.
+const (
+	ByClient Why = "client"
+	ByServer Why = "server"
+	// ByTimeout: nothing was said for too long.
+	ByTimeout Why = "timeout"
+	// ByQuiet: EndIfQuiet ended it.
+	ByQuiet Why = "quiet"
+	// ByCut: the context ended.
+	ByCut Why = "cut"
+)
+
+// Ended says how a relay ended. Err is nil where a side ended or reset its connection.
+type Ended struct {
+	Why Why
+	Err error
+}
+
+// Relay copies between two TCP connections, and closes both in the end. All but
+// Start, Run and EndIfQuiet is for its loop.
+type Relay struct {
+	options Options
+	// mu keeps the loop away until it waits for both.
+	mu             sync.Mutex
+	client, server end
+	up, down       flow
+	closed         bool
+	ended          Ended
+	stop           func() bool
+	done           func(Ended)
+
+	// said is when something was said last, where a timeout asks for it: timed says so,
+	// and half that it is the one of a half-closed relay. The timer is for that, and for
+	// what is to be heard before the end.
+	timed, half bool
+	said        time.Time
+	timer       *time.Timer
+	// look is how long the next look waits for what is to be heard before the end; 0
+	// before both directions are over.
+	look time.Duration
+}
+
+// Unheard bytes are looked for this often before a reset: first soon, then at longer
+// intervals. Nothing tells of them, and few relays end so.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 250 * time.Millisecond
+)
+
+// Run is Start for connections of the net package, and waits for the end. Begun is
+// told of the relay; may be nil.
+func Run(ctx context.Context, client, server *net.TCPConn, o Options, begun func(*Relay)) Ended {
+	a, err := conn.Take(client)
+	if err != nil {
+		_ = server.Close()
+		return Ended{ByClient, err}
+	}
+	b, err := conn.Take(server)
+	if err != nil {
+		_ = unix.Close(a)
+		return Ended{ByServer, err}
+	}
+	done := make(chan Ended, 1)
+	r := Start(ctx, loop.Next(), a, b, o, func(e Ended) { done <- e })
+	if begun != nil {
+		begun(r)
+	}
+	return <-done
+}
+
+// Start relays on a loop between sockets that are nobody else's until both directions
+// have ended, and doesn't wait: done is told by the loop, which it must not keep
+// waiting. The end of the context cuts both.
+func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, done func(Ended)) *Relay {
+	r := &Relay{options: o, done: done}
+	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client}
+	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server}
+	r.client.in, r.client.out = &r.up, &r.down
+	r.server.in, r.server.out = &r.down, &r.up
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop = context.AfterFunc(ctx, func() { l.Do(r.cut) })
+	failed := [2]error{r.client.file.Open(l, client, &r.client), r.server.file.Open(l, server, &r.server)}
+	for i, e := range r.ends() {
+		if failed[i] != nil {
+			r.end(e.why(), failed[i])
+		}
+	}
+	r.settle()
+	if o.Idle > 0 {
+		r.arm(o.Idle)
+	}
+	return r
+}
+
+// EndIfQuiet ends the relay soon if nothing has been under way for a time. It is for
+// all goroutines.
+func (r *Relay) EndIfQuiet(least time.Duration) {
+	r.loop().Do(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed || r.up.waits() || r.down.waits() || r.options.Exchange.Quiet(time.Now()) < least {
+			return
+		}
+		// What has come in by now is to be carried first.
+		if !conn.Readable(r.client.file.FD()) && !conn.Readable(r.server.file.FD()) {
+			r.end(ByQuiet, nil)
+		}
+	})
+}
+
+func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
+
+func (r *Relay) ends() [2]*end { return [2]*end{&r.client, &r.server} }
+
+// settle does what is to be done after something was ready.
+func (r *Relay) settle() {
+	for _, e := range r.ends() {
+		// Nothing more comes than what is there.
+		for e.gone && !r.closed && !e.in.over() && !e.in.waits() {
+			e.in.pump()
+		}
+	}
+	if r.closed {
+		return
+	}
+	if r.up.over() && r.down.over() {
+		r.finish()
+		return
+	}
+	for _, e := range r.ends() {
+		if err := e.want(); err != nil {
+			r.reset(e.why(), err)
+			return
+		}
+	}
+	if r.halfClosed() && !r.half {
+		r.half = true
+		r.arm(r.options.HalfClosed)
+	}
+}
+
+// finish closes both once both directions are over. A relay in which one was lost is
+// reset, after either side that is there has been told all that the other said.
+func (r *Relay) finish() {
+	if !r.up.lost && !r.down.lost {
+		r.end(r.ended.Why, r.ended.Err)
+		return
+	}
+	for _, e := range r.ends() {
+		if !e.gone && conn.Unheard(e.file.FD()) {
+			r.look = min(max(firstLook, 2*r.look), lastLook)
+			_ = e.file.Want(loop.Broken)
+			r.wake(r.look)
+			return
+		}
+	}
+	r.reset(r.ended.Why, r.ended.Err)
+}
+
+// halfClosed says that one side has said all, and that the time of the other is
+// limited.
+func (r *Relay) halfClosed() bool {
+	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
+}
+
+// arm has a timeout end the relay.
+func (r *Relay) arm(limit time.Duration) {
+	if !r.closed {
+		r.timed, r.said = true, time.Now()
+		r.wake(limit)
+	}
+}
+
+// wake has the loop call expire after a time.
+func (r *Relay) wake(after time.Duration) {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(after, func() { r.loop().Do(r.expire) })
+		return
+	}
+	r.timer.Reset(after)
+}
+
+// expire looks whether it is time for the end.
+func (r *Relay) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	if r.look > 0 {
+		r.finish()
+		return
+	}
+	limit := r.options.Idle
+	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
+		limit = half
+	}
+	if left := limit - time.Since(r.said); left > 0 {
+		r.wake(left)
+		return
+	}
+	r.reset(ByTimeout, nil)
+}
+
+// cut ends both at once.
+func (r *Relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reset(ByCut, nil)
+}
+
+// reset ends both, and tells either side that bytes may be missing.
+func (r *Relay) reset(why Why, err error) {
+	if r.closed {
+		return
+	}
+	for _, e := range r.ends() {
+		_ = unix.SetsockoptLinger(e.file.FD(), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	r.end(why, err)
+}
+
+// by notes that a side has ended, or failed.
+func (r *Relay) by(e *end) {
+	if r.ended.Why == "" {
+		r.ended.Why = e.why()
+	}
+}
+
+// end ends both.
+func (r *Relay) end(why Why, err error) {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.up.release()
+	r.down.release()
+	r.client.file.Close()
+	r.server.file.Close()
+	r.stop()
+	if err != nil {
+		err = fmt.Errorf("relaying: %w", err)
+	}
+	r.done(Ended{why, err})
+}
+
+// end is one of the connections: the flow that comes in from it, and the one that
+// goes out to it.
+type end struct {
+	file    loop.File
+	in, out *flow
+	// gone says that the connection has failed. It takes nothing more, and has nothing
+	// more to say than what has come in.
+	gone bool
+}
+
+// Ready implements loop.Handler.
+func (e *end) Ready(_ *loop.Loop, events uint32) {
+	r := e.in.relay
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	if events&unix.EPOLLERR != 0 || events&unix.EPOLLHUP != 0 && e.in.over() {
+		e.fail("getsockopt", conn.TakeError(e.file.FD()))
+	}
+	if e.out.waits() && events&(loop.Out|loop.Broken) != 0 {
+		e.out.drain()
+	}
+	if !r.closed && !e.in.waits() && !e.in.over() && events&(loop.In|loop.Broken) != 0 {
+		e.in.pump()
+	}
+	r.settle()
+}
+
+// fail takes in that the connection has failed.
+func (e *end) fail(call string, errno unix.Errno) {
+	if e.gone {
+		return
+	}
+	e.gone = true
+	_ = e.file.Want(0)
+	e.out.lose()
+	r := e.in.relay
+	r.by(e)
+	if errno != 0 && !errors.Is(errno, syscall.ECONNRESET) && !errors.Is(errno, syscall.EPIPE) {
+		r.ended.Err = os.NewSyscallError(call, errno)
+	}
+}
+
+// want has the loop wait for what is missing. A connection that fails is told of
+// even while nothing is.
+func (e *end) want() error {
+	if e.gone {
+		return nil
+	}
+	events := uint32(loop.Broken)
+	if !e.in.over() && !e.in.waits() {
+		events |= loop.In
+	}
+	if e.out.waits() {
+		events |= loop.Out
+	}
+	return e.file.Want(events)
+}
+
+func (e *end) why() Why {
+	if e == &e.in.relay.client {
+		return ByClient
+	}
+	return ByServer
+}
