@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func desiredPrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, sel
 func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discoveryv1.EndpointSlice {
 	var wanted []*discoveryv1.EndpointSlice
 	for _, family := range o.service.Spec.IPFamilies {
-		if s := resolverSlice(es, o, p.roles, discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+		if s := resolverSlice(es, o, rolesIn(discoveryv1.AddressType(family), o, p.roles), discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
 			wanted = append(wanted, s)
 		}
 	}
@@ -209,6 +210,41 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 }
 
 func serverSliceName(service, suffix string) string { return service + "-servers-" + suffix }
+
+// rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each
+// family, one after the other: when the first says that a server is up again, the other
+// may still have those from before alone, which are gone. As long as a family has only
+// such, whoever is ready there stays so, or kube-proxy would send new clients to them.
+func rolesIn(family discoveryv1.AddressType, o observed, roles map[string]role) map[string]role {
+	if !behind(family, o) {
+		return roles
+	}
+	var ours []discoveryv1.EndpointSlice
+	for _, s := range o.slices {
+		if s.AddressType == family {
+			ours = append(ours, s)
+		}
+	}
+	stays := maps.Clone(roles)
+	for uid, was := range currentRoles(ours) {
+		if was == roleReady && roles[uid] == roleTerminating {
+			stays[uid] = roleReady
+		}
+	}
+	return stays
+}
+
+// behind says that a family has servers, and none that takes new clients.
+func behind(family discoveryv1.AddressType, o observed) bool {
+	var ofFamily []discoveryv1.EndpointSlice
+	for _, s := range o.sources {
+		if s.AddressType == family {
+			ofFamily = append(ofFamily, s)
+		}
+	}
+	servers := serversOf(ofFamily, &o)
+	return len(servers) > 0 && countUp(servers) == 0
+}
 
 // currentRoles are the roles of resolvers, by the pod's UID, that slices give.
 func currentRoles(slices []discoveryv1.EndpointSlice) map[string]role {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -205,6 +206,56 @@ func TestSomethingIsReadyAfterEachSliceIsWritten(t *testing.T) {
 			t.Errorf("%s: endpoints in the order of their writing (-want +got):\n%s", c.name, diff)
 		}
 	}
+}
+
+// Kubernetes writes the slices of the families one after the other. As long as one has
+// only the servers from before the sleep, its new clients are the resolver's.
+func TestAFamilyWithoutAServerYetKeepsTheResolver(t *testing.T) {
+	t.Parallel()
+	const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
+	server := func(address, name string, terminating bool) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{
+			Addresses: []string{address}, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(name)},
+			Conditions: discoveryv1.EndpointConditions{Serving: new(!terminating), Terminating: new(terminating)},
+		}
+	}
+	o := seen(2, upServer)
+	o.service.Spec.Selector = nil
+	o.service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	o.resolvers[0].addresses = []string{"10.244.1.1", "fd00::1"}
+	for i := range o.resolvers[1:] {
+		o.resolvers[i+1].addresses = nil
+	}
+	o.sources = []discoveryv1.EndpointSlice{
+		{ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-a"}, AddressType: v4, Endpoints: []discoveryv1.Endpoint{server("10.244.2.9", "new", false)}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-b"}, AddressType: v6, Endpoints: []discoveryv1.Endpoint{server("fd00::8", "old", true)}},
+	}
+	asleep := map[string]role{o.resolvers[0].uid: roleReady}
+	o.slices = []discoveryv1.EndpointSlice{
+		{AddressType: v6, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd00::8"}, TargetRef: &corev1.ObjectReference{UID: "old"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}}}},
+	}
+	for _, family := range []discoveryv1.AddressType{v4, v6} {
+		o.slices = append(o.slices, discoveryv1.EndpointSlice{AddressType: family, Endpoints: resolverEndpoints(o.resolvers, asleep, family)})
+	}
+	awake := plan{phase: v1alpha1.PhaseAwake, roles: map[string]role{o.resolvers[0].uid: roleTerminating}}
+	ready := func(step string, want map[string]bool) {
+		t.Helper()
+		have := map[string]bool{}
+		for _, s := range desiredSlices(lobby("", t0), o, awake) {
+			for _, e := range s.Endpoints {
+				have[e.Addresses[0]] = *e.Conditions.Ready
+			}
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: endpoints that are ready (-want +got):\n%s", step, diff)
+		}
+	}
+	ready("IPv6 is behind", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": true, "fd00::8": false})
+	o.sources[1].Endpoints = append(o.sources[1].Endpoints, server("fd00::9", "new", false))
+	ready("IPv6 has the server", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": false, "fd00::8": false, "fd00::9": true})
+	// Pods of one family alone leave the other to nobody, as Kubernetes does.
+	o.sources[1].Endpoints = nil
+	ready("the pods have no IPv6", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": false})
 }
 
 func TestAWakeWantsAsManyAsBeforeOnlyFromZero(t *testing.T) {
