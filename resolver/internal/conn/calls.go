@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -95,37 +94,6 @@ func readable(fd uintptr) bool {
 		_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&one)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
 		if errno != unix.EINTR {
 			return errno != unix.EAGAIN
-		}
-	}
-}
-
-// roomTime is how long a datagram waits for room in a socket's buffer, before it is
-// lost as it would be on a line that is full.
-const roomTime = time.Millisecond
-
-// SendDatagramNow sends a datagram to where the socket is connected to.
-func SendDatagramNow(fd int, b []byte) unix.Errno {
-	_, errno := SendNow(fd, b)
-	if errno != unix.EAGAIN {
-		return errno
-	}
-	return withRoom(fd, func() unix.Errno {
-		_, errno := SendNow(fd, b)
-		return errno
-	})
-}
-
-// withRoom sends, and once more after a moment where there is no room.
-func withRoom(fd int, send func() unix.Errno) unix.Errno {
-	for tries := 0; ; tries++ {
-		errno := send()
-		switch {
-		case errno == unix.EINTR:
-		case errno == unix.EAGAIN && tries == 0:
-			room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a file's number
-			_, _ = unix.Poll(room, int(roomTime.Milliseconds()))
-		default:
-			return errno
 		}
 	}
 }

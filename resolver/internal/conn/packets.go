@@ -57,6 +57,14 @@ func ListenPackets(host string, port int) (*Packets, error) {
 		return errors.Join(err, failed)
 	}}
 	opened, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if errors.Is(err, unix.EADDRINUSE) && sources.shares(port) {
+		// Those who have it are connected, and get nothing that isn't for them.
+		own := config.Control
+		config.Control = func(network, address string, raw syscall.RawConn) error {
+			return errors.Join(own(network, address, raw), shared(network, address, raw))
+		}
+		opened, err = config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
@@ -69,6 +77,7 @@ func ListenPackets(host string, port int) (*Packets, error) {
 	if p.fd, err = Take(socket); err != nil {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
+	sources.listen(p.port)
 	return p, nil
 }
 
@@ -83,6 +92,7 @@ func (p *Packets) Closing() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	sources.closed(p.port)
 }
 
 // Receive receives what there is into a batch, and doesn't wait.

@@ -61,10 +61,10 @@ func (r *Replier) Send(datagram []byte) error {
 	if r.packets.closed {
 		return net.ErrClosed
 	}
-	errno := withRoom(r.packets.fd, func() unix.Errno {
-		_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(r.packets.fd), uintptr(unsafe.Pointer(&h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) //nolint:gosec // see above
-		return errno
-	})
+	errno := unix.EINTR
+	for errno == unix.EINTR {
+		_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(r.packets.fd), uintptr(unsafe.Pointer(&h)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) //nolint:gosec // see above
+	}
 	if errno != 0 {
 		return os.NewSyscallError("sendmsg", errno)
 	}

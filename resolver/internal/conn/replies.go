@@ -54,24 +54,23 @@ func (r *Replies) Add(n int, to *Replier) (full bool) {
 // how many could not be, and are lost.
 func (r *Replies) Send(fd int) (sent, bytes, lost int) {
 	for next := 0; next < r.gathered; {
-		var n int
-		errno := withRoom(fd, func() unix.Errno {
-			done, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.messages[next])), //nolint:gosec // the kernel reads there
-				uintptr(r.gathered-next), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-			n = int(done)
-			return errno
-		})
-		if errno != 0 {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.messages[next])), //nolint:gosec // the kernel reads there
+			uintptr(r.gathered-next), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		switch errno {
+		case 0:
+		case unix.EINTR:
+			continue
+		default:
 			// It is said of the first one alone.
 			next++
 			lost++
 			continue
 		}
-		for i := next; i < next+n; i++ {
+		for i := next; i < next+int(n); i++ {
 			bytes += int(r.messages[i].Len)
 		}
-		sent += n
-		next += n
+		sent += int(n)
+		next += int(n)
 	}
 	r.gathered, r.used = 0, 0
 	return sent, bytes, lost

@@ -42,6 +42,16 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 }
 
 // write tries once; false: wait until there is room.
+// WriteNow is Write, but doesn't wait for room.
+func (w *Writer) WriteNow(b []byte) error {
+	var errno unix.Errno
+	err := w.raw.Control(func(fd uintptr) { _, errno = SendNow(int(fd), b) })
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("sendto", errno)
+	}
+	return err //nolint:wrapcheck // it says what it is of
+}
+
 func (w *Writer) write(fd uintptr) bool {
 	for {
 		n, errno := sendNow(fd, w.left)

@@ -236,7 +236,7 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 		address := h.serve(attacked, v1alpha1.ProtocolUDP, awakeAt(server))
 		before := h.before()
 		spoofed(t, flood, address, func(int) []byte { return []byte("x") })
-		f := h.until("a service has its share of sessions", func(f fares) bool { return f.Refused[proto.TooManySessions] > 0 })
+		f := h.until("a service has its share of sessions", func(f fares) bool { return f.Refused[proto.Evicted] > 0 })
 		if f.Relayed > maxHostSessions*8/9+1 {
 			t.Errorf("of %d sessions the service has %d", maxHostSessions, f.Relayed)
 		}

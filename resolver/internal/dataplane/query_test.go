@@ -275,8 +275,9 @@ func TestUDPQueriesDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T) {
 			}
 			// It joins with the same socket: that is a session.
 			play(t, client, join)
-			r.eventually("the player counts", func() bool { s := r.sessions(); return s.Sessions == 1 && !s.LastActive.Before(began) })
+			r.eventually("the player has a session", func() bool { return r.sessions().Sessions == 1 })
 			play(t, client, query)
+			r.eventually("the player counts", func() bool { s := r.sessions(); return s.Sessions == 1 && !s.LastActive.Before(began) })
 			if got := r.sessions().Sessions; got != 1 {
 				t.Errorf("%d sessions after the player asked, too; want 1", got)
 			}

@@ -29,8 +29,10 @@ type service struct {
 	active activity
 	// handover is for its UDP sessions.
 	handover handover
-	follows  follows
-	guard    guard.Guard
+	// strangers are those of its UDP sessions that make room first.
+	strangers strangers
+	follows   follows
+	guard     guard.Guard
 	// files and udpSessions are the service's part of what all share.
 	files, udpSessions atomic.Int32
 	// dials bounds how many held clients connect at once.
@@ -258,7 +260,7 @@ type activity struct {
 
 func (a *activity) touch(now time.Time) { a.heard.note(now) }
 
-// carried tells the operator; ever is false when there never was a client.
+// carried tells the operator; ever is false when there never was a client that counts.
 func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) {
 	a := &sv.active
 	out = informerapi.Sessions{
@@ -274,7 +276,7 @@ func (sv *service) carried(now time.Time) (out informerapi.Sessions, ever bool) 
 	if !ever {
 		out.LastActive = time.Time{}
 	}
-	return out, ever
+	return out, ever || out.Sessions > 0
 }
 
 // begin and end follow a client that has a server. A query doesn't keep it awake.

@@ -190,7 +190,7 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 	server := p.service.server
 	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
 	var reason proto.Reason
-	if s.visit, reason = p.service.guard.Enter(p.known.Load().rules, from.Addr(), server.held); reason == "" && !p.service.takeSession() {
+	if s.visit, reason = p.service.guard.Enter(p.known.Load().rules, from.Addr(), server.held); reason == "" && !p.enterSession() {
 		s.visit.Leave()
 		reason = proto.TooManySessions
 	}

@@ -60,6 +60,7 @@ func (s *udpSession) take() bool {
 	s.fd, s.loop = fd, udpLoopOf(s.socket.loop.Other())
 	if s.file.Open(s.loop.Loop, fd, s) != nil || s.file.Want(loop.In) != nil {
 		s.file.Close()
+		s.from.Free()
 		return false
 	}
 	s.adopted, s.taken = true, true
@@ -148,6 +149,7 @@ func (s *udpSession) end() {
 	s.socket.loop.Do(func() {
 		s.adopted = false
 		_ = unix.Close(s.fd)
+		s.from.Free()
 		s.leave()
 		s.socket.forget(s)
 	})

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 const (
@@ -28,7 +30,16 @@ const (
 // Probe implements hold.Datagrams: the client's own first datagram, from its own
 // socket, finds out whether the server's port is bound.
 func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probed {
-	if s.connect(address) != nil {
+	if err := s.connect(address); conn.Local(err) {
+		s.mu.Lock()
+		ticket := s.ticket
+		s.mu.Unlock()
+		s.noRoom()
+		if ticket != nil {
+			ticket.Leave()
+		}
+		return hold.Spent
+	} else if err != nil {
 		return hold.Failed
 	}
 	first, upstream, err := s.sendFirst()
@@ -134,8 +145,11 @@ func (s *udpSession) start(grant hold.Grant) {
 func (s *udpSession) run(grant hold.Grant) {
 	defer utilruntime.HandleCrash()
 	p := s.socket.port
-	if !s.reach(grant) {
+	if err := s.reach(grant); err != nil {
 		grant.Seat.Leave()
+		if conn.Local(err) {
+			s.noRoom()
+		}
 		s.giveBack(grant.Address)
 		return
 	}
@@ -148,6 +162,7 @@ func (s *udpSession) run(grant hold.Grant) {
 	}
 	s.replier = s.socket.packets.Replier(s.source, s.client)
 	p.begin(s.query)
+	p.service.strangers.add(s)
 	if s.serve(reader, grant) {
 		s.socket.loop.Do(s.adopt)
 		return
@@ -177,29 +192,40 @@ func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
 
 // leave gives back what a session with a server took.
 func (s *udpSession) leave() {
+	s.socket.port.service.strangers.remove(s)
 	s.socket.port.end(s.query)
 	s.seat.Leave()
 }
 
+// errUnproven says that a server took nothing of what it was sent.
+var errUnproven = errors.New("the server took no datagram")
+
 // reach connects to a server and, where nobody knows whether it takes datagrams,
 // finds that out with the first.
-func (s *udpSession) reach(grant hold.Grant) bool {
+func (s *udpSession) reach(grant hold.Grant) error {
 	p := s.socket.port
-	reached := s.connect(grant.Address) == nil
-	if !grant.Unproven {
-		return reached
-	}
-	if reached && s.Probe(p.service.server.ctx, grant.Address) == hold.Taken {
+	err := s.connect(grant.Address)
+	switch {
+	case !grant.Unproven:
+		return err
+	case err == nil && s.Probe(p.service.server.ctx, grant.Address) == hold.Taken:
 		p.service.queue.Proven(p.key.name, grant.Address)
-		return true
-	}
-	if s.state.Load() == sessionOver {
+		return nil
+	case conn.Local(err) || s.state.Load() == sessionOver:
 		// The server may be up all the same.
 		p.service.queue.Untried(p.key.name, grant.Address)
-		return false
+		return cmp.Or(err, net.ErrClosed)
 	}
 	p.service.queue.Avoid(p.key.name, grant.Address)
-	return false
+	return cmp.Or(err, errUnproven)
+}
+
+// noRoom ends a session for which this host has no socket. That tells nothing of the
+// server.
+func (s *udpSession) noRoom() {
+	s.socket.port.service.makeRoom(s.socket.port)
+	s.socket.port.counts.Refused(string(proto.TooManySessions))
+	s.Refused(proto.TooManySessions)
 }
 
 // settle waits until the server has answered, or for a while; false: the session is
@@ -330,7 +356,7 @@ func (s *udpSession) flush() {
 		for len(queue) > 0 && !s.keptForAnother(len(queue)) {
 			datagram, queue = nextHeld(queue)
 			p.pace.wait(p.service.server.ctx)
-			if s.send(datagram) {
+			if s.send(datagram, s.write) {
 				p.counts.DatagramsToServer(1, len(datagram))
 			}
 		}

@@ -23,6 +23,9 @@ import (
 const (
 	// lengthBytes precede each held datagram.
 	lengthBytes = 4
+	// unansweredIdle is how long a live session may be silent whose server never said
+	// anything.
+	unansweredIdle = 30 * time.Second
 )
 
 var errLost = errors.New("the server is not one of the service's any more")
@@ -47,7 +50,9 @@ type udpSession struct {
 	query bool
 	// refused says that the server refused a datagram, answered that it sent one.
 	refused, answered atomic.Bool
-	fd                int
+	// proven says that the client spoke again after it was answered.
+	proven atomic.Bool
+	fd     int
 	// clientAt and serverAt are when each last sent a datagram.
 	clientAt, serverAt moment
 	loop               *udpLoop
@@ -84,6 +89,8 @@ type udpSession struct {
 	// before it was sent.
 	unsent   bool
 	upstream *net.UDPConn
+	// from is the port of the socket, upstream or fd.
+	from conn.SourcePort
 	// taken says that the loops have the session.
 	taken bool
 	// cutShort says that its end in the middle of the game was counted.
@@ -95,6 +102,9 @@ var _ hold.Datagrams = (*udpSession)(nil)
 // fromClient takes a datagram of the client; false: the session is over, and the
 // datagram is the first of another.
 func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
+	if !s.proven.Load() && s.answered.Load() && s.state.Load() == sessionLive {
+		s.prove()
+	}
 	s.touch(&s.clientAt, now)
 	if s.state.Load() == sessionLive {
 		s.relay(datagram)
@@ -202,10 +212,11 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 	s.held(ticket)
 }
 
-// touch notes that the client or the server, whose moment it is, said something.
+// touch notes that the client or the server, whose moment it is, said something. It
+// keeps the service awake once the client has proven to be one.
 func (s *udpSession) touch(at *moment, now time.Time) {
 	at.note(now)
-	if !s.query {
+	if !s.query && s.proven.Load() {
 		s.socket.port.service.active.touch(now)
 	}
 }
@@ -216,16 +227,17 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 	return queue[lengthBytes : lengthBytes+n], queue[lengthBytes+n:]
 }
 
-// send gives the server a datagram, and tells whether it was sent.
-func (s *udpSession) send(datagram []byte) bool {
-	earlier := s.write(datagram)
+// send gives the server a datagram, and tells whether it was sent. Write does so, and
+// may wait for room in the socket's buffer or not.
+func (s *udpSession) send(datagram []byte, write func(datagram []byte) error) bool {
+	earlier := write(datagram)
 	if earlier == nil {
 		return true
 	}
 	// It may be the fate of an earlier datagram, and then this one was not sent.
 	err := earlier
 	if conn.Passing(earlier) {
-		err = s.write(datagram)
+		err = write(datagram)
 	}
 	if err != nil {
 		s.lostOne(err)
@@ -250,20 +262,27 @@ func (s *udpSession) lostOne(err error) {
 // refusal reports whether nothing is bound to the server's port.
 func refusal(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
+// write is for the goroutine that delivers what was held.
 func (s *udpSession) write(datagram []byte) error {
-	if s.adopted {
-		if errno := conn.SendDatagramNow(s.fd, datagram); errno != 0 {
-			return errno
-		}
-		return nil
-	}
 	_, err := s.writer.Write(datagram)
 	return err
 }
 
+// writeNow is for the port's loop, which waits for nobody: where there is no room a
+// datagram is lost, as on a line that is full.
+func (s *udpSession) writeNow(datagram []byte) error {
+	if !s.adopted {
+		return s.writer.WriteNow(datagram)
+	}
+	if _, errno := conn.SendNow(s.fd, datagram); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // relay gives the server a datagram that came while the session is live.
 func (s *udpSession) relay(datagram []byte) {
-	if s.send(datagram) {
+	if s.send(datagram, s.writeNow) {
 		s.socket.sent++
 		s.socket.sentBytes += len(datagram)
 	}
@@ -297,6 +316,9 @@ func (s *udpSession) idle() time.Duration {
 	idle := s.socket.port.service.server.opts.UDPIdle
 	if s.query {
 		idle = min(idle, queryIdle)
+	}
+	if s.state.Load() == sessionLive && !s.answered.Load() {
+		idle = min(idle, unansweredIdle)
 	}
 	return idle
 }
@@ -363,22 +385,29 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 	if now, ok := p.service.route.Load().Port(p.key.name); ok && !now.Has(address) {
 		return fmt.Errorf("%s: %w", address, errLost)
 	}
+	s.disconnect()
+	upstream, from, err := conn.DialUDP(address)
+	if err != nil {
+		return err
+	}
+	s.upstream, s.from = upstream, from
+	_ = upstream.SetReadBuffer(conn.ReceiveBytes)
+	if s.writer, err = conn.NewWriter(upstream); err != nil {
+		s.disconnect()
+		return err
+	}
+	s.server, s.lost, s.unsent = address, false, false
+	s.answered.Store(false)
+	return nil
+}
+
+// disconnect closes the session's socket while no loop has it. The session is locked.
+func (s *udpSession) disconnect() {
 	if s.upstream != nil {
 		_ = s.upstream.Close()
 		s.upstream = nil
+		s.from.Free()
 	}
-	upstream, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(address))
-	if err != nil {
-		return fmt.Errorf("opening a socket to %s: %w", address, err)
-	}
-	_ = upstream.SetReadBuffer(conn.ReceiveBytes)
-	if s.writer, err = conn.NewWriter(upstream); err != nil {
-		_ = upstream.Close()
-		return err
-	}
-	s.upstream, s.server, s.lost, s.unsent = upstream, address, false, false
-	s.answered.Store(false)
-	return nil
 }
 
 // Granted implements hold.Client.
@@ -409,6 +438,7 @@ func (s *udpSession) overLocked() {
 	was := s.state.Swap(sessionOver)
 	if s.upstream != nil {
 		_ = s.upstream.Close()
+		s.from.Free()
 	}
 	if s.quiet != nil {
 		s.quiet.Stop()

@@ -1,0 +1,310 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// manyClients is one UDP socket that is many clients, each at an address of loopback.
+type manyClients struct {
+	*net.UDPConn
+	to *net.UDPAddr
+}
+
+func newManyClients(t *testing.T, address string) manyClients {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1) })
+	_ = c.SetReadBuffer(4 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manyClients{c, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address))}
+}
+
+// at is the address of one of the clients.
+func (manyClients) at(client int) (address [4]byte) {
+	binary.BigEndian.PutUint32(address[:], uint32(127<<24+1<<16+client)) //nolint:gosec // few
+	return address
+}
+
+func (c manyClients) say(t *testing.T, client int, text string) {
+	t.Helper()
+	if _, _, err := c.WriteMsgUDP([]byte(text), unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: c.at(client)}), c.to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answered is who was answered until nobody was for a while.
+func (c manyClients) answered(while time.Duration) map[[4]byte]int {
+	got := map[[4]byte]int{}
+	buf, control := make([]byte, 64), make([]byte, 64)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(while))
+		_, n, _, _, err := c.ReadMsgUDP(buf, control)
+		if err != nil {
+			return got
+		}
+		messages, _ := unix.ParseSocketControlMessage(control[:n])
+		for _, m := range messages {
+			got[[4]byte(m.Data[8:12])]++
+		}
+	}
+}
+
+// The kernel's own ports are few, and a UDP session is told apart by its server, too.
+func TestUDPSessionsGoBeyondTheKernelsPorts(t *testing.T) {
+	if !sandboxed(t, map[string]string{"net/ipv4/ip_local_port_range": "40000 40019"}) {
+		return
+	}
+	const clients = 300
+	r := newRig(t)
+	address := r.serve("game", route.UDP, probed)
+	s := listenUDP(t, "127.0.0.1:5000")
+	r.backend("127.0.0.1:5000", true)
+	c := newManyClients(t, address)
+	for client := range clients {
+		c.say(t, client, "hello")
+	}
+	if got := c.answered(time.Second); len(got) != clients {
+		t.Errorf("%d of %d clients were answered", len(got), clients)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.from) != clients {
+		t.Errorf("the server knows %d clients apart, of %d", len(s.from), clients)
+	}
+}
+
+// A service has as many sessions at one server as there may be files for it, 60,000
+// where the limit allows that. Who comes after that is refused and counted, and another
+// service is served.
+func TestSixtyThousandUDPSessionsAtOneServer(t *testing.T) {
+	if !sandboxed(t, nil) {
+		return
+	}
+	const most, spare = 60_000, 2000
+	files := unix.Rlimit{Cur: most*9/8 + spare, Max: most*9/8 + spare}
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &files) != nil {
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := int(files.Cur) - spare //nolint:gosec // no more than that
+	r := newRig(t, maxFilesOf(all))
+	address, other := r.serve("game", route.UDP, probed), ""
+	server := listenUDP(t, "127.0.0.1:5000")
+	_ = server.SetReadBuffer(4 << 20)
+	r.backend("127.0.0.1:5000", true)
+	second := r.route
+	second.UID, second.Name, second.Service = "uid-2", "arena", "arena"
+	second.Ports = []route.Port{r.route.Ports[0]}
+	second.Ports[0].ResolverPort = int32(freePort(t, route.UDP)) //nolint:gosec // a port
+	r.server.Update(&second)
+	other = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(second.Ports[0].ResolverPort)).String() //nolint:gosec // a port
+	c := newManyClients(t, address)
+	refused := func() int {
+		return int(r.metric("dormouse_resolver_refused_clients_total", map[string]string{"service": "lobby", "reason": string(proto.TooManySessions)}))
+	}
+	const atOnce = 200
+	played := 0
+	for client := 0; client < all && refused() == 0; client += atOnce {
+		for _, text := range []string{"hello", "again"} {
+			got := map[[4]byte]int{}
+			for i := range atOnce {
+				c.say(t, client+i, text)
+			}
+			if !within(patience, func() bool {
+				for who := range c.answered(20 * time.Millisecond) {
+					got[who] = 1
+				}
+				return len(got)+refused() >= atOnce
+			}) {
+				t.Fatalf("after %d clients %d of %d were answered to %q, and %d were refused", client, len(got), atOnce, text, refused())
+			}
+			if text == "again" {
+				played += len(got)
+			}
+		}
+	}
+	t.Logf("%d sessions at one server, of %d files", played, all)
+	// Its share is eight ninths, and 60,000 at most sessions fit into a server's ports.
+	if least := all*8/9 - 2*atOnce; played < least || refused() == 0 {
+		t.Errorf("%d clients played, want %d at least, and %d were refused", played, least, refused())
+	}
+	server.mu.Lock()
+	if len(server.from) < played {
+		t.Errorf("the server knows %d clients apart, of %d", len(server.from), played)
+	}
+	server.mu.Unlock()
+	play(t, dialUDP(t, other), "a", "b")
+}
+
+// A session that can't be had for want of a file says nothing of the server.
+func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
+	if !sandboxed(t, nil) {
+		return
+	}
+	r := newRig(t, maxFilesOf(10_000))
+	address := r.serve("game", route.UDP, probed)
+	listenUDP(t, "127.0.0.1:5000")
+	r.backend("127.0.0.1:5000", true)
+	r.phase(v1alpha1.PhaseAwake)
+	first, second := dialUDP(t, address), dialUDP(t, address)
+	play(t, first, "a", "b")
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int
+	for _, file := range open {
+		n, _ := strconv.Atoi(file.Name())
+		last = max(last, n)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	// All below the last are used up.
+	var fill []int
+	for {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill = append(fill, fd)
+		if fd > last {
+			break
+		}
+	}
+	few := unix.Rlimit{Cur: uint64(last) + 2, Max: was.Max} //nolint:gosec // few
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	write(t, second, "b")
+	ok := within(patience, func() bool {
+		return r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": string(proto.TooManySessions)}) == 1
+	})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fill {
+		_ = unix.Close(fd)
+	}
+	if !ok {
+		t.Error("a client without a file is not counted as refused")
+	}
+	if _, ok := r.server.services[r.route.UID].queue.Pick("game"); !ok {
+		t.Error("the server is avoided")
+	}
+	play(t, second, "c")
+	play(t, first, "d")
+}
+
+// Of many who say one thing and are not heard of again, all but the last make room.
+func TestStrangersMakeRoomForPlayers(t *testing.T) {
+	t.Parallel()
+	const most, noise = 180, 500
+	r := newRig(t, maxUDP(most))
+	address := r.serve("game", route.UDP, probed)
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	player := dialUDP(t, address)
+	play(t, player, "a", "b")
+	c := newManyClients(t, address)
+	for client := range noise {
+		c.say(t, client, "x")
+		if client%20 == 0 {
+			play(t, player, "still here")
+		}
+	}
+	c.answered(200 * time.Millisecond)
+	late := dialUDP(t, address)
+	play(t, late, "a", "b", "c")
+	play(t, player, "still here")
+	if n := r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": string(proto.Evicted)}); n == 0 {
+		t.Error("nobody made room")
+	}
+	if n := r.server.udpSessions.Used(); n > most {
+		t.Errorf("%d sessions, of %d", n, most)
+	}
+}
+
+// A session that was never answered ends sooner than others.
+func TestAUDPSessionThatWasNeverAnsweredEndsSooner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	address := r.serve("game", route.UDP, probed)
+	silent, err := net.ListenPacket("udp", freeAddress(t, route.UDP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	r.backend(silent.LocalAddr().String(), true)
+	c := dialUDP(t, address)
+	write(t, c, "hello")
+	var s *udpSession
+	r.eventually("the client is relayed", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		for _, s = range r.server.services[r.route.UID].ports[0].socket.Load().all() {
+			return s.state.Load() == sessionLive
+		}
+		return false
+	})
+	if got := s.idle(); got != 30*time.Second {
+		t.Errorf("a session that was not answered may be silent for %s", got)
+	}
+	buf := make([]byte, 10)
+	_, from, err := silent.ReadFrom(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.WriteTo([]byte("hello"), from); err != nil {
+		t.Fatal(err)
+	}
+	hear(t, c, "hello")
+	r.eventually("it may be silent as long as any", func() bool { return s.idle() == DefaultUDPIdle })
+}
+
+// Who speaks, and doesn't speak again once the server has answered, may be anybody:
+// that keeps no server awake behind the resolver.
+func TestNoiseKeepsNoServerAwake(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	address := r.serve("game", route.UDP, probed)
+	server := freeAddress(t, route.UDP)
+	game := listenUDP(t, server)
+	r.backend(server, true)
+	c := newManyClients(t, address)
+	for client := range 20 {
+		c.say(t, client, "x")
+	}
+	r.eventually("the server has heard of all", func() bool { return len(game.all()) == 20 })
+	c.answered(200 * time.Millisecond)
+	if s := r.sessions(); !s.LastActive.IsZero() || s.Sessions != 20 {
+		t.Errorf("noise counts as %+v", s)
+	}
+	c.say(t, 7, "y")
+	r.eventually("a player is active", func() bool { return time.Since(r.sessions().LastActive) < time.Minute })
+}

@@ -1,0 +1,83 @@
+package dataplane
+
+import (
+	"container/list"
+	"sync"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// A UDP client proves to be one when it speaks again after its server has answered:
+// what comes from an address that is not the sender's gets no further than the first.
+// Sessions that have not come so far don't keep a service awake, and make room first.
+
+// strangers are a service's sessions that have a server and are not proven, the oldest
+// first.
+type strangers struct {
+	mu  sync.Mutex
+	all list.List
+	at  map[*udpSession]*list.Element
+}
+
+func (t *strangers) add(s *udpSession) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.at == nil {
+		t.at = map[*udpSession]*list.Element{}
+	}
+	t.at[s] = t.all.PushBack(s)
+}
+
+// remove is for one that is proven, or over.
+func (t *strangers) remove(s *udpSession) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, is := t.at[s]; is {
+		t.all.Remove(e)
+		delete(t.at, s)
+	}
+}
+
+// oldest takes the oldest one off; nil: there is none.
+func (t *strangers) oldest() *udpSession {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.all.Front()
+	if e == nil {
+		return nil
+	}
+	s := t.all.Remove(e).(*udpSession)
+	delete(t.at, s)
+	return s
+}
+
+// prove takes in that the client is one.
+func (s *udpSession) prove() {
+	s.proven.Store(true)
+	s.socket.port.service.strangers.remove(s)
+}
+
+// makeRoom ends the oldest session that is not proven; false: there is none.
+func (sv *service) makeRoom(p *servedPort) bool {
+	s := sv.strangers.oldest()
+	if s == nil {
+		return false
+	}
+	p.counts.Refused(string(proto.Evicted))
+	s.over()
+	return true
+}
+
+// enterSession takes a UDP session's place. Where there is none left for the service
+// one of its strangers gives up its own.
+func (p *servedPort) enterSession() bool {
+	sv := p.service
+	if sv.takeSession() {
+		return true
+	}
+	if !sv.makeRoom(p) {
+		return false
+	}
+	sv.forceSession(1) // until that one is gone
+	return true
+}
