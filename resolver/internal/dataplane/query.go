@@ -57,9 +57,8 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 	if !ok {
 		return false
 	}
-	server := p.dial(picked.Address)
+	server := p.reach(picked)
 	if server == nil {
-		p.service.queue.Avoid(p.key.name, picked.Address)
 		return false
 	}
 	if replay(h, server) != nil {

@@ -118,13 +118,13 @@ func (p *servedPort) connectNow(h *heldTCP) *net.TCPConn {
 	p.begin(false)
 	for range directTries {
 		h.sit(picked)
-		if server := p.dial(picked.Address); server != nil {
+		if server := p.reach(picked); server != nil {
 			if replay(h, server) == nil {
 				return server
 			}
 			_ = server.Close()
+			queue.Avoid(p.key.name, picked.Address)
 		}
-		queue.Avoid(p.key.name, picked.Address)
 		if picked, ok = queue.Pick(p.key.name); !ok {
 			break
 		}
@@ -204,7 +204,12 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 			return nil
 		}
 		h.sit(e.grant)
-		server := p.take(e.grant)
+		began, failed := time.Now(), e.grant.Address
+		server, err := p.take(e.grant)
+		if err != nil && !blames(err) {
+			p.unreached(e.grant, began, err)
+			failed = netip.AddrPort{}
+		}
 		h.settle()
 		if server != nil {
 			if err := replay(h, server); err == nil {
@@ -215,26 +220,55 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 			_ = server.Close()
 		}
 		h.sit(hold.Grant{})
-		ticket.Back(e.grant.Address)
+		ticket.Back(failed)
 	}
 }
 
-// take connects to a server that was granted; nil: that failed.
-func (p *servedPort) take(g hold.Grant) *net.TCPConn {
+// take connects to a server that was granted.
+func (p *servedPort) take(g hold.Grant) (*net.TCPConn, error) {
 	if g.Conn != nil {
-		return g.Conn.(*net.TCPConn)
+		return g.Conn.(*net.TCPConn), nil
 	}
 	p.service.dials <- struct{}{}
 	defer func() { <-p.service.dials }()
-	return p.dial(g.Address)
+	return p.dial(g)
 }
 
-func (p *servedPort) dial(address netip.AddrPort) *net.TCPConn {
-	c, err := dial(p.service.server.ctx, address, hold.DialTimeout)
+// reach connects to a server that was picked; nil: that failed, as the queue knows.
+func (p *servedPort) reach(g hold.Grant) *net.TCPConn {
+	began := time.Now()
+	server, err := p.dial(g)
 	if err != nil {
+		p.unreached(g, began, err)
 		return nil
 	}
+	return server
+}
+
+// unreached takes in why a client who began to connect then could not.
+func (p *servedPort) unreached(g hold.Grant, began time.Time, err error) {
+	switch {
+	case blames(err):
+		p.service.queue.Avoid(p.key.name, g.Address)
+	case !conn.Local(err):
+		p.service.queue.Silent(p.key.name, g, began)
+	}
+}
+
+// blames says that an error tells of the server: not of this host, and not of one
+// packet that was lost.
+func blames(err error) bool {
+	var network net.Error
+	return !conn.Local(err) && !(errors.As(err, &network) && network.Timeout())
+}
+
+func (p *servedPort) dial(g hold.Grant) (*net.TCPConn, error) {
+	c, err := dial(p.service.server.ctx, g.Address, hold.DialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	g.Reached(time.Now())
 	server := c.(*net.TCPConn)
 	_ = listener.Watch(server, listener.KeepAlive)
-	return server
+	return server, nil
 }

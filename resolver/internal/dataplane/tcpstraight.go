@@ -41,6 +41,7 @@ type straightTCP struct {
 	// server is what is being connected, until the timer says that it takes too long.
 	server loop.File
 	timer  *time.Timer
+	began  time.Time
 	over   bool
 }
 
@@ -67,7 +68,7 @@ func (p *servedPort) goesStraight(on *loop.Loop, client int, from netip.AddrPort
 	server, pending, err := conn.Connect(grant.Address, listener.Prepare)
 	switch {
 	case err != nil:
-		s.fail()
+		s.fail(err)
 	case pending:
 		s.loop.Do(func() { s.wait(server) })
 	default:
@@ -80,6 +81,7 @@ func (p *servedPort) goesStraight(on *loop.Loop, client int, from netip.AddrPort
 // under it.
 func (s *straightTCP) begin() {
 	p := s.port
+	s.began = time.Now()
 	p.service.server.wg.Add(1)
 	p.service.active.open.Add(1)
 	p.begin(false)
@@ -97,36 +99,41 @@ func (s *straightTCP) end() {
 }
 
 // fail has the client go another way, for its server can't be reached.
-func (s *straightTCP) fail() {
-	p := s.port
-	p.service.queue.Avoid(p.key.name, s.grant.Address)
+func (s *straightTCP) fail(err error) {
+	s.port.unreached(s.grant, s.began, err)
 	s.slowly(s.loop, s.client, s.from)
 	s.end()
 }
 
 // wait waits until the server is connected. Nothing is read of the client meanwhile.
 func (s *straightTCP) wait(server int) {
-	if s.server.Open(s.loop, server, s) != nil || s.server.Want(loop.Out) != nil {
+	err := s.server.Open(s.loop, server, s)
+	if err == nil {
+		err = s.server.Want(loop.Out)
+	}
+	if err != nil {
 		s.server.Close()
-		s.fail()
+		s.fail(err)
 		return
 	}
-	s.timer = time.AfterFunc(hold.DialTimeout, func() { s.loop.Do(s.giveUp) })
+	s.timer = time.AfterFunc(hold.DialTimeout, func() {
+		s.loop.Do(func() { s.giveUp(unix.ETIMEDOUT) })
+	})
 }
 
-func (s *straightTCP) giveUp() {
+func (s *straightTCP) giveUp(err error) {
 	if !s.over {
 		s.over = true
 		s.server.Close()
-		s.fail()
+		s.fail(err)
 	}
 }
 
 // Ready implements loop.Handler: the server is connected, or can't be.
 func (s *straightTCP) Ready(*loop.Loop, uint32) {
 	s.timer.Stop()
-	if conn.Connected(s.server.FD()) != nil {
-		s.giveUp()
+	if err := conn.Connected(s.server.FD()); err != nil {
+		s.giveUp(err)
 		return
 	}
 	s.over = true
@@ -136,6 +143,7 @@ func (s *straightTCP) Ready(*loop.Loop, uint32) {
 
 func (s *straightTCP) relay(server int) {
 	p := s.port
+	s.grant.Reached(time.Now())
 	p.counts.ClientTaken()
 	s.visit.Served()
 	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.relaying(nil), func(e forward.Ended) {

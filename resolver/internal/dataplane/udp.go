@@ -163,6 +163,7 @@ func (u *udpSocket) forget(s *udpSession) {
 	last := u.closing && len(u.sessions) == 0
 	u.mu.Unlock()
 	u.port.service.forceSession(-1)
+	u.port.service.strangers.gone(s)
 	if last {
 		u.close()
 	}

@@ -192,7 +192,6 @@ func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
 
 // leave gives back what a session with a server took.
 func (s *udpSession) leave() {
-	s.socket.port.service.strangers.remove(s)
 	s.socket.port.end(s.query)
 	s.seat.Leave()
 }

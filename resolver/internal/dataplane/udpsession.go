@@ -63,6 +63,9 @@ type udpSession struct {
 	writer  *conn.Writer
 
 	client netip.AddrPort
+	// evicted says that it made room, and gone that its place is given back. The
+	// service's strangers guard both.
+	evicted, gone bool
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int

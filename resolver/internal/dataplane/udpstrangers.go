@@ -17,38 +17,64 @@ type strangers struct {
 	mu  sync.Mutex
 	all list.List
 	at  map[*udpSession]*list.Element
+	// making counts those that have given up their places and are not gone yet, in
+	// whose places others are already.
+	making int
 }
+
+// mostMaking bounds by how many sessions a service may have more for a moment.
+const mostMaking = 64
 
 func (t *strangers) add(s *udpSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if s.gone {
+		return
+	}
 	if t.at == nil {
 		t.at = map[*udpSession]*list.Element{}
 	}
 	t.at[s] = t.all.PushBack(s)
 }
 
-// remove is for one that is proven, or over.
+// remove is for one that is proven.
 func (t *strangers) remove(s *udpSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.take(s)
+}
+
+func (t *strangers) take(s *udpSession) {
 	if e, is := t.at[s]; is {
 		t.all.Remove(e)
 		delete(t.at, s)
 	}
 }
 
-// oldest takes the oldest one off; nil: there is none.
-func (t *strangers) oldest() *udpSession {
+// evict takes the oldest one off; nil: there is none, or too many are on their way out.
+func (t *strangers) evict() *udpSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.all.Front()
-	if e == nil {
+	if e == nil || t.making >= mostMaking {
 		return nil
 	}
 	s := t.all.Remove(e).(*udpSession)
 	delete(t.at, s)
+	s.evicted = true
+	t.making++
 	return s
+}
+
+// gone takes in that a session is over and its place given back.
+func (t *strangers) gone(s *udpSession) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.gone = true
+	t.take(s)
+	if s.evicted {
+		t.making--
+	}
 }
 
 // prove takes in that the client is one.
@@ -59,7 +85,7 @@ func (s *udpSession) prove() {
 
 // makeRoom ends the oldest session that is not proven; false: there is none.
 func (sv *service) makeRoom(p *servedPort) bool {
-	s := sv.strangers.oldest()
+	s := sv.strangers.evict()
 	if s == nil {
 		return false
 	}

@@ -87,6 +87,15 @@ type Grant struct {
 	// Seat is the client's place on the server, which it leaves when it goes to
 	// another or ends; nil where servers are not chosen by what they carry.
 	Seat *Seat
+	// server is who it is; nil where several were granted at once.
+	server *server
+}
+
+// Reached notes that the client has connected to the server.
+func (g Grant) Reached(now time.Time) {
+	if g.server != nil {
+		g.server.reached.Store(now.UnixNano())
+	}
 }
 
 // Client waits in a queue. Its methods are called without locks held and must

@@ -198,6 +198,16 @@ func (q *Queue) Avoid(name string, server netip.AddrPort) {
 	}
 }
 
+// Silent is for a client who began to connect to the server that it was granted then,
+// and heard nothing.
+func (q *Queue) Silent(name string, g Grant, began time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.ports[name]; p != nil && g.server != nil {
+		p.silent(g.server, began, time.Now())
+	}
+}
+
 // Untried ends the try of a server that was not proven to be up and was sent nothing.
 func (q *Queue) Untried(name string, server netip.AddrPort) {
 	q.mu.Lock()
@@ -310,8 +320,8 @@ func (t *Ticket) Abandon() {
 	}
 }
 
-// Back makes a client wait again whose server could not be reached after all.
-// It is refused when its time is over.
+// Back makes a client wait again whose server could not be reached after all: failed,
+// or nobody where that tells nothing of the server. It is refused when its time is over.
 func (t *Ticket) Back(failed netip.AddrPort) {
 	q := t.queue
 	q.mu.Lock()

@@ -3,6 +3,7 @@ package hold
 import (
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -24,6 +25,10 @@ type server struct {
 	pod []*server
 	// load is what the pod carries; nil where servers are not chosen by it.
 	load *load
+	// reached is when a client connected last, and suspect since when one could not that
+	// heard nothing; zero when one could after that.
+	reached atomic.Int64
+	suspect time.Time
 }
 
 // update takes the addresses of a new version of the route.
@@ -175,7 +180,7 @@ func (p *port) pick(now time.Time) (Grant, bool) {
 
 // grantOf gives a server to a client, without a seat.
 func (p *port) grantOf(s *server) Grant {
-	g := Grant{Address: s.Address}
+	g := Grant{Address: s.Address, server: s}
 	if p.network == route.UDP && !p.ready && !s.up {
 		s.trying, g.Unproven = true, true
 	}
@@ -205,6 +210,24 @@ func (p *port) avoid(address netip.AddrPort) {
 			s.up, s.trying = false, false
 			s.aside = time.Now().Add(asideFor)
 		}
+	}
+}
+
+// silent takes in that a client who began to connect then heard nothing of the server.
+// Its packet may have been lost, in a burst with others' who began with it: the server
+// is left alone once that happens again, and nobody else has connected meanwhile.
+func (p *port) silent(s *server, began, now time.Time) {
+	reached := time.Unix(0, s.reached.Load())
+	if reached.After(s.suspect) {
+		s.suspect = time.Time{}
+	}
+	switch {
+	case reached.After(began):
+	case s.suspect.IsZero():
+		s.suspect = now
+	case !began.Before(s.suspect):
+		s.suspect = time.Time{}
+		p.avoid(s.Address)
 	}
 }
 
