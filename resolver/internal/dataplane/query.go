@@ -21,13 +21,20 @@ import (
 const queryIdle = 10 * time.Second
 
 // verdictOn asks the protocol what it would make of a client if no server were up.
-func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action {
+func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) (action proto.Action, after time.Duration) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
 	k := p.known.Load()
 	c, service := k.client(source, (*scratch)[:0]), k.service
 	service.Phase, c.Service = proto.Waking, &service
-	return p.protocol.Inspect(head, c).Action
+	v := p.protocol.Inspect(head, c)
+	return v.Action, v.After
+}
+
+// joins says that whoever sends that wants to be held, if no server were up.
+func (p *servedPort) joins(head []byte, source netip.AddrPort) bool {
+	action, _ := p.verdictOn(head, source)
+	return action == proto.Hold
 }
 
 // asks hears out a TCP client and says whether it only asks; heard is false for one
@@ -35,9 +42,14 @@ func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) proto.Action 
 // don't get here.
 func (p *servedPort) asks(h *heldTCP) (query, heard bool) {
 	defer p.occupy(h).End()
-	_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
+	due := time.Now().Add(p.headTime())
+	_ = h.conn.SetDeadline(due)
 	for {
-		if action := p.verdictOn(h.sent, netip.AddrPort{}); action != proto.NeedMore {
+		action, after := p.verdictOn(h.sent, netip.AddrPort{})
+		if after > 0 && h.goesOn(after, due) {
+			continue
+		}
+		if action != proto.NeedMore {
 			_ = h.conn.SetDeadline(time.Time{})
 			return action != proto.Hold, true
 		}
@@ -91,7 +103,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 		p.end(query)
 	}()
 	x := http1.NewExchange()
-	x.Watch(func(head []byte) bool { return p.verdictOn(head, netip.AddrPort{}) != proto.Hold }, func() {
+	x.Watch(func(head []byte) bool { return !p.joins(head, netip.AddrPort{}) }, func() {
 		query = false
 		active.open.Add(1)
 		active.relayed.Add(1)
@@ -106,7 +118,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 // none. Where no server is up it is answered at once.
 func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port
-	if !p.known.Load().sorts || p.verdictOn(datagram, from) == proto.Hold {
+	if !p.known.Load().sorts || p.joins(datagram, from) {
 		return false
 	}
 	picked, ok := p.service.queue.PickForQuery(p.key.name)

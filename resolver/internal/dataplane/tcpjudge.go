@@ -88,12 +88,31 @@ func (p *servedPort) hear(h *heldTCP, answered bool) bool {
 	return true
 }
 
+// goesOn waits whether a client says more within a time, in which case what it said so
+// far means something else; false: it doesn't, or not until all of it is due.
+func (h *heldTCP) goesOn(while time.Duration, due time.Time) bool {
+	if until := time.Now().Add(while); until.Before(due) {
+		_ = h.conn.SetReadDeadline(until)
+	}
+	defer func() { _ = h.conn.SetReadDeadline(due) }()
+	chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
+	if err != nil {
+		return false
+	}
+	h.sent = append(h.sent, chunk...)
+	h.reader.Done()
+	return true
+}
+
 // judge asks the protocol once and says what it is told to. More says that there
 // are bytes to be judged still.
 func (p *servedPort) judge(h *heldTCP) (action proto.Action, more bool, err error) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
 	verdict := p.protocol.Inspect(h.sent, p.known.Load().client(netip.AddrPort{}, (*scratch)[:0]))
+	if verdict.After > 0 && h.goesOn(verdict.After, h.headDue) {
+		return proto.NeedMore, true, nil
+	}
 	if verdict.Action == proto.Answer && verdict.Once && h.answered {
 		verdict = proto.Verdict{Action: proto.Refuse}
 	}

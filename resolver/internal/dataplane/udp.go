@@ -224,7 +224,7 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 		s.touch(&s.clientAt, now)
 		return true
 	}
-	if s.query && u.port.verdictOn(datagram, from) == proto.Hold {
+	if s.query && u.port.joins(datagram, from) {
 		// Who joins is another client than who asked: it gets a server by choice, and
 		// a seat, and keeps the service awake.
 		s.over()

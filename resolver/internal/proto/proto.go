@@ -42,6 +42,9 @@ type Verdict struct {
 	// again is refused. Answers are larger than questions, and a connection that is
 	// answered without end is a place that nobody else gets.
 	Once bool
+	// After is how long a connection must have said nothing more for the verdict to
+	// hold: what it said so far may be all, or the beginning of something else.
+	After time.Duration
 	// Proven says that who sent a datagram has shown that it receives what is sent to
 	// its address. Nobody else is told much more than it said.
 	Proven bool

@@ -18,6 +18,10 @@ import (
 // itself 30 s after it last heard from the server.
 const holdAtMost = 25 * time.Second
 
+// legacyPause is how long a client that said no more than an old one does must say
+// nothing more to be one.
+const legacyPause = 300 * time.Millisecond
+
 // Protocol is the module.
 type Protocol struct{}
 
@@ -39,8 +43,12 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if len(head) == 0 {
 		return proto.Verdict{Action: proto.NeedMore}
 	}
-	if is, newer := isLegacy(head); is {
-		return proto.Verdict{Action: proto.Finish, Answer: appendLegacyStatus(c.Scratch, c, newer)}
+	if is, newer, maybe := isLegacy(head); is {
+		v := proto.Verdict{Action: proto.Finish, Answer: appendLegacyStatus(c.Scratch, c, newer)}
+		if maybe {
+			v.After = legacyPause
+		}
+		return v
 	}
 	packet, size, err := cutFrame(head)
 	switch {
@@ -71,7 +79,10 @@ func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	if len(head) == 0 {
 		return "", proto.NeedMore
 	}
-	if is, _ := isLegacy(head); is {
+	switch is, _, maybe := isLegacy(head); {
+	case maybe:
+		return "", proto.NeedMore
+	case is:
 		return "", proto.Hold
 	}
 	handshake, _, err := ParseHandshake(head)

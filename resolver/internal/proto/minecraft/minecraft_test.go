@@ -67,6 +67,7 @@ func TestWhatAClientSendsIsJudged(t *testing.T) {
 		want   proto.Action
 		used   int
 		answer string
+		after  time.Duration
 	}{
 		"nothing":                           {head: nil, want: proto.NeedMore},
 		"a login of 1.8":                    {head: recorded(t, "login_47"), want: proto.Hold},
@@ -86,8 +87,8 @@ func TestWhatAClientSendsIsJudged(t *testing.T) {
 		"a ping without a request":          {head: append(handshake("a", 1), frames(ping)...), want: proto.Finish, used: 19, answer: "\x09" + ping},
 		"a ping after an answer":            {head: frames(ping), want: proto.Finish, used: 10, answer: "\x09" + ping},
 		"another request after an answer":   {head: frames("\x00"), want: proto.Answer, used: 2},
-		"a legacy ping of beta 1.8":         {head: []byte{0xfe}, want: proto.Finish},
-		"a legacy ping of 1.4":              {head: []byte{0xfe, 1}, want: proto.Finish},
+		"a legacy ping of beta 1.8":         {head: []byte{0xfe}, want: proto.Finish, after: legacyPause},
+		"a legacy ping of 1.4":              {head: []byte{0xfe, 1}, want: proto.Finish, after: legacyPause},
 		"a legacy ping of 1.6":              {head: recorded(t, "legacy_ping"), want: proto.Finish},
 
 		"a wish that there is not":          {head: append(handshake("localhost", 4), login...), want: proto.Refuse},
@@ -116,6 +117,9 @@ func TestWhatAClientSendsIsJudged(t *testing.T) {
 			answers := c.want == proto.Answer || c.want == proto.Finish
 			if answers != (len(got.Answer) > 0) {
 				t.Errorf("the answer has %d bytes", len(got.Answer))
+			}
+			if got.After != c.after {
+				t.Errorf("it holds after %s, want %s", got.After, c.after)
 			}
 		})
 	}

@@ -105,17 +105,19 @@ func isPing(packet []byte) bool { return len(packet) == 1+8 && packet[0] == ping
 
 // isLegacy says whether b is what clients before 1.7, and newer ones that got no
 // answer, ask for the status with; newer is for those since 1.4. A handshake of
-// 254 bytes begins alike but for its third byte.
-func isLegacy(b []byte) (is, newer bool) {
+// 254 bytes begins alike but for its third byte: with fewer than three it may be the
+// beginning of that.
+func isLegacy(b []byte) (is, newer, maybe bool) {
 	switch {
 	case b[0] != legacyID:
-		return false, false
+		return false, false, false
 	case len(b) == 1:
-		return true, false
-	case b[1] == legacyNewer && (len(b) == 2 || b[2] == legacyNewest):
-		return true, true
+		return true, false, true
+	case b[1] == legacyNewer && len(b) == 2:
+		return true, true, true
 	}
-	return false, false
+	newest := b[1] == legacyNewer && b[2] == legacyNewest
+	return newest, newest, false
 }
 
 // cutFrame takes the first packet off b, and says how many bytes it had with the
