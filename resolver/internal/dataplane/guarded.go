@@ -179,7 +179,7 @@ func (s *udpSession) mayAsk() bool {
 	if reason == "" {
 		return true
 	}
-	s.socket.port.counts.Refused(string(reason))
+	s.port.counts.Refused(string(reason))
 	s.Refused(reason)
 	return false
 }

@@ -117,7 +117,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 // admitQuery takes the first datagram of a new client who only asks; false: it is
 // none. Where no server is up it is answered at once.
 func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
-	p := u.port
+	p := u.port.Load()
 	if !p.known.Load().sorts || p.joins(datagram, from) {
 		return false
 	}
@@ -138,7 +138,7 @@ func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Ad
 func (s *udpSession) beginQuery(datagram []byte, picked hold.Grant) {
 	s.touch(&s.clientAt, time.Now())
 	s.budget().Force(lengthBytes + len(datagram))
-	s.socket.port.counts.ClientTaken()
+	s.port.counts.ClientTaken()
 	s.mu.Lock()
 	s.keep(datagram)
 	s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *udpSession) beginQuery(datagram []byte, picked hold.Grant) {
 
 // answerInstead answers what a client asked whose server is not there, and ends it.
 func (s *udpSession) answerInstead() {
-	p := s.socket.port
+	p := s.port
 	var first []byte
 	s.mu.Lock()
 	if len(s.queue) > 0 {

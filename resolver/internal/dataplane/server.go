@@ -98,6 +98,8 @@ type Server struct {
 	// held is charged with what is kept. Stalled is its part for what is relayed, so
 	// that clients who take nothing in leave the rest to those who wait.
 	held, stalled *conn.Budget
+	// closing are UDP sockets that take no new sessions.
+	closing closingSockets
 	// asks bounds how many servers are asked at once.
 	asks chan struct{}
 

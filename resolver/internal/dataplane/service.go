@@ -100,7 +100,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 		sv.closed = append(sv.closed, p)
 		return true
 	})
-	sv.closed = slices.DeleteFunc(sv.closed, func(p *servedPort) bool { return p.listener.Ended() })
+	sv.closed = slices.DeleteFunc(sv.closed, (*servedPort).ended)
 	for i := range r.Ports {
 		key := keyOf(&r.Ports[i])
 		protocol, known := sv.server.opts.Protocols[key.protocol]
@@ -160,7 +160,7 @@ func (sv *service) endLost(was, is *route.Route) {
 		}
 		for _, p := range slices.Concat(sv.ports, sv.closed) {
 			if socket := p.socket.Load(); socket != nil && p.key.name == now.Name {
-				socket.endLost(lost)
+				socket.endLost(p, lost)
 			}
 		}
 	}
@@ -195,6 +195,15 @@ func (p *servedPort) close() {
 	if p.key.network == route.TCP || p.socket.Load() == nil {
 		p.giveBackFile()
 	}
+}
+
+// ended says that a closed port has no sessions any more.
+func (p *servedPort) ended() bool {
+	if !p.listener.Ended() {
+		return false
+	}
+	u := p.socket.Load()
+	return u == nil || !u.has(p)
 }
 
 // takeFile and giveBackFile count the port's file, once each.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,10 +28,11 @@ const receivePause = 5 * time.Millisecond
 // route, and needs the socket to answer its client: a socket that is to be closed
 // takes no new sessions and ends with its last one.
 type udpSocket struct {
-	port    *servedPort
+	// port is whose the new clients are.
+	port    atomic.Pointer[servedPort]
+	number  int
 	packets *conn.Packets
 	loop    *udpLoop
-	ended   chan struct{}
 
 	// io keeps the socket open while the loop receives.
 	io     sync.Mutex
@@ -47,26 +49,34 @@ type udpSocket struct {
 	// only others.
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*udpSession
-	closing  bool
+	// closing says that it takes no new sessions, and ending that the last is over.
+	closing, ending bool
+	// lease is its listener's.
+	lease *udpLease
 }
 
-func openUDP(p *servedPort, host string, number int) (*udpSocket, error) {
+// openUDP opens a port, or takes over the socket that has been it so far.
+func openUDP(p *servedPort, host string, number int) (*udpLease, error) {
+	if u := p.service.server.closing.take(number); u != nil {
+		if lease := u.reopen(p); lease != nil {
+			return lease, nil
+		}
+	}
 	packets, err := conn.ListenPackets(host, number)
 	if err != nil {
 		return nil, err
 	}
-	u := &udpSocket{port: p, packets: packets, loop: udpLoopOf(loop.Next()), ended: make(chan struct{})}
+	u := &udpSocket{number: number, packets: packets, loop: udpLoopOf(loop.Next())}
 	if err := u.file.Open(u.loop.Loop, packets.FD(), u); err != nil {
 		u.file.Close()
 		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
 	}
-	p.socket.Store(u)
 	p.takeFile() // an earlier socket that could not be waited for gave it back
-	return u, nil
+	return u.leaseTo(p), nil
 }
 
-// Serve implements listener.Socket.
-func (u *udpSocket) Serve() error {
+// serve receives from now on.
+func (u *udpSocket) serve() error {
 	u.io.Lock()
 	defer u.io.Unlock()
 	if u.closed {
@@ -75,15 +85,12 @@ func (u *udpSocket) Serve() error {
 	return u.file.Want(loop.In)
 }
 
-// resume is Serve after a pause, which is longer where that fails.
+// resume is serve after a pause, which is longer where that fails.
 func (u *udpSocket) resume() {
-	if u.Serve() != nil {
+	if u.serve() != nil {
 		time.AfterFunc(receivePause, u.resume)
 	}
 }
-
-// Ended implements listener.Socket.
-func (u *udpSocket) Ended() <-chan struct{} { return u.ended }
 
 // Ready implements loop.Handler.
 func (u *udpSocket) Ready(on *loop.Loop, _ uint32) {
@@ -99,7 +106,7 @@ func (u *udpSocket) Ready(on *loop.Loop, _ uint32) {
 		}
 	}
 	if u.sent > 0 {
-		u.port.counts.DatagramsToServer(u.sent, u.sentBytes)
+		u.port.Load().counts.DatagramsToServer(u.sent, u.sentBytes)
 		u.sent, u.sentBytes = 0, 0
 	}
 }
@@ -120,19 +127,7 @@ func (u *udpSocket) receive(b *conn.Batch) bool {
 	return errno == 0
 }
 
-// Close implements listener.Socket.
-func (u *udpSocket) Close() error {
-	u.mu.Lock()
-	u.closing = true
-	last := len(u.sessions) == 0
-	u.mu.Unlock()
-	if last {
-		u.close()
-	}
-	return nil
-}
-
-// close closes the socket, which nobody needs any more.
+// close closes the socket, which nobody needs any more: it is ending.
 func (u *udpSocket) close() {
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -142,8 +137,8 @@ func (u *udpSocket) close() {
 	u.closed = true
 	u.packets.Closing()
 	u.file.Close()
-	u.port.giveBackFile()
-	close(u.ended)
+	u.port.Load().giveBackFile()
+	close(u.lease.ended)
 }
 
 func (u *udpSocket) find(client netip.AddrPort) *udpSession {
@@ -160,18 +155,18 @@ func (u *udpSocket) forget(s *udpSession) {
 	if u.sessions[s.client] == s {
 		delete(u.sessions, s.client)
 	}
-	last := u.closing && len(u.sessions) == 0
+	last := u.endLocked()
 	u.mu.Unlock()
-	u.port.service.forceSession(-1)
-	u.port.service.strangers.gone(s)
+	s.port.service.forceSession(-1)
+	s.port.service.strangers.gone(s)
 	if last {
-		u.close()
+		u.end()
 	}
 }
 
 // admit takes a new client's first datagram.
 func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
-	p := u.port
+	p := u.port.Load()
 	k := p.known.Load()
 	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
 		p.counts.Refused(string(proto.Denied))
@@ -187,9 +182,9 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 
 // enter makes a client's session; nil: there may be no more.
 func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *udpSession {
-	p := u.port
+	p := u.port.Load()
 	server := p.service.server
-	s := &udpSession{socket: u, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
+	s := &udpSession{socket: u, port: p, client: from, source: u.packets.Source(to), max: p.service.route.Load().Hold.MaxBytes, query: query}
 	var reason proto.Reason
 	if s.visit, reason = p.service.guard.Enter(p.known.Load().rules, from.Addr(), server.held); reason == "" && !p.enterSession() {
 		s.visit.Leave()
@@ -224,7 +219,7 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 		s.touch(&s.clientAt, now)
 		return true
 	}
-	if s.query && u.port.joins(datagram, from) {
+	if s.query && s.port.joins(datagram, from) {
 		// Who joins is another client than who asked: it gets a server by choice, and
 		// a seat, and keeps the service awake.
 		s.over()
@@ -236,12 +231,12 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 // wanted lets the protocol judge a datagram, and answers it; false: it is not for
 // the server.
 func (u *udpSocket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
-	return !u.port.known.Load().judges || u.judge(datagram, from, to)
+	return !u.port.Load().known.Load().judges || u.judge(datagram, from, to)
 }
 
 // judge is wanted where the protocol is asked.
 func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
-	p := u.port
+	p := u.port.Load()
 	k := p.known.Load()
 	if u.scratch == nil {
 		u.scratch = make([]byte, 0, scratchBytes)
@@ -269,7 +264,7 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // again puts a new session in the place of one whose server took nothing of what
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
-	n := &udpSession{socket: u, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
+	n := &udpSession{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
 	heard, _ := s.clientAt.last()
 	n.clientAt.note(heard)
 	s.mu.Lock()
@@ -282,25 +277,25 @@ func (u *udpSocket) again(s *udpSession, sent []byte) {
 		n.visit.Leave()
 		return
 	}
-	u.port.service.forceSession(1)
+	s.port.service.forceSession(1)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
 	s.over()
-	n.place(u.port.service.queue.Pick(u.port.key.name))
+	n.place(s.port.service.queue.Pick(s.port.key.name))
 }
 
-// endLost ends the sessions whose server is among those that were lost.
-func (u *udpSocket) endLost(lost map[netip.AddrPort]bool) {
+// endLost ends a port's sessions whose server is among those that were lost.
+func (u *udpSocket) endLost(p *servedPort, lost map[netip.AddrPort]bool) {
 	for _, s := range u.all() {
-		s.lose(lost)
+		if s.port == p {
+			s.lose(lost)
+		}
 	}
 }
 
-// Cut implements listener.Socket.
-func (u *udpSocket) Cut() {
-	for _, s := range u.all() {
-		s.over()
-	}
+// has says that it has sessions of a port.
+func (u *udpSocket) has(p *servedPort) bool {
+	return slices.ContainsFunc(u.all(), func(s *udpSession) bool { return s.port == p })
 }
 
 func (u *udpSocket) all() []*udpSession {
@@ -311,7 +306,7 @@ func (u *udpSocket) all() []*udpSession {
 
 // refuse tells a client why it is sent away, that sent a datagram first.
 func (u *udpSocket) refuse(s *udpSession, reason proto.Reason, first []byte) {
-	text := u.port.protocol.Refusal(reason, first, u.port.known.Load().client(s.client, nil))
+	text := s.port.protocol.Refusal(reason, first, s.port.known.Load().client(s.client, nil))
 	if len(text) > 0 {
 		_ = u.packets.Send(text, s.source, s.client)
 	}

@@ -40,8 +40,8 @@ func (s *udpSession) noteCutShort() {
 	// Five seconds of the usual two minutes: a server that is told of the end stops
 	// sooner.
 	late := s.idle()/24 + momentStep
-	if ever && server.Sub(client) >= late && s.socket.port.service.handover.before(client) {
+	if ever && server.Sub(client) >= late && s.port.service.handover.before(client) {
 		s.cutShort = true
-		s.socket.port.counts.SessionCutShort()
+		s.port.counts.SessionCutShort()
 	}
 }

@@ -134,10 +134,10 @@ func (l *udpLoop) TurnEnds() {
 func (l *udpLoop) flush() {
 	sent, bytes, lost := l.replies.Send(l.replying.packets.FD())
 	if sent > 0 {
-		l.replying.port.counts.DatagramsToClient(sent, bytes)
+		l.replying.port.Load().counts.DatagramsToClient(sent, bytes)
 	}
 	if lost > 0 {
-		l.replying.port.counts.UnsentToClient(lost)
+		l.replying.port.Load().counts.UnsentToClient(lost)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		s.socket.port.counts.DatagramRefused()
+		s.port.counts.DatagramRefused()
 		return hold.NotBound
 	case err == nil:
 		answered = true
@@ -73,7 +73,7 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.socket.port.counts.DatagramsToServer(1, len(first))
+	s.port.counts.DatagramsToServer(1, len(first))
 	// The session may have ended meanwhile, and what it held with it.
 	if s.state.Load() == sessionHeld {
 		size := lengthBytes + len(first)
@@ -106,7 +106,7 @@ func (s *udpSession) sendFirst() (first []byte, upstream *net.UDPConn, err error
 		if !errors.Is(err, syscall.EMSGSIZE) {
 			return first, upstream, err
 		}
-		s.socket.port.counts.UnsentToServer()
+		s.port.counts.UnsentToServer()
 		if s.leaveOut(lengthBytes + len(first)) {
 			return nil, nil, errSpent
 		}
@@ -137,14 +137,14 @@ func (s *udpSession) leaveOut(size int) (over bool) {
 
 // start relays the session in a goroutine of its own.
 func (s *udpSession) start(grant hold.Grant) {
-	s.socket.port.service.server.wg.Go(func() { s.run(grant) })
+	s.port.service.server.wg.Go(func() { s.run(grant) })
 }
 
 // run delivers what is held, and passes on the server's replies until it is known
 // that it takes what it is sent. From then on the socket's loop has the session.
 func (s *udpSession) run(grant hold.Grant) {
 	defer utilruntime.HandleCrash()
-	p := s.socket.port
+	p := s.port
 	if err := s.reach(grant); err != nil {
 		grant.Seat.Leave()
 		if conn.Local(err) {
@@ -173,7 +173,7 @@ func (s *udpSession) run(grant hold.Grant) {
 
 // serve is the part of run that needs waiting; false: the session is over.
 func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
-	p := s.socket.port
+	p := s.port
 	defer context.AfterFunc(p.service.server.ctx, s.over)()
 	s.deliver(reader)
 	// While what was held was delivered nobody else looked.
@@ -192,7 +192,7 @@ func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
 
 // leave gives back what a session with a server took.
 func (s *udpSession) leave() {
-	s.socket.port.end(s.query)
+	s.port.end(s.query)
 	s.seat.Leave()
 }
 
@@ -202,7 +202,7 @@ var errUnproven = errors.New("the server took no datagram")
 // reach connects to a server and, where nobody knows whether it takes datagrams,
 // finds that out with the first.
 func (s *udpSession) reach(grant hold.Grant) error {
-	p := s.socket.port
+	p := s.port
 	err := s.connect(grant.Address)
 	switch {
 	case !grant.Unproven:
@@ -222,15 +222,15 @@ func (s *udpSession) reach(grant hold.Grant) error {
 // noRoom ends a session for which this host has no socket. That tells nothing of the
 // server.
 func (s *udpSession) noRoom() {
-	s.socket.port.service.makeRoom(s.socket.port)
-	s.socket.port.counts.Refused(string(proto.TooManySessions))
+	s.port.service.makeRoom(s.port)
+	s.port.counts.Refused(string(proto.TooManySessions))
 	s.Refused(proto.TooManySessions)
 }
 
 // settle waits until the server has answered, or for a while; false: the session is
 // over, or another server's.
 func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
-	p := s.socket.port
+	p := s.port
 	until := time.Now().Add(unansweredTime)
 	for !s.answered.Load() {
 		left := s.leftOf(s.idle())
@@ -300,7 +300,7 @@ func (s *udpSession) deliver(reader *conn.Reader) {
 	upstream := s.upstream
 	_ = upstream.SetReadDeadline(time.Time{})
 	delivered := make(chan struct{})
-	s.socket.port.service.server.wg.Go(func() {
+	s.port.service.server.wg.Go(func() {
 		defer utilruntime.HandleCrash()
 		defer close(delivered)
 		s.flush()
@@ -325,7 +325,7 @@ func (s *udpSession) deliver(reader *conn.Reader) {
 // flush delivers what is held in order and makes the session live: from then on
 // the client's datagrams go to the server as they come.
 func (s *udpSession) flush() {
-	p := s.socket.port
+	p := s.port
 	p.pace.begin()
 	defer p.pace.end()
 	for {
@@ -382,7 +382,7 @@ func (s *udpSession) keptForAnother(rest int) bool {
 
 // giveBack returns a grant that came to nothing.
 func (s *udpSession) giveBack(address netip.AddrPort) {
-	p := s.socket.port
+	p := s.port
 	s.mu.Lock()
 	ticket, over := s.ticket, s.state.Load() == sessionOver
 	s.mu.Unlock()

@@ -43,8 +43,10 @@ type udpSession struct {
 	// What is used for each datagram is together, and seldom written. Once the loops have
 	// the session its socket is fd, to which the port's loop sends, and from which its own
 	// receives by way of file.
-	socket  *udpSocket
-	state   atomic.Int32
+	socket *udpSocket
+	state  atomic.Int32
+	// port is the one that the client came to: the socket may be another's by now.
+	port    *servedPort
 	adopted bool
 	// query says that the client only asked, which keeps nothing awake.
 	query bool
@@ -122,7 +124,7 @@ func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
 		// The first is kept whatever its size: it is what wakes the server.
 		size := lengthBytes + len(datagram)
 		if len(s.queue) > 0 && len(s.queue)+size > s.max || !s.budget().All(size) {
-			s.socket.port.counts.DatagramDropped()
+			s.port.counts.DatagramDropped()
 			return true
 		}
 		s.keep(datagram)
@@ -161,7 +163,7 @@ func (s *udpSession) keep(datagram []byte) {
 // begin takes the first datagram and finds the session its server or its place in
 // the queue.
 func (s *udpSession) begin(datagram []byte) {
-	p := s.socket.port
+	p := s.port
 	grant, ok := p.service.queue.Pick(p.key.name)
 	if !ok && !s.mayAsk() {
 		return
@@ -195,7 +197,7 @@ func (s *udpSession) begin(datagram []byte) {
 // place sends the session to a server that was picked or, if none was, to the
 // queue.
 func (s *udpSession) place(grant hold.Grant, picked bool) {
-	p := s.socket.port
+	p := s.port
 	if picked {
 		s.start(grant)
 		return
@@ -220,7 +222,7 @@ func (s *udpSession) place(grant hold.Grant, picked bool) {
 func (s *udpSession) touch(at *moment, now time.Time) {
 	at.note(now)
 	if !s.query && s.proven.Load() {
-		s.socket.port.service.active.touch(now)
+		s.port.service.active.touch(now)
 	}
 }
 
@@ -255,10 +257,10 @@ func (s *udpSession) send(datagram []byte, write func(datagram []byte) error) bo
 // lostOne counts a datagram of which the network told that it did not arrive.
 func (s *udpSession) lostOne(err error) {
 	if refusal(err) {
-		s.socket.port.counts.DatagramRefused()
+		s.port.counts.DatagramRefused()
 		s.refused.Store(true)
 	} else {
-		s.socket.port.counts.UnsentToServer()
+		s.port.counts.UnsentToServer()
 	}
 }
 
@@ -285,9 +287,13 @@ func (s *udpSession) writeNow(datagram []byte) error {
 
 // relay gives the server a datagram that came while the session is live.
 func (s *udpSession) relay(datagram []byte) {
-	if s.send(datagram, s.writeNow) {
+	switch {
+	case !s.send(datagram, s.writeNow):
+	case s.port == s.socket.port.Load():
 		s.socket.sent++
 		s.socket.sentBytes += len(datagram)
+	default:
+		s.port.counts.DatagramsToServer(1, len(datagram))
 	}
 }
 
@@ -303,20 +309,20 @@ func (s *udpSession) heard(now time.Time) {
 	if !s.answered.Load() {
 		s.answered.Store(true)
 	}
-	s.socket.port.pace.answered()
+	s.port.pace.answered()
 }
 
 func (s *udpSession) replied(datagram []byte, err error) {
 	if err != nil {
-		s.socket.port.counts.UnsentToClient(1)
+		s.port.counts.UnsentToClient(1)
 		return
 	}
-	s.socket.port.counts.DatagramsToClient(1, len(datagram))
+	s.port.counts.DatagramsToClient(1, len(datagram))
 }
 
 // idle is how long the session may be silent.
 func (s *udpSession) idle() time.Duration {
-	idle := s.socket.port.service.server.opts.UDPIdle
+	idle := s.port.service.server.opts.UDPIdle
 	if s.query {
 		idle = min(idle, queryIdle)
 	}
@@ -384,7 +390,7 @@ func (s *udpSession) connect(address netip.AddrPort) error {
 		return nil
 	}
 	// It may have been granted just before it was lost.
-	p := s.socket.port
+	p := s.port
 	if now, ok := p.service.route.Load().Port(p.key.name); ok && !now.Has(address) {
 		return fmt.Errorf("%s: %w", address, errLost)
 	}

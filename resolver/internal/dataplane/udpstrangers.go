@@ -80,7 +80,7 @@ func (t *strangers) gone(s *udpSession) {
 // prove takes in that the client is one.
 func (s *udpSession) prove() {
 	s.proven.Store(true)
-	s.socket.port.service.strangers.remove(s)
+	s.port.service.strangers.remove(s)
 }
 
 // makeRoom ends the oldest session that is not proven; false: there is none.
