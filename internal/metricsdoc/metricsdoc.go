@@ -36,6 +36,8 @@ func (s sampler) MustRegister(collectors ...prometheus.Collector) {
 			sample(vec.GetMetricWithLabelValues)
 		case *prometheus.HistogramVec:
 			sample(vec.GetMetricWithLabelValues)
+		case *prometheus.SummaryVec:
+			sample(vec.GetMetricWithLabelValues)
 		}
 	}
 }

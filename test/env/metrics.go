@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Metrics sums the series of a counter or gauge that have the labels, and counts
-// what a histogram observed, for each running pod of one of Dormouse's Deployments. A pod without such a series is left out.
+// Metrics sums the series of a counter or gauge that have the labels, and counts what a
+// histogram or summary observed, for each running pod of one of Dormouse's Deployments.
+// A pod without such a series is left out.
 func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]string) (map[string]float64, error) {
 	pods, err := e.running(ctx, app)
 	if err != nil {
@@ -30,7 +31,8 @@ func (e *Env) Metrics(ctx context.Context, app, name string, labels map[string]s
 		}
 		for _, m := range families[name].GetMetric() {
 			if hasLabels(m, labels) {
-				sums[pod.Name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				sums[pod.Name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+					float64(m.GetHistogram().GetSampleCount()+m.GetSummary().GetSampleCount())
 			}
 		}
 	}

@@ -13,9 +13,10 @@ import (
 type Controller struct {
 	phases *prometheus.CounterVec
 	wakes  *prometheus.HistogramVec
+	woken  *prometheus.SummaryVec
 
 	mu sync.Mutex
-	// services are the Services of the ElasticServices that have series in wakes.
+	// services are the Services of the ElasticServices that have series in woken.
 	services map[[2]string]string
 }
 
@@ -46,13 +47,17 @@ func NewController(reg prometheus.Registerer) *Controller {
 		}, []string{"namespace", "name", "phase"}),
 		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dormouse_wake_seconds",
-			Help: "Time of a wake from zero replicas for a client, by stage. Kubernetes tells to a whole second when a pod was " +
+			Help: "Time of a wake from zero replicas for a client, by stage, of all services. Kubernetes tells to a whole second when a pod was " +
 				"scheduled and started, so these three stages are exact in their sum only; none is below 0.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120, 300},
-		}, []string{"namespace", "service", "stage"}),
+		}, []string{"stage"}),
+		woken: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "dormouse_service_wake_seconds",
+			Help: "Time of a wake from zero replicas for a client, and how often, of each service.",
+		}, []string{"namespace", "service"}),
 		services: map[[2]string]string{},
 	}
-	reg.MustRegister(m.phases, m.wakes)
+	reg.MustRegister(m.phases, m.wakes, m.woken)
 	return m
 }
 
@@ -64,15 +69,19 @@ func (m *Controller) PhaseChanged(namespace, name, phase string) {
 }
 
 // WakeTook notes how long a stage of a wake took of an ElasticService and its
-// Service.
+// Service. The stages are told of all services together, for each would have a hundred
+// series.
 func (m *Controller) WakeTook(namespace, name, service string, stage Stage, took time.Duration) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.services[[2]string{namespace, name}] = service
-	m.wakes.WithLabelValues(namespace, service, string(stage)).Observe(max(took, 0).Seconds())
+	m.wakes.WithLabelValues(string(stage)).Observe(max(took, 0).Seconds())
+	if stage == StageTotal {
+		m.services[[2]string{namespace, name}] = service
+		m.woken.WithLabelValues(namespace, service).Observe(max(took, 0).Seconds())
+	}
 }
 
 // Forget drops the series of an ElasticService that is gone.
@@ -85,9 +94,7 @@ func (m *Controller) Forget(namespace, name string) {
 	defer m.mu.Unlock()
 	if service, ok := m.services[[2]string{namespace, name}]; ok {
 		delete(m.services, [2]string{namespace, name})
-		for _, stage := range []Stage{StageScheduled, StageStarted, StageUp, StageHandedOver, StageTotal} {
-			m.wakes.DeleteLabelValues(namespace, service, string(stage))
-		}
+		m.woken.DeleteLabelValues(namespace, service)
 	}
 }
 

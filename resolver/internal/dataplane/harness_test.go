@@ -265,7 +265,7 @@ func (r *rig) metric(name string, labels map[string]string) float64 {
 					continue series
 				}
 			}
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()) + float64(m.GetSummary().GetSampleCount())
 		}
 	}
 	return sum

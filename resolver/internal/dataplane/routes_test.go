@@ -122,7 +122,7 @@ func TestSeriesEndWithTheLastRouteOfAService(t *testing.T) {
 	r.server.Update(&third)
 	for _, name := range []string{
 		"dormouse_resolver_clients_total", "dormouse_resolver_wake_calls_total",
-		"dormouse_resolver_refused_clients_total", "dormouse_resolver_wake_seconds",
+		"dormouse_resolver_refused_clients_total", "dormouse_resolver_service_wake_seconds",
 	} {
 		if got := r.metric(name, map[string]string{"service": "lobby"}); got != 0 {
 			t.Errorf("%s is still %v", name, got)

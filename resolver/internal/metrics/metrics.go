@@ -41,16 +41,25 @@ type Metrics struct {
 	refused, dropped, unsent, notBound, wakes *prometheus.CounterVec
 	idleEnded, cutShort                       *prometheus.CounterVec
 	stages                                    *prometheus.HistogramVec
+	woken                                     *prometheus.SummaryVec
 	routes                                    prometheus.Gauge
 	registry                                  prometheus.Registerer
 
 	mu sync.Mutex
-	// byService are the series that a service has. To look for them in each
-	// metric would cost as much as all services have.
-	byService map[serviceKey]map[series]struct{}
+	// services are those that have ports. To look for their series in each metric would
+	// cost as much as all services have.
+	services map[serviceKey]*service
 }
 
 type serviceKey struct{ namespace, service string }
+
+// service is one that has ports. The metrics' lock guards it.
+type service struct {
+	key serviceKey
+	has map[series]struct{}
+	// gone says that it was forgotten: what is counted of it from then on is nowhere.
+	gone bool
+}
 
 // series is one of a metric's: the values that follow namespace and service.
 type series struct {
@@ -71,11 +80,11 @@ func New(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		registry:  registry,
-		byService: map[serviceKey]map[series]struct{}{},
-		held:      gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
-		sessions:  gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
-		clients:   counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
+		registry: registry,
+		services: map[serviceKey]*service{},
+		held:     gauge("dormouse_resolver_held_clients", "Clients that are held until a server is up."),
+		sessions: gauge("dormouse_resolver_sessions", "Clients that are relayed to a server."),
+		clients:  counter("dormouse_resolver_clients_total", "TCP connections and UDP sessions taken.", port),
 		answered: counter("dormouse_resolver_answered_queries_total",
 			"Status queries and probes that were answered in a server's place.", port),
 		bytes: counter("dormouse_resolver_bytes_total", "Bytes relayed, by direction.", with("direction")),
@@ -98,31 +107,37 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dormouse_resolver_wake_seconds",
-			Help: "Time from the first held client to its delivery, by stage.",
+			Help: "Time from the first held client to its delivery, by stage, of all services.",
 			Buckets: []float64{
 				.001, .0025, .005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300,
 			},
-		}, with("stage")),
+		}, []string{"protocol", "stage"}),
+		woken: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "dormouse_resolver_service_wake_seconds",
+			Help: "Time from the first held client to its delivery, and how often, of each service.",
+		}, []string{"namespace", "service"}),
 		routes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dormouse_resolver_routes", Help: "ElasticServices that are served.",
 		}),
 	}
 	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
-		m.unsent, m.notBound, m.idleEnded, m.cutShort, m.wakes, m.stages, m.routes)
+		m.unsent, m.notBound, m.idleEnded, m.cutShort, m.wakes, m.stages, m.woken, m.routes)
 	return m
 }
 
-// note remembers that a service has a series.
-func (m *Metrics) note(v vec, namespace, service string, values ...string) {
+// find calls find for a service's series, and remembers that the service has it; false:
+// the service is gone.
+func (m *Metrics) find(of *service, v vec, find func(labels []string), values ...string) bool {
 	s := series{vec: v}
 	copy(s.values[:], values)
-	key := serviceKey{namespace, service}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.byService[key] == nil {
-		m.byService[key] = map[series]struct{}{}
+	if of.gone {
+		return false
 	}
-	m.byService[key][s] = struct{}{}
+	of.has[s] = struct{}{}
+	find(append([]string{of.key.namespace, of.key.service}, values...))
+	return true
 }
 
 // Routes says how many ElasticServices are served.
@@ -147,15 +162,21 @@ func (m *Metrics) HeldBytes(used func() int64, most int64) {
 	)
 }
 
-// WakeCalled counts a wake call.
+// WakeCalled counts a wake call of a service that has ports.
 func (m *Metrics) WakeCalled(namespace, service, outcome string) {
-	if m != nil {
-		m.note(m.wakes, namespace, service, outcome)
-		m.wakes.WithLabelValues(namespace, service, outcome).Inc()
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	of := m.services[serviceKey{namespace, service}]
+	m.mu.Unlock()
+	if of != nil {
+		m.find(of, m.wakes, func(labels []string) { m.wakes.WithLabelValues(labels...).Inc() }, outcome)
 	}
 }
 
-// Forget removes the series of a service.
+// Forget removes the series of a service. They don't come back, whatever is still
+// counted of its ports.
 func (m *Metrics) Forget(namespace, service string) {
 	if m == nil {
 		return
@@ -163,181 +184,192 @@ func (m *Metrics) Forget(namespace, service string) {
 	key := serviceKey{namespace, service}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s := range m.byService[key] {
-		labels := []string{namespace, service, s.values[0]}
-		if s.values[1] != "" {
-			labels = append(labels, s.values[1])
+	of := m.services[key]
+	if of == nil {
+		return
+	}
+	of.gone = true
+	delete(m.services, key)
+	for s := range of.has {
+		labels := []string{namespace, service}
+		for _, value := range s.values {
+			if value != "" {
+				labels = append(labels, value)
+			}
 		}
 		s.vec.DeleteLabelValues(labels...)
 	}
-	delete(m.byService, key)
 }
 
-// Port counts for a service's port. Its series begin with the first thing that is
-// counted: those of a port on which nothing ever happens would cost more than the
+// Port counts for a service's port. Each of its series begins with the first thing that
+// is counted: those of a port on which nothing ever happens would cost more than the
 // port.
-func (m *Metrics) Port(namespace, service, protocol string) *Port {
+func (m *Metrics) Port(namespace, name, protocol string) *Port {
 	if m == nil {
 		return nil
 	}
-	return &Port{all: m, namespace: namespace, service: service, protocol: protocol}
+	key := serviceKey{namespace, name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.services[key]
+	if of == nil {
+		of = &service{key: key, has: map[series]struct{}{}}
+		m.services[key] = of
+	}
+	return &Port{all: m, of: of, protocol: protocol}
 }
 
 // Port counts for one service and protocol. A nil Port counts nothing.
 type Port struct {
-	all                          *Metrics
-	namespace, service, protocol string
-	begun                        atomic.Pointer[portSeries]
-}
+	all      *Metrics
+	of       *service
+	protocol string
 
-// portSeries are found once, so that counting costs an atomic addition.
-type portSeries struct {
-	held, sessions                       prometheus.Gauge
-	clients, answered                    prometheus.Counter
-	bytesToServer, bytesToClient         prometheus.Counter
-	datagramsToServer, datagramsToClient prometheus.Counter
-	unsentToServer, unsentToClient       prometheus.Counter
-	dropped, notBound                    prometheus.Counter
+	// Series are found once, so that counting costs an atomic addition.
+	held, sessions                       atomic.Pointer[prometheus.Gauge]
+	clients, answered                    atomic.Pointer[prometheus.Counter]
+	bytesToServer, bytesToClient         atomic.Pointer[prometheus.Counter]
+	datagramsToServer, datagramsToClient atomic.Pointer[prometheus.Counter]
+	unsentToServer, unsentToClient       atomic.Pointer[prometheus.Counter]
+	dropped, notBound                    atomic.Pointer[prometheus.Counter]
+	idleEnded, cutShort                  atomic.Pointer[prometheus.Counter]
 	// refused are counters by reason, so that a flood of what is refused locks
 	// nothing.
 	refused sync.Map
 }
 
-func (p *Port) series() *portSeries {
-	if s := p.begun.Load(); s != nil {
-		return s
+// nowhere is what is counted of a service that is gone.
+var (
+	nowhere      = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere"})
+	nowhereGauge = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nowhere"})
+)
+
+// counter finds a series of a vector, which has one more label or none.
+func (p *Port) counter(at *atomic.Pointer[prometheus.Counter], v *prometheus.CounterVec, more ...string) prometheus.Counter {
+	if c := at.Load(); c != nil {
+		return *c
 	}
-	m, l := p.all, p.with()
-	for _, v := range []vec{m.held, m.sessions, m.clients, m.answered, m.dropped, m.notBound} {
-		m.note(v, p.namespace, p.service, p.protocol)
-	}
-	directed := func(vec *prometheus.CounterVec, direction string) prometheus.Counter {
-		p.note(vec, direction)
-		return vec.WithLabelValues(p.with(direction)...)
-	}
-	s := &portSeries{
-		held:              m.held.WithLabelValues(l...),
-		sessions:          m.sessions.WithLabelValues(l...),
-		clients:           m.clients.WithLabelValues(l...),
-		answered:          m.answered.WithLabelValues(l...),
-		bytesToServer:     directed(m.bytes, toServer),
-		bytesToClient:     directed(m.bytes, toClient),
-		datagramsToServer: directed(m.datagrams, toServer),
-		datagramsToClient: directed(m.datagrams, toClient),
-		unsentToServer:    directed(m.unsent, toServer),
-		unsentToClient:    directed(m.unsent, toClient),
-		dropped:           m.dropped.WithLabelValues(l...),
-		notBound:          m.notBound.WithLabelValues(l...),
-	}
-	// Who else finds them at the same time finds the same.
-	p.begun.Store(s)
-	return s
+	c := p.find(v, more...)
+	at.Store(&c)
+	return c
 }
 
-// with are the values of the port's labels, and of one more.
-func (p *Port) with(more ...string) []string {
-	return append([]string{p.namespace, p.service, p.protocol}, more...)
+func (p *Port) find(v *prometheus.CounterVec, more ...string) (c prometheus.Counter) {
+	if !p.all.find(p.of, v, func(labels []string) { c = v.WithLabelValues(labels...) }, append([]string{p.protocol}, more...)...) {
+		return nowhere
+	}
+	return c
 }
 
-func (p *Port) note(v vec, more string) { p.all.note(v, p.namespace, p.service, p.protocol, more) }
+func (p *Port) gauge(at *atomic.Pointer[prometheus.Gauge], v *prometheus.GaugeVec) prometheus.Gauge {
+	if g := at.Load(); g != nil {
+		return *g
+	}
+	var g prometheus.Gauge
+	if !p.all.find(p.of, v, func(labels []string) { g = v.WithLabelValues(labels...) }, p.protocol) {
+		g = nowhereGauge
+	}
+	at.Store(&g)
+	return g
+}
 
 // ClientTaken counts a connection or session.
 func (p *Port) ClientTaken() {
 	if p != nil {
-		p.series().clients.Inc()
+		p.counter(&p.clients, p.all.clients).Inc()
 	}
 }
 
 // QueryAnswered counts a query that was answered in the server's place.
 func (p *Port) QueryAnswered() {
 	if p != nil {
-		p.series().answered.Inc()
+		p.counter(&p.answered, p.all.answered).Inc()
 	}
 }
 
 // HeldBegun and HeldEnded follow a client that waits.
 func (p *Port) HeldBegun() {
 	if p != nil {
-		p.series().held.Inc()
+		p.gauge(&p.held, p.all.held).Inc()
 	}
 }
 
 // HeldEnded ends what HeldBegun began.
 func (p *Port) HeldEnded() {
 	if p != nil {
-		p.series().held.Dec()
+		p.gauge(&p.held, p.all.held).Dec()
 	}
 }
 
 // SessionBegun and SessionEnded follow a client that is relayed.
 func (p *Port) SessionBegun() {
 	if p != nil {
-		p.series().sessions.Inc()
+		p.gauge(&p.sessions, p.all.sessions).Inc()
 	}
 }
 
 // SessionEnded ends what SessionBegun began.
 func (p *Port) SessionEnded() {
 	if p != nil {
-		p.series().sessions.Dec()
+		p.gauge(&p.sessions, p.all.sessions).Dec()
 	}
 }
 
 // BytesToServer counts what a client sent.
 func (p *Port) BytesToServer(n int) {
 	if p != nil {
-		p.series().bytesToServer.Add(float64(n))
+		p.counter(&p.bytesToServer, p.all.bytes, toServer).Add(float64(n))
 	}
 }
 
 // BytesToClient counts what a server sent.
 func (p *Port) BytesToClient(n int) {
 	if p != nil {
-		p.series().bytesToClient.Add(float64(n))
+		p.counter(&p.bytesToClient, p.all.bytes, toClient).Add(float64(n))
 	}
 }
 
 // DatagramsToServer counts datagrams of so many bytes that clients sent.
 func (p *Port) DatagramsToServer(n, bytes int) {
 	if p != nil {
-		p.series().datagramsToServer.Add(float64(n))
-		p.series().bytesToServer.Add(float64(bytes))
+		p.counter(&p.datagramsToServer, p.all.datagrams, toServer).Add(float64(n))
+		p.counter(&p.bytesToServer, p.all.bytes, toServer).Add(float64(bytes))
 	}
 }
 
 // DatagramsToClient counts datagrams of so many bytes that servers sent.
 func (p *Port) DatagramsToClient(n, bytes int) {
 	if p != nil {
-		p.series().datagramsToClient.Add(float64(n))
-		p.series().bytesToClient.Add(float64(bytes))
+		p.counter(&p.datagramsToClient, p.all.datagrams, toClient).Add(float64(n))
+		p.counter(&p.bytesToClient, p.all.bytes, toClient).Add(float64(bytes))
 	}
 }
 
 // UnsentToServer counts a client's datagram that could not be sent.
 func (p *Port) UnsentToServer() {
 	if p != nil {
-		p.series().unsentToServer.Inc()
+		p.counter(&p.unsentToServer, p.all.unsent, toServer).Inc()
 	}
 }
 
 // UnsentToClient counts a server's datagrams that could not be sent.
 func (p *Port) UnsentToClient(n int) {
 	if p != nil {
-		p.series().unsentToClient.Add(float64(n))
+		p.counter(&p.unsentToClient, p.all.unsent, toClient).Add(float64(n))
 	}
 }
 
 // DatagramDropped counts a datagram that a full session could not hold.
 func (p *Port) DatagramDropped() {
 	if p != nil {
-		p.series().dropped.Inc()
+		p.counter(&p.dropped, p.all.dropped).Inc()
 	}
 }
 
 // DatagramRefused counts a datagram that met no bound port.
 func (p *Port) DatagramRefused() {
 	if p != nil {
-		p.series().notBound.Inc()
+		p.counter(&p.notBound, p.all.notBound).Inc()
 	}
 }
 
@@ -346,38 +378,37 @@ func (p *Port) Refused(reason string) {
 	if p == nil {
 		return
 	}
-	refused := &p.series().refused
-	counter, ok := refused.Load(reason)
+	counter, ok := p.refused.Load(reason)
 	if !ok {
-		p.note(p.all.refused, reason)
-		counter = p.all.refused.WithLabelValues(p.with(reason)...)
-		refused.Store(reason, counter)
+		counter = p.find(p.all.refused, reason)
+		p.refused.Store(reason, counter)
 	}
 	counter.(prometheus.Counter).Inc()
 }
 
-// IdleEnded counts an idle connection that was closed. It has a series only where
-// that happens.
+// IdleEnded counts an idle connection that was closed.
 func (p *Port) IdleEnded() {
 	if p != nil {
-		p.all.note(p.all.idleEnded, p.namespace, p.service, p.protocol)
-		p.all.idleEnded.WithLabelValues(p.with()...).Inc()
+		p.counter(&p.idleEnded, p.all.idleEnded).Inc()
 	}
 }
 
 // SessionCutShort counts a UDP session whose client fell silent in the middle of the
-// game. It has a series only where that happens.
+// game.
 func (p *Port) SessionCutShort() {
 	if p != nil {
-		p.all.note(p.all.cutShort, p.namespace, p.service, p.protocol)
-		p.all.cutShort.WithLabelValues(p.with()...).Inc()
+		p.counter(&p.cutShort, p.all.cutShort).Inc()
 	}
 }
 
-// Took observes a stage of a wake.
+// Took observes a stage of a wake. The stages are told of all services together, for
+// each would have a hundred series.
 func (p *Port) Took(stage Stage, d time.Duration) {
-	if p != nil {
-		p.note(p.all.stages, string(stage))
-		p.all.stages.WithLabelValues(p.with(string(stage))...).Observe(d.Seconds())
+	if p == nil {
+		return
+	}
+	p.all.stages.WithLabelValues(p.protocol, string(stage)).Observe(d.Seconds())
+	if stage == StageTotal {
+		p.all.find(p.of, p.all.woken, func(labels []string) { p.all.woken.WithLabelValues(labels...).Observe(d.Seconds()) })
 	}
 }

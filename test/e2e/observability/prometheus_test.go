@@ -201,12 +201,16 @@ func exactly(n int) func(model.Vector) error {
 
 func (p *prometheus) histogramsAreFilled(ctx context.Context, t *testing.T) {
 	for _, stage := range []string{"asked", "address", "up", "delivered", "total"} {
-		expr := fmt.Sprintf(`sum by (service, protocol) (dormouse_resolver_wake_seconds_count{namespace="%s", stage="%s"}) >= 1`, p.namespace, stage)
-		if err := p.ask(ctx, expr, exactly(len(p.games))); err != nil {
+		expr := fmt.Sprintf(`sum(dormouse_resolver_wake_seconds_count{stage="%s"}) >= %d`, stage, len(p.games))
+		if err := p.ask(ctx, expr, exactly(1)); err != nil {
 			t.Error(err)
 		}
 	}
-	expr := fmt.Sprintf(`sum by (service) (dormouse_wakes_total{namespace="%s"}) == 1`, p.namespace)
+	expr := fmt.Sprintf(`sum by (service) (dormouse_resolver_service_wake_seconds_count{namespace="%s"}) >= 1`, p.namespace)
+	if err := p.ask(ctx, expr, exactly(len(p.games))); err != nil {
+		t.Error(err)
+	}
+	expr = fmt.Sprintf(`sum by (service) (dormouse_wakes_total{namespace="%s"}) == 1`, p.namespace)
 	if err := p.ask(ctx, expr, exactly(len(p.games))); err != nil {
 		t.Error(err)
 	}

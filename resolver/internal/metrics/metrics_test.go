@@ -1,0 +1,106 @@
+package metrics
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+func gather(t *testing.T, registry *prometheus.Registry) []*dto.MetricFamily {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// lines is how many a scrape has, but for those that say what a metric is.
+func lines(families []*dto.MetricFamily) (n int) {
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch {
+			case m.GetHistogram() != nil:
+				n += len(m.GetHistogram().GetBucket()) + 3
+			case m.GetSummary() != nil:
+				n += 2
+			default:
+				n++
+			}
+		}
+	}
+	return n
+}
+
+var stagesOfAWake = []Stage{StageAsked, StageAddress, StageUp, StageDelivered, StageTotal}
+
+// wake has a service's port do what each does that ever woke.
+func wake(m *Metrics, service string) *Port {
+	p := m.Port("games", service, "minecraft")
+	p.ClientTaken()
+	p.HeldBegun()
+	m.WakeCalled("games", service, "accepted")
+	for _, stage := range stagesOfAWake {
+		p.Took(stage, time.Second)
+	}
+	p.HeldEnded()
+	p.SessionBegun()
+	p.BytesToServer(1)
+	p.BytesToClient(1)
+	p.SessionEnded()
+	return p
+}
+
+// Services that ever woke have few series each.
+func TestAServiceHasFewSeries(t *testing.T) {
+	t.Parallel()
+	const services, each = 200, 10
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	wake(m, "first")
+	before := lines(gather(t, registry))
+	for i := range services {
+		wake(m, fmt.Sprintf("service-%d", i))
+	}
+	if got := lines(gather(t, registry)) - before; got > services*each {
+		t.Errorf("%d lines of %d services, want %d at most", got, services, services*each)
+	}
+}
+
+// The series of a service that is gone are gone for good, whatever its last clients do.
+func TestSeriesDontComeBack(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	wake(m, "stays")
+	before := lines(gather(t, registry))
+	for i := range 10 {
+		name := fmt.Sprintf("ci-%d", i)
+		p, silent := wake(m, name), m.Port("games", name, "minecraft")
+		m.Forget("games", name)
+		for _, late := range []*Port{p, silent} {
+			late.Refused("unfinished")
+			late.SessionBegun()
+			late.SessionEnded()
+			late.IdleEnded()
+			late.SessionCutShort()
+			late.DatagramDropped()
+			late.Took(StageTotal, time.Second)
+		}
+		m.WakeCalled("games", name, "accepted")
+	}
+	if got := lines(gather(t, registry)); got != before {
+		t.Errorf("%d lines after ten services came and went, and %d before", got, before)
+	}
+	if len(m.services) != 1 {
+		t.Errorf("%d services are remembered", len(m.services))
+	}
+	// One by the same name is another one.
+	wake(m, "ci-0").Refused("unfinished")
+	if got := lines(gather(t, registry)); got <= before {
+		t.Error("a new service by the name of an old one has no series")
+	}
+}
