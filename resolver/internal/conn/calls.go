@@ -73,7 +73,7 @@ func TakeError(fd int) unix.Errno {
 	if err != nil {
 		return 0
 	}
-	return unix.Errno(n) //nolint:gosec // what the kernel gives is one
+	return unix.Errno(n)
 }
 
 func readNow(fd uintptr, b []byte) (int, unix.Errno) {

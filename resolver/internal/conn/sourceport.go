@@ -92,7 +92,7 @@ func newSourcePorts(first, given int) *sourcePorts {
 	s := &sourcePorts{servers: map[netip.AddrPort]*serverPorts{}, listening: map[uint16]struct{}{}}
 	for port := max(first, firstPort); port <= lastPort; port++ {
 		if port <= given-sparePorts || port > given {
-			s.rings[ringOf(port)] = append(s.rings[ringOf(port)], uint16(port)) //nolint:gosec // a port
+			s.rings[ringOf(port)] = append(s.rings[ringOf(port)], uint16(port))
 		}
 	}
 	return s

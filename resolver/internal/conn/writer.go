@@ -41,7 +41,6 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// write tries once; false: wait until there is room.
 // WriteNow is Write, but doesn't wait for room.
 func (w *Writer) WriteNow(b []byte) error {
 	var errno unix.Errno
@@ -52,6 +51,7 @@ func (w *Writer) WriteNow(b []byte) error {
 	return err //nolint:wrapcheck // it says what it is of
 }
 
+// write tries once; false: wait until there is room.
 func (w *Writer) write(fd uintptr) bool {
 	for {
 		n, errno := sendNow(fd, w.left)

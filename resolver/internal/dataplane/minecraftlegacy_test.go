@@ -24,9 +24,9 @@ func TestALoginThatBeginsLikeAnOldPingIsHeld(t *testing.T) {
 	for i, cut := range []int{1, 2, 3} {
 		c := dialTCP(t, address)
 		write(t, c, login[:cut])
-		time.Sleep(50 * time.Millisecond) // on its way
+		<-time.After(50 * time.Millisecond) // on its way
 		write(t, c, login[cut:])
-		r.queued(int32(i + 1)) //nolint:gosec // few
+		r.queued(int32(i + 1))
 	}
 	for ping, newer := range map[string]bool{"\xfe": false, "\xfe\x01": true} {
 		c := dialTCP(t, address)
@@ -52,7 +52,7 @@ func TestALoginThatBeginsLikeAnOldPingPlaysBehindTheResolver(t *testing.T) {
 	login := "\xfe\x01\x00\x2f\xf7\x01" + host + "\x63\xdd\x02" + "\x07\x00\x05Hazel"
 	c := dialTCP(t, address)
 	write(t, c, login[:1])
-	time.Sleep(50 * time.Millisecond)
+	<-time.After(50 * time.Millisecond)
 	write(t, c, login[1:])
 	r.eventually("the player has a session", func() bool { return r.sessions().Sessions == 1 })
 }

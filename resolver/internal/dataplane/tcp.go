@@ -259,7 +259,8 @@ func (p *servedPort) unreached(g hold.Grant, began time.Time, err error) {
 // packet that was lost.
 func blames(err error) bool {
 	var network net.Error
-	return !conn.Local(err) && !(errors.As(err, &network) && network.Timeout())
+	lost := errors.As(err, &network) && network.Timeout()
+	return !lost && !conn.Local(err)
 }
 
 func (p *servedPort) dial(g hold.Grant) (*net.TCPConn, error) {

@@ -43,7 +43,7 @@ func newManyClients(t *testing.T, address string) manyClients {
 
 // at is the address of one of the clients.
 func (manyClients) at(client int) (address [4]byte) {
-	binary.BigEndian.PutUint32(address[:], uint32(127<<24+1<<16+client)) //nolint:gosec // few
+	binary.BigEndian.PutUint32(address[:], uint32(127<<24+1<<16+client))
 	return address
 }
 
@@ -109,7 +109,7 @@ func TestSixtyThousandUDPSessionsAtOneServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := int(files.Cur) - spare //nolint:gosec // no more than that
+	all := int(files.Cur) - spare
 	r := newRig(t, maxFilesOf(all))
 	address, other := r.serve("game", route.UDP, probed), ""
 	server := listenUDP(t, "127.0.0.1:5000")
@@ -118,9 +118,9 @@ func TestSixtyThousandUDPSessionsAtOneServer(t *testing.T) {
 	second := r.route
 	second.UID, second.Name, second.Service = "uid-2", "arena", "arena"
 	second.Ports = []route.Port{r.route.Ports[0]}
-	second.Ports[0].ResolverPort = int32(freePort(t, route.UDP)) //nolint:gosec // a port
+	second.Ports[0].ResolverPort = int32(freePort(t, route.UDP))
 	r.server.Update(&second)
-	other = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(second.Ports[0].ResolverPort)).String() //nolint:gosec // a port
+	other = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(second.Ports[0].ResolverPort)).String()
 	c := newManyClients(t, address)
 	refused := func() int {
 		return int(r.metric("dormouse_resolver_refused_clients_total", map[string]string{"service": "lobby", "reason": string(proto.TooManySessions)}))
@@ -196,7 +196,7 @@ func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
 			break
 		}
 	}
-	few := unix.Rlimit{Cur: uint64(last) + 2, Max: was.Max} //nolint:gosec // few
+	few := unix.Rlimit{Cur: uint64(last) + 2, Max: was.Max}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}

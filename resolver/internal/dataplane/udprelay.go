@@ -30,7 +30,7 @@ const (
 // Probe implements hold.Datagrams: the client's own first datagram, from its own
 // socket, finds out whether the server's port is bound.
 func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probed {
-	if err := s.connect(address); conn.Local(err) {
+	if err := s.connect(address); conn.Local(err) { //nolint:contextcheck // it doesn't wait
 		s.mu.Lock()
 		ticket := s.ticket
 		s.mu.Unlock()

@@ -94,7 +94,7 @@ func TestAKickedPlayerHearsTheReason(t *testing.T) {
 		r := relay(t, t.Context(), Options{})
 		go func() {
 			_, _ = io.ReadFull(r.server, make([]byte, 10))
-			time.Sleep(2 * time.Millisecond) // a tick of the game; what comes meanwhile is unread
+			<-time.After(2 * time.Millisecond) // a tick of the game; what comes meanwhile is unread
 			_, _ = io.WriteString(r.server, reason)
 			_ = r.server.Close()
 		}()
@@ -103,7 +103,7 @@ func TestAKickedPlayerHearsTheReason(t *testing.T) {
 				if _, err := io.WriteString(r.client, "0123456789"); err != nil {
 					return
 				}
-				time.Sleep(100 * time.Microsecond)
+				<-time.After(100 * time.Microsecond)
 			}
 		}()
 		if got, err := io.ReadAll(r.client); string(got) != reason {
@@ -137,7 +137,7 @@ func TestAResetComesAfterWhatWasSaid(t *testing.T) {
 		}
 		waitUnheard(t, r.client)
 		_ = r.client.Close()
-		time.Sleep(50 * time.Millisecond) // the server is slow; the relay hears of the reset
+		<-time.After(50 * time.Millisecond) // the server is slow; the relay hears of the reset
 		got, err := io.ReadAll(r.server)
 		if len(got) != len(said) || !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the server got %d of %d bytes, and then %v", len(got), len(said), err)
@@ -202,7 +202,7 @@ func TestAHalfClosedRelayEndsAfterItsTime(t *testing.T) {
 	}
 	// As long as the server says something it goes on.
 	for range 8 {
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		if _, err := io.WriteString(r.server, "."); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestAnIdleRelayEndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	r := relay(t, t.Context(), Options{Idle: 2 * time.Second, HalfClosed: time.Hour})
 	for range 8 {
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		if _, err := io.WriteString(r.client, "."); err != nil {
 			t.Fatal(err)
 		}
@@ -277,12 +277,12 @@ func TestWhatStalledReadersLeaveIsBounded(t *testing.T) {
 		}()
 		all = append(all, r)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !kept.Full(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !kept.Full(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are kept though nobody reads", kept.Used())
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // the rest of them stall
+	<-time.After(300 * time.Millisecond) // the rest of them stall
 	// A loop that finds room may go beyond it once.
 	if used := kept.Used(); used > budget+2*conn.BufferBytes {
 		t.Errorf("%d bytes are kept for readers that have stalled, of %d", used, budget)

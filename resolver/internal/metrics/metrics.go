@@ -240,8 +240,8 @@ type Port struct {
 
 // nowhere is what is counted of a service that is gone.
 var (
-	nowhere      = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere"})
-	nowhereGauge = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nowhere"})
+	nowhere      = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere_total", Help: "What is counted of nobody."})
+	nowhereGauge = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nowhere", Help: "What there is of nobody."})
 )
 
 // counter finds a series of a vector, which has one more label or none.
