@@ -256,8 +256,7 @@ func TestACutRelayIsReset(t *testing.T) {
 
 // What readers that have stalled leave is bounded by the budget, gets to them when they
 // go on, and is given back.
-func TestWhatStalledReadersLeaveIsBounded(t *testing.T) {
-	t.Parallel()
+func TestWhatStalledReadersLeaveIsBounded(t *testing.T) { //nolint:paralleltest // it takes all of the processors
 	const each, clients, budget = 4 << 20, 70, 3 * conn.BufferBytes
 	kept := conn.NewBudget(budget)
 	bulk := make([]byte, each)

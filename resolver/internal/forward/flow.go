@@ -165,12 +165,11 @@ func (f *flow) drain() {
 		errno := f.pipe.Drain(f.dst.file.FD())
 		moved := held - f.pipe.Held()
 		f.moved(moved)
-		if x := f.relay.options.Exchange; x != nil {
-			x.Skip(f.side, moved)
-		}
+		f.skipped(moved)
 		switch errno {
 		case 0:
 			f.release()
+			f.passed()
 		case unix.EAGAIN:
 		default:
 			f.dst.fail("splice", errno)
@@ -207,13 +206,24 @@ func (f *flow) moved(n int) {
 // opaque is how many bytes need not be looked at.
 func (f *flow) opaque() int64 {
 	x := f.relay.options.Exchange
-	switch {
-	case x == nil:
+	if x == nil {
 		return math.MaxInt64
-	case f.shown > 0:
-		return 0
 	}
-	return x.Opaque(f.side)
+	opaque := x.Opaque(f.side)
+	if opaque > math.MaxInt64-int64(f.shown) {
+		return opaque
+	}
+	return opaque + int64(f.shown)
+}
+
+// skipped tells the exchange of bytes that it was not shown, but for those that it was
+// before.
+func (f *flow) skipped(n int) {
+	known := min(n, f.shown)
+	f.shown -= known
+	if x := f.relay.options.Exchange; x != nil && n > known {
+		x.Skip(f.side, n-known)
+	}
 }
 
 // show shows the exchange what was read.
