@@ -154,7 +154,7 @@ func (m *Metrics) HeldBytes(used func() int64, most int64) {
 	}
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dormouse_resolver_held_bytes", Help: "Bytes that are held for clients until a server has them.",
+			Name: "dormouse_resolver_held_bytes", Help: "Bytes that are held for clients until a server has them, and for sides of relays that take nothing in.",
 		}, func() float64 { return float64(used()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dormouse_resolver_max_held_bytes", Help: "Bytes that may be held at once. More is refused, or stays with its sender.",
