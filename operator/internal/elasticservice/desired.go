@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -89,7 +90,7 @@ func desiredPrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, sel
 func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discoveryv1.EndpointSlice {
 	var wanted []*discoveryv1.EndpointSlice
 	for _, family := range o.service.Spec.IPFamilies {
-		if s := resolverSlice(es, o, rolesIn(discoveryv1.AddressType(family), o, p.roles), discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+		if s := resolverSlice(es, o, rolesIn(discoveryv1.AddressType(family), o, p), discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
 			wanted = append(wanted, s)
 		}
 	}
@@ -211,13 +212,16 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 
 func serverSliceName(service, suffix string) string { return service + "-servers-" + suffix }
 
+// familyLag bounds for how long after a wake a family may be behind.
+const familyLag = 30 * time.Second
+
 // rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each
 // family, one after the other: when the first says that a server is up again, the other
 // may still have those from before alone, which are gone. As long as a family has only
 // such, whoever is ready there stays so, or kube-proxy would send new clients to them.
-func rolesIn(family discoveryv1.AddressType, o observed, roles map[string]role) map[string]role {
-	if !behind(family, o) {
-		return roles
+func rolesIn(family discoveryv1.AddressType, o observed, p plan) map[string]role {
+	if len(p.stay) == 0 || !behind(family, o) {
+		return p.roles
 	}
 	var ours []discoveryv1.EndpointSlice
 	for _, s := range o.slices {
@@ -225,13 +229,13 @@ func rolesIn(family discoveryv1.AddressType, o observed, roles map[string]role) 
 			ours = append(ours, s)
 		}
 	}
-	stays := maps.Clone(roles)
+	roles := maps.Clone(p.roles)
 	for uid, was := range currentRoles(ours) {
-		if was == roleReady && roles[uid] == roleTerminating {
-			stays[uid] = roleReady
+		if was == roleReady && p.stay[uid] {
+			roles[uid] = roleReady
 		}
 	}
-	return stays
+	return roles
 }
 
 // behind says that a family has servers, and none that takes new clients.
@@ -246,7 +250,8 @@ func behind(family discoveryv1.AddressType, o observed) bool {
 	return len(servers) > 0 && countUp(servers) == 0
 }
 
-// currentRoles are the roles of resolvers, by the pod's UID, that slices give.
+// currentRoles are the roles of resolvers, by the pod's UID, that slices give. One that
+// is ready in any is ready.
 func currentRoles(slices []discoveryv1.EndpointSlice) map[string]role {
 	roles := map[string]role{}
 	for _, s := range slices {
@@ -255,7 +260,7 @@ func currentRoles(slices []discoveryv1.EndpointSlice) map[string]role {
 			case e.TargetRef == nil:
 			case ptr.Deref(e.Conditions.Ready, true):
 				roles[string(e.TargetRef.UID)] = roleReady
-			default:
+			case roles[string(e.TargetRef.UID)] == roleNone:
 				roles[string(e.TargetRef.UID)] = roleTerminating
 			}
 		}

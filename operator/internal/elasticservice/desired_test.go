@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -237,11 +238,14 @@ func TestAFamilyWithoutAServerYetKeepsTheResolver(t *testing.T) {
 	for _, family := range []discoveryv1.AddressType{v4, v6} {
 		o.slices = append(o.slices, discoveryv1.EndpointSlice{AddressType: family, Endpoints: resolverEndpoints(o.resolvers, asleep, family)})
 	}
-	awake := plan{phase: v1alpha1.PhaseAwake, roles: map[string]role{o.resolvers[0].uid: roleTerminating}}
+	es := lobby(v1alpha1.PhaseWaking, t0)
+	now := t0.Add(time.Minute)
 	ready := func(step string, want map[string]bool) {
 		t.Helper()
 		have := map[string]bool{}
-		for _, s := range desiredSlices(lobby("", t0), o, awake) {
+		p := plan{phase: v1alpha1.PhaseAwake}
+		p.planRoles(now, es, o)
+		for _, s := range desiredSlices(es, o, p) {
 			for _, e := range s.Endpoints {
 				have[e.Addresses[0]] = *e.Conditions.Ready
 			}
@@ -251,6 +255,12 @@ func TestAFamilyWithoutAServerYetKeepsTheResolver(t *testing.T) {
 		}
 	}
 	ready("IPv6 is behind", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": true, "fd00::8": false})
+	o.resolvers[0].ready = false
+	ready("the resolver ends", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": false, "fd00::8": false})
+	o.resolvers[0].ready = true
+	es.Status.Phase, es.Status.PhaseSince = v1alpha1.PhaseAwake, &metav1.MicroTime{Time: now.Add(-time.Minute)}
+	ready("IPv6 is behind for long", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": false, "fd00::8": false})
+	es.Status.PhaseSince.Time = now
 	o.sources[1].Endpoints = append(o.sources[1].Endpoints, server("fd00::9", "new", false))
 	ready("IPv6 has the server", map[string]bool{"10.244.1.1": false, "10.244.2.9": true, "fd00::1": false, "fd00::8": false, "fd00::9": true})
 	// Pods of one family alone leave the other to nobody, as Kubernetes does.

@@ -3,8 +3,11 @@ package elasticservice
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -45,6 +48,8 @@ type plan struct {
 	mode  v1alpha1.Mode
 	// roles are by the resolver pod's UID.
 	roles map[string]role
+	// stay are the resolvers that may stay ready in a family that is behind.
+	stay map[string]bool
 	// commit says that the sleep is to be committed and the target scaled to zero.
 	commit bool
 	// raise says that the target is to be scaled up, because the ElasticService
@@ -171,6 +176,23 @@ func (p *plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o observed)
 		p.mode = v1alpha1.ModeProxy
 	}
 	p.planStandIns(now, es.Status.Ports, o, standIn)
+	if left := familyLag - now.Sub(phaseSince(es)); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) {
+		p.planStay(es, o, left)
+	}
+}
+
+// planStay decides who may stay ready in a family that is behind.
+func (p *plan) planStay(es *v1alpha1.ElasticService, o observed, left time.Duration) {
+	if o.service == nil || !slices.ContainsFunc(o.service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return behind(discoveryv1.AddressType(f), o) }) {
+		return
+	}
+	p.stay = map[string]bool{}
+	for _, r := range o.resolvers {
+		if r.ready && r.reachable && r.listensOn(es.Status.Ports) {
+			p.stay[r.uid] = true
+		}
+	}
+	p.again(left)
 }
 
 // planStandIns decides what each resolver's endpoint is.
