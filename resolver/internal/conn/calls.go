@@ -67,6 +67,15 @@ func Unheard(fd int) bool {
 	return err == nil && n > 0
 }
 
+// Closed says that a TCP socket has no connection any more.
+func Closed(fd int) bool {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && info.State == tcpClose
+}
+
+// tcpClose is the state of such a socket, in the kernel's include/net/tcp_states.h.
+const tcpClose = 7
+
 // TakeError takes the error off a socket; 0: it has none.
 func TakeError(fd int) unix.Errno {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)

@@ -49,8 +49,9 @@ type sourcePorts struct {
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*serverPorts
 	begun   int
-	// listening are ports that clients send to.
+	// listening are ports that clients send to, and listens counts them by ring.
 	listening map[uint16]struct{}
+	listens   [2]int
 }
 
 // serverPorts are a server's. Each ring is gone round, so that a port is used again as
@@ -58,8 +59,9 @@ type sourcePorts struct {
 type serverPorts struct {
 	used map[uint16]struct{}
 	next [2]int
-	// none says that a ring was gone round in vain, and nothing was given back since.
-	none [2]bool
+	// taken counts those of each ring. A ring of which all is taken, or
+	// listened on, is not gone round in vain.
+	taken [2]int
 }
 
 // ringOf is the ring that a port is of.
@@ -111,7 +113,7 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 		s.servers[server] = ports
 	}
 	for i, ring := range s.rings {
-		if ports.none[i] {
+		if ports.taken[i]+s.listens[i] >= len(ring) {
 			continue
 		}
 		for range ring {
@@ -124,9 +126,9 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 				continue
 			}
 			ports.used[port] = struct{}{}
+			ports.taken[i]++
 			return SourcePort{server, port}, nil
 		}
-		ports.none[i] = true
 	}
 	return SourcePort{}, fmt.Errorf("%s: %w", server, ErrNoPort)
 }
@@ -151,13 +153,19 @@ func (s *sourcePorts) shares(port int) bool {
 func (s *sourcePorts) listen(port int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listening[uint16(port)] = struct{}{} //nolint:gosec // a port
+	if _, is := s.listening[uint16(port)]; !is { //nolint:gosec // a port
+		s.listening[uint16(port)] = struct{}{} //nolint:gosec // a port
+		s.listens[ringOf(port)]++
+	}
 }
 
 func (s *sourcePorts) closed(port int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.listening, uint16(port)) //nolint:gosec // a port
+	if _, is := s.listening[uint16(port)]; is { //nolint:gosec // a port
+		delete(s.listening, uint16(port)) //nolint:gosec // a port
+		s.listens[ringOf(port)]--
+	}
 }
 
 // Free gives the port back, once its socket is closed.
@@ -169,7 +177,7 @@ func (p *SourcePort) Free() {
 	defer sources.mu.Unlock()
 	if ports := sources.servers[p.server]; ports != nil {
 		delete(ports.used, p.port)
-		ports.none[ringOf(int(p.port))] = false
+		ports.taken[ringOf(int(p.port))]--
 		if len(ports.used) == 0 {
 			delete(sources.servers, p.server)
 		}
@@ -194,7 +202,9 @@ func DialUDP(server netip.AddrPort) (*net.UDPConn, SourcePort, error) {
 			return c.(*net.UDPConn), from, nil
 		}
 		from.Free()
-		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EACCES) {
+		// The port is somebody else's, or not ours to have.
+		var call *os.SyscallError
+		if !errors.As(err, &call) || call.Syscall != "bind" {
 			return nil, from, fmt.Errorf("opening a socket to %s: %w", server, err)
 		}
 	}
@@ -213,7 +223,7 @@ func shared(_, _ string, raw syscall.RawConn) error {
 // Local reports whether an error of opening a socket is of this host's making: it has
 // none left, or no memory. It tells nothing of the server.
 func Local(err error) bool {
-	for _, errno := range []error{ErrNoPort, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRINUSE, unix.EADDRNOTAVAIL, unix.EAGAIN} {
+	for _, errno := range []error{ErrNoPort, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN} {
 		if errors.Is(err, errno) {
 			return true
 		}

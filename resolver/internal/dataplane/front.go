@@ -206,6 +206,9 @@ func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
 		more := false
 		for _, p := range f.strangers {
 			name, action := p.protocol.(proto.Namer).ServerName(h.sent)
+			if _, after := p.verdictOn(h.sent, netip.AddrPort{}); action == proto.Hold && after > 0 && h.goesOn(after, h.headDue) {
+				name, action = p.protocol.(proto.Namer).ServerName(h.sent)
+			}
 			if action == proto.Hold {
 				return p, name
 			}

@@ -312,5 +312,9 @@ func dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (n
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
 	}
+	if err := listener.Watch(c.(*net.TCPConn), listener.KeepAlive); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+	}
 	return c, nil
 }

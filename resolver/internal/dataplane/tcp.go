@@ -204,8 +204,8 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 			return nil
 		}
 		h.sit(e.grant)
-		began, failed := time.Now(), e.grant.Address
-		server, err := p.take(e.grant)
+		failed := e.grant.Address
+		server, began, err := p.take(e.grant)
 		if err != nil && !blames(err) {
 			p.unreached(e.grant, began, err)
 			failed = netip.AddrPort{}
@@ -225,13 +225,15 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 }
 
 // take connects to a server that was granted.
-func (p *servedPort) take(g hold.Grant) (*net.TCPConn, error) {
+func (p *servedPort) take(g hold.Grant) (server *net.TCPConn, began time.Time, err error) {
 	if g.Conn != nil {
-		return g.Conn.(*net.TCPConn), nil
+		return g.Conn.(*net.TCPConn), began, nil
 	}
 	p.service.dials <- struct{}{}
 	defer func() { <-p.service.dials }()
-	return p.dial(g)
+	began = time.Now()
+	server, err = p.dial(g)
+	return server, began, err
 }
 
 // reach connects to a server that was picked; nil: that failed, as the queue knows.
@@ -269,7 +271,5 @@ func (p *servedPort) dial(g hold.Grant) (*net.TCPConn, error) {
 		return nil, err
 	}
 	g.Reached(time.Now())
-	server := c.(*net.TCPConn)
-	_ = listener.Watch(server, listener.KeepAlive)
-	return server, nil
+	return c.(*net.TCPConn), nil
 }

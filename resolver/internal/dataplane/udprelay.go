@@ -30,16 +30,7 @@ const (
 // Probe implements hold.Datagrams: the client's own first datagram, from its own
 // socket, finds out whether the server's port is bound.
 func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probed {
-	if err := s.connect(address); conn.Local(err) { //nolint:contextcheck // it doesn't wait
-		s.mu.Lock()
-		ticket := s.ticket
-		s.mu.Unlock()
-		s.noRoom()
-		if ticket != nil {
-			ticket.Leave()
-		}
-		return hold.Spent
-	} else if err != nil {
+	if s.connect(address) != nil { //nolint:contextcheck // it doesn't wait
 		return hold.Failed
 	}
 	first, upstream, err := s.sendFirst()

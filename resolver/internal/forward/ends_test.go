@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,7 +137,9 @@ func TestAResetComesAfterWhatWasSaid(t *testing.T) {
 		if _, err := r.client.Write(said); err != nil {
 			t.Fatal(err)
 		}
-		waitUnheard(t, r.client)
+		for unheard(t, r.client) {
+			runtime.Gosched()
+		}
 		_ = r.client.Close()
 		<-time.After(50 * time.Millisecond) // the server is slow; the relay hears of the reset
 		got, err := io.ReadAll(r.server)
@@ -148,18 +152,17 @@ func TestAResetComesAfterWhatWasSaid(t *testing.T) {
 	})
 }
 
-// waitUnheard waits until the other side's kernel has all.
-func waitUnheard(t *testing.T, c *net.TCPConn) {
+// unheard says that the other side's kernel has not got all.
+func unheard(t *testing.T, c *net.TCPConn) (is bool) {
 	t.Helper()
 	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { is = conn.Unheard(int(fd)) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for unheard := true; unheard; {
-		if err := raw.Control(func(fd uintptr) { unheard = conn.Unheard(int(fd)) }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return is
 }
 
 // One side has said all and only listens. When the other's connection fails then, it
@@ -257,7 +260,7 @@ func TestACutRelayIsReset(t *testing.T) {
 // What readers that have stalled leave is bounded by the budget, gets to them when they
 // go on, and is given back.
 func TestWhatStalledReadersLeaveIsBounded(t *testing.T) { //nolint:paralleltest // it takes all of the processors
-	const each, clients, budget = 4 << 20, 70, 3 * conn.BufferBytes
+	const each, clients, budget = 4 << 20, 90, conn.BufferBytes
 	kept := conn.NewBudget(budget)
 	bulk := make([]byte, each)
 	for i := range bulk {
@@ -308,4 +311,61 @@ func TestWhatStalledReadersLeaveIsBounded(t *testing.T) { //nolint:paralleltest 
 	if used := kept.Used(); used != 0 {
 		t.Errorf("%d bytes are kept in the end", used)
 	}
+}
+
+// A side that has said all, to one that has, too, and still reads slowly what came
+// before, costs no processor.
+func TestARelayThatHangsUpWithBytesLeftDoesNotSpin(t *testing.T) { //nolint:paralleltest // it looks at the process's time
+	for _, who := range []string{"the client", "the server"} {
+		r := relay(t, t.Context(), Options{})
+		first, second := r.client, r.server
+		if who == "the server" {
+			first, second = r.server, r.client
+		}
+		// It has said all, and the other says much, and all, before it reads.
+		if err := first.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := second.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		// As much as there is room for on the way, of which the relay keeps the last.
+		_ = second.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		said, err := second.Write(make([]byte, 64<<20))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%d bytes, %v", said, err)
+		}
+		got := 0
+		for buf := make([]byte, 16<<10); unheard(t, second); {
+			n, err := first.Read(buf)
+			if got += n; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := second.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		const pause = 300 * time.Millisecond
+		before := processTime(t)
+		<-time.After(pause)
+		if used := processTime(t) - before; used > pause/2 {
+			t.Errorf("%s reads no more for %s, and the process takes %s", who, pause, used)
+		}
+		rest, err := io.ReadAll(first)
+		if got += len(rest); got != said || err != nil {
+			t.Errorf("%s got %d of %d bytes, %v", who, got, said, err)
+		}
+		if e := r.end(t); e.Err != nil {
+			t.Errorf("it ended with %+v", e)
+		}
+	}
+}
+
+func processTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -187,7 +187,7 @@ func (r *Relay) settle() {
 	}
 	if r.halfClosed() && !r.half {
 		r.half = true
-		r.arm(r.options.HalfClosed)
+		r.arm(r.limit())
 	}
 }
 
@@ -199,9 +199,9 @@ func (r *Relay) finish() {
 		return
 	}
 	for _, e := range r.ends() {
-		if !e.gone && conn.Unheard(e.file.FD()) {
+		if !e.gone && conn.Unheard(e.file.FD()) && !conn.Closed(e.file.FD()) {
 			r.look = min(max(firstLook, 2*r.look), lastLook)
-			_ = e.file.Want(loop.Broken)
+			_ = e.want()
 			r.wake(r.look)
 			return
 		}
@@ -213,6 +213,15 @@ func (r *Relay) finish() {
 // limited.
 func (r *Relay) halfClosed() bool {
 	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
+}
+
+// limit is how long nothing may be said.
+func (r *Relay) limit() time.Duration {
+	limit := r.options.Idle
+	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
+		limit = half
+	}
+	return limit
 }
 
 // arm has a timeout end the relay.
@@ -243,11 +252,7 @@ func (r *Relay) expire() {
 		r.finish()
 		return
 	}
-	limit := r.options.Idle
-	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
-		limit = half
-	}
-	if left := limit - time.Since(r.said); left > 0 {
+	if left := r.limit() - time.Since(r.said); left > 0 {
 		r.wake(left)
 		return
 	}
@@ -304,6 +309,9 @@ func (r *Relay) end(why Why, err error) {
 type end struct {
 	file    loop.File
 	in, out *flow
+	// hung says that both sides have said all, though not all of it is read. That is told
+	// again and again.
+	hung bool
 	// gone says that the connection has failed. It takes nothing more, and has nothing
 	// more to say than what has come in.
 	gone bool
@@ -317,7 +325,9 @@ func (e *end) Ready(_ *loop.Loop, events uint32) {
 	if r.closed {
 		return
 	}
-	if events&unix.EPOLLERR != 0 || events&unix.EPOLLHUP != 0 && e.in.over() {
+	// Without an error a connection hangs up that both sides have ended.
+	e.hung = e.hung || events&unix.EPOLLHUP != 0
+	if events&unix.EPOLLERR != 0 {
 		e.fail("getsockopt", conn.TakeError(e.file.FD()))
 	}
 	if e.out.waits() && events&(loop.Out|loop.Broken) != 0 {
@@ -356,6 +366,9 @@ func (e *end) want() error {
 	}
 	if e.out.waits() {
 		events |= loop.Out
+	}
+	if e.hung && events == loop.Broken {
+		events = 0
 	}
 	return e.file.Want(events)
 }

@@ -228,6 +228,9 @@ func (p *port) silent(s *server, began, now time.Time) {
 	case !began.Before(s.suspect):
 		s.suspect = time.Time{}
 		p.avoid(s.Address)
+		if p.find(now, p.anyUp()) < 0 {
+			s.aside = time.Time{} // there is no other
+		}
 	}
 }
 

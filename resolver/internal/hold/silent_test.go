@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -27,7 +28,9 @@ func TestALostPacketSetsNoServerAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &server{Backend: route.Backend{Serving: true}, up: true}
-			p := &port{servers: []*server{s}}
+			other := &server{Backend: route.Backend{Serving: true, Address: netip.MustParseAddrPort("10.244.1.10:7777")}, up: true}
+			p := &port{servers: []*server{s, other}}
+			p.group()
 			for i, f := range c.failures {
 				if i < len(c.reached) && c.reached[i] > 0 && c.reached[i] < f.ended {
 					Grant{server: s}.Reached(at(c.reached[i]))

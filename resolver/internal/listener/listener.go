@@ -133,6 +133,7 @@ func (l *Listener) try() bool {
 		return false
 	}
 	if l.closed {
+		l.socket = socket // which may have clients from before
 		_ = socket.Close()
 		return true
 	}

@@ -62,9 +62,10 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 				level, name, value int
 			}{
 				{"keep-alive", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-				{"its idle time", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
-				{"its interval", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
-				{"its count", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 4},
+				{"its idle time", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 30},
+				{"its interval", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10},
+				{"its count", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
+				{"its user timeout in ms", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 60_000},
 				{"no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 			} {
 				if value, err := unix.GetsockoptInt(got.fd, want.level, want.name); err != nil || value != want.value {

@@ -79,10 +79,7 @@ func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	if len(head) == 0 {
 		return "", proto.NeedMore
 	}
-	switch is, _, maybe := isLegacy(head); {
-	case maybe:
-		return "", proto.NeedMore
-	case is:
+	if is, _, _ := isLegacy(head); is {
 		return "", proto.Hold
 	}
 	handshake, _, err := ParseHandshake(head)
