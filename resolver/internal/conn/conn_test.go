@@ -74,6 +74,37 @@ func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
 	}
 }
 
+// What has come is read also after the deadline, and what hasn't is not waited for.
+func TestReaderTakesWhatHasCome(t *testing.T) {
+	a, b := pair(t)
+	r, err := NewReader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.NextNow(10); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("reading nothing: %v", err)
+	}
+	if _, err := a.Write([]byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.SetReadDeadline(time.Now().Add(-time.Second))
+	if got, err := r.NextNow(10); err != nil || string(got) != "late" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	r.Done()
+	_ = a.CloseWrite()
+	_ = b.SetReadDeadline(time.Time{})
+	if err := r.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.NextNow(10); !errors.Is(err, io.EOF) {
+		t.Fatalf("reading the end: %v", err)
+	}
+}
+
 func TestReaderTellsAReset(t *testing.T) {
 	a, b := pair(t)
 	r, err := NewReader(b)

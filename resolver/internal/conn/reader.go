@@ -72,6 +72,28 @@ func (r *Reader) Next(limit int) ([]byte, error) {
 	return (*r.buf)[:r.n], nil
 }
 
+// NextNow is Next for what has come already, also after the read deadline. Its error is
+// os.ErrDeadlineExceeded where nothing has.
+func (r *Reader) NextNow(limit int) ([]byte, error) {
+	r.limit, r.n, r.err = limit, 0, nil
+	came := false
+	err := r.raw.Control(func(fd uintptr) { came = r.read(fd) })
+	switch {
+	case err != nil:
+	case !came:
+		err = os.ErrDeadlineExceeded
+	case r.err != nil:
+		err = r.err
+	case r.n == 0 && r.stream:
+		err = io.EOF
+	}
+	if err != nil {
+		r.Done()
+		return nil, err
+	}
+	return (*r.buf)[:r.n], nil
+}
+
 // Wait waits until there is something to read, if only the end. It takes hardly any of
 // the stack: a goroutine that did nothing before has the smallest one meanwhile.
 func (r *Reader) Wait() error { return r.raw.Read(readable) }

@@ -3,13 +3,31 @@ package dataplane
 import (
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/minecraft"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
+
+// patient is Minecraft with more time for what follows than a test's machine takes.
+type patient struct{ minecraft.Protocol }
+
+func (p patient) Inspect(head []byte, c proto.Client) proto.Verdict {
+	v := p.Protocol.Inspect(head, c)
+	if v.After > 0 {
+		v.After = time.Minute
+	}
+	return v
+}
+
+func withPatience(o *Options) {
+	o.Protocols = map[v1alpha1.Protocol]proto.Protocol{v1alpha1.ProtocolMinecraft: patient{}}
+}
 
 // A login whose length is 254 begins like a ping of the oldest clients, and may come
 // in pieces.
@@ -19,7 +37,7 @@ func TestALoginThatBeginsLikeAnOldPingIsHeld(t *testing.T) {
 	// play.
 	host := strings.Repeat("a", 247)
 	login := "\xfe\x01\x00\x2f\xf7\x01" + host + "\x63\xdd\x02" + "\x07\x00\x05Hazel"
-	r := newRig(t)
+	r := newRig(t, withPatience)
 	address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
 	for i, cut := range []int{1, 2, 3} {
 		c := dialTCP(t, address)
@@ -28,6 +46,8 @@ func TestALoginThatBeginsLikeAnOldPingIsHeld(t *testing.T) {
 		write(t, c, login[cut:])
 		r.queued(int32(i + 1))
 	}
+	r = newRig(t)
+	address = r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
 	for ping, newer := range map[string]bool{"\xfe": false, "\xfe\x01": true} {
 		c := dialTCP(t, address)
 		write(t, c, ping)
@@ -41,7 +61,7 @@ func TestALoginThatBeginsLikeAnOldPingIsHeld(t *testing.T) {
 // So it is where the servers that are up answer who only asks.
 func TestALoginThatBeginsLikeAnOldPingPlaysBehindTheResolver(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, withPatience)
 	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))
 	server := freeAddress(t, route.TCP)
 	listenTCP(t, server, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
@@ -55,4 +75,21 @@ func TestALoginThatBeginsLikeAnOldPingPlaysBehindTheResolver(t *testing.T) {
 	<-time.After(50 * time.Millisecond)
 	write(t, c, login[1:])
 	r.eventually("the player has a session", func() bool { return r.sessions().Sessions == 1 })
+}
+
+// What comes while the resolver gets no processor time is not late.
+func TestWhatCameInTimeIsHeardLate(t *testing.T) {
+	t.Parallel()
+	ln := listenTCP(t, freeAddress(t, route.TCP), func(c *net.TCPConn) { _, _ = c.Write([]byte("more")) })
+	c := dialTCP(t, ln.Addr().String())
+	h, err := newRig(t).server.hold(c, netip.AddrPort{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.reader.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !h.goesOn(-time.Second, time.Now().Add(time.Minute)) || string(h.sent) != "more" {
+		t.Fatalf("%q was heard of what had come", h.sent)
+	}
 }
