@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -91,7 +92,9 @@ func lastOf(name string, otherwise int) int {
 // newSourcePorts has the ports from first on, but for some of those up to given, which
 // the kernel gives out.
 func newSourcePorts(first, given int) *sourcePorts {
-	s := &sourcePorts{servers: map[netip.AddrPort]*serverPorts{}, listening: map[uint16]struct{}{}}
+	// A process that takes another's place at the same address begins elsewhere, too: its
+	// clients would be taken for the other's, whom a server may still know.
+	s := &sourcePorts{servers: map[netip.AddrPort]*serverPorts{}, listening: map[uint16]struct{}{}, begun: rand.IntN(lastPort)} //nolint:gosec // nobody is kept from guessing
 	for port := max(first, firstPort); port <= lastPort; port++ {
 		if port <= given-sparePorts || port > given {
 			s.rings[ringOf(port)] = append(s.rings[ringOf(port)], uint16(port))

@@ -65,6 +65,24 @@ func TestASourcePortIsUsedAgainLate(t *testing.T) {
 	}
 }
 
+// A resolver that is started again has the same address, and its servers may still know
+// the clients of the one before by its ports.
+func TestAnotherProcessBeginsWithOtherPorts(t *testing.T) {
+	t.Parallel()
+	first := map[uint16]bool{}
+	for range 8 {
+		p, err := newSourcePorts(1024, 60_999).take(lobby)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first[p.port] = true
+	}
+	// Two may begin with the same by chance.
+	if len(first) < 6 {
+		t.Errorf("8 processes begin with %d ports", len(first))
+	}
+}
+
 func dial(t *testing.T, server string) (*net.UDPConn, SourcePort, error) {
 	t.Helper()
 	c, from, err := DialUDP(netip.MustParseAddrPort(server))
