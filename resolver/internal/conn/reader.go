@@ -112,12 +112,9 @@ func (r *Reader) Done() {
 func (r *Reader) WaitGone() error {
 	return r.raw.Read(func(fd uintptr) bool {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		return err != nil || info.State == tcpClosed
+		return err != nil || info.State == tcpClose
 	})
 }
-
-// tcpClosed is TCP_CLOSE of linux/tcp_states.h.
-const tcpClosed = 7
 
 // read tries once; false: wait until there is something.
 func (r *Reader) read(fd uintptr) bool {
