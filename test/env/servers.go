@@ -152,6 +152,8 @@ func (e *Env) AskGame(ctx context.Context, s *v1alpha1.Server, method, path stri
 	if err != nil {
 		return fmt.Errorf("make a question: %w", err)
 	}
+	// A connection that is kept may lead to a game that has crashed since.
+	request.Close = true
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask the game of Server %s: %w", s.Name, err)

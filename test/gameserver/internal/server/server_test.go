@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,6 +134,33 @@ func TestACrashCutsItsPlayersOff(t *testing.T) {
 	}
 	if p.Stats().Intact() == nil {
 		t.Error("the player didn't notice")
+	}
+}
+
+// crashWatcher is an answer that notes whether it had left when the crash came.
+type crashWatcher struct {
+	*httptest.ResponseRecorder
+	server     *Server
+	leftInTime bool
+}
+
+func (w *crashWatcher) Flush() {
+	select {
+	case <-w.server.crashed:
+	default:
+		w.leftInTime = true
+	}
+}
+
+func TestACrashIsAnsweredBeforeItHappens(t *testing.T) {
+	s := start(t, Options{TCP: []string{loopback}})
+	answer := &crashWatcher{ResponseRecorder: httptest.NewRecorder(), server: s}
+	s.handler("").ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/crash", http.NoBody))
+	if answer.Code != http.StatusNoContent || !answer.leftInTime {
+		t.Errorf("answered %d, left before the crash: %v; want 204 and true", answer.Code, answer.leftInTime)
+	}
+	if err := s.Wait(); !errors.Is(err, ErrCrash) {
+		t.Errorf("error = %v, want ErrCrash", err)
 	}
 }
 
