@@ -154,6 +154,7 @@ func (f *front) serve(c *net.TCPConn, from netip.AddrPort) {
 		_ = c.Close()
 		return
 	}
+	h.line.At(f.key.Namespace, f.key.Service, string(v1alpha1.ProtocolTCP))
 	if !f.carry(h) {
 		h.end()
 	}
@@ -164,6 +165,7 @@ func (f *front) carry(h *heldTCP) (waits bool) {
 	p := f.meet(h)
 	if p != nil {
 		h.headHeard()
+		p.wanted(h.line)
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
 		// The condition by which rules of addresses hold is of the service's own Service.
@@ -177,7 +179,7 @@ func (f *front) carry(h *heldTCP) (waits bool) {
 // then, in the places and in the time that it has from the first.
 func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 	if !f.server.files.Take(&f.files, filesOfTCP) {
-		f.nobody.counts.Refused(string(proto.TooManyConnections))
+		f.nobody.refuse(h.line, proto.TooManyConnections)
 		return nil
 	}
 	defer f.server.files.Force(&f.files, -filesOfTCP)
@@ -186,11 +188,12 @@ func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 	if stranger == nil {
 		return nil
 	}
+	h.line.At(f.key.Namespace, f.key.Service, string(stranger.key.protocol))
 	if wanted = f.find(name, stranger.key.protocol); wanted != nil {
 		return wanted
 	}
 	stranger.counts.ClientTaken()
-	stranger.counts.Refused(string(proto.UnknownName))
+	stranger.refuse(h.line, proto.UnknownName)
 	if stranger.inspect(h) {
 		stranger.farewellInPlace(h, proto.UnknownName)
 	}
@@ -216,7 +219,7 @@ func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
 		}
 		if !more {
 			f.nobody.counts.ClientTaken()
-			f.nobody.counts.Refused(string(proto.Unwanted))
+			f.nobody.refuse(h.line, proto.Unwanted)
 			return nil, ""
 		}
 		if !f.nobody.hear(h, false) {

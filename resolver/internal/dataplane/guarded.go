@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
@@ -64,7 +65,7 @@ func (p *servedPort) enter(h *heldTCP, rules *guard.Rules) bool {
 	if h.local {
 		rules = noRules
 	}
-	visit, ok := p.visit(h.source.Addr(), rules)
+	visit, ok := p.visit(h.line, h.source.Addr(), rules)
 	if !ok {
 		return false
 	}
@@ -82,7 +83,7 @@ func (p *servedPort) enter(h *heldTCP, rules *guard.Rules) bool {
 var noRules = &guard.Rules{}
 
 // visit begins a client's stay. Its end gives the files back.
-func (p *servedPort) visit(from netip.Addr, rules *guard.Rules) (v guard.Visit, ok bool) {
+func (p *servedPort) visit(l *accesslog.Line, from netip.Addr, rules *guard.Rules) (v guard.Visit, ok bool) {
 	reason := proto.TooManyConnections
 	if p.service.server.files.Take(&p.service.files, filesOfTCP) {
 		if v, reason = p.service.guard.Enter(rules, from, p.service.server.held); reason == "" {
@@ -90,7 +91,7 @@ func (p *servedPort) visit(from netip.Addr, rules *guard.Rules) (v guard.Visit, 
 		}
 		p.service.server.files.Force(&p.service.files, -filesOfTCP)
 	}
-	p.counts.Refused(string(reason))
+	p.refuse(l, reason)
 	return v, false
 }
 
@@ -120,7 +121,7 @@ func (p *servedPort) handshake(h *heldTCP) bool {
 		p.deny(h)
 		return false
 	default:
-		p.counts.Refused(string(reason))
+		p.refuse(h.line, reason)
 		return false
 	}
 	defer p.occupy(h).End()
@@ -149,7 +150,7 @@ func (p *servedPort) mayAsk(h *heldTCP) bool {
 	case proto.Denied:
 		p.deny(h)
 	default:
-		p.counts.Refused(string(reason))
+		p.refuse(h.line, reason)
 		p.farewell(h, reason)
 	}
 	return false
@@ -160,14 +161,14 @@ func (p *servedPort) mayAsk(h *heldTCP) bool {
 func (p *servedPort) deny(h *heldTCP) {
 	if _, is := p.protocol.(http1.Protocol); is {
 		if reason := h.visit.Hear(); reason != "" {
-			p.counts.Refused(string(reason))
+			p.refuse(h.line, reason)
 			return
 		}
 		if _, heard := p.asks(h); !heard {
 			return
 		}
 	}
-	p.counts.Refused(string(proto.Denied))
+	p.refuse(h.line, proto.Denied)
 	p.farewell(h, proto.Denied)
 }
 

@@ -96,7 +96,9 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 	r.change(func(rt *route.Route) { rt.Phase, rt.Direct = v1alpha1.PhaseAwake, true })
 	expectEnd(t, idle)
 	expectEnd(t, twice)
-	ended := func() float64 { return r.metric("dormouse_resolver_ended_idle_connections_total", nil) }
+	ended := func() float64 {
+		return r.metric("dormouse_resolver_ended_clients_total", map[string]string{"end": "idle"})
+	}
 	// A client may hear of its end before that is counted.
 	r.eventually("both are counted", func() bool { return ended() == 2 })
 	r.never("another connection ends", 3500*time.Millisecond, func() bool { return ended() != 2 })
@@ -242,7 +244,7 @@ func TestBulkOnAFollowedConnectionArrivesAndEndsInQuiet(t *testing.T) {
 				t.Errorf("at the end came %q, %v", rest, err)
 			}
 			r.eventually("the connection was ended for being idle", func() bool {
-				return r.metric("dormouse_resolver_ended_idle_connections_total", nil) == 1
+				return r.metric("dormouse_resolver_ended_clients_total", map[string]string{"end": "idle"}) == 1
 			})
 		})
 	}

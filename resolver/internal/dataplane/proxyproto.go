@@ -51,9 +51,9 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 	if err != nil {
 		switch {
 		case errors.Is(stream.err, conn.ErrNoRoom):
-			p.counts.Refused(string(proto.TooManyBytes))
+			p.refuse(h.line, proto.TooManyBytes)
 		case stream.read > 0 || errors.Is(stream.err, os.ErrDeadlineExceeded):
-			p.counts.Refused(string(proto.NoProxyHeader))
+			p.refuse(h.line, proto.NoProxyHeader)
 		}
 		h.budget.Give(stream.read)
 		return false
@@ -66,6 +66,7 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 		h.local = true
 	} else if source, destination, ok := header.TCPAddrs(); ok {
 		h.source, h.destination = endpointOf(source), endpointOf(destination)
+		h.line.From(h.source)
 	}
 	return true
 }

@@ -78,6 +78,7 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 		return false
 	}
 	p.counts.BytesToServer(len(h.sent))
+	h.served(server)
 	if _, is := p.protocol.(http1.Protocol); is && !h.local {
 		p.relayProbes(h, server)
 		return true
@@ -85,7 +86,7 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 	p.begin(true)
 	defer p.end(true)
 	h.release(len(h.sent))
-	p.relay(h.conn, server, nil)
+	p.relay(h.line, h.conn, server, nil)
 	return true
 }
 
@@ -111,7 +112,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 	x.Read(http1.Client, h.sent)
 	x.Passed(http1.Client)
 	h.release(len(h.sent))
-	p.relayed(forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x), nil))
+	p.relayed(h.line, forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x), nil))
 }
 
 // admitQuery takes the first datagram of a new client who only asks; false: it is
@@ -161,7 +162,8 @@ func (s *udpSession) answerInstead() {
 		p.counts.Refused(string(proto.AnswerRate))
 	default:
 		p.counts.QueryAnswered()
+		s.line.Answered()
 		_ = s.socket.packets.Send(verdict.Answer, s.source, s.client)
 	}
-	s.over()
+	s.over("")
 }

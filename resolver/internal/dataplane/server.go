@@ -22,6 +22,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
@@ -78,6 +79,8 @@ type Options struct {
 	// MaxHeldBytes bounds what is kept for the clients of all services while
 	// they have no server, or no room for what it says.
 	MaxHeldBytes int64
+	// AccessLog gets a line about each client that goes; nil: nobody does.
+	AccessLog *accesslog.Log
 	// Protocols are the modules by name; nil: those that Dormouse has.
 	Protocols map[v1alpha1.Protocol]proto.Protocol
 }

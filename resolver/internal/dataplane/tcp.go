@@ -8,6 +8,7 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
@@ -38,6 +39,7 @@ func (p *servedPort) serveTCP(c *net.TCPConn, from netip.AddrPort) {
 		return
 	}
 	p.counts.ClientTaken()
+	p.wanted(h.line)
 	if !p.introduce(h) || !p.carry(h, p.known.Load().rules) {
 		h.end()
 	}
@@ -50,7 +52,7 @@ func (s *Server) hold(c *net.TCPConn, from netip.AddrPort) (*heldTCP, error) {
 		return nil, err
 	}
 	reader.Charge(s.held)
-	return &heldTCP{conn: c, reader: reader, budget: s.held, events: make(chan event, 1), endpoints: endpoints{source: from, destination: endpointOf(c.LocalAddr())}}, nil
+	return &heldTCP{conn: c, reader: reader, budget: s.held, line: s.opts.AccessLog.Begin(from), events: make(chan event, 1), endpoints: endpoints{source: from, destination: endpointOf(c.LocalAddr())}}, nil
 }
 
 // carry carries a client from the first thing it said, part of which may have been
@@ -78,12 +80,13 @@ func (p *servedPort) carryTo(h *heldTCP, server *net.TCPConn) {
 	h.visit.Served()
 	defer p.end(false)
 	p.counts.BytesToServer(len(h.sent))
+	h.served(server)
 	exchange := p.follow(h.sent)
 	h.release(len(h.sent))
 	if h.ended {
 		_ = listener.Watch(h.conn, listener.KeepAlive)
 	}
-	p.relay(h.conn, server, exchange)
+	p.relay(h.line, h.conn, server, exchange)
 }
 
 // wants says that a client is to be connected to a server; false: all that it
@@ -146,6 +149,7 @@ func (p *servedPort) wait(h *heldTCP) bool {
 		if errors.Is(err, hold.ErrGone) {
 			reason = proto.RouteGone
 		}
+		h.line.Refused(string(reason))
 		p.farewell(h, reason)
 		return false
 	}
@@ -182,8 +186,10 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 		}
 		if (!here || e.own) && ticket.Leave() {
 			if here {
-				p.counts.Refused(string(e.reason))
+				p.refuse(h.line, e.reason)
 				p.farewell(h, e.reason)
+			} else {
+				p.leaves(h.line, accesslog.GaveUp)
 			}
 			return nil
 		}
@@ -197,9 +203,11 @@ func (p *servedPort) granted(h *heldTCP, ticket *hold.Ticket, e event, here bool
 				_ = e.grant.Conn.Close()
 			}
 			ticket.Abandon()
+			p.leaves(h.line, accesslog.GaveUp)
 			return nil
 		}
 		if e.reason != "" {
+			h.line.Refused(string(e.reason))
 			part(h.conn, p.refusal(h, e.reason))
 			return nil
 		}

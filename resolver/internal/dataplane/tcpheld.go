@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
@@ -31,6 +32,7 @@ type heldTCP struct {
 	endpoints
 	// announced says that a server is told first where the client is.
 	announced bool
+	line      *accesslog.Line
 	// seat is the client's place on the server that it has or tries.
 	seat *hold.Seat
 	// full says that the budget has no room for more.
@@ -63,6 +65,15 @@ func (h *heldTCP) end() {
 	}
 	h.release(len(h.sent))
 	_ = h.conn.Close()
+	h.line.Write()
+}
+
+// served notes that the client has a server, which has been sent what was held.
+func (h *heldTCP) served(server *net.TCPConn) {
+	if h.line != nil {
+		h.line.Served(endpointOf(server.RemoteAddr()))
+		h.line.Carried(int64(len(h.sent)), 0)
+	}
 }
 
 // release gives up the first n bytes of what is held.

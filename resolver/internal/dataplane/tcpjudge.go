@@ -68,18 +68,20 @@ func (h *heldTCP) headHeard() {
 // refused.
 func (p *servedPort) hear(h *heldTCP, answered bool) bool {
 	if len(h.sent) >= proto.MaxHead {
-		p.counts.Refused(string(proto.Unfinished))
+		p.refuse(h.line, proto.Unfinished)
 		return false
 	}
 	chunk, err := h.reader.Next(proto.MaxHead - len(h.sent))
 	if err != nil {
 		switch {
 		case errors.Is(err, conn.ErrNoRoom):
-			p.counts.Refused(string(proto.TooManyBytes))
+			p.refuse(h.line, proto.TooManyBytes)
 			p.farewell(h, proto.TooManyBytes)
 		case errors.Is(err, os.ErrDeadlineExceeded) && (!answered || len(h.sent) > 0):
-			p.counts.Refused(string(proto.Unfinished))
+			p.refuse(h.line, proto.Unfinished)
 			p.farewell(h, proto.Unfinished)
+		case errors.Is(err, net.ErrClosed):
+			h.line.Refused(string(proto.Evicted)) // as is counted of who has its place now
 		}
 		return false
 	}
@@ -127,13 +129,15 @@ func (p *servedPort) judge(h *heldTCP) (action proto.Action, more bool, err erro
 			return verdict.Action, false, err
 		}
 		p.counts.QueryAnswered()
+		h.line.Answered()
 		h.release(min(max(verdict.Used, 0), len(h.sent)))
 		more = len(h.sent) > 0 && verdict.Used > 0
 	case proto.Finish:
 		p.counts.QueryAnswered()
+		h.line.Answered()
 		part(h.conn, verdict.Answer)
 	case proto.Refuse:
-		p.counts.Refused(string(proto.Unwanted))
+		p.refuse(h.line, proto.Unwanted)
 		if len(verdict.Answer) > 0 {
 			part(h.conn, verdict.Answer)
 		}

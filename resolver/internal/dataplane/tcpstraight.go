@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/guard"
@@ -42,6 +43,7 @@ type straightTCP struct {
 	server loop.File
 	timer  *time.Timer
 	began  time.Time
+	line   *accesslog.Line
 	over   bool
 }
 
@@ -56,14 +58,16 @@ func (p *servedPort) goesStraight(on *loop.Loop, client int, from netip.AddrPort
 	if !ok {
 		return false
 	}
-	visit, ok := p.visit(from.Addr(), p.known.Load().rules)
+	line := p.line(from)
+	visit, ok := p.visit(line, from.Addr(), p.known.Load().rules)
 	if !ok {
 		p.counts.ClientTaken()
+		line.Write()
 		grant.Seat.Leave()
 		_ = unix.Close(client)
 		return true
 	}
-	s := &straightTCP{port: p, loop: on.Near(), client: client, from: from, slowly: slowly, visit: visit, grant: grant}
+	s := &straightTCP{port: p, loop: on.Near(), client: client, from: from, slowly: slowly, visit: visit, grant: grant, line: line}
 	s.begin()
 	server, pending, err := conn.Connect(grant.Address, listener.Prepare)
 	switch {
@@ -146,8 +150,10 @@ func (s *straightTCP) relay(server int) {
 	s.grant.Reached(time.Now())
 	p.counts.ClientTaken()
 	s.visit.Served()
+	s.line.Served(s.grant.Address)
 	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.relaying(nil), func(e forward.Ended) {
-		p.relayed(e)
+		p.relayed(s.line, e)
+		s.line.Write()
 		s.end()
 	})
 }

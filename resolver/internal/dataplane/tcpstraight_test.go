@@ -120,7 +120,7 @@ func TestAServerThatIsConnectedLaterGetsItsClient(t *testing.T) {
 	if !ok {
 		t.Fatal("no server is up")
 	}
-	visit, ok := p.visit(from.Addr(), p.known.Load().rules)
+	visit, ok := p.visit(nil, from.Addr(), p.known.Load().rules)
 	if !ok {
 		t.Fatal("the client is refused")
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -159,6 +160,12 @@ func (u *udpSocket) forget(s *udpSession) {
 	u.mu.Unlock()
 	s.port.service.forceSession(-1)
 	s.port.service.strangers.gone(s)
+	s.mu.Lock()
+	moved := s.moved
+	s.mu.Unlock()
+	if !moved {
+		s.line.Write()
+	}
 	if last {
 		u.end()
 	}
@@ -169,7 +176,7 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port.Load()
 	k := p.known.Load()
 	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
-		p.counts.Refused(string(proto.Denied))
+		p.refuseUnheard(from, proto.Denied)
 		return
 	}
 	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
@@ -191,11 +198,12 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 		reason = proto.TooManySessions
 	}
 	if reason != "" {
-		p.counts.Refused(string(reason))
+		p.refuseUnheard(from, reason)
 		u.refuse(s, reason, datagram)
 		return nil
 	}
 	s.kept = s.visit.Budget(server.held)
+	s.line = p.line(from)
 	u.mu.Lock()
 	if u.closing {
 		u.mu.Unlock()
@@ -222,7 +230,8 @@ func (u *udpSocket) taken(s *udpSession, datagram []byte, from netip.AddrPort, t
 	if s.query && s.port.joins(datagram, from) {
 		// Who joins is another client than who asked: it gets a server by choice, and
 		// a seat, and keeps the service awake.
-		s.over()
+		s.line.Answered()
+		s.over("")
 		return false
 	}
 	return s.fromClient(datagram, now)
@@ -264,23 +273,26 @@ func (u *udpSocket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // again puts a new session in the place of one whose server took nothing of what
 // it was sent, and gives it that.
 func (u *udpSocket) again(s *udpSession, sent []byte) {
-	n := &udpSession{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept}
+	n := &udpSession{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept, line: s.line}
 	heard, _ := s.clientAt.last()
 	n.clientAt.note(heard)
 	s.mu.Lock()
 	n.visit, s.visit = s.visit, guard.Visit{}
+	s.moved = true
 	s.mu.Unlock()
 	u.mu.Lock()
 	if u.closing || u.sessions[s.client] != s {
 		u.mu.Unlock()
 		s.kept.Give(len(sent))
 		n.visit.Leave()
+		s.port.leaves(n.line, string(forward.ByServer))
+		n.line.Write()
 		return
 	}
 	s.port.service.forceSession(1)
 	u.sessions[s.client] = n
 	u.mu.Unlock()
-	s.over()
+	s.over("")
 	n.place(s.port.service.queue.Pick(s.port.key.name))
 }
 

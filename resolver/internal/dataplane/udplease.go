@@ -2,6 +2,8 @@ package dataplane
 
 import (
 	"sync"
+
+	"dormouse.dev/dormouse/resolver/internal/forward"
 )
 
 // A UDP port's sessions need its socket when the port is gone, and the kernel gives the
@@ -63,7 +65,7 @@ func (l *udpLease) Close() error {
 // Cut implements listener.Socket. It is for sessions of earlier ports, too.
 func (l *udpLease) Cut() {
 	for _, s := range l.socket.all() {
-		s.over()
+		s.over(string(forward.ByCut))
 	}
 }
 

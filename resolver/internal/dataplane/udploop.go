@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
@@ -40,7 +41,7 @@ func udpLoopOf(l *loop.Loop) *udpLoop {
 // called by the port's loop.
 func (s *udpSession) adopt() {
 	if !s.take() {
-		s.over()
+		s.over(string(forward.ByServer))
 		s.leave()
 	}
 }
@@ -83,12 +84,12 @@ func (s *udpSession) Ready(on *loop.Loop, _ uint32) {
 	case conn.Unreachable(errno) && !s.answered.Load():
 		// A server that never answered may be gone for good: what the client sends next
 		// begins another session.
-		s.over()
+		s.over(string(forward.ByServer))
 	case conn.Passing(errno):
 		// The server may be restarting, or the way there be broken for a moment.
 		s.lostOne(errno)
 	default:
-		s.over()
+		s.over(string(forward.ByServer))
 	}
 }
 
@@ -107,6 +108,9 @@ func (l *udpLoop) reply(s *udpSession) unix.Errno {
 		l.replyTo(s.socket)
 	}
 	n, errno := conn.RecvNow(s.fd, l.replies.Room())
+	if errno == 0 && s.line != nil {
+		s.line.Carried(0, int64(n))
+	}
 	if errno == 0 && l.replies.Add(n, &s.replier) {
 		l.flush()
 	}

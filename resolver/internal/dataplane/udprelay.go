@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -65,6 +66,7 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.port.counts.DatagramsToServer(1, len(first))
+	s.line.Carried(int64(len(first)), 0)
 	// The session may have ended meanwhile, and what it held with it.
 	if s.state.Load() == sessionHeld {
 		size := lengthBytes + len(first)
@@ -119,7 +121,7 @@ func (s *udpSession) leaveOut(size int) (over bool) {
 		return false
 	}
 	ticket := s.ticket
-	s.overLocked()
+	s.overLocked("")
 	if ticket != nil {
 		ticket.Leave()
 	}
@@ -145,9 +147,10 @@ func (s *udpSession) run(grant hold.Grant) {
 		return
 	}
 	s.seat = grant.Seat
+	s.line.Served(grant.Address)
 	reader, err := conn.NewDatagramReader(s.upstream)
 	if err != nil {
-		s.over()
+		s.over(string(forward.ByServer))
 		grant.Seat.Leave()
 		return
 	}
@@ -158,14 +161,14 @@ func (s *udpSession) run(grant hold.Grant) {
 		s.socket.loop.Do(s.adopt)
 		return
 	}
-	s.over()
+	s.over(string(forward.ByServer))
 	s.leave()
 }
 
 // serve is the part of run that needs waiting; false: the session is over.
 func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
 	p := s.port
-	defer context.AfterFunc(p.service.server.ctx, s.over)()
+	defer context.AfterFunc(p.service.server.ctx, func() { s.over(string(forward.ByCut)) })()
 	s.deliver(reader)
 	// While what was held was delivered nobody else looked.
 	s.mu.Lock()
@@ -226,6 +229,7 @@ func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 	for !s.answered.Load() {
 		left := s.leftOf(s.idle())
 		if left <= 0 {
+			s.over(string(forward.ByTimeout))
 			return false
 		}
 		deadline := time.Now().Add(left)
@@ -348,6 +352,7 @@ func (s *udpSession) flush() {
 			p.pace.wait(p.service.server.ctx)
 			if s.send(datagram, s.write) {
 				p.counts.DatagramsToServer(1, len(datagram))
+				s.line.Carried(int64(len(datagram)), 0)
 			}
 		}
 	}

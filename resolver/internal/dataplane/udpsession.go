@@ -13,7 +13,9 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/loop"
@@ -55,6 +57,8 @@ type udpSession struct {
 	// proven says that the client spoke again after it was answered.
 	proven atomic.Bool
 	fd     int
+	// line is the client's in the access log, if there is one.
+	line *accesslog.Line
 	// clientAt and serverAt are when each last sent a datagram.
 	clientAt, serverAt moment
 	loop               *udpLoop
@@ -98,6 +102,8 @@ type udpSession struct {
 	from conn.SourcePort
 	// taken says that the loops have the session.
 	taken bool
+	// moved says that the line is another session's, which is the client's now.
+	moved bool
 	// cutShort says that its end in the middle of the game was counted.
 	cutShort bool
 }
@@ -149,7 +155,7 @@ func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	if !s.answered.Load() {
 		s.retry()
 	}
-	s.over()
+	s.over(string(forward.ByServer))
 }
 
 func (s *udpSession) budget() *conn.Budget { return s.kept }
@@ -171,8 +177,9 @@ func (s *udpSession) begin(datagram []byte) {
 	if !ok && p.service.queue.Len() >= p.service.route.Load().Hold.MaxConnections {
 		// A flood is not even kept to be refused.
 		p.counts.Refused(string(proto.QueueFull))
+		s.line.Refused(string(proto.QueueFull))
 		s.socket.refuse(s, proto.QueueFull, datagram)
-		s.over()
+		s.over("")
 		return
 	}
 	s.touch(&s.clientAt, time.Now())
@@ -287,8 +294,13 @@ func (s *udpSession) writeNow(datagram []byte) error {
 
 // relay gives the server a datagram that came while the session is live.
 func (s *udpSession) relay(datagram []byte) {
+	if !s.send(datagram, s.writeNow) {
+		return
+	}
+	if s.line != nil {
+		s.line.Carried(int64(len(datagram)), 0)
+	}
 	switch {
-	case !s.send(datagram, s.writeNow):
 	case s.port == s.socket.port.Load():
 		s.socket.sent++
 		s.socket.sentBytes += len(datagram)
@@ -318,6 +330,7 @@ func (s *udpSession) replied(datagram []byte, err error) {
 		return
 	}
 	s.port.counts.DatagramsToClient(1, len(datagram))
+	s.line.Carried(0, int64(len(datagram)))
 }
 
 // idle is how long the session may be silent.
@@ -364,8 +377,11 @@ func (s *udpSession) checkQuiet() {
 		return
 	}
 	s.mu.Unlock()
-	if state == sessionLive || state == sessionHeld && ticket.Leave() {
-		s.over()
+	switch {
+	case state == sessionLive:
+		s.over(string(forward.ByTimeout))
+	case state == sessionHeld && ticket.Leave():
+		s.over(accesslog.GaveUp)
 	}
 }
 
@@ -431,18 +447,20 @@ func (s *udpSession) Refused(reason proto.Reason) {
 		first, _ = nextHeld(s.queue)
 	}
 	s.mu.Unlock()
+	s.line.Refused(string(reason))
 	s.socket.refuse(s, reason, first)
-	s.over()
+	s.over("")
 }
 
-// over ends a session, whoever finds first that it has ended.
-func (s *udpSession) over() {
+// over ends a session, whoever finds first that it has ended, and says why: as ends are
+// counted, or nothing where that is done elsewhere.
+func (s *udpSession) over(why string) {
 	s.mu.Lock()
-	s.overLocked()
+	s.overLocked(why)
 }
 
 // overLocked is over for who has the lock, which it releases.
-func (s *udpSession) overLocked() {
+func (s *udpSession) overLocked(why string) {
 	s.noteCutShort()
 	was := s.state.Swap(sessionOver)
 	if s.upstream != nil {
@@ -457,8 +475,11 @@ func (s *udpSession) overLocked() {
 	s.visit.Leave()
 	adopted := s.taken
 	s.mu.Unlock()
-	if was == sessionOver {
+	switch {
+	case was == sessionOver:
 		return
+	case why != "":
+		s.port.leaves(s.line, why)
 	}
 	if adopted {
 		s.loop.Do(s.end)

@@ -90,7 +90,8 @@ func (sv *service) makeRoom(p *servedPort) bool {
 		return false
 	}
 	p.counts.Refused(string(proto.Evicted))
-	s.over()
+	s.line.Refused(string(proto.Evicted))
+	s.over("")
 	return true
 }
 

@@ -24,6 +24,8 @@ type flow struct {
 	side     http1.Side
 	src, dst *end
 	count    Counter
+	// all is how many bytes got to the destination's socket.
+	all int64
 	// full is how many full buffers there were in a row.
 	full int
 	// What the destination has no room for is in the buffer, of which it is the rest, in
@@ -195,6 +197,7 @@ func (f *flow) moved(n int) {
 	if n <= 0 {
 		return
 	}
+	f.all += int64(n)
 	if f.relay.timed {
 		f.relay.said = f.src.file.Loop().Now()
 	}

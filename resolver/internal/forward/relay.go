@@ -56,15 +56,17 @@ const (
 	// ByTimeout: nothing was said for too long.
 	ByTimeout Why = "timeout"
 	// ByQuiet: EndIfQuiet ended it.
-	ByQuiet Why = "quiet"
+	ByQuiet Why = "idle"
 	// ByCut: the context ended.
-	ByCut Why = "cut"
+	ByCut Why = "drained"
 )
 
 // Ended says how a relay ended. Err is nil where a side ended or reset its connection.
 type Ended struct {
 	Why Why
 	Err error
+	// ToServer and ToClient are the bytes that got to either side's socket.
+	ToServer, ToClient int64
 }
 
 // Relay copies between two TCP connections, and closes both in the end. All but
@@ -104,12 +106,12 @@ func Run(ctx context.Context, client, server *net.TCPConn, o Options, begun func
 	a, err := conn.Take(client)
 	if err != nil {
 		_ = server.Close()
-		return Ended{ByClient, err}
+		return Ended{Why: ByClient, Err: err}
 	}
 	b, err := conn.Take(server)
 	if err != nil {
 		_ = unix.Close(a)
-		return Ended{ByServer, err}
+		return Ended{Why: ByServer, Err: err}
 	}
 	done := make(chan Ended, 1)
 	r := Start(ctx, loop.Next(), a, b, o, func(e Ended) { done <- e })
@@ -301,7 +303,7 @@ func (r *Relay) end(why Why, err error) {
 	if err != nil {
 		err = fmt.Errorf("relaying: %w", err)
 	}
-	r.done(Ended{why, err})
+	r.done(Ended{Why: why, Err: err, ToServer: r.up.all, ToClient: r.down.all})
 }
 
 // end is one of the connections: the flow that comes in from it, and the one that

@@ -39,10 +39,11 @@ type Metrics struct {
 	clients, answered                         *prometheus.CounterVec
 	bytes, datagrams                          *prometheus.CounterVec
 	refused, dropped, unsent, notBound, wakes *prometheus.CounterVec
-	idleEnded, cutShort                       *prometheus.CounterVec
+	cutShort, ended                           *prometheus.CounterVec
 	stages                                    *prometheus.HistogramVec
 	woken                                     *prometheus.SummaryVec
 	routes                                    prometheus.Gauge
+	lostLines                                 prometheus.Counter
 	registry                                  prometheus.Registerer
 
 	mu sync.Mutex
@@ -98,11 +99,14 @@ func New(registry prometheus.Registerer) *Metrics {
 			"Datagrams that could not be sent on and were lost, because there was no room or no way, or they were too large for it, by direction.", with("direction")),
 		notBound: counter("dormouse_resolver_refused_datagrams_total",
 			"Datagrams that a server refused because nothing was bound to its port.", port),
-		idleEnded: counter("dormouse_resolver_ended_idle_connections_total",
-			"Idle HTTP connections that were closed because new clients go straight to a server.", port),
 		cutShort: counter("dormouse_resolver_sessions_cut_short_total",
 			"UDP sessions whose client fell silent while its server went on sending and new clients went straight to a server: "+
 				"the client quit without a word, or its node sent it there, too, in the middle of the game.", port),
+		ended: counter("dormouse_resolver_ended_clients_total",
+			"Clients that were held or relayed and have gone, by what ended them: client or server, whichever was first; timeout, "+
+				"where nothing was said for too long; idle, where an idle HTTP connection was closed for new clients go straight to a server; "+
+				"drained, where the resolver stopped; gave_up, where a client went away while it was held. Those that were refused are not among them.",
+			with("end")),
 		wakes: counter("dormouse_resolver_wake_calls_total",
 			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -120,8 +124,12 @@ func New(registry prometheus.Registerer) *Metrics {
 			Name: "dormouse_resolver_routes", Help: "ElasticServices that are served.",
 		}),
 	}
-	registry.MustRegister(m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
-		m.unsent, m.notBound, m.idleEnded, m.cutShort, m.wakes, m.stages, m.woken, m.routes)
+	m.lostLines = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "dormouse_resolver_lost_access_log_lines_total",
+		Help: "Lines of the access log that were left out because it is written too slowly, or not at all.",
+	})
+	registry.MustRegister(m.lostLines, m.held, m.sessions, m.clients, m.answered, m.bytes, m.datagrams, m.refused, m.dropped,
+		m.unsent, m.notBound, m.cutShort, m.ended, m.wakes, m.stages, m.woken, m.routes)
 	return m
 }
 
@@ -138,6 +146,13 @@ func (m *Metrics) find(of *service, v vec, find func(labels []string), values ..
 	of.has[s] = struct{}{}
 	find(append([]string{of.key.namespace, of.key.service}, values...))
 	return true
+}
+
+// LineLost counts a line of the access log that was left out.
+func (m *Metrics) LineLost() {
+	if m != nil {
+		m.lostLines.Inc()
+	}
 }
 
 // Routes says how many ElasticServices are served.
@@ -232,10 +247,10 @@ type Port struct {
 	datagramsToServer, datagramsToClient atomic.Pointer[prometheus.Counter]
 	unsentToServer, unsentToClient       atomic.Pointer[prometheus.Counter]
 	dropped, notBound                    atomic.Pointer[prometheus.Counter]
-	idleEnded, cutShort                  atomic.Pointer[prometheus.Counter]
-	// refused are counters by reason, so that a flood of what is refused locks
+	cutShort                             atomic.Pointer[prometheus.Counter]
+	// refused and ended are counters by reason, so that a flood of what is refused locks
 	// nothing.
-	refused sync.Map
+	refused, ended sync.Map
 }
 
 // nowhere is what is counted of a service that is gone.
@@ -378,19 +393,24 @@ func (p *Port) Refused(reason string) {
 	if p == nil {
 		return
 	}
-	counter, ok := p.refused.Load(reason)
-	if !ok {
-		counter = p.find(p.all.refused, reason)
-		p.refused.Store(reason, counter)
-	}
-	counter.(prometheus.Counter).Inc()
+	p.by(&p.refused, p.all.refused, reason).Inc()
 }
 
-// IdleEnded counts an idle connection that was closed.
-func (p *Port) IdleEnded() {
+// Ended counts a client that was held or relayed and has gone.
+func (p *Port) Ended(why string) {
 	if p != nil {
-		p.counter(&p.idleEnded, p.all.idleEnded).Inc()
+		p.by(&p.ended, p.all.ended, why).Inc()
 	}
+}
+
+// by finds a series of a vector by a reason.
+func (p *Port) by(known *sync.Map, v *prometheus.CounterVec, reason string) prometheus.Counter {
+	counter, ok := known.Load(reason)
+	if !ok {
+		counter = p.find(v, reason)
+		known.Store(reason, counter)
+	}
+	return counter.(prometheus.Counter)
 }
 
 // SessionCutShort counts a UDP session whose client fell silent in the middle of the

@@ -85,7 +85,7 @@ func TestSeriesDontComeBack(t *testing.T) {
 			late.Refused("unfinished")
 			late.SessionBegun()
 			late.SessionEnded()
-			late.IdleEnded()
+			late.Ended("idle")
 			late.SessionCutShort()
 			late.DatagramDropped()
 			late.Took(StageTotal, time.Second)

@@ -38,6 +38,7 @@ type Options struct {
 	UDPIdle                time.Duration
 	TCPHalfClosed          time.Duration
 	TCPIdle                time.Duration
+	AccessLog              bool
 	DrainDelay             time.Duration
 	DrainTimeout           time.Duration
 	LogLevel               slog.Level
@@ -70,6 +71,8 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.DurationVar(&o.TCPHalfClosed, "tcp-half-closed", dataplane.DefaultTCPHalfClosed,
 		"how long a TCP session may be silent once one side has said all, before it is reset")
 	fs.DurationVar(&o.TCPIdle, "tcp-idle", 0, "how long any TCP session may be silent before it is reset; 0s: for ever")
+	fs.BoolVar(&o.AccessLog, "access-log", false,
+		"whether a line of JSON about each client that goes is written to standard output")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
 		"how long clients are taken at least after the resolver is told to stop")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", time.Hour,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/control"
 	"dormouse.dev/dormouse/resolver/internal/dataplane"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
@@ -52,8 +54,14 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	if err != nil {
 		return fmt.Errorf("making the token verifier: %w", err)
 	}
+	counts := metrics.New(registry)
+	var lines *accesslog.Log
+	if opts.AccessLog {
+		lines = accesslog.New(os.Stdout, counts.LineLost)
+		defer lines.Close() // after the clients, who end with the data plane
+	}
 	plane := dataplane.New(dataplane.Options{
-		Waker: waker, Metrics: metrics.New(registry), Log: log,
+		Waker: waker, Metrics: counts, Log: log, AccessLog: lines,
 		UDPIdle: opts.UDPIdle, TCPHalfClosed: opts.TCPHalfClosed, TCPIdle: opts.TCPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
 	})
 	defer plane.Close() //nolint:contextcheck // a port is opened at once, or not
