@@ -186,6 +186,9 @@ const (
 	// ReasonDuplicateHost says that an older ElasticService of the front has the same
 	// host name.
 	ReasonDuplicateHost = "DuplicateHost"
+	// ReasonAnnotationInvalid says that an annotation of the front's Service can't be
+	// read.
+	ReasonAnnotationInvalid = "AnnotationInvalid"
 	// ReasonProtocolUnsupported says that clients don't say in the port's protocol
 	// which host they want.
 	ReasonProtocolUnsupported = "ProtocolUnsupported"

@@ -36,9 +36,10 @@ type Front struct {
 	// +kubebuilder:validation:MaxLength=63
 	TargetPort string `json:"targetPort,omitempty"`
 
-	// hosts are the names that lead here, in lower case: play.example.com, or
-	// *.example.com for all names below example.com that no longer entry matches.
-	// Of two ElasticServices with one name the older has it.
+	// hosts are the names that lead here, in lower case: play.example.com,
+	// *.example.com for all names below example.com that no longer entry matches, or
+	// * for the rest, and for who says no name. Of two ElasticServices with one name the
+	// older has it.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -46,11 +47,11 @@ type Front struct {
 	Hosts []FrontHost `json:"hosts"`
 }
 
-// FrontHost is a DNS name in lower case, or one with *. before it for all names
-// below it.
+// FrontHost is a DNS name in lower case, one with *. before it for all names below it,
+// or * for all names.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="a host must be a DNS name in lower case such as play.example.com, or *.example.com for all names below it"
+// +kubebuilder:validation:XValidation:rule="self == '*' || self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="a host must be a DNS name in lower case such as play.example.com, *.example.com for all names below it, or * for all that nobody else has"
 type FrontHost string
 
 // FrontStatus is a front as the resolvers serve it for an ElasticService.
@@ -74,4 +75,23 @@ type FrontStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Hosts []FrontHost `json:"hosts,omitempty"`
+	// trustedCIDRs are the networks of the shared Service's annotation
+	// dormouse.dev/proxy-protocol-trusted-cidrs, whose connections begin with a header
+	// of the PROXY protocol.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	TrustedCIDRs []string `json:"trustedCIDRs,omitempty"`
+	// maxSessionsPerSource is the shared Service's annotation
+	// dormouse.dev/max-sessions-per-source; 0 is without a limit.
+	// +optional
+	MaxSessionsPerSource int32 `json:"maxSessionsPerSource,omitempty"`
+	// sourceIPPreserved says that the resolvers see the addresses of the front's clients,
+	// by the shared Service's traffic policy or by a header of the PROXY protocol, so that
+	// this ElasticService's rules of addresses hold there, too.
+	// +optional
+	SourceIPPreserved bool `json:"sourceIPPreserved,omitempty"`
 }
+
+// MaxTrustedCIDRs is how many networks a front may trust.
+const MaxTrustedCIDRs = 64

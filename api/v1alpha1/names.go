@@ -23,6 +23,19 @@ const (
 	// between them, or * for all.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
+	// TrustedCIDRsAnnotation is on the Service of a front; its value are the networks
+	// of the load balancers whose connections begin with a header of the PROXY
+	// protocol, with commas between them: 10.0.0.0/8,2001:db8::/32. A connection from
+	// there without one is refused.
+	TrustedCIDRsAnnotation = "dormouse.dev/proxy-protocol-trusted-cidrs"
+
+	// MaxSessionsPerSourceAnnotation is on the Service of a front; its value is how
+	// many connections one address, or one IPv6 network of 64 bits, may have there at
+	// once, on each resolver: 1 to 1000000; without a limit where it is absent. It needs
+	// a traffic policy Local or TrustedCIDRsAnnotation, without which clients' addresses
+	// aren't known.
+	MaxSessionsPerSourceAnnotation = "dormouse.dev/max-sessions-per-source"
+
 	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service
 	// and workload work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"
@@ -95,3 +108,6 @@ const (
 	MinResolverPort = 10000
 	MaxResolverPort = 29999
 )
+
+// FrontAnnotations are those that are read of the Service of a front.
+var FrontAnnotations = []string{AllowedNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}

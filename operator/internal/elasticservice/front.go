@@ -90,6 +90,9 @@ func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port 
 			"No resolver port from %d to %d is free for the front %s: remove ElasticServices that are no longer needed.",
 			v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, key)}
 	}
+	if invalid := setFront(status, es.Status.Front, front.service); ob == nil {
+		ob = invalid
+	}
 	return status, ob
 }
 

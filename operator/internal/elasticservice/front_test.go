@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,50 @@ func TestPlanFront(t *testing.T) {
 	}
 	if got, ob := planFront(&v1alpha1.ElasticService{}, observedFront{}, nil); got != nil || ob != nil {
 		t.Errorf("without a front there are %+v and %+v", got, ob)
+	}
+}
+
+func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
+	t.Parallel()
+	const trusted, sessions = v1alpha1.TrustedCIDRsAnnotation, v1alpha1.MaxSessionsPerSourceAnnotation
+	before := &v1alpha1.FrontStatus{Service: "mc", Namespace: "games", TrustedCIDRs: []string{"10.1.0.0/16"}, MaxSessionsPerSource: 5}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		local       bool
+		trusted     []string
+		sessions    int32
+		known       bool
+		says        string
+	}{
+		"nothing":                {nil, false, nil, 0, false, ""},
+		"all":                    {map[string]string{trusted: "10.0.0.1/8, 2001:db8::/32", sessions: "20"}, false, []string{"10.0.0.0/8", "2001:db8::/32"}, 20, true, ""},
+		"a policy":               {map[string]string{sessions: "1000000"}, true, nil, 1_000_000, true, ""},
+		"no network":             {map[string]string{trusted: "10.0.0.1", sessions: "20"}, false, []string{"10.1.0.0/16"}, 20, true, `is "10.0.0.1" and must be up to 64 networks`},
+		"too many networks":      {map[string]string{trusted: strings.Repeat("10.0.0.0/8,", 65)}, false, []string{"10.1.0.0/16"}, 0, true, "up to 64 networks"},
+		"as many as may be":      {map[string]string{trusted: strings.Repeat("10.0.0.0/8,", 64)}, false, slices.Repeat([]string{"10.0.0.0/8"}, 64), 0, true, ""},
+		"no number":              {map[string]string{sessions: "many"}, true, nil, 5, true, "must be a number from 1 to 1000000"},
+		"none at all":            {map[string]string{sessions: "0"}, true, nil, 5, true, "must be a number from 1 to 1000000"},
+		"more than anybody has":  {map[string]string{sessions: "1000001"}, true, nil, 5, true, "must be a number"},
+		"a number beyond 32 bit": {map[string]string{sessions: "4294967297"}, true, nil, 5, true, "must be a number"},
+	} {
+		svc := sharedService(func(s *corev1.Service) {
+			s.Annotations, s.Spec.Type = c.annotations, corev1.ServiceTypeLoadBalancer
+			if c.local {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			}
+		})
+		got := &v1alpha1.FrontStatus{Service: "mc", Namespace: "games"}
+		ob := setFront(got, before, svc)
+		if !slices.Equal(got.TrustedCIDRs, c.trusted) || got.MaxSessionsPerSource != c.sessions || got.SourceIPPreserved != c.known {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if (ob == nil) != (c.says == "") || ob != nil && (ob.reason != v1alpha1.ReasonAnnotationInvalid || !strings.Contains(ob.message, c.says)) {
+			t.Errorf("%s: what stands in the way is %+v, want %q", name, ob, c.says)
+		}
+	}
+	other := &v1alpha1.FrontStatus{Service: "mc", Namespace: "elsewhere"}
+	if setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} })); other.TrustedCIDRs != nil {
+		t.Error("what another front's owner said holds on")
 	}
 }
 

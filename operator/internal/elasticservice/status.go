@@ -286,7 +286,11 @@ func frontReady(es *v1alpha1.ElasticService, o observed, ob *obstacle) metav1.Co
 	case es.Status.Front == nil || !anyListens(es.Status.Front, o.resolvers):
 		return condition.False(kind, v1alpha1.ReasonResolverNotListening, "Waiting: no resolver pod that is ready takes the front's clients yet.")
 	default:
-		return condition.True(kind, v1alpha1.ReasonOK, "Clients who ask Service %s for these names are led here.", es.Spec.Front.Service)
+		message := fmt.Sprintf("Clients who ask Service %s for these names are led here.", es.Spec.Front.Service)
+		if f := es.Status.Front; !f.SourceIPPreserved {
+			message += unseen(es, o.front.service)
+		}
+		return condition.True(kind, v1alpha1.ReasonOK, "%s", message)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -234,17 +235,22 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 }
 
 // slim drops what nobody here reads of objects that a cluster may have many of. The
-// annotations of a GameType's own Service are its to keep, and who may share a
-// front is read.
+// annotations of a GameType's own Service are its to keep, and those of a front are
+// read.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
 		if _, kept := object.GetLabels()[v1alpha1.GameTypeLabel]; !kept {
-			allowed, is := object.GetAnnotations()[v1alpha1.AllowedNamespacesAnnotation]
-			object.SetAnnotations(nil)
-			if is {
-				object.SetAnnotations(map[string]string{v1alpha1.AllowedNamespacesAnnotation: allowed})
+			var front map[string]string
+			for name, value := range object.GetAnnotations() {
+				if slices.Contains(v1alpha1.FrontAnnotations, name) {
+					if front == nil {
+						front = map[string]string{}
+					}
+					front[name] = value
+				}
 			}
+			object.SetAnnotations(front)
 		}
 	}
 	return o, nil

@@ -11,6 +11,19 @@ import (
 
 // A GameType takes its own annotations off its Service, which it must see for that;
 // nobody reads those of the others.
+func TestWhatAFrontsOwnerSaysIsInTheCache(t *testing.T) {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}
+	for _, name := range v1alpha1.FrontAnnotations {
+		s.Annotations[name] = "c"
+	}
+	if _, err := slim(s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Annotations) != len(v1alpha1.FrontAnnotations) || s.Annotations[v1alpha1.TrustedCIDRsAnnotation] != "c" {
+		t.Errorf("it has %v", s.Annotations)
+	}
+}
+
 func TestOnlyAGameTypesServicesKeepTheirAnnotationsInTheCache(t *testing.T) {
 	for label, want := range map[string]int{v1alpha1.GameTypeLabel: 1, "app": 0} {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "duel"}, Annotations: map[string]string{"a": "b"}}}

@@ -36,6 +36,8 @@ type front struct {
 	// all share.
 	guard guard.Guard
 	files atomic.Int32
+	// terms are what its owner says of all its clients.
+	terms atomic.Pointer[frontTerms]
 	// strangers turn away who asks for a name that nobody has, in each protocol that
 	// says names.
 	strangers []*servedPort
@@ -47,9 +49,24 @@ type front struct {
 	hosts map[string]*servedPort
 }
 
+// frontTerms are what a front's owner says of all its clients.
+type frontTerms struct {
+	proxy route.Proxy
+	rules guard.Rules
+}
+
+func termsOf(f *route.Front) *frontTerms {
+	return &frontTerms{
+		proxy: route.Proxy{Trusted: f.Trusted},
+		rules: guard.Rules{PerSource: guard.Limits{Sessions: f.MaxSessionsPerSource}},
+	}
+}
+
 // newFront opens a front. It is called with the server's lock.
-func (s *Server) newFront(key route.FrontKey) *front {
+func (s *Server) newFront(part *route.Front) *front {
+	key := part.FrontKey
 	f := &front{server: s, key: key, hosts: map[string]*servedPort{}}
+	f.terms.Store(termsOf(part))
 	port := func(name v1alpha1.Protocol, protocol proto.Protocol) *servedPort {
 		p := &servedPort{
 			key: portKey{protocol: name, network: route.TCP}, protocol: protocol, guard: &f.guard,
@@ -89,8 +106,9 @@ func (s *Server) setFront(sv *service, was, is *route.Front) {
 		if p := sv.portNamed(is.Port); p != nil {
 			now = *is
 			if s.fronts[now.FrontKey] == nil {
-				s.fronts[now.FrontKey] = s.newFront(now.FrontKey)
+				s.fronts[now.FrontKey] = s.newFront(&now)
 			}
+			s.fronts[now.FrontKey].terms.Store(termsOf(&now))
 			s.fronts[now.FrontKey].enter(now.Hosts, p)
 		}
 	}
@@ -168,8 +186,12 @@ func (f *front) carry(h *heldTCP) (waits bool) {
 		p.wanted(h.line)
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
-		// The condition by which rules of addresses hold is of the service's own Service.
-		rules := p.known.Load().rules.Hidden()
+		var rules guard.Rules
+		if part := p.service.route.Load().Front; part != nil {
+			rules = part.Guard
+		} else { // it has just left the front
+			rules = p.known.Load().rules.Hidden()
+		}
 		return p.carry(h, &rules)
 	}
 	return false
@@ -184,6 +206,16 @@ func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 	}
 	defer f.server.files.Force(&f.files, -filesOfTCP)
 	defer f.nobody.occupy(h).End()
+	terms := f.terms.Load()
+	h.awaitHead(f.nobody.headTime())
+	if !f.nobody.introduce(h, &terms.proxy) || h.local {
+		return nil
+	}
+	reason := proto.Reason("")
+	if h.atFront, reason = f.guard.Enter(&terms.rules, h.source.Addr(), f.server.held); reason != "" {
+		f.nobody.refuse(h.line, reason)
+		return nil
+	}
 	stranger, name := f.ask(h)
 	if stranger == nil {
 		return nil
@@ -204,7 +236,6 @@ func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 // that speaks its protocol; nil: it is gone or refused. Nothing of what it said is
 // used up.
 func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
-	h.awaitHead(f.nobody.headTime())
 	for {
 		more := false
 		for _, p := range f.strangers {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -26,10 +28,10 @@ type shared struct {
 	routes  map[string]*route.Route
 }
 
-func newShared(t testing.TB) *shared {
+func newShared(t testing.TB, more ...rigOption) *shared {
 	number := freePort(t, route.TCP)
 	return &shared{
-		rig: newRig(t), key: route.FrontKey{Namespace: "edge", Service: "mc", ResolverPort: int32(number)},
+		rig: newRig(t, more...), key: route.FrontKey{Namespace: "edge", Service: "mc", ResolverPort: int32(number)},
 		address: fmt.Sprintf("127.0.0.1:%d", number), routes: map[string]*route.Route{},
 	}
 }
@@ -243,6 +245,122 @@ func TestWhoeverNamesNobodyIsTurnedAwayAndWakesNothing(t *testing.T) {
 			t.Errorf("%v clients of %s, want none", got, name)
 		}
 	}
+}
+
+func TestWhoeverNamesNobodyReachesTheServiceForTheRest(t *testing.T) {
+	s := newShared(t)
+	s.service("survival", v1alpha1.ProtocolMinecraft, "survival.example.com")
+	s.service("lobby", v1alpha1.ProtocolMinecraft, route.AllHosts)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, tag("lobby"))
+	s.up("lobby", server)
+	for _, host := range []string{"nobody.example.com", "", "*", "*.survival.example.com"} {
+		c := dialTCP(t, s.address)
+		write(t, c, login(host))
+		expect(t, c, "lobby"+login(host))
+	}
+	named := dialTCP(t, s.address)
+	write(t, named, login("survival.example.com"))
+	s.eventually("who names a service waits for it", func() bool { return s.carried("survival").Queued == 1 })
+	// It is for its own protocol alone.
+	secret := dialTCP(t, s.address)
+	write(t, secret, hello(t, "none.example.com"))
+	if got, _ := io.ReadAll(secret); string(got) != "\x15\x03\x03\x00\x02\x02\x70" {
+		t.Errorf("a client of TLS is told %x", got)
+	}
+}
+
+// terms puts a service behind the front whose owner trusts load balancers.
+func (s *shared) terms(name string, change func(*route.Front)) {
+	s.show(name, func(r *route.Route) {
+		f := *r.Front
+		change(&f)
+		r.Front = &f
+	})
+}
+
+func TestAFrontHearsFromItsLoadBalancerWhereClientsAre(t *testing.T) {
+	book, logs := withLog(t)
+	s := newShared(t, logs)
+	s.service("lobby", v1alpha1.ProtocolMinecraft, "lobby.example.com")
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	s.terms("lobby", func(f *route.Front) {
+		f.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")}
+		f.Guard = guard.NewRules(nil, []string{"203.0.113.0/24"})
+		f.Guard.SourcesKnown = true
+	})
+	through := func(source, said string) *net.TCPConn {
+		c := dialFrom(t, "127.0.0.3", s.address)
+		write(t, c, header(t, 2, source, "198.51.100.2:25565")+said)
+		return c
+	}
+	// By the header one may wake the service, and another may not.
+	expectGone(t, through("203.0.113.9:40001", login("lobby.example.com")))
+	if n := s.refused("lobby", proto.Denied); n != 1 {
+		t.Errorf("%v clients denied, want 1", n)
+	}
+	held := through("192.0.2.7:40002", login("lobby.example.com"))
+	s.eventually("the client is held", func() bool { return s.carried("lobby").Queued == 1 })
+	s.up("lobby", server)
+	expect(t, held, login("lobby.example.com"))
+	_ = held.Close()
+	s.eventually("the log tells where it was", func() bool {
+		for _, l := range book.lines(t) {
+			if l.Client == "192.0.2.7:40002" {
+				return l.Front == "edge/mc" && l.Service == "lobby" && l.Server == server
+			}
+		}
+		return false
+	})
+	// Who isn't trusted begins without a header, and who is begins with one.
+	direct := dialTCP(t, s.address)
+	write(t, direct, login("lobby.example.com"))
+	expect(t, direct, login("lobby.example.com"))
+	headless := dialFrom(t, "127.0.0.3", s.address)
+	write(t, headless, login("lobby.example.com"))
+	expectGone(t, headless)
+	if n := s.refused("mc", proto.NoProxyHeader); n != 1 {
+		t.Errorf("%v clients refused without a header, want 1", n)
+	}
+	// A look whether the port is open is no client.
+	look := dialFrom(t, "127.0.0.3", s.address)
+	write(t, look, string(localHeader))
+	expectGone(t, look)
+}
+
+func TestAFrontBoundsWhatASourceHas(t *testing.T) {
+	s := newShared(t)
+	s.service("lobby", v1alpha1.ProtocolMinecraft, "lobby.example.com")
+	s.service("arena", v1alpha1.ProtocolMinecraft, "arena.example.com")
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	for _, name := range []string{"lobby", "arena"} {
+		s.up(name, server)
+		s.terms(name, func(f *route.Front) { f.MaxSessionsPerSource = 2 })
+	}
+	plays := func(source, host string) *net.TCPConn {
+		c := dialFrom(t, source, s.address)
+		write(t, c, login(host))
+		expect(t, c, login(host))
+		return c
+	}
+	first := plays("127.0.0.3", "lobby.example.com")
+	plays("127.0.0.3", "arena.example.com")
+	third := dialFrom(t, "127.0.0.3", s.address)
+	expectGone(t, third)
+	if n := s.refused("mc", proto.SourceSessions); n != 1 {
+		t.Errorf("%v clients refused, want 1", n)
+	}
+	plays("127.0.0.4", "lobby.example.com")
+	_ = first.Close()
+	s.eventually("the first has made room", func() bool {
+		c := dialFrom(t, "127.0.0.3", s.address)
+		defer func() { _ = c.Close() }()
+		_, _ = io.WriteString(c, login("lobby.example.com"))
+		_, err := io.ReadFull(c, make([]byte, len(login("lobby.example.com"))))
+		return err == nil
+	})
 }
 
 func TestAFrontIsThereAsLongAsANameLeadsSomewhere(t *testing.T) {

@@ -16,6 +16,7 @@ func TestWhoComesByAFrontIsCountedByTheServiceAlone(t *testing.T) {
 	rules := guard.NewRules(nil, []string{here + "/32"})
 	rules.PerServiceRate = 2
 	s.show("alpha", func(r *route.Route) { guarded(rules)(&r.Ports[0]) })
+	s.terms("alpha", func(f *route.Front) { f.Guard = rules.Hidden() })
 	join := login("alpha.example.com")
 	held := func(n int) func() bool { return func() bool { return s.server.Carrying() == n } }
 	for n := range 2 {

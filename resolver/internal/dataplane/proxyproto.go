@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 // headerBuffer is for reading a header, which may be longer. It bounds what is
@@ -38,13 +39,15 @@ func endpointOf(a net.Addr) netip.AddrPort {
 // introduce finds out where a client is; false: it came from where connections
 // begin with a header, and has none. One that ends before it says anything is a
 // load balancer's look whether the port is open.
-func (p *servedPort) introduce(h *heldTCP) bool {
-	proxy := &p.service.route.Load().Proxy
-	h.announced = proxy.Send
+func (p *servedPort) introduce(h *heldTCP, proxy *route.Proxy) bool {
 	if !proxy.Trusts(h.source.Addr()) {
 		return true
 	}
-	_ = h.conn.SetReadDeadline(time.Now().Add(p.headTime()))
+	due := h.headDue
+	if due.IsZero() {
+		due = time.Now().Add(p.headTime())
+	}
+	_ = h.conn.SetReadDeadline(due)
 	stream := &heldStream{held: h}
 	reader := bufio.NewReaderSize(stream, headerBuffer)
 	header, err := proxyproto.Read(reader)
@@ -58,7 +61,7 @@ func (p *servedPort) introduce(h *heldTCP) bool {
 		h.budget.Give(stream.read)
 		return false
 	}
-	_ = h.conn.SetReadDeadline(time.Time{})
+	_ = h.conn.SetReadDeadline(h.headDue)
 	rest, _ := reader.Peek(reader.Buffered())
 	h.sent = append(h.sent, rest...)
 	h.budget.Give(stream.read - len(rest))

@@ -40,7 +40,9 @@ func (p *servedPort) serveTCP(c *net.TCPConn, from netip.AddrPort) {
 	}
 	p.counts.ClientTaken()
 	p.wanted(h.line)
-	if !p.introduce(h) || !p.carry(h, p.known.Load().rules) {
+	proxy := &p.service.route.Load().Proxy
+	h.announced = proxy.Send
+	if !p.introduce(h, proxy) || !p.carry(h, p.known.Load().rules) {
 		h.end()
 	}
 }

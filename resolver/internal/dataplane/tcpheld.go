@@ -39,6 +39,8 @@ type heldTCP struct {
 	full   bool
 	events chan event
 	visit  guard.Visit
+	// atFront is the client's stay at the front that it came to, if it did.
+	atFront guard.Visit
 	// headDue is when the client must have said what it wants, and taken in what it is
 	// answered; zero before it is first asked. Answered says that it has had the
 	// one Answer that is marked Once.
@@ -64,6 +66,7 @@ func (h *heldTCP) end() {
 		h.port.leave(h)
 	}
 	h.release(len(h.sent))
+	h.atFront.Leave()
 	_ = h.conn.Close()
 	h.line.Write()
 }

@@ -1,12 +1,14 @@
 package route
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/guard"
 )
 
 // FrontKey is one port of a Service that several ElasticServices share.
@@ -22,9 +24,19 @@ type Front struct {
 	// Port is the name of the route's own port that clients are led to.
 	Port string
 	// Hosts are the names that lead there: DNS names in lower case, or with *. before
-	// them for all names below. Those that an older route has are left out.
+	// them for all names below, or AllHosts. Those that an older route has are left out.
 	Hosts []string
+	// Trusted are those whose connections begin with a header of the PROXY protocol, and
+	// MaxSessionsPerSource is how many clients of one source there may be; 0: any number.
+	// All routes of the front have the same.
+	Trusted              []netip.Prefix
+	MaxSessionsPerSource int32
+	// Guard says who of the front's clients may wake the service.
+	Guard guard.Rules
 }
+
+// AllHosts is the name of who says none, or one that nobody else has.
+const AllHosts = "*"
 
 // frontOf is an ElasticService's part of a front; nil when it has none.
 func frontOf(es *v1alpha1.ElasticService) *Front {
@@ -36,14 +48,19 @@ func frontOf(es *v1alpha1.ElasticService) *Front {
 	for _, host := range s.Hosts {
 		f.Hosts = append(f.Hosts, string(host))
 	}
+	f.Trusted = networks(s.TrustedCIDRs)
+	if s.SourceIPPreserved {
+		f.MaxSessionsPerSource = s.MaxSessionsPerSource
+	}
+	f.Guard = rulesOf(es, s.SourceIPPreserved)
 	return f
 }
 
-// FindHost looks a client's host name up: by itself, and then by the longest *.
-// that it is below.
+// FindHost looks a client's host name up: by itself, then by the longest *. that it is
+// below, and then by AllHosts.
 func FindHost[T any](hosts map[string]T, name string) (found T, ok bool) {
 	if strings.HasPrefix(name, "*") {
-		return found, false
+		name = ""
 	}
 	if found, ok = hosts[name]; ok {
 		return found, true
@@ -51,7 +68,8 @@ func FindHost[T any](hosts map[string]T, name string) (found T, ok bool) {
 	for {
 		_, rest, more := strings.Cut(name, ".")
 		if !more {
-			return found, false
+			found, ok = hosts[AllHosts]
+			return found, ok
 		}
 		if found, ok = hosts["*."+rest]; ok {
 			return found, true

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -37,6 +38,34 @@ func TestAHostIsFoundByTheNameThatSaysMost(t *testing.T) {
 	} {
 		if got, ok := FindHost(hosts, name); got != want || ok != (want != "") {
 			t.Errorf("%q leads to %q (%v), want %q", name, got, ok, want)
+		}
+	}
+	hosts[AllHosts] = "the rest"
+	for name, want := range map[string]string{
+		"play.example.com": "exact", "a.lobby": "the rest", "com": "the rest", "": "the rest", "*": "the rest", "*.example.com": "the rest",
+	} {
+		if got, ok := FindHost(hosts, name); got != want || !ok {
+			t.Errorf("where all names lead somewhere %q leads to %q (%v), want %q", name, got, ok, want)
+		}
+	}
+}
+
+func TestAFrontsRulesHoldWhereItsClientsAreKnown(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		es := newService("lobby", "u1", 0).port("game", v1alpha1.ProtocolMinecraft, 10001).front(10009, "a.example")
+		es.Spec.Wake = &v1alpha1.Wake{DenyCIDRs: []string{"192.0.2.0/24"}, PerServiceRate: 3}
+		es.Status.Front.TrustedCIDRs, es.Status.Front.MaxSessionsPerSource = []string{"10.0.0.0/8"}, 7
+		es.Status.Front.SourceIPPreserved = known
+		got := Build(es.ElasticService).Front
+		if len(got.Trusted) != 1 || got.Trusted[0] != netip.MustParsePrefix("10.0.0.0/8") {
+			t.Errorf("%v are trusted", got.Trusted)
+		}
+		if (got.MaxSessionsPerSource == 7) != known || got.Guard.SourcesKnown != known || (len(got.Guard.Deny) == 1) != known || got.Guard.PerServiceRate != 3 {
+			t.Errorf("where it is %v that sources are known there are %d sessions and %+v", known, got.MaxSessionsPerSource, got.Guard)
+		}
+		if own := Build(es.ElasticService).Ports[0].Guard; own.SourcesKnown {
+			t.Error("the service's own address has the front's sources")
 		}
 	}
 }

@@ -8,10 +8,17 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 )
 
+// sourcesKnown says that the clients of an ElasticService's own port are seen as who they
+// are: by the operator's word, or a load balancer's.
+func sourcesKnown(es *v1alpha1.ElasticService, network Network, proxy Proxy) bool {
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionSourceIPPreserved)
+	preserved := c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonOK
+	return preserved || network == TCP && len(proxy.Trusted) > 0
+}
+
 // rulesOf are an ElasticService's rules of who may wake it, without those that go by
-// the client's address where the operator says that the resolver doesn't see it, nor
-// a load balancer tells.
-func rulesOf(es *v1alpha1.ElasticService, network Network, proxy Proxy) guard.Rules {
+// the client's address where that isn't known.
+func rulesOf(es *v1alpha1.ElasticService, known bool) guard.Rules {
 	var rules guard.Rules
 	if w := es.Spec.Wake; w != nil {
 		rules = guard.NewRules(w.AllowCIDRs, w.DenyCIDRs)
@@ -20,10 +27,7 @@ func rulesOf(es *v1alpha1.ElasticService, network Network, proxy Proxy) guard.Ru
 	if s := es.Spec.Hold.PerSource; s != nil {
 		rules.PerSource = guard.Limits{Connections: s.MaxConnections, Bytes: s.MaxBytes, Sessions: s.MaxSessions}
 	}
-	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionSourceIPPreserved)
-	preserved := c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonOK
-	rules.SourcesKnown = preserved || network == TCP && len(proxy.Trusted) > 0
-	if !rules.SourcesKnown {
+	if rules.SourcesKnown = known; !known {
 		return rules.Hidden()
 	}
 	return rules

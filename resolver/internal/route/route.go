@@ -222,7 +222,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
-			Guard:         rulesOf(es, network, r.Proxy),
+			Guard:         rulesOf(es, sourcesKnown(es, network, r.Proxy)),
 			Probes:        probes(es, p.Name),
 		})
 	}
@@ -234,13 +234,17 @@ func proxy(spec *v1alpha1.ProxyProtocol) Proxy {
 	if spec == nil {
 		return Proxy{}
 	}
-	p := Proxy{Send: spec.Send}
-	for _, text := range spec.TrustedCIDRs {
+	return Proxy{Trusted: networks(spec.TrustedCIDRs), Send: spec.Send}
+}
+
+// networks parses networks, as the API server has let them pass.
+func networks(texts []string) (out []netip.Prefix) {
+	for _, text := range texts {
 		if n, err := netip.ParsePrefix(text); err == nil {
-			p.Trusted = append(p.Trusted, n.Masked())
+			out = append(out, n.Masked())
 		}
 	}
-	return p
+	return out
 }
 
 // answers are what the spec says that a port answers.

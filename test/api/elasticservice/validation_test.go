@@ -165,7 +165,7 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a front without hosts":      {front(`hosts: []`), "should have at least 1 items"},
 		"a front's host in capitals": {front(`hosts: [Play.example.com]`), "a DNS name in lower case such as play.example.com"},
 		"a front's host with a port": {front(`hosts: ["play.example.com:25565"]`), "a DNS name in lower case"},
-		"a host of stars":            {front(`hosts: ["*"]`), "or *.example.com for all names below it"},
+		"a host of stars":            {front(`hosts: ["**"]`), "*.example.com for all names below it"},
 		"a star in the middle":       {front(`hosts: [a.*.example.com]`), "a DNS name in lower case"},
 		"a host with a dot too many": {front(`hosts: [play.example.com.]`), "a DNS name in lower case"},
 		"a host twice":               {front(`hosts: [a.example, a.example]`), "Duplicate value"},
