@@ -44,23 +44,52 @@ func (p *servedPort) learn(port *route.Port) {
 		return
 	}
 	p.asked = server
-	s := p.service.server
-	s.wg.Go(func() {
+	if p.learning {
+		return // the next try is at this one
+	}
+	p.learning = true
+	p.service.server.wg.Go(func() {
 		defer utilruntime.HandleCrash()
-		for range learnTries {
-			answers, err := p.service.askInTurn(asker, p.key.network, server.address)
-			if err == nil {
-				p.learnt(answers)
-				return
-			}
+		p.learnFrom(asker, server)
+	})
+}
+
+// learnFrom asks a server until it answers, or the one that is to be asked instead.
+func (p *servedPort) learnFrom(asker proto.Asker, server asked) {
+	s := p.service.server
+	for try := 1; ; try++ {
+		answers, err := p.service.askInTurn(asker, p.key.network, server.address)
+		if err == nil {
+			p.learnt(answers)
+		} else {
 			s.opts.Log.V(1).Info("A server did not tell of itself", "address", server.address.String(), "error", err.Error())
 			select {
 			case <-time.After(learnPause):
+			case <-p.gone:
 			case <-s.ctx.Done():
-				return
 			}
 		}
-	})
+		s.mu.Lock()
+		another := p.asked != server
+		server = p.asked
+		if p.learning = another || err != nil && try < learnTries; p.learning {
+			select {
+			case <-p.gone:
+				p.learning = false
+			case <-s.ctx.Done():
+				p.learning = false
+			default:
+			}
+		}
+		goesOn := p.learning
+		s.mu.Unlock()
+		if !goesOn {
+			return
+		}
+		if another {
+			try = 0
+		}
+	}
 }
 
 // askInTurn asks a server when not too many are asked already.

@@ -64,8 +64,11 @@ type servedPort struct {
 	known atomic.Pointer[known]
 	// told is what a server told of itself, and asked which was asked last. The
 	// server's lock guards both.
-	told     proto.Answers
-	asked    asked
+	told  proto.Answers
+	asked asked
+	// learning says that one is being asked, and gone is closed with the port.
+	learning bool
+	gone     chan struct{}
 	counts   *metrics.Port
 	guard    *guard.Guard
 	listener *listener.Listener
@@ -108,7 +111,7 @@ func (sv *service) setPorts(r *route.Route) (closed []*listener.Listener) {
 			continue
 		}
 		p := &servedPort{
-			service: sv, key: key, protocol: protocol, guard: &sv.guard,
+			service: sv, key: key, protocol: protocol, guard: &sv.guard, gone: make(chan struct{}),
 			counts: sv.server.opts.Metrics.Port(r.Namespace, r.Service, string(key.protocol)),
 		}
 		p.known.Store(p.knownOf(r, &r.Ports[i]))
@@ -191,6 +194,7 @@ func (p *servedPort) open() listener.Open {
 
 // close takes no new clients. A UDP port that has sessions keeps its socket for them.
 func (p *servedPort) close() {
+	close(p.gone)
 	p.listener.Close()
 	if p.key.network == route.TCP || p.socket.Load() == nil {
 		p.giveBackFile()
