@@ -58,7 +58,11 @@ func (p *servedPort) learn(port *route.Port) {
 func (p *servedPort) learnFrom(asker proto.Asker, server asked) {
 	s := p.service.server
 	for try := 1; ; try++ {
-		answers, err := p.service.askInTurn(asker, p.key.network, server.address)
+		var answers proto.Answers
+		err := p.service.askInTurn(p.key.network, server.address, func(c net.Conn) (err error) {
+			answers, err = asker.Ask(c)
+			return err
+		})
 		if err == nil {
 			p.learnt(answers)
 		} else {
@@ -92,16 +96,17 @@ func (p *servedPort) learnFrom(asker proto.Asker, server asked) {
 	}
 }
 
-// askInTurn asks a server when not too many are asked already.
-func (sv *service) askInTurn(asker proto.Asker, network route.Network, address netip.AddrPort) (proto.Answers, error) {
+// askInTurn asks a server over a connection of its own when not too many are asked
+// already.
+func (sv *service) askInTurn(network route.Network, address netip.AddrPort, question func(net.Conn) error) error {
 	s := sv.server
 	select {
 	case s.asks <- struct{}{}:
 		defer func() { <-s.asks }()
 	case <-s.ctx.Done():
-		return proto.Answers{}, s.ctx.Err()
+		return s.ctx.Err()
 	}
-	return ask(s.ctx, asker, network, address, askTimeout, sv.greeting(network))
+	return ask(s.ctx, network, address, askTimeout, sv.greeting(network), question)
 }
 
 // greeting is what a connection begins with that is no client's.
@@ -113,21 +118,21 @@ func (sv *service) greeting(network route.Network) []byte {
 }
 
 // ask asks a server over a connection of its own.
-func ask(ctx context.Context, asker proto.Asker, network route.Network, address netip.AddrPort, timeout time.Duration, greeting []byte) (proto.Answers, error) {
+func ask(ctx context.Context, network route.Network, address netip.AddrPort, timeout time.Duration, greeting []byte, question func(net.Conn) error) error {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(ctx, string(network), address.String())
 	if err != nil {
-		return proto.Answers{}, err
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(askTimeout))
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()
 	if len(greeting) > 0 {
 		if _, err := c.Write(greeting); err != nil {
-			return proto.Answers{}, err
+			return err
 		}
 	}
-	return asker.Ask(c)
+	return question(c)
 }
 
 // learnt takes in what a server told.
@@ -148,11 +153,16 @@ func (sv *service) dialUp(ctx context.Context, name string, address netip.AddrPo
 	port, ok := sv.route.Load().Port(name)
 	asker, asks := sv.server.opts.Protocols[port.Protocol].(proto.Asker)
 	if ok && asks && !port.ByConnect {
-		answers, err := ask(ctx, asker, route.TCP, address, timeout, sv.greeting(route.TCP))
+		err := ask(ctx, route.TCP, address, timeout, sv.greeting(route.TCP), func(c net.Conn) error {
+			answers, err := asker.Ask(c)
+			if err == nil {
+				sv.learnt(&port, answers)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		sv.learnt(&port, answers)
 	}
 	return dial(ctx, address, timeout)
 }

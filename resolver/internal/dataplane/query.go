@@ -122,17 +122,25 @@ func (u *udpSocket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Ad
 	if !p.known.Load().sorts || p.joins(datagram, from) {
 		return false
 	}
+	if !u.retellDatagram(datagram, from, to) {
+		u.relayQuery(datagram, from, to)
+	}
+	return true
+}
+
+// relayQuery has a server answer a client's first datagram, which only asks.
+func (u *udpSocket) relayQuery(datagram []byte, from netip.AddrPort, to netip.Addr) {
+	p := u.port.Load()
 	picked, ok := p.service.queue.PickForQuery(p.key.name)
 	if !ok {
 		u.judge(datagram, from, to)
-		return true
+		return
 	}
 	if s := u.enter(datagram, from, to, true); s != nil {
 		s.beginQuery(datagram, picked)
 	} else if picked.Unproven {
 		p.service.queue.Avoid(p.key.name, picked.Address)
 	}
-	return true
 }
 
 // beginQuery is begin for a client who only asks.

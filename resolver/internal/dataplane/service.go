@@ -69,6 +69,8 @@ type servedPort struct {
 	// learning says that one is being asked, and gone is closed with the port.
 	learning bool
 	gone     chan struct{}
+	// retold is what servers said to who only asked.
+	retold   retold
 	counts   *metrics.Port
 	guard    *guard.Guard
 	listener *listener.Listener
@@ -195,6 +197,7 @@ func (p *servedPort) open() listener.Open {
 // close takes no new clients. A UDP port that has sessions keeps its socket for them.
 func (p *servedPort) close() {
 	close(p.gone)
+	p.retold.close(p)
 	p.listener.Close()
 	if p.key.network == route.TCP || p.socket.Load() == nil {
 		p.giveBackFile()

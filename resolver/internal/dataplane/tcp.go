@@ -105,7 +105,7 @@ func (p *servedPort) wants(h *heldTCP) bool {
 		return !k.judges || p.handshake(h)
 	}
 	query, heard := p.asks(h)
-	if !heard || query && p.serveQuery(h) {
+	if !heard || query && (p.retell(h) || p.serveQuery(h)) {
 		return false
 	}
 	return !query || p.handshake(h)

@@ -113,7 +113,7 @@ var _ hold.Datagrams = (*udpSession)(nil)
 // fromClient takes a datagram of the client; false: the session is over, and the
 // datagram is the first of another.
 func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
-	if !s.proven.Load() && s.answered.Load() && s.state.Load() == sessionLive {
+	if !s.proven.Load() && s.answered.Load() {
 		s.prove()
 	}
 	s.touch(&s.clientAt, now)

@@ -28,7 +28,7 @@ const mostMaking = 64
 func (t *strangers) add(s *udpSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.gone {
+	if s.gone || s.proven.Load() {
 		return
 	}
 	if t.at == nil {

@@ -157,3 +157,34 @@ type Asker interface {
 	// later.
 	Ask(c net.Conn) (Answers, error)
 }
+
+// Question is what a client asks of a server that others ask, too.
+type Question struct {
+	// Key is the same for questions that have the same answer.
+	Key string
+	// Ask is what to ask the server with. It may lie in what the client sent.
+	Ask []byte
+	// Used is how many bytes of what the client sent are the question.
+	Used int
+}
+
+// Reteller is a Protocol in which what a server said to one client who only asked may
+// be told to others who ask the same.
+type Reteller interface {
+	Protocol
+	// Asks reads what a client asks, from what it sent so far or from a datagram; ok
+	// is false where the server must answer it itself. The verdict is an Answer where the
+	// client must show first where it is, and is told so.
+	Asks(head []byte, c Client) (q Question, v Verdict, ok bool)
+	// Fetch asks a server, over a connection of its own on which the caller has set a
+	// deadline, and gives its answer in at most MaxRetold bytes.
+	Fetch(c net.Conn, ask []byte) (answer []byte, err error)
+	// Retell writes a server's answer for a client that sent head.
+	Retell(to, answer, head []byte) []byte
+	// Proves says that whoever asks has shown that it receives what is sent to its
+	// address: connections do.
+	Proves() bool
+}
+
+// MaxRetold bounds an answer that is told again, in bytes.
+const MaxRetold = 64 << 10

@@ -11,6 +11,8 @@ import (
 
 var _ proto.Asker = Protocol{}
 
+var errAnothers = errors.New("reading a pong: it is another ping's")
+
 // Ask implements proto.Asker by a ping.
 func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
 	// The time is a mark that the pong has to have.
@@ -28,7 +30,7 @@ func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
 		return proto.Answers{}, fmt.Errorf("reading a pong: %w", err)
 	}
 	if p.Time != mark {
-		return proto.Answers{}, errors.New("reading a pong: it is another ping's")
+		return proto.Answers{}, errAnothers
 	}
 	return proto.Answers{
 		Version: p.Status.Version, Protocol: int32(p.Status.Protocol), MaxPlayers: int32(p.Status.Capacity), Map: p.Status.Level, //nolint:gosec // it is only shown

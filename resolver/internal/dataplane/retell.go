@@ -1,0 +1,271 @@
+package dataplane
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// Where all clients of an awake service go through the resolver, what a server said to
+// one who only asked is told to all who ask the same for a second. So a storm of
+// questions costs the game one a second for each of a few kinds.
+
+const (
+	// freshFor is how long an answer is told without asking again, and staleFor while
+	// the server is being asked again.
+	freshFor = time.Second
+	staleFor = 3 * time.Second
+	// forgetAfter is how long an answer is kept that nobody asks for.
+	forgetAfter = 10 * time.Second
+	// maxQuestions bounds the kinds of questions of a port whose answers are kept: names
+	// and versions are the client's to choose. Who asks for more is told the latest.
+	maxQuestions = 16
+	// maxAsking bounds how many wait for an answer.
+	maxAsking = 1024
+)
+
+// retold are the answers of a port's servers that are told again.
+type retold struct {
+	mu     sync.Mutex
+	all    map[string]*retoldAnswer
+	latest *retoldAnswer
+	closed bool
+	sweep  *time.Timer
+}
+
+// retoldAnswer is one of them. Answer is never changed.
+type retoldAnswer struct {
+	answer []byte
+	// at is when it came, and failed when no answer did.
+	at, failed time.Time
+	asking     bool
+	waiting    []func(answer []byte)
+}
+
+// recall gives what a server said lately to who asked the same. Where that isn't known,
+// or is too old, a server is asked, and then is told; nil says that none answered. Ok is
+// false where the client is to ask itself.
+func (p *servedPort) recall(r proto.Reteller, q proto.Question, then func(answer []byte)) (answer []byte, ok bool) {
+	t, now := &p.retold, time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.all[q.Key]
+	if a == nil {
+		if t.closed {
+			return nil, false
+		}
+		if len(t.all) >= maxQuestions {
+			if a = t.latest; a == nil || now.Sub(a.at) > staleFor {
+				return nil, false
+			}
+			return a.answer, true
+		}
+		if t.all == nil {
+			t.all = map[string]*retoldAnswer{}
+		}
+		a = &retoldAnswer{}
+		t.all[q.Key] = a
+		if t.sweep == nil {
+			t.sweep = time.AfterFunc(forgetAfter, p.forgetOld)
+		}
+	}
+	switch age := now.Sub(a.at); {
+	case a.answer != nil && age < freshFor:
+		return a.answer, true
+	case !a.asking && now.Sub(a.failed) < freshFor:
+		return nil, false
+	case !a.asking:
+		a.asking = true
+		ask := bytes.Clone(q.Ask)
+		p.service.server.wg.Go(func() {
+			defer utilruntime.HandleCrash()
+			p.answered(a, p.fetch(r, ask))
+		})
+		fallthrough
+	default:
+		if a.answer != nil && age < staleFor {
+			return a.answer, true
+		}
+	}
+	if len(a.waiting) >= maxAsking {
+		return nil, false
+	}
+	a.waiting = append(a.waiting, then)
+	return nil, true
+}
+
+// fetch asks a server; nil: it didn't answer, or there is no room for what it said.
+func (p *servedPort) fetch(r proto.Reteller, question []byte) []byte {
+	picked, ok := p.service.queue.PickForQuery(p.key.name)
+	switch {
+	case !ok:
+		return nil
+	case picked.Unproven:
+		// That it is up the client's own datagram finds out.
+		p.service.queue.Untried(p.key.name, picked.Address)
+		return nil
+	}
+	var answer []byte
+	err := p.service.askInTurn(p.key.network, picked.Address, func(c net.Conn) (err error) {
+		answer, err = r.Fetch(c, question)
+		return err
+	})
+	if err != nil || len(answer) > proto.MaxRetold || !p.service.server.held.All(len(answer)) {
+		return nil
+	}
+	return answer
+}
+
+// answered takes in what a server said, and tells those who wait for it. The answer is
+// charged to what is held.
+func (p *servedPort) answered(a *retoldAnswer, answer []byte) {
+	t := &p.retold
+	t.mu.Lock()
+	waiting := a.waiting
+	a.asking, a.waiting = false, nil
+	if answer == nil {
+		a.failed = time.Now()
+	} else {
+		t.drop(p, a)
+		a.answer, a.at = answer, time.Now()
+		t.latest = a
+	}
+	if t.closed {
+		t.drop(p, a)
+	}
+	t.mu.Unlock()
+	for _, then := range waiting {
+		then(answer)
+	}
+}
+
+// drop gives an answer up.
+func (t *retold) drop(p *servedPort, a *retoldAnswer) {
+	p.service.server.held.Give(len(a.answer))
+	a.answer = nil
+	if t.latest == a {
+		t.latest = nil
+	}
+}
+
+// forgetOld drops what nobody asks for any more.
+func (p *servedPort) forgetOld() {
+	t := &p.retold
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, a := range t.all {
+		if !a.asking && time.Since(a.at) > forgetAfter && time.Since(a.failed) > forgetAfter {
+			t.drop(p, a)
+			delete(t.all, key)
+		}
+	}
+	if len(t.all) > 0 {
+		t.sweep.Reset(forgetAfter)
+	} else {
+		t.sweep = nil
+	}
+}
+
+// close drops all, for good.
+func (t *retold) close(p *servedPort) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for _, a := range t.all {
+		t.drop(p, a)
+	}
+	t.all = nil
+	if t.sweep != nil {
+		t.sweep.Stop()
+	}
+}
+
+// retell answers a TCP client who only asks with what a server said to another; false: it
+// is to ask itself.
+func (p *servedPort) retell(h *heldTCP) bool {
+	r, is := p.protocol.(proto.Reteller)
+	if !is {
+		return false
+	}
+	q, _, ok := r.Asks(h.sent, p.known.Load().client(netip.AddrPort{}, nil))
+	if !ok {
+		return false
+	}
+	told := make(chan []byte, 1)
+	answer, ok := p.recall(r, q, func(answer []byte) { told <- answer })
+	if !ok {
+		return false
+	}
+	if answer == nil {
+		if answer = <-told; answer == nil {
+			return false
+		}
+	}
+	defer p.occupy(h).End()
+	h.awaitHead(p.headTime())
+	if _, err := h.conn.Write(r.Retell(nil, answer, h.sent)); err != nil {
+		return true
+	}
+	p.counts.QueryAnswered()
+	h.line.Answered()
+	h.answered = true
+	h.release(q.Used)
+	p.inspect(h) // it may ping; who wants more has come to the end
+	return true
+}
+
+// retellDatagram is retell for a datagram of a client who only asks.
+func (u *udpSocket) retellDatagram(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	p := u.port.Load()
+	r, is := p.protocol.(proto.Reteller)
+	if !is {
+		return false
+	}
+	k := p.known.Load()
+	q, v, ok := r.Asks(datagram, k.client(from, nil))
+	switch {
+	case !ok:
+		return false
+	case v.Action == proto.Answer:
+		u.tell(p, v, datagram, from, u.packets.Source(to))
+		return true
+	}
+	// What is in them is the loop's only until it receives again.
+	datagram, source := bytes.Clone(datagram), u.packets.Source(to)
+	tell := func(answer []byte) bool {
+		v := proto.Verdict{Action: proto.Answer, Answer: r.Retell(nil, answer, datagram), Proven: r.Proves()}
+		if !v.Proven && len(v.Answer) > guard.MaxUnproven {
+			return false
+		}
+		u.tell(p, v, datagram, from, source)
+		return true
+	}
+	answer, ok := p.recall(r, q, func(answer []byte) {
+		if answer != nil && tell(answer) {
+			return
+		}
+		u.loop.Do(func() {
+			if u.find(from) == nil {
+				u.relayQuery(datagram, from, to)
+			}
+		})
+	})
+	return ok && (answer == nil || tell(answer))
+}
+
+// tell answers a datagram, where that may be done.
+func (u *udpSocket) tell(p *servedPort, v proto.Verdict, datagram []byte, from netip.AddrPort, source []byte) {
+	if !p.mayBeAnswered(p.known.Load(), v, datagram, from) {
+		p.counts.Refused(string(proto.AnswerRate))
+		return
+	}
+	p.counts.QueryAnswered()
+	_ = u.packets.Send(v.Answer, source, from)
+}
