@@ -2,7 +2,7 @@ package v1alpha1
 
 // Front makes an ElasticService share one address with others: a Service without a
 // selector whose endpoints are always the resolvers. The host name that a client
-// says first, in Minecraft's handshake or in TLS' server_name, picks the
+// says first, in Minecraft's handshake, in TLS' server_name or in HTTP's Host, picks the
 // ElasticService. Whoever says a name that nobody has is turned away in the protocol
 // and wakes nothing.
 type Front struct {
@@ -31,7 +31,7 @@ type Front struct {
 
 	// targetPort is the name of the port of this ElasticService's own Service that
 	// clients are led to. It may be absent where only one port has the protocol
-	// minecraft or tls, which say host names.
+	// minecraft, tls or http, whose clients say host names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	TargetPort string `json:"targetPort,omitempty"`

@@ -150,7 +150,7 @@ func frontTarget(es *v1alpha1.ElasticService) (string, *obstacle) {
 			naming = append(naming, p.Name)
 		case p.Name == es.Spec.Front.TargetPort && p.Name != "":
 			return "", &obstacle{v1alpha1.ReasonProtocolUnsupported, fmt.Sprintf(
-				"Port %q has the protocol %s, whose clients don't say which host they want: give it the protocol minecraft or tls in spec.ports.", p.Name, p.Protocol)}
+				"Port %q has the protocol %s, whose clients don't say which host they want: give it the protocol minecraft, tls or http in spec.ports.", p.Name, p.Protocol)}
 		}
 	}
 	switch want := es.Spec.Front.TargetPort; {
@@ -162,7 +162,7 @@ func frontTarget(es *v1alpha1.ElasticService) (string, *obstacle) {
 	case len(naming) == 0:
 		return "", &obstacle{
 			v1alpha1.ReasonProtocolUnsupported,
-			"No port has the protocol minecraft or tls, whose clients say which host they want: give one of them that protocol in spec.ports.",
+			"No port has the protocol minecraft, tls or http, whose clients say which host they want: give one of them that protocol in spec.ports.",
 		}
 	case len(naming) > 1:
 		return "", &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(

@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 	"dormouse.dev/dormouse/resolver/internal/proto/tcp"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -172,6 +173,11 @@ func (f *front) serve(c *net.TCPConn, from netip.AddrPort) {
 		_ = c.Close()
 		return
 	}
+	f.carryNew(h)
+}
+
+// carryNew carries a client that hasn't said yet whom it wants.
+func (f *front) carryNew(h *heldTCP) {
 	h.line.At(f.key.Namespace, f.key.Service, string(v1alpha1.ProtocolTCP))
 	if !f.carry(h) {
 		h.end()
@@ -183,6 +189,10 @@ func (f *front) carry(h *heldTCP) (waits bool) {
 	p := f.meet(h)
 	if p != nil {
 		h.headHeard()
+		if _, is := p.protocol.(http1.Protocol); is {
+			h.only = func(host string) bool { return f.find(host, p.key.protocol) == p }
+			h.turns = func(client *net.TCPConn, rest []byte) { f.turn(h, client, rest) }
+		}
 		p.wanted(h.line)
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
@@ -206,14 +216,8 @@ func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 	}
 	defer f.server.files.Force(&f.files, -filesOfTCP)
 	defer f.nobody.occupy(h).End()
-	terms := f.terms.Load()
 	h.awaitHead(f.nobody.headTime())
-	if !f.nobody.introduce(h, &terms.proxy) || h.local {
-		return nil
-	}
-	reason := proto.Reason("")
-	if h.atFront, reason = f.guard.Enter(&terms.rules, h.source.Addr(), f.server.held); reason != "" {
-		f.nobody.refuse(h.line, reason)
+	if !h.turned && !f.admit(h) {
 		return nil
 	}
 	stranger, name := f.ask(h)
@@ -230,6 +234,35 @@ func (f *front) meet(h *heldTCP) (wanted *servedPort) {
 		stranger.farewellInPlace(h, proto.UnknownName)
 	}
 	return nil
+}
+
+// admit lets a new client in; false: it may not have more at the front, or there is none.
+func (f *front) admit(h *heldTCP) bool {
+	terms := f.terms.Load()
+	if !f.nobody.introduce(h, &terms.proxy) || h.local {
+		return false
+	}
+	var reason proto.Reason
+	if h.atFront, reason = f.guard.Enter(&terms.rules, h.source.Addr(), f.server.held); reason != "" {
+		f.nobody.refuse(h.line, reason)
+		return false
+	}
+	return true
+}
+
+// turn carries on a client of HTTP whose next request is for another host. What it has
+// at the front it keeps.
+func (f *front) turn(was *heldTCP, client *net.TCPConn, rest []byte) {
+	h, err := f.server.hold(client, was.source)
+	if err != nil {
+		_ = client.Close()
+		was.atFront.Leave()
+		return
+	}
+	h.turned, h.endpoints, h.atFront = true, was.endpoints, was.atFront
+	h.budget.Force(len(rest))
+	h.sent = rest
+	f.carryNew(h)
 }
 
 // ask waits until the client has said by which name it wants whom, and gives the port
@@ -251,6 +284,9 @@ func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
 		if !more {
 			f.nobody.counts.ClientTaken()
 			f.nobody.refuse(h.line, proto.Unwanted)
+			for _, p := range f.strangers {
+				p.farewellInPlace(h, proto.Unwanted)
+			}
 			return nil, ""
 		}
 		if !f.nobody.hear(h, false) {

@@ -218,8 +218,13 @@ func TestWhoeverNamesNobodyIsTurnedAwayAndWakesNothing(t *testing.T) {
 				t.Errorf("it is told %x, want the alert unrecognized_name", got)
 			}
 		}, proto.UnknownName},
-		"one that speaks HTTP": {"GET / HTTP/1.1\r\n\r\n", nil, proto.Unwanted},
-		"one that never says":  {"\x16\x03\x01\x40\x00\x01\x00\x3f\xf0" + strings.Repeat("x", proto.MaxHead), nil, proto.Unfinished},
+		"one that speaks SSH": {"SSH-2.0-x\r\n", nil, proto.Unwanted},
+		"one that speaks HTTP": {"GET / HTTP/1.1\r\n\r\n", func(t *testing.T, got []byte) {
+			if !bytes.HasPrefix(got, []byte("HTTP/1.1 404 Not Found\r\n")) {
+				t.Errorf("it is told %q", got)
+			}
+		}, proto.UnknownName},
+		"one that never says": {"\x16\x03\x01\x40\x00\x01\x00\x3f\xf0" + strings.Repeat("x", proto.MaxHead), nil, proto.Unfinished},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := s.refused("mc", c.reason)

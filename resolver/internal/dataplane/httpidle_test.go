@@ -160,7 +160,7 @@ func TestARequestThatComesAsItsConnectionEndsIsAnsweredOrNeverSeen(t *testing.T)
 			defer func() { _ = c.Close() }()
 			in := bufio.NewReader(c)
 			// The second request comes around the time at which the connection ends.
-			for _, pause := range []time.Duration{0, 1800*time.Millisecond + time.Duration(i)*25*time.Millisecond} {
+			for _, pause := range []time.Duration{0, 1800*time.Millisecond + time.Duration(i)*50*time.Millisecond} {
 				<-time.After(pause)
 				if askAgain(c, in) != nil {
 					return

@@ -79,14 +79,14 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 	}
 	p.counts.BytesToServer(len(h.sent))
 	h.served(server)
-	if _, is := p.protocol.(http1.Protocol); is && !h.local {
+	if _, is := p.protocol.(http1.Protocol); is && !h.local && h.only == nil {
 		p.relayProbes(h, server)
 		return true
 	}
 	p.begin(true)
 	defer p.end(true)
 	h.release(len(h.sent))
-	p.relay(h.line, h.conn, server, nil)
+	p.relay(h, server, nil)
 	return true
 }
 
@@ -112,7 +112,7 @@ func (p *servedPort) relayProbes(h *heldTCP, server *net.TCPConn) {
 	x.Read(http1.Client, h.sent)
 	x.Passed(http1.Client)
 	h.release(len(h.sent))
-	p.relayed(h.line, forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x), nil))
+	p.relayed(h.line, forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x, nil), nil))
 }
 
 // admitQuery takes the first datagram of a new client who only asks; false: it is

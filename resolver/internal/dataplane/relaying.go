@@ -8,28 +8,33 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
-// relaying is how the port's clients are relayed; x may be nil.
-func (p *servedPort) relaying(x *http1.Exchange) forward.Options {
+// relaying is how the port's clients are relayed; x may be nil. Withheld is what it says
+// not to send yet.
+func (p *servedPort) relaying(x *http1.Exchange, withheld []byte) forward.Options {
 	s := p.service.server
 	return forward.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
-		Exchange: x, Kept: s.stalled, HalfClosed: s.opts.TCPHalfClosed, Idle: s.opts.TCPIdle,
+		Exchange: x, Withheld: withheld, Kept: s.stalled, HalfClosed: s.opts.TCPHalfClosed, Idle: s.opts.TCPIdle,
 	}
 }
 
 // relay carries a client that has a server to its end. One that is followed is ended
 // when it is quiet.
-func (p *servedPort) relay(l *accesslog.Line, client, server *net.TCPConn, x *http1.Exchange) {
+func (p *servedPort) relay(h *heldTCP, server *net.TCPConn, x *http1.Exchange) {
 	var followed *forward.Relay
-	p.relayed(l, forward.Run(p.service.server.ctx, client, server, p.relaying(x), func(r *forward.Relay) {
-		if x != nil {
+	ended := forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x, h.sent), func(r *forward.Relay) {
+		if x != nil && h.only == nil {
 			followed = r
 			p.service.follows.begin(r)
 			p.service.endIdle()
 		}
-	}))
+	})
 	if followed != nil {
 		p.service.follows.end(followed)
+	}
+	p.relayed(h.line, ended)
+	if ended.Why == forward.ByTurn {
+		h.turn(ended)
 	}
 }
 

@@ -81,14 +81,15 @@ func (p *servedPort) carry(h *heldTCP, rules *guard.Rules) (waits bool) {
 func (p *servedPort) carryTo(h *heldTCP, server *net.TCPConn) {
 	h.visit.Served()
 	defer p.end(false)
-	p.counts.BytesToServer(len(h.sent))
 	h.served(server)
-	exchange := p.follow(h.sent)
-	h.release(len(h.sent))
+	exchange := p.follow(h)
+	sent := h.now()
+	p.counts.BytesToServer(sent)
+	h.release(sent)
 	if h.ended {
 		_ = listener.Watch(h.conn, listener.KeepAlive)
 	}
-	p.relay(h.line, h.conn, server, exchange)
+	p.relay(h, server, exchange)
 }
 
 // wants says that a client is to be connected to a server; false: all that it

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -8,12 +9,16 @@ import (
 	"sync"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/forward"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
 // heldTCP is a TCP client that has no server yet, and what it sent so far.
@@ -39,8 +44,15 @@ type heldTCP struct {
 	full   bool
 	events chan event
 	visit  guard.Visit
-	// atFront is the client's stay at the front that it came to, if it did.
+	// atFront is the client's stay at the front that it came to, if it did. Only says of a
+	// client of HTTP there which hosts' requests are this service's; nil: all are. Turns
+	// is how it goes on with another's.
 	atFront guard.Visit
+	only    func(host string) bool
+	turns   func(client *net.TCPConn, rest []byte)
+	// turned says that it came so from another service, and next is where it goes so.
+	turned bool
+	next   func()
 	// headDue is when the client must have said what it wants, and taken in what it is
 	// answered; zero before it is first asked. Answered says that it has had the
 	// one Answer that is marked Once.
@@ -66,16 +78,48 @@ func (h *heldTCP) end() {
 		h.port.leave(h)
 	}
 	h.release(len(h.sent))
-	h.atFront.Leave()
+	if h.next == nil {
+		h.atFront.Leave()
+	}
 	_ = h.conn.Close()
 	h.line.Write()
+	if h.next != nil {
+		h.next()
+	}
+}
+
+// turn has a client whose relay ended so go on with another service, once this one's stay
+// has ended.
+func (h *heldTCP) turn(e forward.Ended) {
+	client, err := conn.Give(e.Client)
+	if err != nil {
+		return
+	}
+	rest := bytes.TrimLeft(e.Rest, "\r\n") // which may stand before a request
+	server := h.port.service.server
+	h.next = func() {
+		server.wg.Go(func() {
+			defer utilruntime.HandleCrash()
+			h.turns(client, rest)
+		})
+	}
+}
+
+// now is how much of what is held is for this service's server.
+func (h *heldTCP) now() int {
+	if h.only == nil {
+		return len(h.sent)
+	}
+	x := http1.NewExchange()
+	x.Only(h.only)
+	return x.Read(http1.Client, h.sent)
 }
 
 // served notes that the client has a server, which has been sent what was held.
 func (h *heldTCP) served(server *net.TCPConn) {
 	if h.line != nil {
 		h.line.Served(endpointOf(server.RemoteAddr()))
-		h.line.Carried(int64(len(h.sent)), 0)
+		h.line.Carried(int64(h.now()), 0)
 	}
 }
 
@@ -216,11 +260,12 @@ func (h *heldTCP) interrupted() (event, bool) {
 // another server if this one fails.
 func replay(h *heldTCP, server *net.TCPConn) error {
 	first, err := h.announcement()
-	if err != nil || len(first)+len(h.sent) == 0 {
+	sent := h.sent[:h.now()]
+	if err != nil || len(first)+len(sent) == 0 {
 		return err
 	}
 	_ = server.SetWriteDeadline(time.Now().Add(replayTimeout))
-	all := net.Buffers{first, h.sent}
+	all := net.Buffers{first, sent}
 	if _, err := all.WriteTo(server); err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func (s *straightTCP) relay(server int) {
 	p.counts.ClientTaken()
 	s.visit.Served()
 	s.line.Served(s.grant.Address)
-	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.relaying(nil), func(e forward.Ended) {
+	forward.Start(p.service.server.ctx, s.loop, s.client, server, p.relaying(nil, nil), func(e forward.Ended) {
 		p.relayed(s.line, e)
 		s.line.Write()
 		s.end()

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,10 @@ type flow struct {
 	// with the source until it is sent. Shown is how much of that the exchange has read.
 	stalled bool
 	shown   int
+	// withheld is what the exchange has read and says not to pass, or not yet. Turned says
+	// that it is for another destination.
+	withheld []byte
+	turned   bool
 	// ended says that the source has said all, and that this is passed on. Lost says
 	// that something of what it said is not, or may not be.
 	ended, lost bool
@@ -62,16 +67,18 @@ func (f *flow) pump() {
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
 	kept := f.relay.options.Kept
-	if f.stalled || kept.Full() {
+	if (f.stalled || kept.Full()) && !f.guarded() {
 		f.peek(chunk)
 		return
 	}
-	n, errno := conn.RecvNow(f.src.file.FD(), chunk)
+	before := copy(chunk, f.withheld)
+	n, errno := conn.RecvNow(f.src.file.FD(), chunk[before:])
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
-	f.show(chunk[:n])
-	rest := f.send(chunk[:n])
+	passes := f.show(chunk[before : before+n])
+	f.withhold(chunk[passes : before+n])
+	rest := f.send(chunk[:passes])
 	switch {
 	case len(rest) == 0:
 		f.passed()
@@ -229,18 +236,37 @@ func (f *flow) skipped(n int) {
 	}
 }
 
-// show shows the exchange what was read.
-func (f *flow) show(b []byte) {
+// show shows the exchange what was read, which says how much of it is to be passed on.
+func (f *flow) show(b []byte) (passes int) {
 	if x := f.relay.options.Exchange; x != nil && len(b) > 0 {
-		x.Read(f.side, b)
+		return x.Read(f.side, b)
 	}
+	return len(b)
 }
 
-// passed tells the exchange that all it was shown is passed on.
+// guarded says that the exchange may withhold what is read.
+func (f *flow) guarded() bool {
+	x := f.relay.options.Exchange
+	return x != nil && f.side == http1.Client && x.Guards()
+}
+
+// withhold keeps what is not to be passed, or not yet.
+func (f *flow) withhold(b []byte) {
+	if len(b) == 0 {
+		f.withheld = nil
+		return
+	}
+	f.withheld = bytes.Clone(b)
+	f.turned = f.relay.options.Exchange.Turned()
+}
+
+// passed tells the exchange that all it was shown is passed on. Nothing more is read of
+// what goes elsewhere.
 func (f *flow) passed() {
 	if x := f.relay.options.Exchange; x != nil {
 		x.Passed(f.side)
 	}
+	f.ended = f.ended || f.turned
 }
 
 // release gives back what the flow has borrowed.

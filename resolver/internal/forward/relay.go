@@ -37,6 +37,8 @@ type Options struct {
 	// Exchange follows what is said, so that EndIfQuiet can tell when nothing is under
 	// way; nil: nothing does. It has read what the server was sent before.
 	Exchange *http1.Exchange
+	// Withheld is what the exchange has read of the client and says not to pass yet.
+	Withheld []byte
 	// Kept is charged with what one side said and the other has no room for; nil:
 	// nothing is.
 	Kept *conn.Budget
@@ -57,6 +59,8 @@ const (
 	ByTimeout Why = "timeout"
 	// ByQuiet: EndIfQuiet ended it.
 	ByQuiet Why = "idle"
+	// ByTurn: the client goes on with a request for another host.
+	ByTurn Why = "turn"
 	// ByCut: the context ended.
 	ByCut Why = "drained"
 )
@@ -67,6 +71,10 @@ type Ended struct {
 	Err error
 	// ToServer and ToClient are the bytes that got to either side's socket.
 	ToServer, ToClient int64
+	// Client is the client's socket where the relay ended ByTurn: it is open, and whoever
+	// is told has to see to it. Rest is what was read from it and not passed on.
+	Client int
+	Rest   []byte
 }
 
 // Relay copies between two TCP connections, and closes both in the end. All but
@@ -128,6 +136,8 @@ func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, don
 	r := &Relay{options: o, done: done}
 	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client}
 	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server}
+	r.up.withhold(o.Withheld)
+	r.up.ended = r.up.turned
 	r.client.in, r.client.out = &r.up, &r.down
 	r.server.in, r.server.out = &r.down, &r.up
 	r.mu.Lock()
@@ -175,6 +185,10 @@ func (r *Relay) settle() {
 		}
 	}
 	if r.closed {
+		return
+	}
+	if r.up.turned && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.options.Exchange.Between() {
+		r.turn()
 		return
 	}
 	if r.up.over() && r.down.over() {
@@ -279,6 +293,15 @@ func (r *Relay) reset(why Why, err error) {
 	r.end(why, err)
 }
 
+// turn ends the relay with the client's socket open: all that it asked of this server is
+// answered.
+func (r *Relay) turn() {
+	r.close()
+	r.client.file.Leave()
+	r.server.file.Close()
+	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD(), Rest: r.up.withheld})
+}
+
 // by notes that a side has ended, or failed.
 func (r *Relay) by(e *end) {
 	if r.ended.Why == "" {
@@ -291,19 +314,24 @@ func (r *Relay) end(why Why, err error) {
 	if r.closed {
 		return
 	}
+	r.close()
+	r.client.file.Close()
+	r.server.file.Close()
+	if err != nil {
+		err = fmt.Errorf("relaying: %w", err)
+	}
+	r.done(Ended{Why: why, Err: err, ToServer: r.up.all, ToClient: r.down.all})
+}
+
+// close gives back all but the connections.
+func (r *Relay) close() {
 	r.closed = true
 	if r.timer != nil {
 		r.timer.Stop()
 	}
 	r.up.release()
 	r.down.release()
-	r.client.file.Close()
-	r.server.file.Close()
 	r.stop()
-	if err != nil {
-		err = fmt.Errorf("relaying: %w", err)
-	}
-	r.done(Ended{Why: why, Err: err, ToServer: r.up.all, ToClient: r.down.all})
 }
 
 // end is one of the connections: the flow that comes in from it, and the one that

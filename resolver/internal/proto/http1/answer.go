@@ -38,10 +38,15 @@ func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
 // appendForbidden tells a client that it is of no use to come again. It says nothing
 // of the service, nor shows a page that would load itself again.
 func appendForbidden(c proto.Client, r *Request) []byte {
-	b := appendHead(c, http.StatusForbidden, true)
+	return appendPlain(c, r, http.StatusForbidden, "Clients from your address may not wake this service.\n")
+}
+
+// appendPlain is an answer of a line.
+func appendPlain(c proto.Client, r *Request, status int, text string) []byte {
+	b := appendHead(c, status, true)
 	b = appendField(b, "Cache-Control", "no-store")
 	b = appendField(b, "Content-Type", "text/plain; charset=utf-8")
-	return appendBody(b, r, http.StatusForbidden, "Clients from your address may not wake this service.\n")
+	return appendBody(b, r, status, text)
 }
 
 // appendUnavailable tells a client why it is sent away, and when to come again.

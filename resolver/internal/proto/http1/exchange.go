@@ -51,6 +51,13 @@ type Exchange struct {
 	// the next one's head so far is asked.
 	watch *watch
 	asked []byte
+	// only says which hosts' requests may be passed; nil: all. Target is that of the
+	// request that is read, and turned says that there was one for another host.
+	only   func(name string) bool
+	target []byte
+	turned bool
+	// withheld is how much of the client's was read and is not to be passed yet.
+	withheld int
 }
 
 // watch is what Watch was given.
@@ -63,8 +70,11 @@ type watch struct {
 func NewExchange() *Exchange {
 	x := &Exchange{}
 	x.streams[Client].first = func(line []byte) (ok bool) {
-		method, _, minor, ok := requestLine(line)
+		method, target, minor, ok := requestLine(line)
 		x.minor[Client] = minor
+		if x.only != nil {
+			x.target = append(x.target[:0], target...)
+		}
 		x.head = string(method) == "HEAD"
 		return ok && string(method) != "CONNECT"
 	}
@@ -82,16 +92,30 @@ func (x *Exchange) Watch(passes func(head []byte) bool, other func()) {
 	x.watch = &watch{passes, other}
 }
 
-// Read takes in what was read from a side, before it is passed on.
-func (x *Exchange) Read(from Side, b []byte) {
+// Read takes in what was read from a side, before it is passed on, and says how much of
+// it, and of what was read before and not passed, is to be passed: all, but for what Only
+// says.
+func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	guarded := x.only != nil && from == Client
+	if guarded && x.turned {
+		return 0
+	}
 	x.passing[from] = true
+	// All is what is there, and begin where in it the head begins that is read.
+	all, begin := len(b), 0
+	if guarded {
+		all += x.withheld
+	}
 	for len(b) > 0 && !x.lost {
+		if x.streams[from].atRest() {
+			begin = all - len(b)
+		}
 		if from == Server && x.open == 0 {
 			// Nobody asked for that.
 			x.lose()
-			return
+			return all
 		}
 		begun, inHead := b, x.streams[from].inHead()
 		var e event
@@ -100,6 +124,9 @@ func (x *Exchange) Read(from Side, b []byte) {
 			x.ask(begun[:len(begun)-len(b)], e)
 		}
 		switch {
+		case guarded && (e == broken || e == headEnd && x.isOther()):
+			x.turned = true
+			return begin
 		case e == broken, e == headEnd && !x.headRead(from):
 			x.lose()
 		case e == messageEnd && from == Server:
@@ -109,6 +136,16 @@ func (x *Exchange) Read(from Side, b []byte) {
 	if x.lost && from == Client {
 		x.unwatch()
 	}
+	if !guarded {
+		return all
+	}
+	x.withheld = 0
+	if s := &x.streams[Client]; !x.lost && s.inHead() && !s.atRest() {
+		x.withheld = all - begin
+		x.turned = x.withheld > proto.MaxHead
+		return begin
+	}
+	return all
 }
 
 // ask takes in part of a request's head, and asks about it at its end.

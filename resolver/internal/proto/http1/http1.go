@@ -10,6 +10,7 @@ package http1
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -84,15 +85,22 @@ func hasAll(r *Request, headers []proto.HeaderMatch) bool {
 }
 
 // Refusal implements proto.Protocol: 503 for a whole request, or 429 for one too many,
-// with a page that reloads itself for browsers; 403 for who may not ask at all; and 408
-// for half a request. Others see the connection's end.
+// with a page that reloads itself for browsers; 403 for who may not ask at all; 408 for
+// half a request; 404 for a name that nobody has and 400 for two. Others see the
+// connection's end.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	r, _, err := ParseRequest(head)
 	switch {
 	case errors.Is(err, errShort) && why == proto.Unfinished && len(head) > 0:
 		return append(c.Scratch, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"...)
+	case bytes.HasPrefix(head, []byte(preface)) && why == proto.Unwanted:
+		return append(c.Scratch, needsOne...)
 	case err != nil:
 		return nil
+	case why == proto.UnknownName:
+		return appendPlain(c, &r, http.StatusNotFound, "There is no server by this name here.\n")
+	case why == proto.Unwanted:
+		return appendPlain(c, &r, http.StatusBadRequest, "The request has several hosts.\n")
 	case why == proto.Denied:
 		return appendForbidden(c, &r)
 	}

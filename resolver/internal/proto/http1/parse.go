@@ -198,6 +198,9 @@ type framing struct {
 	closes bool
 	// bad says that a field can't be read, or not in one way alone.
 	bad bool
+	// host is the Host, and hosts counts how many there were. It is no copy.
+	host  []byte
+	hosts int
 }
 
 // add takes a field in.
@@ -210,6 +213,9 @@ func (f *framing) add(name, value []byte) {
 	case is(name, "Transfer-Encoding"):
 		f.encodings++
 		f.chunked = is(value, "chunked")
+	case is(name, "Host"):
+		f.host = value
+		f.hosts++
 	case is(name, "Upgrade"):
 		f.upgrades = f.upgrades || !is(value, "h2c")
 	case is(name, "Connection"):
@@ -221,7 +227,7 @@ func (f *framing) add(name, value []byte) {
 
 // matters says whether add looks at fields of the name.
 func matters(name []byte) bool {
-	return is(name, "Content-Length") || is(name, "Transfer-Encoding") || is(name, "Upgrade") || is(name, "Connection")
+	return is(name, "Host") || is(name, "Content-Length") || is(name, "Transfer-Encoding") || is(name, "Upgrade") || is(name, "Connection")
 }
 
 // plain says that the message's end is where all would look for it, as far as the

@@ -48,6 +48,8 @@ type stream struct {
 	framing framing
 	// left is what is to come of a body or a chunk.
 	left int64
+	// keepsHost says that the head's Host is asked for at its end.
+	keepsHost bool
 	// pending is the beginning of a line.
 	pending []byte
 	// passing says that the rest of a long line is passed over, and carriage that
@@ -119,6 +121,9 @@ func (s *stream) line(line []byte) event {
 		}
 		if s.stage == inFields {
 			s.framing.add(name, value)
+			if s.keepsHost && is(name, "Host") {
+				s.framing.host = bytes.Clone(value) // what it lies in is read into again
+			}
 		}
 	case atChunk:
 		size, ok := chunkSize(line)

@@ -1,0 +1,220 @@
+package dataplane
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// web is a service of HTTP behind a front that answers with its name, what it was
+// asked, and whom for.
+func (s *shared) web(name string, hosts ...string) (up func()) {
+	s.t.Helper()
+	s.service(name, v1alpha1.ProtocolHTTP, hosts...)
+	server := freeAddress(s.t, route.TCP)
+	return func() {
+		listenTCP(s.t, server, func(c *net.TCPConn) {
+			in := bufio.NewReader(c)
+			for {
+				r, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
+				body, _ := io.ReadAll(r.Body)
+				text := fmt.Sprintf("%s: %s %s%s %s", name, r.Method, r.Host, r.URL.Path, body)
+				if r.Header.Get("Upgrade") != "" {
+					_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+					_, _ = io.Copy(c, in)
+					return
+				}
+				_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+			}
+		})
+		s.up(name, server)
+	}
+}
+
+// get is a request.
+func get(host, path string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+}
+
+func post(host, path, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, host, len(body), body)
+}
+
+// told reads a response.
+func told(t testing.TB, in *bufio.Reader) (status int, text string) {
+	t.Helper()
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatalf("reading a response: %v", err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatalf("reading a response: %v", err)
+	}
+	return r.StatusCode, strings.TrimSpace(string(body))
+}
+
+// Browsers, and proxies even more so, ask for several hosts on one connection.
+func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
+	t.Parallel()
+	for name, chunks := range map[string]func(all string) []string{
+		"one after the other": nil,
+		"at once":             func(all string) []string { return []string{all} },
+		"byte by byte":        func(all string) []string { return strings.Split(all, "") },
+		"in pieces": func(all string) (pieces []string) {
+			for len(all) > 17 {
+				pieces, all = append(pieces, all[:17]), all[17:]
+			}
+			return append(pieces, all)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			book, logs := withLog(t)
+			s := newShared(t, logs)
+			s.web("shop", "shop.example.com")()
+			s.web("blog", "blog.example.com", "*.blog.example.com")()
+			c := dialTCP(t, s.address)
+			in := bufio.NewReader(c)
+			asks := []struct{ said, want string }{
+				{get("shop.example.com", "/1"), "shop: GET shop.example.com/1"},
+				{post("Shop.Example.com:80", "/2", "hello"), "shop: POST Shop.Example.com:80/2 hello"},
+				{get("blog.example.com", "/3"), "blog: GET blog.example.com/3"},
+				{get("a.blog.example.com.", "/4"), "blog: GET a.blog.example.com./4"},
+				{post("shop.example.com", "/5", strings.Repeat("x", 1000)), "shop: POST shop.example.com/5 " + strings.Repeat("x", 1000)},
+				{"GET http://blog.example.com/6 HTTP/1.1\r\nHost: shop.example.com\r\n\r\n", "blog: GET blog.example.com/6"},
+				{get("shop.example.com", "/7"), "shop: GET shop.example.com/7"},
+			}
+			if chunks != nil {
+				var all string
+				for _, ask := range asks {
+					all += ask.said
+				}
+				for _, chunk := range chunks(all) {
+					write(t, c, chunk)
+				}
+			}
+			for _, ask := range asks {
+				if chunks == nil {
+					write(t, c, ask.said)
+				}
+				if status, got := told(t, in); status != 200 || got != ask.want {
+					t.Fatalf("%.40q was answered %d, %q, want %q", ask.said, status, got, ask.want)
+				}
+			}
+			write(t, c, get("nobody.example.com", "/8"))
+			if status, text := told(t, in); status != http.StatusNotFound || !strings.Contains(text, "no server by this name") {
+				t.Errorf("a name that nobody has is told %d, %q", status, text)
+			}
+			expectEnd(t, c)
+			s.eventually("all is given back", func() bool {
+				f := s.server.fronts[s.key]
+				return s.server.Carrying() == 0 && f.files.Load() == 0 && s.server.held.Used() == 0
+			})
+			s.eventually("each stay has a line", func() bool {
+				turns, ends := 0, 0
+				for _, l := range book.lines(t) {
+					if l.End == "turn" {
+						turns++
+					}
+					ends++
+				}
+				return turns == 5 && ends == 6
+			})
+		})
+	}
+}
+
+func TestARequestForAnotherHostWakesItAndIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	s.web("shop", "shop.example.com")()
+	wake := s.web("blog", "blog.example.com")
+	c := dialTCP(t, s.address)
+	in := bufio.NewReader(c)
+	write(t, c, get("shop.example.com", "/1")+post("blog.example.com", "/2", "hel"))
+	if _, got := told(t, in); got != "shop: GET shop.example.com/1" {
+		t.Fatalf("got %q", got)
+	}
+	s.eventually("it is held", func() bool { return s.carried("blog").Queued == 1 && s.carried("shop").Sessions == 0 })
+	s.eventually("the operator is asked to wake it", func() bool {
+		return slices.ContainsFunc(s.operator.all(), func(call informerapi.WakeRequest) bool { return call.Svc == "blog" })
+	})
+	write(t, c, get("shop.example.com", "/3"))
+	wake()
+	if _, got := told(t, in); got != "blog: POST blog.example.com/2 hel" {
+		t.Errorf("got %q", got)
+	}
+	if _, got := told(t, in); got != "shop: GET shop.example.com/3" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWhatCannotBeToldApartIsRefusedAtAFront(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	s.web("shop", "shop.example.com")()
+	for name, c := range map[string]struct {
+		said, first string
+		status      int
+		reason      proto.Reason
+	}{
+		"two hosts":     {said: "GET / HTTP/1.1\r\nHost: shop.example.com\r\nHost: b\r\n\r\n", status: 400, reason: proto.Unwanted},
+		"nobody's host": {said: get("nobody.example.com", "/"), status: 404, reason: proto.UnknownName},
+		"no host":       {said: "GET / HTTP/1.0\r\n\r\n", status: 404, reason: proto.UnknownName},
+		"two hosts, later": {
+			first: get("shop.example.com", "/"), said: "GET / HTTP/1.1\r\nHost: shop.example.com\r\nHost: b\r\n\r\n", status: 400, reason: proto.Unwanted,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := s.refused("mc", c.reason)
+			conn := dialTCP(t, s.address)
+			in := bufio.NewReader(conn)
+			if c.first != "" {
+				write(t, conn, c.first)
+				if status, _ := told(t, in); status != 200 {
+					t.Fatalf("got %d", status)
+				}
+			}
+			write(t, conn, c.said)
+			if status, text := told(t, in); status != c.status {
+				t.Errorf("it is told %d, %q, want %d", status, text, c.status)
+			}
+			if n := s.refused("mc", c.reason) - before; n != 1 {
+				t.Errorf("%v are refused as %s, want 1", n, c.reason)
+			}
+		})
+	}
+	// Requests of HTTP/2 may be for several hosts at once.
+	two := dialTCP(t, s.address)
+	write(t, two, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	got, err := io.ReadAll(two)
+	if err != nil || len(got) != 9+17 || got[3] != 4 || got[9+3] != 7 || got[len(got)-1] != 0x0d {
+		t.Errorf("HTTP/2 is told %x, %v", got, err)
+	}
+	// After an upgrade there are no requests any more.
+	upgraded := dialTCP(t, s.address)
+	write(t, upgraded, "GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	in := bufio.NewReader(upgraded)
+	if status, _ := told(t, in); status != http.StatusSwitchingProtocols {
+		t.Fatalf("got %d", status)
+	}
+	write(t, upgraded, get("nobody.example.com", "/"))
+	echoed := make([]byte, len(get("nobody.example.com", "/")))
+	if _, err := io.ReadFull(in, echoed); err != nil || string(echoed) != get("nobody.example.com", "/") {
+		t.Errorf("got %q, %v", echoed, err)
+	}
+}
