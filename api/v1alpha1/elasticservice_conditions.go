@@ -69,6 +69,11 @@ const (
 	// the spec has no front. While it is False, Ready is, too, and connections to the
 	// service's own address work all the same.
 	ConditionFrontReady = "FrontReady"
+
+	// ConditionWakePlayersKnown is True when the lists of players that
+	// spec.wake.players names are read, and when it names none. While it is False the
+	// players who were known before hold on.
+	ConditionWakePlayersKnown = "WakePlayersKnown"
 )
 
 // Reasons of an ElasticService's conditions.
@@ -186,6 +191,11 @@ const (
 	// ReasonDuplicateHost says that an older ElasticService of the front has the same
 	// host name.
 	ReasonDuplicateHost = "DuplicateHost"
+	// ReasonConfigMapNotFound says that spec.wake.players names a ConfigMap that isn't
+	// there, or lacks the label dormouse.dev/player-list.
+	ReasonConfigMapNotFound = "ConfigMapNotFound"
+	// ReasonPlayerListInvalid says that a list of players can't be read.
+	ReasonPlayerListInvalid = "PlayerListInvalid"
 	// ReasonAnnotationInvalid says that an annotation of the front's Service can't be
 	// read.
 	ReasonAnnotationInvalid = "AnnotationInvalid"

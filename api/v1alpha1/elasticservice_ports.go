@@ -47,7 +47,7 @@ func (p Protocol) Transport() corev1.Protocol {
 
 // NamesHosts says that clients of the protocol say first which host they want, so
 // that a front can tell several services apart.
-func (p Protocol) NamesHosts() bool { 
+func (p Protocol) NamesHosts() bool {
 	return p == ProtocolMinecraft || p == ProtocolTLS || p == ProtocolHTTP
 }
 

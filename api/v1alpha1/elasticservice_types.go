@@ -409,9 +409,14 @@ type ElasticServiceStatus struct {
 	// +optional
 	Front *FrontStatus `json:"front,omitempty"`
 
+	// wakePlayers are the players on the lists that spec.wake.players names.
+	// +optional
+	WakePlayers *WakePlayersStatus `json:"wakePlayers,omitempty"`
+
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
 	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe,
-	// UDPSessionsKept, SourceIPPreserved, TrafficPolicyUnsupported and FrontReady.
+	// UDPSessionsKept, SourceIPPreserved, TrafficPolicyUnsupported, FrontReady and
+	// WakePlayersKnown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -36,6 +36,10 @@ const (
 	// aren't known.
 	MaxSessionsPerSourceAnnotation = "dormouse.dev/max-sessions-per-source"
 
+	// PlayerListLabel is "true" on each ConfigMap that spec.wake.players of an
+	// ElasticService may name: the operator sees no other.
+	PlayerListLabel = "dormouse.dev/player-list"
+
 	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service
 	// and workload work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"

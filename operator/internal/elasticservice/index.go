@@ -43,6 +43,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return []string{ref.Kind + "/" + ref.Name}
 		}},
 		{&v1alpha1.ElasticService{}, indexFront, frontKeys},
+		{&v1alpha1.ElasticService{}, indexPlayers, playerListKeys},
 		{&discoveryv1.EndpointSlice{}, indexSliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[v1alpha1.PrivateServiceLabel]}
 		}},

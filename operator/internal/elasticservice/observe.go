@@ -63,6 +63,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeFront(ctx, es, &o); err != nil {
 		return o, err
 	}
+	if err := r.observeLists(ctx, now, es, &o); err != nil {
+		return o, err
+	}
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}

@@ -51,6 +51,9 @@ type observed struct {
 	resolvers []resolver
 	// triggers is the last reading of the idle triggers.
 	triggers trigger.Reading
+	// lists are the players who may wake the service, or may not, by the lists that the
+	// spec names.
+	lists observedLists
 	// players is who plays on the target's Servers, where the spec asks for it.
 	players observedPlayers
 	// sleepBegun holds status.lastWakeTime as it was when this process wrote

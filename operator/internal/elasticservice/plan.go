@@ -78,6 +78,9 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 	}
 	p.planRoles(now, es, o)
 	p.awaitFront(es, o)
+	if !o.lists.next.IsZero() {
+		p.again(max(o.lists.next.Sub(now), time.Millisecond))
+	}
 	if deleting {
 		p.planDeletion(now, es, o)
 	}

@@ -71,6 +71,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byService)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byFront)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byNodePort)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.byPlayerList)).
 		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.isResolver), resolverChanged())).
 		Watches(&v1alpha1.Server{}, soon(r.byServer, nil), builder.WithPredicates(serverChanged())).

@@ -32,6 +32,7 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 			s.Readiness = o.scale.readiness
 		}
 	}
+	keepLists(es, o)
 	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, p, ob)...)
 }
 
@@ -51,6 +52,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 		trafficPolicy(es, o),
 		serverUp(o, ob),
 		frontReady(es, o, ob),
+		wakePlayersKnown(es, o),
 	}
 	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
 	switch {

@@ -207,6 +207,8 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
 		&corev1.Pod{}:                pods,
 		&corev1.Service{}:            {Transform: slim},
+		// Of all ConfigMaps only lists of players.
+		&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.PlayerListLabel: "true"})},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	for _, meta := range elasticservice.WatchedTargets() {

@@ -29,7 +29,7 @@ type known struct {
 // knownOf is what is known with a version of the route: what the spec says comes
 // before what a server told. It is called with the server's lock.
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
-	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes}, rules: &port.Guard}
+	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes, Players: port.Players}, rules: &port.Guard}
 	s := &k.service
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:

@@ -26,7 +26,7 @@ func (p *servedPort) verdictOn(head []byte, source netip.AddrPort) (action proto
 	defer conn.Streams.Put(scratch)
 	k := p.known.Load()
 	c, service := k.client(source, (*scratch)[:0]), k.service
-	service.Phase, c.Service = proto.Waking, &service
+	service.Phase, service.Players, c.Service = proto.Waking, nil, &service
 	v := p.protocol.Inspect(head, c)
 	return v.Action, v.After
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -137,7 +138,7 @@ func (p *servedPort) judge(h *heldTCP) (action proto.Action, more bool, err erro
 		h.line.Answered()
 		part(h.conn, verdict.Answer)
 	case proto.Refuse:
-		p.refuse(h.line, proto.Unwanted)
+		p.refuse(h.line, cmp.Or(verdict.Reason, proto.Unwanted))
 		if len(verdict.Answer) > 0 {
 			part(h.conn, verdict.Answer)
 		}

@@ -33,6 +33,8 @@ const (
 // Verdict is what a protocol makes of a client's first bytes.
 type Verdict struct {
 	Action Action
+	// Reason is why a client is refused; empty: it is Unwanted.
+	Reason Reason
 	// Answer is sent with Answer, Refuse and Finish. It may lie in the scratch that
 	// Inspect was lent, and never in head.
 	Answer []byte
@@ -89,7 +91,8 @@ const (
 	Unfinished Reason = "unfinished"
 	// Evicted says that others came and the client had not said what it wants.
 	Evicted Reason = "evicted"
-	// Denied says that clients from its address may not wake the service.
+	// Denied says that clients from its address, or this player, may not wake the
+	// service.
 	Denied Reason = "denied"
 	// SourceRate and ServiceRate say that as many clients of the source, or of all,
 	// have asked for the service within a minute as may.

@@ -44,6 +44,8 @@ type Service struct {
 	Answers Answers
 	// Probes are requests of HTTP that are answered in the server's place.
 	Probes []Probe
+	// Players says who may wake it; nil: everybody.
+	Players *Players
 }
 
 // Answers are what is told in the server's place. What is empty or zero is not

@@ -111,8 +111,9 @@ type Port struct {
 	WakeOnConnect bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
-	// Guard says who may wake the service.
-	Guard guard.Rules
+	// Guard says who may wake the service, and Players which players; nil: all.
+	Guard   guard.Rules
+	Players *proto.Players
 	// Probes are requests of HTTP that are answered so.
 	Probes []proto.Probe
 	// Taken names the older route that has the resolver port; empty when this
@@ -208,6 +209,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if since := es.Status.PhaseSince; since != nil {
 		r.PhaseSince = since.Time
 	}
+	players := playersOf(es)
 	for _, p := range es.Status.Ports {
 		network := TCP
 		if p.Protocol.Transport() == corev1.ProtocolUDP {
@@ -223,6 +225,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			Answers:       answers(es, p.Name),
 			Guard:         rulesOf(es, sourcesKnown(es, network, r.Proxy)),
+			Players:       players,
 			Probes:        probes(es, p.Name),
 		})
 	}

@@ -175,6 +175,12 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a front of nothing":         {spec(`{front: {hosts: [a.example]}}`), "front.service: Required value"},
 		"its own Service as a front": {spec(`{front: {service: lobby, hosts: [a.example]}}`), "front.service must be another Service than service"},
 		"a front's bad namespace":    {front(`hosts: [a.example], namespace: Edge`), "namespace must be the name of a namespace"},
+		"players of no rule":         {spec(`{wake: {players: {message: hi}}}`), "players needs allow, deny, allowFrom or denyFrom"},
+		"players who connect":        {spec(`{wake: {when: Connect, players: {allow: [Anna]}}}`), "players needs when: Login"},
+		"a player with a space":      {spec(`{wake: {players: {allow: ["An na"]}}}`), "a player must be a name of up to 16 letters, digits and underscores, or a UUID"},
+		"a player of 17 letters":     {spec(`{wake: {players: {deny: [aaaaaaaaaaaaaaaaa]}}}`), "a player must be a name of up to 16 letters"},
+		"half a UUID":                {spec(`{wake: {players: {deny: [069a79f4-44e9-4726-a5be]}}}`), "a player must be a name of up to 16 letters"},
+		"a list without a key":       {spec(`{wake: {players: {allowFrom: {configMap: a}}}}`), "allowFrom.key: Required value"},
 		"answers of tls":             {game("tls", `asleep: {}`), "asleep needs a protocol whose queries can be answered"},
 
 		"an unknown readiness":       {spec(`{ports: [{` + port + `, readiness: Never}]}`), `supported values: "Auto", "Connect"`},

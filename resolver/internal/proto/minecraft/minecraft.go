@@ -7,6 +7,8 @@
 package minecraft
 
 import (
+	"cmp"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -68,8 +70,13 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if handshake.Next == NextStatus {
 		return answer(packet, size+more, handshake.Protocol, c)
 	}
-	if _, err := parseLoginStart(packet); err != nil {
+	name, uuid, err := parseLoginStart(packet, handshake.Protocol)
+	if err != nil {
 		return unfinished(err)
+	}
+	if players := c.Service.Players; players != nil && !players.May(string(name), hex.EncodeToString(uuid)) {
+		text := cmp.Or(players.Message, "The server is asleep, and you may not wake it up.")
+		return proto.Verdict{Action: proto.Refuse, Reason: proto.Denied, Answer: wire.AppendLoginDisconnect(c.Scratch, text)}
 	}
 	return proto.Verdict{Action: proto.Hold}
 }

@@ -85,16 +85,28 @@ func ParseHandshake(b []byte) (h Handshake, size int, err error) {
 	return h, size, nil
 }
 
-// parseLoginStart reads the name of the player who wants to log in. What follows
+// The versions since which a client may say its UUID, and since which it always does:
+// 1.19.3 and 1.20.2.
+const (
+	mayKnowUUID = 761
+	knowsUUID   = 764
+	uuidBytes   = 16
+)
+
+// parseLoginStart reads the name of the player who wants to log in, and the UUID, where
+// the client's version says it. What follows
 // it differs between versions and is the server's to judge.
-func parseLoginStart(packet []byte) (name []byte, err error) {
+func parseLoginStart(packet []byte, version int32) (name []byte, uuid []byte, err error) {
 	r := reader{rest: packet}
 	id := r.varInt()
 	name = r.bytes(maxName * utf8.UTFMax)
 	if r.bad || id != loginStartID || len(name) == 0 || !utf8.Valid(name) || utf8.RuneCount(name) > maxName {
-		return nil, errMalformed
+		return nil, nil, errMalformed
 	}
-	return name, nil
+	if version >= knowsUUID || version >= mayKnowUUID && r.varInt() == 1 {
+		uuid = r.take(uuidBytes)
+	}
+	return name, uuid, nil
 }
 
 // isStatusRequest says whether a packet asks for the status.

@@ -1,0 +1,86 @@
+package elasticservice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func TestListsOfPlayersAreReadAsTheGameWritesThem(t *testing.T) {
+	t.Parallel()
+	const notch = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
+	now := time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC)
+	ban := func(name, expires string) string {
+		return fmt.Sprintf(`{"uuid": "", "name": %q, "created": "2025-12-24 12:00:00 +0000", "source": "Server", "expires": %q, "reason": "x"}`, name, expires)
+	}
+	var many []string
+	for i := range v1alpha1.MaxListedPlayers + 1 {
+		many = append(many, fmt.Sprintf(`{"name": "p%d"}`, i))
+	}
+	for name, c := range map[string]struct {
+		text string
+		want []string
+		next time.Time
+		says string
+	}{
+		"an empty list":      {text: "[]"},
+		"a whitelist":        {text: `[{"uuid": "` + notch + `", "name": "Notch"}, {"name": "jeb_"}]`, want: []string{notch, "notch", "JEB_"}},
+		"bans for ever":      {text: "[" + ban("Bob", "forever") + "]", want: []string{"bob"}},
+		"bans that end":      {text: "[" + ban("A", "2026-01-31 19:00:01 +0100") + "," + ban("B", "2026-02-01 00:00:00 +0000") + "]", want: []string{"a", "b"}, next: now.Add(time.Second)},
+		"a ban that is over": {text: "[" + ban("A", "2026-01-31 18:00:00 +0000") + "," + ban("B", "forever") + "]", want: []string{"b"}},
+		"twice":              {text: `[{"name": "a"}, {"name": "A"}]`, want: []string{"a"}},
+		"no JSON":            {text: "notch\njeb_", says: "it is no JSON of a list"},
+		"no list":            {text: `{"name": "a"}`, says: "it is no JSON of a list"},
+		"nobody":             {text: `[{"name": "a"}, {}]`, says: "entry 1 has neither a name nor a uuid"},
+		"a bad time":         {text: "[" + ban("A", "tomorrow") + "]", says: `expires at "tomorrow"`},
+		"too many":           {text: "[" + strings.Join(many, ",") + "]", says: "more than 2048"},
+		"as many as may":     {text: "[" + strings.Join(many[1:], ",") + "]", want: nil},
+	} {
+		got, next, err := readPlayers(c.text, now)
+		if c.says != "" {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: the error is %v, want %q", name, err, c.says)
+			}
+			continue
+		}
+		var want []string
+		for _, who := range c.want {
+			want = append(want, v1alpha1.PlayerDigest(who))
+		}
+		slices.Sort(want)
+		if err != nil || !next.Equal(c.next) || name != "as many as may" && !slices.Equal(got, want) {
+			t.Errorf("%s: %v until %s, %v; want %v until %s", name, got, next, err, want, c.next)
+		}
+	}
+}
+
+func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
+	t.Parallel()
+	es := &v1alpha1.ElasticService{}
+	o := observed{}
+	condition := func() metav1.Condition { return wakePlayersKnown(es, o) }
+	es.Status.WakePlayers = &v1alpha1.WakePlayersStatus{}
+	if keepLists(es, o); es.Status.WakePlayers != nil || condition().Reason != v1alpha1.ReasonNotNeeded {
+		t.Errorf("without a list there are %+v, %+v", es.Status.WakePlayers, condition())
+	}
+	es.Spec.Wake = &v1alpha1.Wake{Players: &v1alpha1.WakePlayers{AllowFrom: &v1alpha1.PlayerList{ConfigMap: "players", Key: "whitelist.json"}}}
+	o.lists.obstacle = &obstacle{v1alpha1.ReasonConfigMapNotFound, "There is no ConfigMap players."}
+	if keepLists(es, o); es.Status.WakePlayers == nil || len(es.Status.WakePlayers.Allow) != 0 {
+		t.Errorf("of a list that never was there is %+v", es.Status.WakePlayers)
+	}
+	o.lists = observedLists{players: &v1alpha1.WakePlayersStatus{Allow: []string{"x"}}}
+	if keepLists(es, o); len(es.Status.WakePlayers.Allow) != 1 || condition().Status != metav1.ConditionTrue {
+		t.Errorf("of a list there is %+v, %+v", es.Status.WakePlayers, condition())
+	}
+	o.lists = observedLists{obstacle: &obstacle{v1alpha1.ReasonPlayerListInvalid, "It is no list."}}
+	keepLists(es, o)
+	if c := condition(); len(es.Status.WakePlayers.Allow) != 1 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "hold on") {
+		t.Errorf("of a list that can't be read there is %+v, %+v", es.Status.WakePlayers, c)
+	}
+}
