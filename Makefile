@@ -141,7 +141,8 @@ bench-report: ## Measure what 10,000 sidecars' reports cost the operator
 
 # It needs no cluster. Root gets HAProxy and nginx from Debian, and a network
 # namespace; who isn't root must have them. BENCH_FLAGS may be
-# "-measures=udp,ping -rounds=1" for a look at a change.
+# "-measures=udp,ping -rounds=1" for a look at a change, and -before=PROGRAM for another
+# version of bin/bench-dataplane beside it.
 .PHONY: bench-proxy
 bench-proxy: ## Measure relaying beside HAProxy and nginx, and write bin/bench/proxy.json
 	@$(GO) build -o bin/bench-dataplane ./resolver/internal/dataplane/benchhost

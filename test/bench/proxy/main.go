@@ -28,7 +28,7 @@ type options struct {
 	// clients, ports, flows and held say how much there is of what they name.
 	processes, connections, flows, held, ports int
 	rate, udpRate                              float64
-	dataplane, output                          string
+	dataplane, before, output                  string
 }
 
 // wholeRun bounds all of it.
@@ -94,11 +94,16 @@ func parse(args []string) (options, error) {
 	flags.Float64Var(&o.rate, "rate", 4000, "paced ping-pongs a second")
 	flags.Float64Var(&o.udpRate, "udp-rate", 40_000, "paced UDP echoes a second")
 	flags.StringVar(&o.dataplane, "dataplane", "bin/bench-dataplane", "the resolver's data plane as a program")
+	flags.StringVar(&o.before, "before", "", "another version of that program, which is measured beside it")
 	flags.StringVar(&o.output, "output", filepath.Join("bin", "bench", "proxy.json"), "file for the figures")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	o.proxies = strings.Split(*taking, ",")
+	if o.before != "" {
+		proxies = append(proxies, before)
+		o.proxies = append(o.proxies, before.name)
+	}
 	o.measures = strings.Split(*only, ",")
 	for _, name := range o.measures {
 		if _, ok := find(name); !ok {

@@ -57,7 +57,7 @@ type proxy struct {
 
 // proxies are all of them, in the order in which they are shown.
 var proxies = []proxy{
-	{name: "resolver", base: 10_000, start: startResolver, tcp: true, udp: true},
+	{name: "resolver", base: 10_000, start: dataplane(func(o options) string { return o.dataplane }), tcp: true, udp: true},
 	{name: "haproxy", base: 11_000, start: startHAProxy, tcp: true},
 	{name: "nginx", base: 12_000, start: nginx("auto"), tcp: true, udp: true},
 	// nginx as it is where its configuration doesn't say how many workers it has.
@@ -96,9 +96,19 @@ func idle(network string, count int) []relay {
 	return all
 }
 
-// startResolver starts the resolver's data plane and opens its ports.
-func startResolver(ctx context.Context, o options, _ string, relays []relay) (*process, error) {
-	p, err := startProcess(ctx, "the resolver", o.dataplane)
+// before is the resolver's data plane as it was at another time, where the options name
+// one.
+var before = proxy{name: "before", base: 8_000, start: dataplane(func(o options) string { return o.before }), tcp: true, udp: true}
+
+// dataplane starts a program of the resolver's data plane and opens its ports.
+func dataplane(program func(options) string) func(context.Context, options, string, []relay) (*process, error) {
+	return func(ctx context.Context, o options, _ string, relays []relay) (*process, error) {
+		return startResolver(ctx, program(o), relays)
+	}
+}
+
+func startResolver(ctx context.Context, program string, relays []relay) (*process, error) {
+	p, err := startProcess(ctx, "the resolver", program)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,12 @@ func show(w io.Writer, medians map[string]figures, o options) {
 		}
 		fmt.Fprintln(w)
 	}
+	for _, unit := range sortedKeys(medians) {
+		is, was := medians[unit]["resolver"], medians[unit][before.name]
+		if was != 0 {
+			fmt.Fprintf(w, "%-48s %10s\n", unit+" / before", short(is/was))
+		}
+	}
 	fmt.Fprintf(w, "\n%-40s %12s %12s\n", "the resolver's", "is", "wanted")
 	for _, g := range goals {
 		is, ok := g.reached(medians)
