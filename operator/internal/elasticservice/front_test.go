@@ -195,7 +195,8 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 		}
 	}
 	other := &v1alpha1.FrontStatus{Service: "mc", Namespace: "elsewhere"}
-	if setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} })); other.TrustedCIDRs != nil {
+	ob := setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} }))
+	if ob == nil || other.TrustedCIDRs != nil {
 		t.Error("what another front's owner said holds on")
 	}
 }

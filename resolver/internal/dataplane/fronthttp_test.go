@@ -60,6 +60,7 @@ func told(t testing.TB, in *bufio.Reader) (status int, text string) {
 	if err != nil {
 		t.Fatalf("reading a response: %v", err)
 	}
+	defer func() { _ = r.Body.Close() }()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		t.Fatalf("reading a response: %v", err)
@@ -99,11 +100,11 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 				{get("shop.example.com", "/7"), "shop: GET shop.example.com/7"},
 			}
 			if chunks != nil {
-				var all string
+				var all strings.Builder
 				for _, ask := range asks {
-					all += ask.said
+					all.WriteString(ask.said)
 				}
-				for _, chunk := range chunks(all) {
+				for _, chunk := range chunks(all.String()) {
 					write(t, c, chunk)
 				}
 			}

@@ -96,7 +96,7 @@ const (
 // parseLoginStart reads the name of the player who wants to log in, and the UUID, where
 // the client's version says it. What follows
 // it differs between versions and is the server's to judge.
-func parseLoginStart(packet []byte, version int32) (name []byte, uuid []byte, err error) {
+func parseLoginStart(packet []byte, version int32) (name, uuid []byte, err error) {
 	r := reader{rest: packet}
 	id := r.varInt()
 	name = r.bytes(maxName * utf8.UTFMax)
