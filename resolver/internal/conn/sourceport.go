@@ -224,9 +224,9 @@ func shared(_, _ string, raw syscall.RawConn) error {
 }
 
 // Local reports whether an error of opening a socket is of this host's making: it has
-// none left, or no memory. It tells nothing of the server.
+// none left, no port for it, or no memory. It tells nothing of the server.
 func Local(err error) bool {
-	for _, errno := range []error{ErrNoPort, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN} {
+	for _, errno := range []error{ErrNoPort, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EADDRNOTAVAIL} {
 		if errors.Is(err, errno) {
 			return true
 		}

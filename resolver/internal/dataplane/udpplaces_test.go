@@ -95,6 +95,58 @@ func TestUDPSessionsGoBeyondTheKernelsPorts(t *testing.T) {
 	}
 }
 
+// That this host has no port left for another connection to a server tells nothing of the
+// server: those who have one play on, and who comes next is served once one is free.
+func TestAServerIsNotAvoidedForTheKernelsPorts(t *testing.T) {
+	const ports, more = 20, 5
+	if !sandboxed(t, map[string]string{"net/ipv4/ip_local_port_range": "40000 40019"}) {
+		return
+	}
+	r := newRig(t)
+	address := r.serve("game", route.TCP)
+	r.phase(v1alpha1.PhaseAwake)
+	listenTCP(t, "127.0.0.1:5000", tag("hello"))
+	r.backend("127.0.0.1:5000", true)
+	all := make(chan net.Conn, ports+more)
+	for i := range ports + more {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50000 + i}}
+		c, err := d.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		go func() {
+			if n, _ := c.Read(make([]byte, 5)); n == 5 {
+				all <- c
+			}
+		}()
+	}
+	r.never("the server is avoided", time.Second, func() bool {
+		_, ok := r.server.services[r.route.UID].queue.PickForQuery("game")
+		return !ok
+	})
+	var played []net.Conn
+	r.eventually("most have a server", func() bool { return r.sessions().Sessions >= ports/2 })
+	for more := true; more; {
+		select {
+		case c := <-all:
+			played = append(played, c)
+		case <-time.After(time.Second):
+			more = false
+		}
+	}
+	// The resolver's own calls may take one, too.
+	if len(played) < ports/2 || len(played) > ports {
+		t.Fatalf("%d clients are served with %d ports", len(played), ports)
+	}
+	_ = played[0].Close()
+	select {
+	case <-all:
+	case <-time.After(patience):
+		t.Error("nobody else is served once a port is free")
+	}
+}
+
 // A service has as many sessions at one server as there may be files for it, 60,000
 // where the limit allows that. Who comes after that is refused and counted, and another
 // service is served.
