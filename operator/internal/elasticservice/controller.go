@@ -214,6 +214,7 @@ func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.El
 
 // stop reports an obstacle and leaves everything else as it is.
 func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1alpha1.ElasticService, o observed, ob *obstacle) (reconcile.Result, error) {
+	refreshFront(es, o.front.service)
 	setStatus(now, es, o, plan{phase: es.Status.Phase, mode: es.Status.Mode}, ob)
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return reconcile.Result{}, err

@@ -90,7 +90,12 @@ func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port 
 			"No resolver port from %d to %d is free for the front %s: remove ElasticServices that are no longer needed.",
 			v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, key)}
 	}
-	if invalid := setFront(status, es.Status.Front, front.service); ob == nil {
+	invalid := setFront(status, es.Status.Front, front.service)
+	if invalid != nil && es.Status.Front == nil {
+		// What the others go by isn't known here.
+		return nil, invalid
+	}
+	if ob == nil {
 		ob = invalid
 	}
 	return status, ob

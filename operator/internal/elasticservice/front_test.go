@@ -194,8 +194,28 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 			t.Errorf("%s: what stands in the way is %+v, want %q", name, ob, c.says)
 		}
 	}
+	// So it is while something stands in the way of the service itself.
+	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+	es.Status.Front = before.DeepCopy()
+	refreshFront(es, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "10.2.0.0/16"} }))
+	if f := es.Status.Front; !slices.Equal(f.TrustedCIDRs, []string{"10.2.0.0/16"}) || f.MaxSessionsPerSource != 0 {
+		t.Errorf("an ElasticService that is stopped has %+v", f)
+	}
+	es.Namespace = "other"
+	if refreshFront(es, sharedService(func(*corev1.Service) {})); es.Status.Front != nil {
+		t.Error("who may not share the Service any more still does")
+	}
+	// Who has no part of the front yet doesn't know what the others go by.
+	young := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+	young.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"a.example"}}
+	young.Status.Ports = []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}
+	svc := sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} })
+	got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, bool) { return 12345, true })
+	if got != nil || ob == nil || ob.reason != v1alpha1.ReasonAnnotationInvalid {
+		t.Errorf("it gets %+v, %+v", got, ob)
+	}
 	other := &v1alpha1.FrontStatus{Service: "mc", Namespace: "elsewhere"}
-	ob := setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} }))
+	ob = setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} }))
 	if ob == nil || other.TrustedCIDRs != nil {
 		t.Error("what another front's owner said holds on")
 	}

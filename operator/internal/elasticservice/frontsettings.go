@@ -11,6 +11,20 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
+// refreshFront brings what the owner of the front's Service says up to date in a status
+// that is kept as it is otherwise: resolvers go by that of any ElasticService.
+func refreshFront(es *v1alpha1.ElasticService, svc *corev1.Service) {
+	switch {
+	case es.Status.Front == nil || svc == nil:
+	case !mayShare(svc, es.Namespace):
+		es.Status.Front = nil
+	default:
+		status := es.Status.Front.DeepCopy()
+		_ = setFront(status, es.Status.Front, svc)
+		es.Status.Front = status
+	}
+}
+
 // setFront writes into a front's status what the owner of its Service says of its
 // clients, in annotations. One that can't be read changes nothing: what was said before
 // holds on, and is in before.

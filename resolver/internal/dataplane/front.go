@@ -194,6 +194,12 @@ func (f *front) carry(h *heldTCP) (waits bool) {
 			h.turns = func(client *net.TCPConn, rest []byte) { f.turn(h, client, rest) }
 		}
 		p.wanted(h.line)
+		if h.split(); h.passes == 0 && len(h.sent) > 0 {
+			f.nobody.counts.ClientTaken()
+			p.refuse(h.line, proto.Unwanted)
+			p.farewell(h, proto.Unwanted)
+			return false
+		}
 		h.announced = p.service.route.Load().Proxy.Send
 		p.counts.ClientTaken()
 		var rules guard.Rules
@@ -289,7 +295,7 @@ func (f *front) ask(h *heldTCP) (speaks *servedPort, name string) {
 			}
 			return nil, ""
 		}
-		if !f.nobody.hear(h, false) {
+		if !f.nobody.hear(h, h.turned) {
 			f.nobody.counts.ClientTaken()
 			return nil, ""
 		}

@@ -2,13 +2,16 @@ package dataplane
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -160,6 +163,161 @@ func TestARequestForAnotherHostWakesItAndIsHeld(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if _, got := told(t, in); got != "shop: GET shop.example.com/3" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Nobody can tell where the next request begins once a client, or a server, says what
+// isn't plain. Then nothing more is led anywhere, and no server is connected to again and
+// again.
+func TestNothingIsLedAstrayAtAFront(t *testing.T) {
+	t.Parallel()
+	const chunked = "POST /c HTTP/1.1\r\nHost: odd.example.com\r\nTransfer-Encoding: chunked\r\n\r\n"
+	plain := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	for name, c := range map[string]struct {
+		// answers are the server's, one for each time that something comes.
+		answers []string
+		// first is said at once, and then once that is answered.
+		first, then string
+		status      int
+	}{
+		"CONNECT":                     {first: "CONNECT odd.example.com:443 HTTP/1.1\r\nHost: odd.example.com\r\n\r\n", status: 400},
+		"a bad chunk with its head":   {first: chunked + "ZZZ\r\n"},
+		"a bad chunk":                 {answers: []string{plain}, first: chunked, then: "ZZZ\r\n" + get("blog.example.com", "/stolen")},
+		"a request in a broken body":  {answers: []string{plain}, first: chunked, then: "30\r\n" + get("blog.example.com", "/stolen") + "\r\nZZ\r\n"},
+		"two lengths":                 {answers: []string{plain}, first: get("odd.example.com", "/"), then: "POST / HTTP/1.1\r\nHost: odd.example.com\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n" + get("blog.example.com", "/stolen")},
+		"a server's two lengths":      {answers: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen")},
+		"an answer that nobody asked": {answers: []string{plain + plain}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShared(t)
+			var dials, astray atomic.Int64
+			odd, blog := freeAddress(t, route.TCP), freeAddress(t, route.TCP)
+			listenTCP(t, odd, func(conn *net.TCPConn) {
+				dials.Add(1)
+				buf := make([]byte, 4096)
+				for _, answer := range c.answers {
+					if _, err := conn.Read(buf); err != nil {
+						return
+					}
+					_, _ = io.WriteString(conn, answer)
+				}
+				for {
+					n, err := conn.Read(buf)
+					if bytes.Contains(buf[:n], []byte("/stolen")) && !strings.Contains(name, "in a broken body") {
+						astray.Add(1)
+					}
+					if err != nil {
+						return
+					}
+				}
+			})
+			listenTCP(t, blog, func(*net.TCPConn) { astray.Add(1) })
+			s.service("odd", v1alpha1.ProtocolHTTP, "odd.example.com")
+			s.service("blog", v1alpha1.ProtocolHTTP, "blog.example.com")
+			s.up("odd", odd)
+			s.up("blog", blog)
+			conn := dialTCP(t, s.address)
+			in := bufio.NewReader(conn)
+			write(t, conn, c.first)
+			if c.then != "" {
+				if status, _ := told(t, in); status != 200 {
+					t.Fatalf("got %d", status)
+				}
+				write(t, conn, c.then)
+			}
+			if c.status != 0 {
+				if status, _ := told(t, in); status != c.status {
+					t.Errorf("got %d, want %d", status, c.status)
+				}
+			}
+			s.never("a request is led astray, or the server is connected to again", 300*time.Millisecond, func() bool {
+				return astray.Load() > 0 || dials.Load() > 1
+			})
+			_ = conn.SetLinger(0)
+			_ = conn.Close()
+			s.eventually("nothing is left", func() bool { return s.server.Carrying() == 0 && s.server.held.Used() == 0 })
+		})
+	}
+}
+
+func TestAProbeAtAFrontHidesNoOtherHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		asleep  bool
+		balance v1alpha1.Balance
+	}{
+		"asleep": {true, ""}, "awake, with handoff Never": {false, v1alpha1.BalanceSpread}, "awake, with handoff Direct": {false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShared(t)
+			wake := s.web("shop", "shop.example.com")
+			s.web("blog", "blog.example.com")()
+			s.show("shop", func(r *route.Route) {
+				r.Balance = c.balance
+				r.Ports[0].Probes = []proto.Probe{{Method: "GET", Path: "/healthz", Status: 204}}
+			})
+			want := 204
+			if !c.asleep {
+				wake()
+				want = 200
+			}
+			for _, together := range []bool{false, true} {
+				conn := dialTCP(t, s.address)
+				in := bufio.NewReader(conn)
+				probe, other := get("shop.example.com", "/healthz"), get("blog.example.com", "/1")
+				if together {
+					probe, other = probe+other, ""
+				}
+				write(t, conn, probe)
+				if status, _ := told(t, in); status != want {
+					t.Fatalf("a probe is told %d, want %d", status, want)
+				}
+				write(t, conn, other)
+				if status, got := told(t, in); status != 200 || got != "blog: GET blog.example.com/1" {
+					t.Errorf("got %d, %q", status, got)
+				}
+				write(t, conn, get("shop.example.com", "/healthz"))
+				if status, _ := told(t, in); status != want {
+					t.Errorf("the next probe is told %d, want %d", status, want)
+				}
+				_ = conn.Close()
+			}
+			if n := s.operator.count(); c.asleep && n != 0 {
+				t.Errorf("%d wake calls", n)
+			}
+		})
+	}
+}
+
+// A server that doesn't change the protocol answers as any other, and then the connection
+// may turn.
+func TestAnUpgradeThatIsDeclinedIsARequest(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, func(c *net.TCPConn) {
+		in := bufio.NewReader(c)
+		for {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
+		}
+	})
+	s.service("shop", v1alpha1.ProtocolHTTP, "shop.example.com")
+	s.up("shop", server)
+	s.web("blog", "blog.example.com")()
+	c := dialTCP(t, s.address)
+	in := bufio.NewReader(c)
+	write(t, c, "GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if _, got := told(t, in); got != "no" {
+		t.Fatalf("got %q", got)
+	}
+	write(t, c, get("blog.example.com", "/1"))
+	if _, got := told(t, in); got != "blog: GET blog.example.com/1" {
 		t.Errorf("got %q", got)
 	}
 }

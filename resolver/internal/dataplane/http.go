@@ -25,16 +25,14 @@ type follows struct {
 	armed bool
 }
 
-// follow follows a connection whose server has been sent what was held; nil: it can't be
-// followed, or need not, because all clients go through the resolver for good and this one
-// can't ask for another host.
-func (p *servedPort) follow(h *heldTCP) *http1.Exchange {
-	if _, is := p.protocol.(http1.Protocol); !is || p.service.route.Load().Balance != "" && h.only == nil {
+// follow follows a connection whose server has been sent this much already; nil: it
+// can't be followed, or all clients go through the resolver for good.
+func (p *servedPort) follow(sent []byte) *http1.Exchange {
+	if _, is := p.protocol.(http1.Protocol); !is || p.service.route.Load().Balance != "" {
 		return nil
 	}
 	x := http1.NewExchange()
-	x.Only(h.only)
-	x.Read(http1.Client, h.sent)
+	x.Read(http1.Client, sent)
 	x.Passed(http1.Client)
 	if x.Lost() {
 		return nil

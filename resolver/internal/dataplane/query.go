@@ -79,7 +79,7 @@ func (p *servedPort) serveQuery(h *heldTCP) bool {
 	}
 	p.counts.BytesToServer(len(h.sent))
 	h.served(server)
-	if _, is := p.protocol.(http1.Protocol); is && !h.local && h.only == nil {
+	if _, is := p.protocol.(http1.Protocol); is && !h.local {
 		p.relayProbes(h, server)
 		return true
 	}

@@ -22,7 +22,9 @@ func (p *servedPort) relaying(x *http1.Exchange, withheld []byte) forward.Option
 // when it is quiet.
 func (p *servedPort) relay(h *heldTCP, server *net.TCPConn, x *http1.Exchange) {
 	var followed *forward.Relay
-	ended := forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x, h.sent), func(r *forward.Relay) {
+	withheld := h.sent
+	h.release(len(h.sent)) // the relay keeps it
+	ended := forward.Run(p.service.server.ctx, h.conn, server, p.relaying(x, withheld), func(r *forward.Relay) {
 		if x != nil && h.only == nil {
 			followed = r
 			p.service.follows.begin(r)

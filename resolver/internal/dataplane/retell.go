@@ -9,7 +9,6 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -113,7 +112,14 @@ func (p *servedPort) fetch(r proto.Reteller, question []byte) []byte {
 		return nil
 	}
 	var answer []byte
-	err := p.service.askInTurn(p.key.network, picked.Address, func(c net.Conn) (err error) {
+	s := p.service.server
+	select {
+	case s.asks <- struct{}{}:
+		defer func() { <-s.asks }()
+	default:
+		return nil // so many are asked that each client may as well ask by itself
+	}
+	err := ask(s.ctx, p.key.network, picked.Address, askTimeout, p.service.greeting(p.key.network), func(c net.Conn) (err error) {
 		answer, err = r.Fetch(c, question)
 		return err
 	})
@@ -217,7 +223,7 @@ func (p *servedPort) retell(h *heldTCP) bool {
 	h.line.Answered()
 	h.answered = true
 	h.release(q.Used)
-	p.inspect(h) // it may ping; who wants more has come to the end
+	p.inspectFrom(h, true) // it may ping; who wants more has come to the end
 	return true
 }
 
@@ -234,18 +240,13 @@ func (u *udpSocket) retellDatagram(datagram []byte, from netip.AddrPort, to neti
 	case !ok:
 		return false
 	case v.Action == proto.Answer:
-		u.tell(p, v, datagram, from, u.packets.Source(to))
-		return true
+		return u.tell(p, v, datagram, from, u.packets.Source(to))
 	}
 	// What is in them is the loop's only until it receives again.
 	datagram, source := bytes.Clone(datagram), u.packets.Source(to)
 	tell := func(answer []byte) bool {
 		v := proto.Verdict{Action: proto.Answer, Answer: r.Retell(nil, answer, datagram), Proven: r.Proves()}
-		if !v.Proven && len(v.Answer) > guard.MaxUnproven {
-			return false
-		}
-		u.tell(p, v, datagram, from, source)
-		return true
+		return u.tell(p, v, datagram, from, source)
 	}
 	answer, ok := p.recall(r, q, func(answer []byte) {
 		if answer != nil && tell(answer) {
@@ -260,12 +261,12 @@ func (u *udpSocket) retellDatagram(datagram []byte, from netip.AddrPort, to neti
 	return ok && (answer == nil || tell(answer))
 }
 
-// tell answers a datagram, where that may be done.
-func (u *udpSocket) tell(p *servedPort, v proto.Verdict, datagram []byte, from netip.AddrPort, source []byte) {
+// tell answers a datagram; false: that may not be done just now, and a server is to.
+func (u *udpSocket) tell(p *servedPort, v proto.Verdict, datagram []byte, from netip.AddrPort, source []byte) bool {
 	if !p.mayBeAnswered(p.known.Load(), v, datagram, from) {
-		p.counts.Refused(string(proto.AnswerRate))
-		return
+		return false
 	}
 	p.counts.QueryAnswered()
 	_ = u.packets.Send(v.Answer, source, from)
+	return true
 }

@@ -82,10 +82,12 @@ func (p *servedPort) carryTo(h *heldTCP, server *net.TCPConn) {
 	h.visit.Served()
 	defer p.end(false)
 	h.served(server)
-	exchange := p.follow(h)
-	sent := h.now()
-	p.counts.BytesToServer(sent)
-	h.release(sent)
+	exchange := h.exchange
+	if h.only == nil {
+		exchange = p.follow(h.sent)
+	}
+	p.counts.BytesToServer(h.passes)
+	h.release(h.passes)
 	if h.ended {
 		_ = listener.Watch(h.conn, listener.KeepAlive)
 	}
@@ -106,7 +108,7 @@ func (p *servedPort) wants(h *heldTCP) bool {
 		return !k.judges || p.handshake(h)
 	}
 	query, heard := p.asks(h)
-	if !heard || query && (p.retell(h) || p.serveQuery(h)) {
+	if !heard || query && h.only == nil && (p.retell(h) || p.serveQuery(h)) {
 		return false
 	}
 	return !query || p.handshake(h)

@@ -49,7 +49,11 @@ type heldTCP struct {
 	// is how it goes on with another's.
 	atFront guard.Visit
 	only    func(host string) bool
-	turns   func(client *net.TCPConn, rest []byte)
+	// exchange has read what is held of such a client, of which passes bytes are for this
+	// service's server.
+	exchange *http1.Exchange
+	passes   int
+	turns    func(client *net.TCPConn, rest []byte)
 	// turned says that it came so from another service, and next is where it goes so.
 	turned bool
 	next   func()
@@ -88,6 +92,14 @@ func (h *heldTCP) end() {
 	}
 }
 
+// handBack has a client of HTTP that was answered in the server's place go back to the
+// front: what it asks next may be for another host.
+func (h *heldTCP) handBack() {
+	if fd, err := conn.Take(h.conn); err == nil {
+		h.turn(forward.Ended{Client: fd, Rest: bytes.Clone(h.sent)})
+	}
+}
+
 // turn has a client whose relay ended so go on with another service, once this one's stay
 // has ended.
 func (h *heldTCP) turn(e forward.Ended) {
@@ -105,21 +117,21 @@ func (h *heldTCP) turn(e forward.Ended) {
 	}
 }
 
-// now is how much of what is held is for this service's server.
-func (h *heldTCP) now() int {
-	if h.only == nil {
-		return len(h.sent)
+// split finds out how much of what is held is for this service's server.
+func (h *heldTCP) split() {
+	if h.passes = len(h.sent); h.only != nil {
+		h.exchange = http1.NewExchange()
+		h.exchange.Only(h.only)
+		h.passes = h.exchange.Read(http1.Client, h.sent)
+		h.exchange.Passed(http1.Client)
 	}
-	x := http1.NewExchange()
-	x.Only(h.only)
-	return x.Read(http1.Client, h.sent)
 }
 
 // served notes that the client has a server, which has been sent what was held.
 func (h *heldTCP) served(server *net.TCPConn) {
 	if h.line != nil {
 		h.line.Served(endpointOf(server.RemoteAddr()))
-		h.line.Carried(int64(h.now()), 0)
+		h.line.Carried(int64(h.passes), 0)
 	}
 }
 
@@ -260,7 +272,8 @@ func (h *heldTCP) interrupted() (event, bool) {
 // another server if this one fails.
 func replay(h *heldTCP, server *net.TCPConn) error {
 	first, err := h.announcement()
-	sent := h.sent[:h.now()]
+	h.split()
+	sent := h.sent[:h.passes]
 	if err != nil || len(first)+len(sent) == 0 {
 		return err
 	}

@@ -22,9 +22,11 @@ const (
 
 // inspect lets the protocol judge what the client says first; false: that was
 // all. The handshake's time is for that, and for taking in what it is answered.
-func (p *servedPort) inspect(h *heldTCP) bool {
+func (p *servedPort) inspect(h *heldTCP) bool { return p.inspectFrom(h, false) }
+
+// inspectFrom is inspect for a client that may have been answered already.
+func (p *servedPort) inspectFrom(h *heldTCP, answered bool) bool {
 	h.awaitHead(p.headTime())
-	answered := false
 	for {
 		action, more, err := p.judge(h)
 		switch {
@@ -37,6 +39,10 @@ func (p *servedPort) inspect(h *heldTCP) bool {
 			return false
 		case action == proto.Answer:
 			answered = true
+			if h.only != nil {
+				h.handBack()
+				return false
+			}
 			if !h.answered {
 				_ = h.conn.SetDeadline(time.Now().Add(p.headTime()))
 			}

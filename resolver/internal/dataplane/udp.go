@@ -285,6 +285,7 @@ func (u *udpSocket) again(s *udpSession, sent []byte) {
 		u.mu.Unlock()
 		s.kept.Give(len(sent))
 		n.visit.Leave()
+		s.over("")
 		s.port.leaves(n.line, string(forward.ByServer))
 		n.line.Write()
 		return

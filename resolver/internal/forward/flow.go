@@ -40,10 +40,10 @@ type flow struct {
 	// with the source until it is sent. Shown is how much of that the exchange has read.
 	stalled bool
 	shown   int
-	// withheld is what the exchange has read and says not to pass, or not yet. Turned says
-	// that it is for another destination.
+	// withheld is what the exchange has read and says not to pass, or not yet, and stop why
+	// it never will.
 	withheld []byte
-	turned   bool
+	stop     http1.Stop
 	// ended says that the source has said all, and that this is passed on. Lost says
 	// that something of what it said is not, or may not be.
 	ended, lost bool
@@ -67,7 +67,7 @@ func (f *flow) pump() {
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
 	kept := f.relay.options.Kept
-	if (f.stalled || kept.Full()) && !f.guarded() {
+	if (f.stalled || kept.Full()) && (!f.guarded() || len(f.withheld) == 0 && f.opaque() >= int64(len(chunk))) {
 		f.peek(chunk)
 		return
 	}
@@ -252,12 +252,13 @@ func (f *flow) guarded() bool {
 
 // withhold keeps what is not to be passed, or not yet.
 func (f *flow) withhold(b []byte) {
-	if len(b) == 0 {
-		f.withheld = nil
-		return
+	kept := f.relay.options.Kept
+	kept.Give(len(f.withheld))
+	if f.withheld = nil; len(b) > 0 {
+		f.withheld = bytes.Clone(b)
+		kept.Force(len(b))
+		f.stop = f.relay.options.Exchange.Stopped()
 	}
-	f.withheld = bytes.Clone(b)
-	f.turned = f.relay.options.Exchange.Turned()
 }
 
 // passed tells the exchange that all it was shown is passed on. Nothing more is read of
@@ -266,7 +267,7 @@ func (f *flow) passed() {
 	if x := f.relay.options.Exchange; x != nil {
 		x.Passed(f.side)
 	}
-	f.ended = f.ended || f.turned
+	f.ended = f.ended || f.stop != http1.GoesOn
 }
 
 // release gives back what the flow has borrowed.

@@ -137,7 +137,8 @@ func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, don
 	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client}
 	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server}
 	r.up.withhold(o.Withheld)
-	r.up.ended = r.up.turned
+	r.options.Withheld = nil
+	r.up.ended = r.up.stop != http1.GoesOn
 	r.client.in, r.client.out = &r.up, &r.down
 	r.server.in, r.server.out = &r.down, &r.up
 	r.mu.Lock()
@@ -187,8 +188,12 @@ func (r *Relay) settle() {
 	if r.closed {
 		return
 	}
-	if r.up.turned && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.options.Exchange.Between() {
-		r.turn()
+	if r.up.stop != http1.GoesOn && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.options.Exchange.Between() {
+		if r.up.stop == http1.Turned {
+			r.turn()
+		} else {
+			r.end(ByClient, nil)
+		}
 		return
 	}
 	if r.up.over() && r.down.over() {
@@ -228,7 +233,7 @@ func (r *Relay) finish() {
 // halfClosed says that one side has said all, and that the time of the other is
 // limited.
 func (r *Relay) halfClosed() bool {
-	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
+	return r.options.HalfClosed > 0 && r.up.over() != r.down.over() && r.up.stop != http1.Turned
 }
 
 // limit is how long nothing may be said.
@@ -296,10 +301,11 @@ func (r *Relay) reset(why Why, err error) {
 // turn ends the relay with the client's socket open: all that it asked of this server is
 // answered.
 func (r *Relay) turn() {
+	rest := r.up.withheld
 	r.close()
 	r.client.file.Leave()
 	r.server.file.Close()
-	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD(), Rest: r.up.withheld})
+	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD(), Rest: rest})
 }
 
 // by notes that a side has ended, or failed.
@@ -330,6 +336,7 @@ func (r *Relay) close() {
 		r.timer.Stop()
 	}
 	r.up.release()
+	r.up.withhold(nil)
 	r.down.release()
 	r.stop()
 }

@@ -448,7 +448,10 @@ func TestHandlersTakeObjectsThatWereDeletedUnseen(t *testing.T) {
 
 func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
-	lobby.Status.Conditions = []metav1.Condition{{Type: "Ready"}}
+	lobby.Status.Conditions = []metav1.Condition{
+		{Type: "Ready"}, {Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOK}, {Type: "ServerUp"},
+	}
+	lobby.Spec.Wake = &v1alpha1.Wake{PerSourceRate: 5}
 	lobby.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	want := Build(lobby.DeepCopy())
 	if _, err := stripService(lobby.ElasticService); err != nil {
@@ -457,7 +460,10 @@ func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	if diff := cmp.Diff(want, Build(lobby.ElasticService), byAddress); diff != "" {
 		t.Errorf("route (-want +got):\n%s", diff)
 	}
-	if lobby.ManagedFields != nil || lobby.Status.Conditions != nil {
+	if want.Ports[0].Guard.PerSourceRate != 5 {
+		t.Errorf("the rules are %+v", want.Ports[0].Guard)
+	}
+	if lobby.ManagedFields != nil || len(lobby.Status.Conditions) != 1 {
 		t.Error("nothing was stripped")
 	}
 	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod()

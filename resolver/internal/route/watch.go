@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -137,7 +138,10 @@ func stripService(object any) (any, error) {
 	if es, ok := object.(*v1alpha1.ElasticService); ok {
 		stripMeta(&es.ObjectMeta)
 		es.Spec.Idle = nil
-		es.Status.Conditions = nil
+		// Of the conditions only one is read: whether clients are seen as who they are.
+		es.Status.Conditions = slices.DeleteFunc(es.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type != v1alpha1.ConditionSourceIPPreserved
+		})
 	}
 	return object, nil
 }

@@ -52,10 +52,13 @@ type Exchange struct {
 	watch *watch
 	asked []byte
 	// only says which hosts' requests may be passed; nil: all. Target is that of the
-	// request that is read, and turned says that there was one for another host.
+	// request that is read.
 	only   func(name string) bool
 	target []byte
-	turned bool
+	// stop is why no more of the client's is passed, and upgraded says that nothing more
+	// is looked at, because the server has changed the protocol.
+	stop     Stop
+	upgraded bool
 	// withheld is how much of the client's was read and is not to be passed yet.
 	withheld int
 }
@@ -99,7 +102,7 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	guarded := x.only != nil && from == Client
-	if guarded && x.turned {
+	if guarded && x.stop != GoesOn {
 		return 0
 	}
 	x.passing[from] = true
@@ -123,10 +126,15 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 		if x.watch != nil && from == Client && inHead {
 			x.ask(begun[:len(begun)-len(b)], e)
 		}
+		if guarded {
+			if x.stop = x.judge(e); x.stop != GoesOn {
+				if !inHead {
+					return all - len(begun)
+				}
+				return begin
+			}
+		}
 		switch {
-		case guarded && (e == broken || e == headEnd && x.isOther()):
-			x.turned = true
-			return begin
 		case e == broken, e == headEnd && !x.headRead(from):
 			x.lose()
 		case e == messageEnd && from == Server:
@@ -141,8 +149,9 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	}
 	x.withheld = 0
 	if s := &x.streams[Client]; !x.lost && s.inHead() && !s.atRest() {
-		x.withheld = all - begin
-		x.turned = x.withheld > proto.MaxHead
+		if x.withheld = all - begin; x.withheld > proto.MaxHead {
+			x.stop = Cut
+		}
 		return begin
 	}
 	return all
@@ -174,7 +183,7 @@ func (x *Exchange) headRead(from Side) bool {
 		return false
 	}
 	if from == Client {
-		if s.framing.upgrades || x.open == maxOpen {
+		if s.framing.upgrades && x.only == nil || x.open == maxOpen {
 			return false
 		}
 		if x.head {
@@ -187,6 +196,7 @@ func (x *Exchange) headRead(from Side) bool {
 	bodiless := x.heads&1 != 0 || x.code == 204 || x.code == 304
 	switch {
 	case x.code == 101:
+		x.upgraded = true
 		return false
 	case x.code < 200:
 		return true // the answer is still to come
@@ -210,6 +220,9 @@ func (x *Exchange) answer() {
 // lose stops following, and forgets what is kept for it.
 func (x *Exchange) lose() {
 	x.lost = true
+	if x.only != nil && !x.upgraded && x.stop == GoesOn {
+		x.stop = Cut
+	}
 	x.streams = [2]stream{}
 }
 

@@ -55,23 +55,42 @@ func hostOf(target, said []byte, hosts int) (name string, ok bool) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")), true
 }
 
+// Stop is why no more of what a client says is passed.
+type Stop int
+
+const (
+	// GoesOn: nothing stops.
+	GoesOn Stop = iota
+	// Turned: the next request is for another host, or one too many for now.
+	Turned
+	// Cut: nobody can tell any more where requests begin and end.
+	Cut
+)
+
 // Only is called before anything is read. From then on Read passes a request's head once
 // all of it is there, and nothing of the first request of which host is false, nor of what
-// follows it. What the client says that can't be followed, but for an upgrade to another
-// protocol, is not passed either.
+// follows it. Nor does it pass anything that can't be followed, until the server has
+// changed the protocol.
 func (x *Exchange) Only(host func(name string) bool) {
 	x.only = host
 	x.streams[Client].keepsHost = host != nil
 }
 
-// Guards says that Only was called.
-func (x *Exchange) Guards() bool { return x.only != nil }
-
-// Turned says that there was such a request.
-func (x *Exchange) Turned() bool {
+// Guards says that Only was called, and that the protocol is the same still.
+func (x *Exchange) Guards() bool {
+	if x.only == nil {
+		return false
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.turned
+	return !x.upgraded
+}
+
+// Stopped says why no more of what the client says is passed.
+func (x *Exchange) Stopped() Stop {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stop
 }
 
 // Between says that all requests that were passed are answered.
@@ -81,9 +100,21 @@ func (x *Exchange) Between() bool {
 	return !x.lost && x.open == 0 && x.streams[Server].atRest() && !x.passing[Server]
 }
 
-// isOther takes in the end of a request's head: true for another host's.
-func (x *Exchange) isOther() bool {
+// judge says what comes of what the client's stream came to.
+func (x *Exchange) judge(e event) Stop {
 	f := &x.streams[Client].framing
-	name, ok := hostOf(x.target, f.host, f.hosts)
-	return !ok || !x.only(name)
+	switch e {
+	case broken:
+		return Cut
+	case headEnd:
+		name, ok := hostOf(x.target, f.host, f.hosts)
+		switch {
+		case !f.plain(x.minor[Client]):
+			return Cut
+		case !ok, x.open == maxOpen, !x.only(name):
+			return Turned
+		}
+	case nothing, messageEnd:
+	}
+	return GoesOn
 }
