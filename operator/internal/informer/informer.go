@@ -135,11 +135,12 @@ func unavailable(rc *fasthttp.RequestCtx, err error) {
 	httpserver.Error(rc, fasthttp.StatusServiceUnavailable, err.Error())
 }
 
-// parse reads a wake call's body, which must be exactly one.
+// parse reads a wake call's body, which must be exactly one. A newer resolver may say more
+// than is known here.
 func parse(body []byte) (informerapi.WakeRequest, error) {
 	var r informerapi.WakeRequest
 	const like = `the body must be one JSON object like {"count":1,"svc":"lobby","namespace":"games"}: %w`
-	strict, err := json.UnmarshalStrict(body, &r)
+	strict, err := json.UnmarshalStrict(body, &r, json.DisallowDuplicateFields)
 	if err := errors.Join(append(strict, err)...); err != nil {
 		return r, fmt.Errorf(like, err)
 	}

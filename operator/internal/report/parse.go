@@ -18,10 +18,11 @@ import (
 
 // parse reads a report's body, which must be exactly one report within
 // reportapi's bounds and such as the API server takes: what is found out here
-// costs no write.
+// costs no write. A newer sidecar may say more than is known here, and must be heard: games
+// run for longer than operators.
 func parse(body []byte) (*reportapi.Report, error) {
 	r := &reportapi.Report{}
-	strict, err := json.UnmarshalStrict(body, r)
+	strict, err := json.UnmarshalStrict(body, r, json.DisallowDuplicateFields)
 	if err := errors.Join(append(strict, err)...); err != nil {
 		return nil, fmt.Errorf(`the body must be one JSON object like {"server":"lobby-1","instance":"b7c1","sequence":1,"game":{"state":"Ready"},"deletionAllowed":true}: %w`, err)
 	}
