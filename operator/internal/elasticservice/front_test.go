@@ -283,3 +283,32 @@ func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
 		t.Errorf("a front that nobody shares has slices %+v", got)
 	}
 }
+
+// That a resolver becomes ready is watched, and one that doesn't listen for long is asked
+// seldom.
+func TestAFrontThatNobodyListensForIsLookedAtSeldom(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		ready, listens bool
+		since          time.Duration
+		want           time.Duration
+	}{
+		"a listener about to open":         {true, false, time.Second, 200 * time.Millisecond},
+		"one that doesn't open":            {true, false, time.Minute, 5 * time.Second},
+		"no resolver that is ready":        {false, false, time.Second, 0},
+		"a resolver that does so":          {true, true, time.Second, 0},
+		"one that isn't ready but listens": {false, true, time.Second, 0},
+	} {
+		es := &v1alpha1.ElasticService{}
+		es.Status.Front = &v1alpha1.FrontStatus{ResolverPort: 12345}
+		es.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionFrontReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-c.since)),
+		}}
+		p := plan{}
+		p.awaitFront(now, es, observed{resolvers: []resolver{{uid: "1", ready: c.ready, reachable: true, listening: map[int32]bool{12345: c.listens}}}})
+		if p.requeue != c.want {
+			t.Errorf("%s: it is looked at again after %s, want %s", name, p.requeue, c.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -77,7 +78,7 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 		p.planPhase(now, es, o, clients, deleting)
 	}
 	p.planRoles(now, es, o)
-	p.awaitFront(es, o)
+	p.awaitFront(now, es, o)
 	if !o.lists.next.IsZero() {
 		p.again(max(o.lists.next.Sub(now), time.Millisecond))
 	}
@@ -247,11 +248,18 @@ func untilItListens(ports []v1alpha1.PortStatus, r resolver, standIn bool) time.
 	}
 }
 
-// awaitFront looks again until somebody listens for a front.
-func (p *plan) awaitFront(es *v1alpha1.ElasticService, o observed) {
-	if es.Status.Front != nil && !anyListens(es.Status.Front, o.resolvers) {
-		p.again(200 * time.Millisecond)
+// awaitFront looks again until somebody listens for a front: soon at first, for a
+// listener that is about to open. That a resolver becomes ready is watched.
+func (p *plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o observed) {
+	if es.Status.Front == nil || anyListens(es.Status.Front, o.resolvers) || !slices.ContainsFunc(o.resolvers, func(r resolver) bool { return r.ready }) {
+		return
 	}
+	wait := 200 * time.Millisecond
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady)
+	if c != nil && c.Status == metav1.ConditionFalse && now.Sub(c.LastTransitionTime.Time) > newTime {
+		wait = 5 * time.Second
+	}
+	p.again(wait)
 }
 
 // planDeletion wakes the target and waits until the Service works without us.
