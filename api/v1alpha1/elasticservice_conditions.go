@@ -108,6 +108,9 @@ const (
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonTargetNotScalable says that the target has no scale subresource.
 	ReasonTargetNotScalable = "TargetNotScalable"
+	// ReasonTargetClusterScoped says that the target belongs to no namespace, such as a
+	// node pool: an ElasticService scales what is in its own.
+	ReasonTargetClusterScoped = "TargetClusterScoped"
 	// ReasonTargetForbidden says that Dormouse may not scale the target.
 	ReasonTargetForbidden = "TargetForbidden"
 	// ReasonTargetUnreadable says that the target's scale could not be read just now.

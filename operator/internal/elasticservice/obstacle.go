@@ -72,7 +72,7 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 // isUserError says whether an error of the scale stays until a user changes
 // something.
 func isUserError(err error) bool {
-	return errors.Is(err, target.ErrNotFound) || errors.Is(err, target.ErrNotScalable)
+	return errors.Is(err, target.ErrNotFound) || errors.Is(err, target.ErrNotScalable) || errors.Is(err, target.ErrClusterScoped)
 }
 
 // targetReason is the reason of the condition TargetFound for an error of the scale.
@@ -80,6 +80,8 @@ func targetReason(err error) string {
 	switch {
 	case errors.Is(err, target.ErrNotFound):
 		return v1alpha1.ReasonTargetNotFound
+	case errors.Is(err, target.ErrClusterScoped):
+		return v1alpha1.ReasonTargetClusterScoped
 	case errors.Is(err, target.ErrNotScalable):
 		return v1alpha1.ReasonTargetNotScalable
 	case errors.Is(err, target.ErrForbidden):

@@ -80,10 +80,11 @@ func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	}
 	reason := targetReason(o.scale.err)
 	advice := map[string]string{
-		v1alpha1.ReasonTargetNotFound:    "create it, or correct spec.scaleTargetRef",
-		v1alpha1.ReasonTargetNotScalable: "name an object of a kind that has one in spec.scaleTargetRef",
-		v1alpha1.ReasonTargetForbidden:   "grant the operator get and update on that kind's scale",
-		v1alpha1.ReasonTargetUnreadable:  "Dormouse tries again",
+		v1alpha1.ReasonTargetNotFound:      "create it, or correct spec.scaleTargetRef",
+		v1alpha1.ReasonTargetNotScalable:   "name an object of a kind that has one in spec.scaleTargetRef",
+		v1alpha1.ReasonTargetClusterScoped: "name an object of the ElasticService's namespace in spec.scaleTargetRef",
+		v1alpha1.ReasonTargetForbidden:     "grant the operator get and update on that kind's scale",
+		v1alpha1.ReasonTargetUnreadable:    "Dormouse tries again",
 	}[reason]
 	message := fmt.Sprintf("%s; %s.", upperFirst(o.scale.err.Error()), advice)
 	if reason == v1alpha1.ReasonTargetUnreadable {

@@ -93,7 +93,7 @@ func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
 	switch {
 	case err == nil:
 		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
-	case errors.Is(err, ErrUnknownService), errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable):
+	case errors.Is(err, ErrUnknownService), errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable), errors.Is(err, target.ErrClusterScoped):
 		// There is nothing to wake: resolvers soon send the clients away. The
 		// conditions of the ElasticService say the same to its owner.
 		httpserver.Error(rc, fasthttp.StatusNotFound, err.Error())

@@ -26,6 +26,9 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrNotScalable says that the object has no scale subresource.
 	ErrNotScalable = errors.New("no scale subresource")
+	// ErrClusterScoped says that the object belongs to no namespace: whoever may write in
+	// one namespace would scale what is everybody's.
+	ErrClusterScoped = errors.New("no object of a namespace")
 	// ErrForbidden says that the operator has no right to the target's scale.
 	ErrForbidden = errors.New("forbidden")
 )
@@ -57,8 +60,23 @@ func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
 	return u
 }
 
+// namespaced finds out whether a target's kind has its objects in namespaces.
+func (s *Scaler) namespaced(ref Ref) error {
+	is, err := s.client.IsObjectNamespaced(s.object(ref))
+	switch {
+	case err != nil:
+		return explain(ref, "read", err)
+	case !is:
+		return &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
+	}
+	return nil
+}
+
 // Get reads the scale.
 func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
+	if err := s.namespaced(ref); err != nil {
+		return nil, err
+	}
 	u := newScale()
 	if err := s.client.SubResource("scale").Get(ctx, s.object(ref), u); err != nil {
 		return nil, explain(ref, "read", err)
@@ -73,6 +91,9 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 // Set writes replicas into the scale that Get returned. It fails with a conflict
 // if somebody wrote the target in between.
 func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, replicas int32) error {
+	if err := s.namespaced(ref); err != nil {
+		return err
+	}
 	u := newScale()
 	u.SetName(scale.Name)
 	u.SetNamespace(scale.Namespace)
@@ -130,6 +151,9 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	if ref.HasServers() {
 		return true, nil
 	}
+	if err := s.namespaced(ref); err != nil {
+		return false, err
+	}
 	u := s.object(ref)
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
 		return false, explain(ref, "read", err)
@@ -155,18 +179,30 @@ func newScale() *unstructured.Unstructured {
 	return u
 }
 
+// failure is a sentence about one of this package's errors.
+type failure struct {
+	sentence string
+	kind     error
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.sentence }
+
+// Unwrap gives the kind of error that it is.
+func (f *failure) Unwrap() error { return f.kind }
+
 // explain turns the API server's answer into a sentence around one of this
 // package's errors where it is one that a user can mend.
 func explain(ref Ref, verb string, err error) error {
 	switch {
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the API server knows no kind %s in %s: %w", ref.Kind, ref.APIVersion, ErrNotFound)
+		return &failure{fmt.Sprintf("the API server knows no kind %s in %s", ref.Kind, ref.APIVersion), ErrNotFound}
 	case apierrors.IsNotFound(err) && isUnknownPath(err):
-		return fmt.Errorf("%s can't be scaled, because its kind has no scale subresource: %w", ref, ErrNotScalable)
+		return &failure{fmt.Sprintf("%s can't be scaled, because its kind has no scale subresource", ref), ErrNotScalable}
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no %s: %w", ref, ErrNotFound)
+		return &failure{fmt.Sprintf("there is no %s", ref), ErrNotFound}
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("may not %s the scale of %s (%w): %w", verb, ref, err, ErrForbidden)
+		return &failure{fmt.Sprintf("may not %s the scale of %s (%s)", verb, ref, err), ErrForbidden}
 	default:
 		return fmt.Errorf("%s the scale of %s: %w", verb, ref, err)
 	}
