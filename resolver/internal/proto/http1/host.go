@@ -59,11 +59,11 @@ func hostOf(target, said []byte, hosts int) (name string, ok bool) {
 type Stop int
 
 const (
-	// GoesOn: nothing stops.
+	// GoesOn means that nothing stops.
 	GoesOn Stop = iota
-	// Turned: the next request is for another host, or one too many for now.
+	// Turned means that the next request is for another host, or one too many for now.
 	Turned
-	// Cut: nobody can tell any more where requests begin and end.
+	// Cut means that nobody can tell any more where requests begin and end.
 	Cut
 )
 
