@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,6 +67,13 @@ func accept(phase v1alpha1.Phase) func(http.ResponseWriter, int) {
 		w.WriteHeader(http.StatusAccepted)
 		_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(phase), Replicas: 1})
 	}
+}
+
+// asked tells whether a service was to be woken.
+func (o *operator) asked(service string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.calls, func(c informerapi.WakeRequest) bool { return c.Svc == service })
 }
 
 func newOperator(t testing.TB) *operator {
