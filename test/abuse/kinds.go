@@ -54,12 +54,16 @@ func Kinds(t Tokens, distinct int) ([]Kind, error) {
 		Kind{Name: "an unknown service", Code: http.StatusNotFound, request: func(i int) []byte {
 			return Call(t.Good, fmt.Sprintf(`{"count":1,"svc":"unknown-%d","namespace":"games-%d"}`, i, i))
 		}},
+		// A newer resolver may say more: what this operator doesn't know does nothing.
+		Kind{Name: "an unknown service, and more fields", Code: http.StatusNotFound, request: func(i int) []byte {
+			return Call(t.Good, fmt.Sprintf(`{"count":1,"replicas":100,"svc":"unknown-%d","namespace":"games-%d"}`, i, i))
+		}},
 	)
 	for name, body := range map[string]string{
 		"no body":                 "",
 		"a body that is no JSON":  "wake!",
 		"a body that is cut":      body[:len(body)-4],
-		"a body with more fields": strings.Replace(body, `"svc"`, `"replicas":100,"svc"`, 1),
+		"a field of another type": strings.Replace(body, `"games"`, `["games"]`, 1),
 		"a count out of bounds":   strings.Replace(body, "1", "1000001", 1),
 		"a service that's a path": strings.Replace(body, "lobby", "../lobby", 1),
 		"a deeply nested body":    strings.Repeat("[", 4000),
