@@ -87,6 +87,7 @@ type Reconciler struct {
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
 	r.picker = newPicker(r.LowPort, r.HighPort, udpports.Services{Cache: r.Client})
+	r.picker.now = func() time.Time { return r.Now() }
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
 	r.freed = make(chan types.NamespacedName, 1024)
@@ -214,11 +215,13 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 	o.pod = pod
 	r.made.forget(string(s.UID))
 	o.clashes = r.picker.clashes(s, hostPortsOf(s, pod))
-	o.better = func(waited time.Duration) bool { return r.picker.better(s, waited) }
+	o.better = func(inVain bool) bool { return r.picker.better(s, inVain) }
+	o.patience = r.picker.patience(s.UID)
 	r.tell(r.picker.hold(s.UID, hostPortsOf(s, pod)))
 	if pod.Spec.NodeName == "" {
 		return o, nil
 	}
+	r.picker.placed(s.UID)
 	node := &corev1.Node{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)
 	switch {
@@ -265,6 +268,9 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o *observed, p
 	case p.remove:
 		return nil, r.deletePod(ctx, o.pod)
 	case p.erase:
+		if p.refused {
+			r.picker.refuse(s)
+		}
 		// Not if it has got a node, or anything else, since it was looked at.
 		return nil, r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
 	case p.retire != "":

@@ -32,8 +32,11 @@ type observed struct {
 	// clashes reports that one of the Pod's picked host ports has become a UDP port of
 	// an ElasticService, and that there are other numbers.
 	clashes bool
-	// better says whether another host port than the Pod's has more nodes left.
-	better func(waited time.Duration) bool
+	// better says whether another host port than the Pod's has more nodes left, or, where
+	// the Pod has waited in vain, as many.
+	better func(inVain bool) bool
+	// patience is after how long a Pod that waits for its host port has waited in vain.
+	patience time.Duration
 }
 
 // gameRunning says whether the game's process runs in a Pod. What kubelet tells

@@ -29,6 +29,8 @@ type plan struct {
 	// erase deletes the Pod's object at once: nothing of it runs, as far as
 	// anybody can tell.
 	erase bool
+	// refused says that the Pod is erased because its host ports were free on no node.
+	refused bool
 	// release lets the deleted Server go.
 	release bool
 	// retire deletes the Server, and says why; empty: it doesn't.
@@ -153,7 +155,7 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 }
 
 // retryPort is how long a Pod waits for a host port that nobody of ours has too
-// many of before another one is tried: a Pod that isn't ours may have it.
+// many of before another one is tried, the first time: a Pod that isn't ours may have it.
 const retryPort = 30 * time.Second
 
 // planPorts replaces a Pod in two cases: its picked host port has become a UDP port of an
@@ -168,15 +170,15 @@ func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	if !wantsPort(why) || !picksPorts(s) {
 		return
 	}
-	waited := now.Sub(since)
-	if o.better(waited) {
-		p.erase = true
+	left := o.patience - now.Sub(since)
+	if o.better(left <= 0) {
+		p.erase, p.refused = true, left <= 0
 		return
 	}
-	if waited >= retryPort {
-		waited = 0
+	if left <= 0 {
+		left = o.patience
 	}
-	p.in(retryPort - waited)
+	p.in(left)
 }
 
 // permission is whether a Server's Pod may go.

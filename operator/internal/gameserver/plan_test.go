@@ -50,7 +50,7 @@ func newWorld(changes ...func(*world)) *world {
 				},
 			},
 			pick:   func() ([]int32, error) { return nil, nil },
-			better: func(time.Duration) bool { return false },
+			better: func(bool) bool { return false }, patience: retryPort,
 		},
 	}
 	w.say(v1alpha1.GameReady, 0)
@@ -247,7 +247,7 @@ func TestPlan(t *testing.T) {
 		// Host ports.
 		"a Pod that waits for a port is looked at again": {world: newWorld(waitsForPort), want: nothing, again: 20 * time.Second},
 		"a Pod that waits for a port gets a better one": {
-			world: newWorld(waitsForPort, func(w *world) { w.o.better = func(time.Duration) bool { return true } }), want: "erase",
+			world: newWorld(waitsForPort, func(w *world) { w.o.better = func(bool) bool { return true } }), want: "erase",
 		},
 		"a Pod whose port has become an ElasticService's gets another one before its network is set up": {
 			world: newWorld(clashes, func(w *world) { w.o.pod.Status.PodIP = "" }), want: "remove",
@@ -261,7 +261,7 @@ func TestPlan(t *testing.T) {
 		"a Pod whose port its owner chose keeps it": {
 			world: newWorld(waitsForPort, func(w *world) {
 				w.server.Spec.Ports[0].HostPort = 7000
-				w.o.better = func(time.Duration) bool { return true }
+				w.o.better = func(bool) bool { return true }
 			}), want: nothing,
 		},
 		"a Server whose ports can't be picked waits": {
@@ -360,5 +360,18 @@ func TestFailuresAreForgotten(t *testing.T) {
 	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
 	if w.server.Status.Failures != 1 {
 		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
+	}
+}
+
+// Numbers are given up as refused only where the Pod has waited for them in vain: one that
+// changes to a number with a node left says nothing of its own.
+func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
+	for patience, want := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
+		w := newWorld(waitsForPort, func(w *world) {
+			w.o.better, w.o.patience = func(bool) bool { return true }, patience
+		})
+		if p := makePlan(noon, w.server, w.o); !p.erase || p.refused != want {
+			t.Errorf("with a patience of %s: erased %t, refused %t; want true and %t", patience, p.erase, p.refused, want)
+		}
 	}
 }

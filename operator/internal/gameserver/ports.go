@@ -3,6 +3,7 @@ package gameserver
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -102,6 +103,10 @@ func wantsPort(why string) bool {
 	return strings.Contains(why, "free ports for the requested pod ports")
 }
 
+// refusedFor is how long a host port is avoided for all Servers after a Pod found no node
+// that has it free.
+const refusedFor = time.Hour
+
 // picker picks host ports so that each number is used about as often as any
 // other. That no node has one twice is the scheduler's to see to, which knows
 // all Pods: many nodes can have a Server each on one number. It is a count of
@@ -109,12 +114,20 @@ func wantsPort(why string) bool {
 type picker struct {
 	low, high int32
 	services  udpServices
+	// now is the clock, and chance a number from 0 to n-1.
+	now    func() time.Time
+	chance func(n int) int
 
 	mu      sync.Mutex
 	uses    map[int32]int
 	servers map[types.UID][]int32
 	// waiting are the Servers whose Pod has no node for want of a port.
 	waiting map[types.NamespacedName]bool
+	// refused are the numbers that a Pod of ours waited for in vain, and since when:
+	// somebody else's Pods may have them on every node, and their count here is low.
+	refused map[int32]time.Time
+	// tries counts how many numbers each Server has given up since it last ran.
+	tries map[types.UID]int
 }
 
 // udpServices tells which numbers are UDP ports of Services. A Pod with such a UDP
@@ -128,9 +141,47 @@ type udpServices interface {
 
 func newPicker(low, high int32, services udpServices) *picker {
 	return &picker{
-		low: low, high: high, services: services,
+		low: low, high: high, services: services, now: time.Now, chance: rand.IntN,
 		uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{},
+		refused: map[int32]time.Time{}, tries: map[types.UID]int{},
 	}
+}
+
+// refuse notes that a Server's Pod found no node with its picked numbers free.
+func (p *picker) refuse(s *v1alpha1.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries[s.UID]++
+	for i, number := range p.servers[s.UID] {
+		if i < len(s.Spec.Ports) && picked(s.Spec.Ports[i]) && number != 0 {
+			p.refused[number] = p.now()
+		}
+	}
+}
+
+// avoided reports whether a number was refused not long ago.
+func (p *picker) avoided(number int32) bool {
+	at, refused := p.refused[number]
+	if refused && p.now().Sub(at) >= refusedFor {
+		delete(p.refused, number)
+		return false
+	}
+	return refused
+}
+
+// placed notes that a Server's Pod has found a node.
+func (p *picker) placed(server types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.tries, server)
+}
+
+// patience is how long a Server's Pod waits for its numbers before others are tried:
+// longer each time, as each costs a Pod.
+func (p *picker) patience(server types.UID) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return retryPort << min(p.tries[server], 4)
 }
 
 // hold notes what a Server's Pod has, and forgets what it had. It gives the
@@ -138,7 +189,11 @@ func newPicker(low, high int32, services udpServices) *picker {
 func (p *picker) hold(server types.UID, ports []int32) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.set(server, ports)
+	waiting := p.set(server, ports)
+	if ports == nil {
+		delete(p.tries, server)
+	}
+	return waiting
 }
 
 func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
@@ -156,7 +211,13 @@ func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
 		if p.uses[port]--; p.uses[port] <= 0 {
 			delete(p.uses, port)
 		}
-		freed = freed || !slices.Contains(ports, port)
+		if slices.Contains(ports, port) {
+			continue
+		}
+		freed = true
+		if p.tries[server] == 0 {
+			delete(p.refused, port) // it had a node, which has the number free now
+		}
 	}
 	if p.servers[server] = ports; len(ports) == 0 {
 		delete(p.servers, server)
@@ -183,9 +244,9 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 }
 
 // pick picks a Server's host ports and holds them for it: those it had before
-// where nobody else has taken to them, else those that are used least. Among equals
-// it prefers those that are no Service's UDP port; an ElasticService's is picked only
-// where there is nothing else in the range.
+// where nobody else has taken to them, else one of those that are used least, by
+// chance. It prefers those that are no Service's UDP port. A number that was refused is
+// picked only where there is nothing else, and an ElasticService's last of all.
 func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,29 +279,54 @@ func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 
 // best is the number for a port that had one before, or 0; 0: there is none.
 func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
-	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) {
+	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) && !p.avoided(had) {
 		return had
 	}
-	best, bestOfService, last := int32(0), false, int32(0)
-	for candidate := p.low; candidate <= p.high; candidate++ {
+	best, lowest := int32(0), cost{}
+	count := p.high - p.low + 1
+	start := int32(p.chance(int(count)))
+	for i := range count {
+		candidate := p.low + (start+i)%count
 		if taken[candidate] || reserved(candidate) {
 			continue
 		}
-		fewer := best == 0 || p.uses[candidate] < p.uses[best]
-		if !fewer && (!bestOfService || p.uses[candidate] > p.uses[best]) {
-			continue
+		c := cost{avoided: p.avoided(candidate), uses: p.uses[candidate]}
+		if best != 0 && c.compare(lowest) >= 0 {
+			continue // whatever its Services are
 		}
-		if p.elastic(port, candidate) {
-			if last == 0 || p.uses[candidate] < p.uses[last] {
-				last = candidate
-			}
-			continue
-		}
-		if ofService := overUDP(port) && p.services.Any(candidate); fewer || !ofService {
-			best, bestOfService = candidate, ofService
+		c.elastic = p.elastic(port, candidate)
+		c.ofService = overUDP(port) && p.services.Any(candidate)
+		if best == 0 || c.compare(lowest) < 0 {
+			best, lowest = candidate, c
 		}
 	}
-	return cmp.Or(best, last)
+	return best
+}
+
+// cost is what speaks against a number, the most weighty first.
+type cost struct {
+	elastic, avoided bool
+	uses             int
+	ofService        bool
+}
+
+func (c cost) compare(other cost) int {
+	return cmp.Or(
+		compareBool(c.elastic, other.elastic), compareBool(c.avoided, other.avoided),
+		cmp.Compare(c.uses, other.uses), compareBool(c.ofService, other.ofService),
+	)
+}
+
+// compareBool puts false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // elastic reports whether a port with a number would end the sessions of an
@@ -270,9 +356,9 @@ func overUDP(p v1alpha1.ServerPort) bool {
 }
 
 // better says whether a Server that waits with these ports would be better off
-// with others: ones with fewer users, or after some time any that has no more,
-// for a Pod that isn't ours may have its own.
-func (p *picker) better(s *v1alpha1.Server, waited time.Duration) bool {
+// with others: ones with fewer users, or after some time any that has no more and
+// that wasn't refused, for a Pod that isn't ours may have its own.
+func (p *picker) better(s *v1alpha1.Server, inVain bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mine := p.servers[s.UID]
@@ -281,11 +367,12 @@ func (p *picker) better(s *v1alpha1.Server, waited time.Duration) bool {
 			continue
 		}
 		most := p.uses[mine[i]] - 2
-		if waited >= retryPort {
+		if inVain {
 			most++
 		}
 		for candidate := p.low; candidate <= p.high; candidate++ {
-			if p.uses[candidate] <= most && !reserved(candidate) && !slices.Contains(mine, candidate) && !p.elastic(port, candidate) {
+			if p.uses[candidate] <= most && !reserved(candidate) && !slices.Contains(mine, candidate) && !p.elastic(port, candidate) &&
+				!p.avoided(candidate) {
 				return true
 			}
 		}

@@ -24,8 +24,15 @@ func withPorts(name string, ports ...v1alpha1.ServerPort) *v1alpha1.Server {
 
 var hostPort = v1alpha1.ServerPort{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}
 
+// inOrder is a picker that leaves nothing to chance.
+func inOrder(low, high int32, services udpServices) *picker {
+	p := newPicker(low, high, services)
+	p.chance = func(int) int { return 0 }
+	return p
+}
+
 func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
-	p := newPicker(7000, 7003, numbers{})
+	p := inOrder(7000, 7003, numbers{})
 	uses := map[int32]int{}
 	for i := range 10 {
 		ports, err := p.pick(withPorts(fmt.Sprint(i), hostPort))
@@ -40,7 +47,7 @@ func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
 }
 
 func TestAServerGetsThePortsItHad(t *testing.T) {
-	p := newPicker(7000, 7003, numbers{})
+	p := inOrder(7000, 7003, numbers{})
 	s := withPorts("a", hostPort)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7002}}
 	if ports, err := p.pick(s); err != nil || ports[0] != 7002 {
@@ -54,7 +61,7 @@ func TestAServerGetsThePortsItHad(t *testing.T) {
 }
 
 func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
-	p := newPicker(7000, 7001, numbers{})
+	p := inOrder(7000, 7001, numbers{})
 	fixed, inner := hostPort, hostPort
 	fixed.Name, fixed.HostPort = "fixed", 7000
 	inner.Name, inner.Expose = "inner", v1alpha1.ExposeNone
@@ -75,7 +82,7 @@ func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
 // With two nodes and two ports the fifth Server waits, and gets whichever comes
 // free.
 func TestAFreedPortIsTold(t *testing.T) {
-	p := newPicker(7000, 7001, numbers{})
+	p := inOrder(7000, 7001, numbers{})
 	var servers []*v1alpha1.Server
 	for i := range 5 {
 		s := withPorts(fmt.Sprint(i), hostPort)
@@ -86,13 +93,13 @@ func TestAFreedPortIsTold(t *testing.T) {
 	}
 	waiting := types.NamespacedName{Namespace: "games", Name: "4"}
 	p.wait(waiting, true)
-	if p.better(servers[4], 10*time.Second) {
+	if p.better(servers[4], false) {
 		t.Error("another port is said to be better while all are taken")
 	}
 	if told := p.hold("1", nil); len(told) != 1 || told[0] != waiting {
 		t.Errorf("told %v that 7001 is free, want %v", told, waiting)
 	}
-	if !p.better(servers[4], 0) {
+	if !p.better(servers[4], false) {
 		t.Error("7001 has a node left and isn't said to be better than 7000, which has none")
 	}
 	if ports, err := p.pick(servers[4]); err != nil || ports[0] != 7001 {
@@ -107,20 +114,100 @@ func TestAFreedPortIsTold(t *testing.T) {
 	}
 }
 
-// A port that a Pod of somebody else has on every node is left after a while.
-func TestAPortThatStaysTakenIsLeft(t *testing.T) {
-	p := newPicker(7000, 7001, numbers{})
+// A stranger's Pods, a DaemonSet's say, have a number on every node. It is refused once,
+// and the next Pod gets another one; no other Server is given it meanwhile, though it
+// looks as if nobody had it.
+func TestAPortThatAStrangerHasIsLeft(t *testing.T) {
+	p := inOrder(7000, 7003, numbers{})
+	now := time.Now()
+	p.now = func() time.Time { return now }
 	s := withPorts("a", hostPort)
-	if _, err := p.pick(s); err != nil {
-		t.Fatal(err)
+	ports, err := p.pick(s)
+	if err != nil || p.better(s, false) || !p.better(s, true) {
+		t.Fatalf("picked %v, %v; want another number to be better after the Pod has waited in vain, and not before", ports, err)
 	}
-	if p.better(s, retryPort-time.Second) || !p.better(s, retryPort) {
-		t.Error("want another port after 30 s, not before")
+	stranger := ports[0]
+	p.refuse(s)
+	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: stranger}}
+	for i := range 12 {
+		server := withPorts(fmt.Sprint(i), hostPort)
+		if i == 0 {
+			server = s
+		}
+		if ports, err := p.pick(server); err != nil || ports[0] == stranger {
+			t.Fatalf("Server %d gets %v, %v; want anything but %d", i, ports, err, stranger)
+		}
+	}
+	now = now.Add(refusedFor)
+	if ports, err := p.pick(withPorts("later", hostPort)); err != nil || ports[0] != stranger {
+		t.Errorf("picked %v, %v after %s; want %d, which nobody of ours has", ports, err, refusedFor, stranger)
+	}
+}
+
+// Where all numbers have been refused a Pod waits for one of them, and isn't replaced for
+// ever.
+func TestAPodIsNotReplacedWhereAllPortsAreTaken(t *testing.T) {
+	p := newPicker(7000, 7009, numbers{})
+	for n := range 2 { // as on two nodes
+		for number := p.low; number <= p.high; number++ {
+			p.hold(types.UID(fmt.Sprintf("%d-%d", n, number)), []int32{number})
+		}
+	}
+	s := withPorts("a", hostPort)
+	seen, patience := map[int32]bool{}, time.Duration(0)
+	for {
+		ports, err := p.pick(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[ports[0]] = true
+		if !p.better(s, true) {
+			break
+		}
+		if len(seen) > 10 {
+			t.Fatal("the Pod is replaced again and again")
+		}
+		if waits := p.patience(s.UID); waits < patience {
+			t.Errorf("waits for %s, after %s before", waits, patience)
+		} else {
+			patience = waits
+		}
+		p.refuse(s)
+	}
+	if len(seen) != 10 || patience != 16*retryPort {
+		t.Errorf("tried %d numbers, the last but one for %s; want each of 10 once, and %s", len(seen), patience, 16*retryPort)
+	}
+	freed := p.low
+	if p.servers[s.UID][0] == freed {
+		freed++
+	}
+	if p.hold(types.UID(fmt.Sprintf("0-%d", freed)), nil); !p.better(s, false) {
+		t.Error("a number with a node left isn't better")
+	}
+	p.placed(s.UID)
+	if got := p.patience(s.UID); got != retryPort || len(p.tries) != 0 {
+		t.Errorf("waits for %s after it ran, with %d Servers remembered; want %s and none", got, len(p.tries), retryPort)
+	}
+}
+
+// Which of those that are used as often is left to chance: what a stranger has is met by
+// few.
+func TestAnyOfTheLeastUsedPortsIsPicked(t *testing.T) {
+	seen := map[int32]bool{}
+	for range 200 {
+		ports, err := newPicker(7000, 7003, numbers{}).pick(withPorts("a", hostPort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[ports[0]] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("200 Servers got %v, want each of four numbers", seen)
 	}
 }
 
 func TestHoldCountsAPodOnce(t *testing.T) {
-	p := newPicker(7000, 7001, numbers{})
+	p := inOrder(7000, 7001, numbers{})
 	for range 3 {
 		p.hold("a", []int32{7000, 0})
 	}
@@ -163,7 +250,7 @@ func TestAHostPortEndsNobodysSession(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newPicker(7000, 7002, tc.services)
+			p := inOrder(7000, 7002, tc.services)
 			for number, uses := range tc.uses {
 				for i := range uses {
 					p.hold(types.UID(fmt.Sprint(number, "-", i)), []int32{number})
@@ -198,7 +285,7 @@ func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := newPicker(7000, 7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
+			if got := inOrder(7000, 7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
@@ -209,13 +296,13 @@ func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
 func TestAPortOfAnElasticServiceIsNoBetter(t *testing.T) {
 	udp := hostPort
 	udp.Protocol = v1alpha1.ServerProtocolUDP
-	p := newPicker(7000, 7001, numbers{7001: true})
+	p := inOrder(7000, 7001, numbers{7001: true})
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := p.pick(withPorts(name, udp)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.better(withPorts("c", udp), retryPort) {
+	if p.better(withPorts("c", udp), true) {
 		t.Error("an ElasticService's UDP port is said to be better than one that is taken")
 	}
 }
