@@ -63,6 +63,11 @@ const (
 	// revision.
 	RevisionAnnotation = "dormouse.dev/revision"
 
+	// TemplateHashAnnotation is on a GameType's Fleet; its value is a hash of the template
+	// that the Fleet was made from. What the API server stored may differ: a webhook or a
+	// policy may have changed it.
+	TemplateHashAnnotation = "dormouse.dev/template-hash"
+
 	// RetiringSinceAnnotation is on the Fleet of an earlier revision; its value is
 	// when its last Servers were told to drain, as in RFC 3339.
 	RetiringSinceAnnotation = "dormouse.dev/retiring-since"

@@ -211,7 +211,7 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	for i := range list.Items {
 		fleets[i] = observe(gt, &list.Items[i])
 	}
-	fleets, again := m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate) bool { return isCurrent(gt, t) })
+	fleets, again := m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, sent string) bool { return isCurrent(gt, t, sent) })
 	return fleets, again, nil
 }
 

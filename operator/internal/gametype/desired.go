@@ -1,6 +1,8 @@
 package gametype
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -38,10 +40,12 @@ func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha
 	}
 	return &v1alpha1.Fleet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       gt.Namespace,
-			Name:            gt.Name + "-" + hash,
-			Labels:          labelled(nil, gt),
-			Annotations:     map[string]string{v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10)},
+			Namespace: gt.Namespace,
+			Name:      gt.Name + "-" + hash,
+			Labels:    labelled(nil, gt),
+			Annotations: map[string]string{
+				v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10), v1alpha1.TemplateHashAnnotation: templateHash(t),
+			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
 		},
 		Spec: v1alpha1.FleetSpec{Replicas: &replicas, Template: t, ScaleDown: gt.Spec.ScaleDown, Scheduling: gt.Spec.Scheduling},
@@ -61,6 +65,16 @@ func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
 		_, _ = fmt.Fprint(hash, *collisions)
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
+}
+
+// templateHash tells templates apart that a GameType sends.
+func templateHash(t v1alpha1.ServerTemplate) string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "" // What came from the API server can be written.
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
 }
 
 // revisionName is what a Fleet's name ends with.

@@ -27,6 +27,8 @@ type fleet struct {
 
 	// number counts the revisions; 0 where somebody took the annotation off.
 	number int64
+	// sent is the hash of the template that it was made from; empty where none is noted.
+	sent string
 	// current is whether its template is the GameType's.
 	current bool
 	// unlike is whether its other settings aren't the GameType's.
@@ -52,7 +54,8 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	s := &o.Status
 	f := fleet{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
-		current:  isCurrent(gt, o.Spec.Template),
+		sent:     o.Annotations[v1alpha1.TemplateHashAnnotation],
+		current:  isCurrent(gt, o.Spec.Template, o.Annotations[v1alpha1.TemplateHashAnnotation]),
 		unlike:   o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
 		deleting: !o.DeletionTimestamp.IsZero(),
 		desired:  1,
@@ -74,10 +77,13 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	return f
 }
 
-// isCurrent compares what templates mean: a hash would tell two ways to write the
-// same one apart.
-func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate) bool {
-	return equality.Semantic.DeepEqual(template, desiredTemplate(gt))
+// isCurrent says whether a Fleet has the GameType's template. It compares what templates
+// mean, as a hash would tell two ways to write the same one apart; and where that
+// differs, what was sent when the Fleet was made: a webhook or a policy may change what
+// is stored, and another Fleet would be changed likewise.
+func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, sent string) bool {
+	desired := desiredTemplate(gt)
+	return equality.Semantic.DeepEqual(template, desired) || sent != "" && sent == templateHash(desired)
 }
 
 // counted is how many Servers of it take players or will: those that it is to
