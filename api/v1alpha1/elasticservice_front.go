@@ -91,6 +91,11 @@ type FrontStatus struct {
 	// this ElasticService's rules of addresses hold there, too.
 	// +optional
 	SourceIPPreserved bool `json:"sourceIPPreserved,omitempty"`
+	// settingsVersion is the shared Service's resourceVersion when trustedCIDRs,
+	// maxSessionsPerSource or sourceIPPreserved changed last. Where the ElasticServices of
+	// a front differ in these, the resolvers go by the one with the highest.
+	// +optional
+	SettingsVersion string `json:"settingsVersion,omitempty"`
 }
 
 // MaxTrustedCIDRs is how many networks a front may trust.

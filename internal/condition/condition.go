@@ -3,6 +3,7 @@ package condition
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,18 @@ func Unknown(kind, reason, format string, args ...any) metav1.Condition {
 }
 
 func build(kind string, status metav1.ConditionStatus, reason, format string, args []any) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(fmt.Sprintf(format, args...))}
+}
+
+// mostBytes bounds a message. The API server refuses a status whose message is longer than
+// 32,768 characters, and nobody reads that much.
+const mostBytes = 4096
+
+func cut(message string) string {
+	if len(message) <= mostBytes {
+		return message
+	}
+	return strings.ToValidUTF8(message[:mostBytes-len("...")], "") + "..."
 }
 
 // SetAll replaces conditions of the same types, keeps the time of those whose

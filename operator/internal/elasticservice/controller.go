@@ -137,6 +137,8 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	ob, err := r.prepare(ctx, now, es, o)
 	if ob == nil && err == nil {
 		r.keepFront(ctx, now, es, &o)
+	} else {
+		refreshFront(es, o.front.service)
 	}
 	if err != nil && !o.namespaceEnding && !patienceOver(now, es) {
 		return reconcile.Result{}, err
@@ -214,7 +216,6 @@ func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.El
 
 // stop reports an obstacle and leaves everything else as it is.
 func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1alpha1.ElasticService, o observed, ob *obstacle) (reconcile.Result, error) {
-	refreshFront(es, o.front.service)
 	setStatus(now, es, o, plan{phase: es.Status.Phase, mode: es.Status.Mode}, ob)
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return reconcile.Result{}, err

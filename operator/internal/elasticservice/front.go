@@ -91,7 +91,7 @@ func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port 
 			v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, key)}
 	}
 	invalid := setFront(status, es.Status.Front, front.service)
-	if invalid != nil && es.Status.Front == nil {
+	if invalid != nil && !isFront(es.Status.Front, key) {
 		// What the others go by isn't known here.
 		return nil, invalid
 	}

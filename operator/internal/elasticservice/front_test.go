@@ -196,6 +196,7 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 	}
 	// So it is while something stands in the way of the service itself.
 	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+	es.Spec.Front = &v1alpha1.Front{Service: "mc", Namespace: "games"}
 	es.Status.Front = before.DeepCopy()
 	refreshFront(es, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "10.2.0.0/16"} }))
 	if f := es.Status.Front; !slices.Equal(f.TrustedCIDRs, []string{"10.2.0.0/16"}) || f.MaxSessionsPerSource != 0 {
@@ -213,6 +214,11 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 	got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, bool) { return 12345, true })
 	if got != nil || ob == nil || ob.reason != v1alpha1.ReasonAnnotationInvalid {
 		t.Errorf("it gets %+v, %+v", got, ob)
+	}
+	// Nor does who comes from another front.
+	young.Status.Front = &v1alpha1.FrontStatus{Service: "other", Namespace: "games", TrustedCIDRs: []string{"10.9.0.0/16"}}
+	if got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, bool) { return 12345, true }); got != nil || ob == nil {
+		t.Errorf("who moves from another front gets %+v, %+v", got, ob)
 	}
 	other := &v1alpha1.FrontStatus{Service: "mc", Namespace: "elsewhere"}
 	ob = setFront(other, before, sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} }))
@@ -310,5 +316,60 @@ func TestAFrontThatNobodyListensForIsLookedAtSeldom(t *testing.T) {
 		if p.requeue != c.want {
 			t.Errorf("%s: it is looked at again after %s, want %s", name, p.requeue, c.want)
 		}
+	}
+}
+
+// A part of one front never gets what the owner of another one says.
+func TestWhoMovesToAnotherFrontTakesNothingAlong(t *testing.T) {
+	t.Parallel()
+	for name, front := range map[string]*v1alpha1.Front{
+		"another Service":   {Service: "mine", Namespace: "games"},
+		"another namespace": {Service: "mc", Namespace: "tenant"},
+		"no front":          nil,
+	} {
+		es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+		es.Spec.Front = front
+		es.Status.Front = &v1alpha1.FrontStatus{Service: "mc", Namespace: "games", TrustedCIDRs: []string{"10.1.0.0/16"}}
+		var mine *corev1.Service
+		if front != nil {
+			mine = sharedService(func(s *corev1.Service) {
+				s.Namespace, s.Name = front.Namespace, front.Service
+				s.Annotations = map[string]string{v1alpha1.TrustedCIDRsAnnotation: "0.0.0.0/0", v1alpha1.AllowedNamespacesAnnotation: "*"}
+			})
+		}
+		if refreshFront(es, mine); es.Status.Front != nil {
+			t.Errorf("%s: its part of games/mc is %+v now, want none", name, es.Status.Front)
+		}
+	}
+}
+
+func TestTheVersionOfAFrontsSettingsIsThatOfTheirLastChange(t *testing.T) {
+	t.Parallel()
+	say := func(version, trusted string) *corev1.Service {
+		return sharedService(func(s *corev1.Service) {
+			s.ResourceVersion, s.Annotations = version, map[string]string{v1alpha1.TrustedCIDRsAnnotation: trusted}
+		})
+	}
+	var before *v1alpha1.FrontStatus
+	for _, step := range []struct{ version, trusted, want string }{
+		{"5", "10.0.0.0/8", "5"}, {"7", "10.0.0.0/8", "5"}, {"8", "10.1.0.0/16", "8"}, {"9", "no network", "8"}, {"11", "10.0.0.0/8", "11"}, {"12", "", "12"},
+	} {
+		status := &v1alpha1.FrontStatus{Service: "mc", Namespace: "games"}
+		_ = setFront(status, before, say(step.version, step.trusted))
+		if status.SettingsVersion != step.want {
+			t.Errorf("version %s says %q: the settings are of version %s, want %s", step.version, step.trusted, status.SettingsVersion, step.want)
+		}
+		before = status
+	}
+}
+
+// A long annotation doesn't make a condition that the API server refuses.
+func TestWhatIsQuotedIsShort(t *testing.T) {
+	t.Parallel()
+	svc := sharedService(func(s *corev1.Service) {
+		s.Annotations = map[string]string{v1alpha1.TrustedCIDRsAnnotation: strings.Repeat("10.0.0.0/8,", 20_000)}
+	})
+	if ob := setFront(&v1alpha1.FrontStatus{}, nil, svc); ob == nil || len(ob.message) > 600 {
+		t.Errorf("got %d bytes", len(ob.message))
 	}
 }

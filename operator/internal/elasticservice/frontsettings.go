@@ -3,40 +3,50 @@ package elasticservice
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
 // refreshFront brings what the owner of the front's Service says up to date in a status
-// that is kept as it is otherwise: resolvers go by that of any ElasticService.
+// that is kept as it is otherwise. A part of a front that the spec doesn't ask for any
+// more, or that the Service's owner doesn't grant, isn't kept.
 func refreshFront(es *v1alpha1.ElasticService, svc *corev1.Service) {
+	key, wanted := frontOf(es)
 	switch {
-	case es.Status.Front == nil || svc == nil:
-	case !mayShare(svc, es.Namespace):
+	case es.Status.Front == nil:
+	case !wanted || !isFront(es.Status.Front, key), svc != nil && !mayShare(svc, es.Namespace):
 		es.Status.Front = nil
-	default:
+	case svc != nil:
 		status := es.Status.Front.DeepCopy()
 		_ = setFront(status, es.Status.Front, svc)
 		es.Status.Front = status
 	}
 }
 
+// isFront says whether a status is about a part of this Service; nil is about none.
+func isFront(status *v1alpha1.FrontStatus, svc types.NamespacedName) bool {
+	return status != nil && status.Namespace == svc.Namespace && status.Service == svc.Name
+}
+
 // setFront writes into a front's status what the owner of its Service says of its
 // clients, in annotations. One that can't be read changes nothing: what was said before
 // holds on, and is in before.
 func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *obstacle) {
-	if before != nil && before.Namespace == status.Namespace && before.Service == status.Service {
+	known := isFront(before, types.NamespacedName{Namespace: status.Namespace, Name: status.Service})
+	if known {
 		status.TrustedCIDRs, status.MaxSessionsPerSource = before.TrustedCIDRs, before.MaxSessionsPerSource
 	}
 	invalid := func(annotation, want string) {
 		if ob == nil {
 			ob = &obstacle{v1alpha1.ReasonAnnotationInvalid, fmt.Sprintf(
-				"The annotation %s of Service %s is %q and must be %s. What it was before holds on.",
-				annotation, svc.Name, svc.Annotations[annotation], want)}
+				"The annotation %s of Service %s is %s and must be %s. What it was before holds on.",
+				annotation, svc.Name, quoted(svc.Annotations[annotation]), want)}
 		}
 	}
 	if trusted, ok := networks(svc.Annotations[v1alpha1.TrustedCIDRsAnnotation]); ok {
@@ -52,7 +62,21 @@ func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *ob
 	}
 	_, local := localPolicy(svc)
 	status.SourceIPPreserved = local || len(status.TrustedCIDRs) > 0
+	status.SettingsVersion = svc.ResourceVersion
+	if known && before.SettingsVersion != "" && slices.Equal(before.TrustedCIDRs, status.TrustedCIDRs) &&
+		before.MaxSessionsPerSource == status.MaxSessionsPerSource && before.SourceIPPreserved == status.SourceIPPreserved {
+		status.SettingsVersion = before.SettingsVersion
+	}
 	return ob
+}
+
+// quoted is a text in quotes, cut where it is long.
+func quoted(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "..."
 }
 
 // unseen says what isn't applied to a front's clients because their addresses aren't

@@ -37,8 +37,11 @@ type front struct {
 	// all share.
 	guard guard.Guard
 	files atomic.Int32
-	// terms are what its owner says of all its clients.
-	terms atomic.Pointer[frontTerms]
+	// parts are those of the services, and terms are what its owner says of all its
+	// clients, as the part of newest has it. The first two have the server's lock.
+	parts  map[*service]*route.Front
+	newest *service
+	terms  atomic.Pointer[frontTerms]
 	// strangers turn away who asks for a name that nobody has, in each protocol that
 	// says names.
 	strangers []*servedPort
@@ -66,7 +69,7 @@ func termsOf(f *route.Front) *frontTerms {
 // newFront opens a front. It is called with the server's lock.
 func (s *Server) newFront(part *route.Front) *front {
 	key := part.FrontKey
-	f := &front{server: s, key: key, hosts: map[string]*servedPort{}}
+	f := &front{server: s, key: key, hosts: map[string]*servedPort{}, parts: map[*service]*route.Front{}}
 	f.terms.Store(termsOf(part))
 	port := func(name v1alpha1.Protocol, protocol proto.Protocol) *servedPort {
 		p := &servedPort{
@@ -109,7 +112,7 @@ func (s *Server) setFront(sv *service, was, is *route.Front) {
 			if s.fronts[now.FrontKey] == nil {
 				s.fronts[now.FrontKey] = s.newFront(&now)
 			}
-			s.fronts[now.FrontKey].terms.Store(termsOf(&now))
+			s.fronts[now.FrontKey].take(sv, &now)
 			s.fronts[now.FrontKey].enter(now.Hosts, p)
 		}
 	}
@@ -120,7 +123,39 @@ func (s *Server) setFront(sv *service, was, is *route.Front) {
 	s.fronts[was.FrontKey].leave(sv, slices.DeleteFunc(slices.Clone(was.Hosts), func(host string) bool {
 		return was.FrontKey == now.FrontKey && slices.Contains(now.Hosts, host)
 	}))
+	if was.FrontKey != now.FrontKey {
+		s.fronts[was.FrontKey].drop(sv)
+	}
 	s.endFront(was.FrontKey)
+}
+
+// take takes in a service's part, and goes by it if there is none that is newer. A service
+// that hasn't heard yet what the front's owner said last changes nothing for the others.
+func (f *front) take(sv *service, part *route.Front) {
+	f.parts[sv] = part
+	if newest := f.parts[f.newest]; f.newest == sv || newest == nil || part.SettingsVersion > newest.SettingsVersion {
+		f.choose(sv)
+	}
+}
+
+// drop forgets a service's part.
+func (f *front) drop(sv *service) {
+	delete(f.parts, sv)
+	if f.newest == sv {
+		f.choose(nil)
+	}
+}
+
+// choose goes by the newest part, by this one's among equals.
+func (f *front) choose(sv *service) {
+	for other, part := range f.parts {
+		if best := f.parts[sv]; best == nil || part.SettingsVersion > best.SettingsVersion {
+			sv = other
+		}
+	}
+	if f.newest = sv; sv != nil {
+		f.terms.Store(termsOf(f.parts[sv]))
+	}
 }
 
 // endFront closes a front to which no name belongs any more.

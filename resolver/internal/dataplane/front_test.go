@@ -459,3 +459,40 @@ func TestTLSOnAPortOfItsOwnWakesByAHelloAlone(t *testing.T) {
 	expect(t, unnamed, recorded(t, v1alpha1.ProtocolTLS, "openssl_noname"))
 	_ = silent.Close()
 }
+
+// What the front's owner says is in each ElasticService's status, and one of them may not
+// have heard the last of it: it changes nothing for the others, whenever it is shown.
+func TestAFrontGoesByTheNewestSettings(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	most := func(want int32) {
+		t.Helper()
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		f := s.server.fronts[s.key]
+		if got := f.terms.Load().rules.PerSource.Sessions; got != want {
+			t.Errorf("a source may have %d sessions, want %d", got, want)
+		}
+		if len(f.parts) > 2 {
+			t.Errorf("there are %d parts of two services", len(f.parts))
+		}
+	}
+	says := func(name string, version uint64, sessions int32) {
+		s.terms(name, func(f *route.Front) { f.SettingsVersion, f.MaxSessionsPerSource = version, sessions })
+	}
+	for _, name := range []string{"old", "new"} {
+		s.service(name, v1alpha1.ProtocolMinecraft, name+".example.com")
+	}
+	says("old", 9, 1)
+	most(1)
+	says("new", 10, 2)
+	most(2)
+	says("old", 9, 1) // shown again, for whatever reason
+	most(2)
+	says("new", 11, 3)
+	most(3)
+	says("old", 12, 4)
+	most(4)
+	s.show("old", func(r *route.Route) { r.Front = nil })
+	most(3)
+}

@@ -3,6 +3,7 @@ package route
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,9 +29,11 @@ type Front struct {
 	Hosts []string
 	// Trusted are those whose connections begin with a header of the PROXY protocol, and
 	// MaxSessionsPerSource is how many clients of one source there may be; 0: any number.
-	// All routes of the front have the same.
+	// Where the routes of a front differ in these, those with the highest SettingsVersion
+	// hold.
 	Trusted              []netip.Prefix
 	MaxSessionsPerSource int32
+	SettingsVersion      uint64
 	// Guard says who of the front's clients may wake the service.
 	Guard guard.Rules
 }
@@ -49,6 +52,7 @@ func frontOf(es *v1alpha1.ElasticService) *Front {
 		f.Hosts = append(f.Hosts, string(host))
 	}
 	f.Trusted = networks(s.TrustedCIDRs)
+	f.SettingsVersion, _ = strconv.ParseUint(s.SettingsVersion, 10, 64) // 0 from an older operator
 	if s.SourceIPPreserved {
 		f.MaxSessionsPerSource = s.MaxSessionsPerSource
 	}
