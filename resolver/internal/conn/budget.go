@@ -36,8 +36,11 @@ func (b *Budget) Some(n int) int {
 	}
 }
 
-// All takes n bytes or none.
+// All takes n bytes or none. A nil budget has any number.
 func (b *Budget) All(n int) bool {
+	if b == nil {
+		return true
+	}
 	if b.used.Add(int64(n)) > b.max || b.of != nil && !b.of.All(n) {
 		b.used.Add(-int64(n))
 		return false

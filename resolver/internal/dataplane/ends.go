@@ -8,7 +8,8 @@ import (
 )
 
 // Every client that goes is counted once by why it went: refused, answered, or ended.
-// Its line in the access log, if there is one, says the same.
+// Its line in the access log, if there is one, says the same. A datagram that gets no
+// session has none: its source may be forged, and there may be any number of them.
 
 // line begins the access log's line of a client of the port.
 func (p *servedPort) line(from netip.AddrPort) *accesslog.Line {
@@ -29,14 +30,6 @@ func (p *servedPort) wanted(l *accesslog.Line) {
 func (p *servedPort) refuse(l *accesslog.Line, reason proto.Reason) {
 	p.counts.Refused(string(reason))
 	l.Refused(string(reason))
-}
-
-// refuseUnheard is refuse for a client that never had a place, of which its first
-// datagram or its connection is all that there is.
-func (p *servedPort) refuseUnheard(from netip.AddrPort, reason proto.Reason) {
-	l := p.line(from)
-	p.refuse(l, reason)
-	l.Write()
 }
 
 // leaves counts a client that was held or relayed and goes.

@@ -93,6 +93,7 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 			s.web("blog", "blog.example.com", "*.blog.example.com")()
 			c := dialTCP(t, s.address)
 			in := bufio.NewReader(c)
+			long := "/" + strings.Repeat("0123456789abcdef", 300)
 			asks := []struct{ said, want string }{
 				{get("shop.example.com", "/1"), "shop: GET shop.example.com/1"},
 				{post("Shop.Example.com:80", "/2", "hello"), "shop: POST Shop.Example.com:80/2 hello"},
@@ -100,7 +101,8 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 				{get("a.blog.example.com.", "/4"), "blog: GET a.blog.example.com./4"},
 				{post("shop.example.com", "/5", strings.Repeat("x", 1000)), "shop: POST shop.example.com/5 " + strings.Repeat("x", 1000)},
 				{"GET http://blog.example.com/6 HTTP/1.1\r\nHost: shop.example.com\r\n\r\n", "blog: GET blog.example.com/6"},
-				{get("shop.example.com", "/7"), "shop: GET shop.example.com/7"},
+				{get("shop.example.com", long), "shop: GET shop.example.com" + long},
+				{get("shop.example.com", long), "shop: GET shop.example.com" + long},
 			}
 			if chunks != nil {
 				var all strings.Builder
@@ -116,7 +118,7 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 					write(t, c, ask.said)
 				}
 				if status, got := told(t, in); status != 200 || got != ask.want {
-					t.Fatalf("%.40q was answered %d, %q, want %q", ask.said, status, got, ask.want)
+					t.Fatalf("%.40q was answered %d, %.80q, want %.80q", ask.said, status, got, ask.want)
 				}
 			}
 			write(t, c, get("nobody.example.com", "/8"))

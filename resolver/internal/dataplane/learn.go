@@ -106,7 +106,7 @@ func (sv *service) askInTurn(network route.Network, address netip.AddrPort, ques
 	case <-s.ctx.Done():
 		return s.ctx.Err()
 	}
-	return ask(s.ctx, network, address, askTimeout, sv.greeting(network), question)
+	return ask(s.ctx, network, address, s.askTimeout, sv.greeting(network), question)
 }
 
 // greeting is what a connection begins with that is no client's.
@@ -125,7 +125,7 @@ func ask(ctx context.Context, network route.Network, address netip.AddrPort, tim
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(askTimeout))
+	_ = c.SetDeadline(time.Now().Add(max(timeout, askTimeout)))
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()
 	if len(greeting) > 0 {
 		if _, err := c.Write(greeting); err != nil {

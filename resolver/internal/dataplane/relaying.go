@@ -15,6 +15,7 @@ func (p *servedPort) relaying(x *http1.Exchange, withheld []byte) forward.Option
 	return forward.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
 		Exchange: x, Withheld: withheld, Kept: s.stalled, HalfClosed: s.opts.TCPHalfClosed, Idle: s.opts.TCPIdle,
+		Head: p.headTime(),
 	}
 }
 

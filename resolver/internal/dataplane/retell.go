@@ -24,10 +24,17 @@ const (
 	// forgetAfter is how long an answer is kept that nobody asks for.
 	forgetAfter = 10 * time.Second
 	// maxQuestions bounds the kinds of questions of a port whose answers are kept: names
-	// and versions are the client's to choose. Who asks for more is told the latest.
+	// and versions are the client's to choose. Who asks for more asks the server itself;
+	// where there are more than that a second, they are told the latest answer.
 	maxQuestions = 16
-	// maxAsking bounds how many wait for an answer.
-	maxAsking = 1024
+	// maxFetching bounds how many answers a port's servers are asked for at once.
+	maxFetching = 4
+	// parallelFetches bounds how many all services' servers are asked for at once.
+	parallelFetches = 256
+	// maxAsking bounds how many wait for an answer, and maxQuestion what a datagram of
+	// theirs has, in bytes: no real one is longer.
+	maxAsking   = 1024
+	maxQuestion = 512
 )
 
 // retold are the answers of a port's servers that are told again.
@@ -35,14 +42,18 @@ type retold struct {
 	mu     sync.Mutex
 	all    map[string]*retoldAnswer
 	latest *retoldAnswer
-	closed bool
-	sweep  *time.Timer
+	// fetching counts those that are asked for now, and more who asks by itself in this
+	// second because there are too many kinds.
+	fetching, more int
+	second         time.Time
+	closed         bool
+	sweep          *time.Timer
 }
 
 // retoldAnswer is one of them. Answer is never changed.
 type retoldAnswer struct {
 	answer []byte
-	// at is when it came, and failed when no answer did.
+	// at is when it came, and failed when none came since.
 	at, failed time.Time
 	asking     bool
 	waiting    []func(answer []byte)
@@ -55,49 +66,88 @@ func (p *servedPort) recall(r proto.Reteller, q proto.Question, then func(answer
 	t, now := &p.retold, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.all[q.Key]
+	a := t.entry(p, q.Key)
 	if a == nil {
-		if t.closed {
-			return nil, false
-		}
-		if len(t.all) >= maxQuestions {
-			if a = t.latest; a == nil || now.Sub(a.at) > staleFor {
-				return nil, false
-			}
-			return a.answer, true
-		}
-		if t.all == nil {
-			t.all = map[string]*retoldAnswer{}
-		}
-		a = &retoldAnswer{}
-		t.all[q.Key] = a
-		if t.sweep == nil {
-			t.sweep = time.AfterFunc(forgetAfter, p.forgetOld)
-		}
+		return t.beyond(now)
 	}
 	switch age := now.Sub(a.at); {
 	case a.answer != nil && age < freshFor:
 		return a.answer, true
-	case !a.asking && now.Sub(a.failed) < freshFor:
+	case !p.ask(a, r, q, now):
 		return nil, false
-	case !a.asking:
-		a.asking = true
-		ask := bytes.Clone(q.Ask)
-		p.service.server.wg.Go(func() {
-			defer utilruntime.HandleCrash()
-			p.answered(a, p.fetch(r, ask))
-		})
-		fallthrough
-	default:
-		if a.answer != nil && age < staleFor {
-			return a.answer, true
-		}
+	case a.answer != nil && age < staleFor:
+		return a.answer, true
 	}
 	if len(a.waiting) >= maxAsking {
 		return nil, false
 	}
 	a.waiting = append(a.waiting, then)
 	return nil, true
+}
+
+// mayRecall says whether who is about to ask will likely be told by recall. A server whose
+// answer can't be told again, because it comes in parts for instance, says so at once.
+func (p *servedPort) mayRecall(r proto.Reteller, q proto.Question) bool {
+	t, now := &p.retold, time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.entry(p, q.Key)
+	switch {
+	case a == nil:
+		return false
+	case a.answer != nil && now.Sub(a.at) < staleFor:
+		return true
+	}
+	return p.ask(a, r, q, now) && a.failed.IsZero()
+}
+
+// entry is what is known of a question; nil: there is no room to know anything.
+func (t *retold) entry(p *servedPort, key string) *retoldAnswer {
+	if a := t.all[key]; a != nil || t.closed || len(t.all) >= maxQuestions {
+		return a
+	}
+	if t.all == nil {
+		t.all = map[string]*retoldAnswer{}
+	}
+	if t.sweep == nil {
+		t.sweep = time.AfterFunc(forgetAfter, p.forgetOld)
+	}
+	a := &retoldAnswer{}
+	t.all[key] = a
+	return a
+}
+
+// beyond is recall for a question that there is no room for.
+func (t *retold) beyond(now time.Time) (answer []byte, ok bool) {
+	if now.Sub(t.second) >= time.Second {
+		t.second, t.more = now, 0
+	}
+	if t.more++; t.more <= maxQuestions {
+		return nil, false
+	}
+	if a := t.latest; a != nil && now.Sub(a.at) <= staleFor {
+		return a.answer, true
+	}
+	return nil, false
+}
+
+// ask has a server asked, unless one is; false: not now.
+func (p *servedPort) ask(a *retoldAnswer, r proto.Reteller, q proto.Question, now time.Time) bool {
+	t := &p.retold
+	switch {
+	case a.asking:
+		return true
+	case now.Sub(a.failed) < freshFor, t.fetching >= maxFetching:
+		return false
+	}
+	a.asking = true
+	t.fetching++
+	question := bytes.Clone(q.Ask)
+	p.service.server.wg.Go(func() {
+		defer utilruntime.HandleCrash()
+		p.answered(a, p.fetch(r, question))
+	})
+	return true
 }
 
 // fetch asks a server; nil: it didn't answer, or there is no room for what it said.
@@ -114,12 +164,12 @@ func (p *servedPort) fetch(r proto.Reteller, question []byte) []byte {
 	var answer []byte
 	s := p.service.server
 	select {
-	case s.asks <- struct{}{}:
-		defer func() { <-s.asks }()
+	case s.fetches <- struct{}{}:
+		defer func() { <-s.fetches }()
 	default:
 		return nil // so many are asked that each client may as well ask by itself
 	}
-	err := ask(s.ctx, p.key.network, picked.Address, askTimeout, p.service.greeting(p.key.network), func(c net.Conn) (err error) {
+	err := ask(s.ctx, p.key.network, picked.Address, s.askTimeout, p.service.greeting(p.key.network), func(c net.Conn) (err error) {
 		answer, err = r.Fetch(c, question)
 		return err
 	})
@@ -136,11 +186,12 @@ func (p *servedPort) answered(a *retoldAnswer, answer []byte) {
 	t.mu.Lock()
 	waiting := a.waiting
 	a.asking, a.waiting = false, nil
+	t.fetching--
 	if answer == nil {
 		a.failed = time.Now()
 	} else {
 		t.drop(p, a)
-		a.answer, a.at = answer, time.Now()
+		a.answer, a.at, a.failed = answer, time.Now(), time.Time{}
 		t.latest = a
 	}
 	if t.closed {
@@ -231,7 +282,7 @@ func (p *servedPort) retell(h *heldTCP) bool {
 func (u *udpSocket) retellDatagram(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port.Load()
 	r, is := p.protocol.(proto.Reteller)
-	if !is {
+	if !is || len(datagram) > maxQuestion {
 		return false
 	}
 	k := p.known.Load()
@@ -240,7 +291,7 @@ func (u *udpSocket) retellDatagram(datagram []byte, from netip.AddrPort, to neti
 	case !ok:
 		return false
 	case v.Action == proto.Answer:
-		return u.tell(p, v, datagram, from, u.packets.Source(to))
+		return p.mayRecall(r, q) && u.tell(p, v, datagram, from, u.packets.Source(to))
 	}
 	// What is in them is the loop's only until it receives again.
 	datagram, source := bytes.Clone(datagram), u.packets.Source(to)

@@ -51,6 +51,7 @@ func listedServer(t *testing.T, address string) *atomic.Int64 {
 func TestAStormOfServerListsCostsTheGameOneQueryASecond(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.server.askTimeout = time.Minute
 	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))
 	server := freeAddress(t, route.TCP)
 	asked := listedServer(t, server)
@@ -222,9 +223,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 			return sourcewire.AppendAnswer(nil, sourcewire.Answer{Info: &sourcewire.Info{Name: "awake", Map: "m", Capacity: 9}})
 		}), func(t *testing.T, c net.Conn, _ int) {
 			var challenge *sourcewire.Challenge
-			// Where the server didn't answer in time, it is asked by itself, and has a
-			// challenge of its own.
-			for range 4 {
+			for range 2 { // the first is told a challenge
 				answer, err := sourcewire.ParseAnswer(ask(c, sourcewire.AppendInfoRequest(nil, challenge)))
 				if err != nil {
 					t.Errorf("an answer: %v", err)
@@ -241,6 +240,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
+			r.server.askTimeout = time.Minute
 			address := r.serve("game", route.UDP, probed, speaks(tc.protocol))
 			server := freeAddress(t, route.UDP)
 			tc.serve(t, server)
@@ -267,6 +267,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 func TestWhoeverAsksMeanwhileIsToldToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.server.askTimeout = time.Minute
 	address := r.serve("game", route.UDP, probed, speaks(v1alpha1.ProtocolBedrock))
 	server, answers := freeAddress(t, route.UDP), make(chan struct{})
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
@@ -312,5 +313,102 @@ func TestWhoeverAsksMeanwhileIsToldToo(t *testing.T) {
 		if pong, err := bedrockwire.ParsePong(buf[:n]); err != nil || pong.Time != uint64(i+1) {
 			t.Errorf("client %d got %+v, %v", i, pong, err)
 		}
+	}
+}
+
+// rulesInParts is a Source server whose rules come in parts, to who has its challenge.
+func rulesInParts(t *testing.T, address string) {
+	t.Helper()
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			answer := "\xff\xff\xff\xffAmine"
+			if string(buf[:n]) == "\xff\xff\xff\xffVmine" {
+				answer = "\xfe\xff\xff\xff\x01\x00\x00\x00\x02\x00\xe0\x04a part"
+			}
+			_, _ = c.WriteToUDPAddrPort([]byte(answer), from)
+		}
+	}()
+}
+
+// An answer that can't be told again is the server's to give, with its challenge: many
+// programs take one challenge and no other.
+func TestAnAnswerInPartsIsTheServersWithItsChallenge(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	address := r.serve("game", route.UDP, probed, speaks(v1alpha1.ProtocolSource))
+	server := freeAddress(t, route.UDP)
+	rulesInParts(t, server)
+	r.backend(server, true)
+	r.balanced(v1alpha1.BalanceSpread)
+	rules := func() bool {
+		c := dialUDP(t, address)
+		defer func() { _ = c.Close() }()
+		said := func(text string) string {
+			write(t, c, text)
+			buf := make([]byte, 100)
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(buf[:n])
+		}
+		challenge, is := strings.CutPrefix(said("\xff\xff\xff\xffV\xff\xff\xff\xff"), "\xff\xff\xff\xffA")
+		return is && strings.HasPrefix(said("\xff\xff\xff\xffV"+challenge), "\xfe\xff\xff\xff")
+	}
+	// Who asks first finds it out.
+	r.eventually("the server answers", rules)
+	for range 20 {
+		if !rules() {
+			t.Fatal("who has one challenge is told another one")
+		}
+	}
+}
+
+// Whoever asks questions of very many kinds doesn't have others told an answer to another
+// question than theirs, nor does it get more of the game than some a second.
+func TestQuestionsOfManyKindsCostTheGameFew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.server.askTimeout = time.Minute
+	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))
+	server := freeAddress(t, route.TCP)
+	asked := listedServer(t, server)
+	r.backend(server, true)
+	r.balanced(v1alpha1.BalanceSpread)
+	list := func(host string) {
+		c := dialTCP(t, address)
+		write(t, c, status(host))
+		if got := minecraftStatus(t, c); got.Description != "awake" {
+			t.Errorf("a list shows %+v", got)
+		}
+		_ = c.Close()
+	}
+	list("play.example.com")
+	began := time.Now()
+	for i := range 400 {
+		list(fmt.Sprintf("%d.example.com", i))
+	}
+	seconds := int64(time.Since(began)/time.Second) + 2
+	if n, most := asked.Load(), 1+2*maxQuestions*seconds; n > most {
+		t.Errorf("questions of 400 kinds in %d s cost the game %d queries, want %d at most", seconds, n, most)
+	}
+	p := r.server.services[r.route.UID].ports[0]
+	p.retold.mu.Lock()
+	defer p.retold.mu.Unlock()
+	if len(p.retold.all) > maxQuestions {
+		t.Errorf("answers to %d kinds are kept, want %d at most", len(p.retold.all), maxQuestions)
+	}
+	if p.retold.more < maxQuestions {
+		t.Errorf("%d asked the game by themselves in the last second, want %d at least", p.retold.more, maxQuestions)
 	}
 }

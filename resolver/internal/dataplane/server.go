@@ -103,8 +103,10 @@ type Server struct {
 	held, stalled *conn.Budget
 	// closing are UDP sockets that take no new sessions.
 	closing closingSockets
-	// asks bounds how many servers are asked at once.
-	asks chan struct{}
+	// asks bounds how many servers are asked at once to learn what they tell of
+	// themselves, and fetches to tell it again. AskTimeout bounds how long each may take.
+	asks, fetches chan struct{}
+	askTimeout    time.Duration
 
 	mu       sync.Mutex
 	services map[types.UID]*service
@@ -151,6 +153,7 @@ func New(opts Options) *Server {
 	}
 	s := &Server{
 		opts: opts, started: time.Now(), held: conn.NewBudget(opts.MaxHeldBytes), asks: make(chan struct{}, parallelAsks),
+		fetches: make(chan struct{}, parallelFetches), askTimeout: askTimeout,
 		files: guard.NewShare(opts.MaxFiles), udpSessions: guard.NewShare(opts.MaxUDPSessions),
 		services: map[types.UID]*service{}, fronts: map[route.FrontKey]*front{}, named: map[types.NamespacedName]int{},
 	}

@@ -176,7 +176,7 @@ func (u *udpSocket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port.Load()
 	k := p.known.Load()
 	if (k.judges || p.service.route.Load().AwaitsWake()) && !k.rules.Permits(from.Addr()) {
-		p.refuseUnheard(from, proto.Denied)
+		p.refuse(nil, proto.Denied)
 		return
 	}
 	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
@@ -198,7 +198,7 @@ func (u *udpSocket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, q
 		reason = proto.TooManySessions
 	}
 	if reason != "" {
-		p.refuseUnheard(from, reason)
+		p.refuse(nil, reason)
 		u.refuse(s, reason, datagram)
 		return nil
 	}

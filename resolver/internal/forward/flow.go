@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"math"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +18,9 @@ const (
 	bulkChunks = 8
 	// worthSplicing is how much of a message that is followed must be left for that.
 	worthSplicing = 256 << 10
+	// fewBytes is how much is read at once of what can't be left with its source, while
+	// there is no room for it.
+	fewBytes = 2 << 10
 )
 
 // flow is one direction of a relay.
@@ -34,16 +38,19 @@ type flow struct {
 	// read meanwhile.
 	buffer  *[]byte
 	rest    []byte
+	charged int
 	pipe    *conn.Pipe
 	waiting bool
 	// stalled says that the destination had no room before. What is read then is left
 	// with the source until it is sent. Shown is how much of that the exchange has read.
 	stalled bool
 	shown   int
-	// withheld is what the exchange has read and says not to pass, or not yet, and stop why
-	// it never will.
+	// withheld is what the exchange has read and says not to pass, or not yet, since when,
+	// and stop why it never will. Cut is what the relay ends by then; empty: by its source.
 	withheld []byte
+	since    time.Time
 	stop     http1.Stop
+	cut      Why
 	// ended says that the source has said all, and that this is passed on. Lost says
 	// that something of what it said is not, or may not be.
 	ended, lost bool
@@ -66,28 +73,43 @@ func (f *flow) pump() {
 		}
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
-	kept := f.relay.options.Kept
-	if (f.stalled || kept.Full()) && (!f.guarded() || len(f.withheld) == 0 && f.opaque() >= int64(len(chunk))) {
+	tight := f.stalled || f.relay.options.Kept.Full()
+	if tight && (!f.guarded() || len(f.withheld) == 0 && f.opaque() >= int64(len(chunk))) {
 		f.peek(chunk)
 		return
 	}
 	before := copy(chunk, f.withheld)
+	if tight {
+		chunk = chunk[:min(before+fewBytes, len(chunk))]
+	}
 	n, errno := conn.RecvNow(f.src.file.FD(), chunk[before:])
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
 	passes := f.show(chunk[before : before+n])
-	f.withhold(chunk[passes : before+n])
+	f.withhold(chunk[passes:before+n], passes == 0)
 	rest := f.send(chunk[:passes])
 	switch {
 	case len(rest) == 0:
+		f.stalled = false
 		f.passed()
 	case !f.over():
 		f.stalled = true
-		kept.Force(conn.BufferBytes)
-		f.buffer = conn.Streams.Get()
+		f.keep(rest, tight)
+	}
+}
+
+// keep keeps what the destination has no room for, in no more memory than it takes where
+// that is tight.
+func (f *flow) keep(rest []byte, tight bool) {
+	if tight {
+		own := bytes.Clone(rest)
+		f.buffer, f.rest, f.charged = &own, own, len(own)
+	} else {
+		f.buffer, f.charged = conn.Streams.Get(), conn.BufferBytes
 		f.rest = (*f.buffer)[:copy(*f.buffer, rest)]
 	}
+	f.relay.options.Kept.Force(f.charged)
 }
 
 // peek moves what there is, and leaves with the source what the destination has no
@@ -250,15 +272,39 @@ func (f *flow) guarded() bool {
 	return x != nil && f.side == http1.Client && x.Guards()
 }
 
-// withhold keeps what is not to be passed, or not yet.
-func (f *flow) withhold(b []byte) {
-	kept := f.relay.options.Kept
-	kept.Give(len(f.withheld))
-	if f.withheld = nil; len(b) > 0 {
-		f.withheld = bytes.Clone(b)
-		kept.Force(len(b))
-		f.stop = f.relay.options.Exchange.Stopped()
+// withhold keeps what is not to be passed, or not yet, instead of what it kept before: more
+// of the same head, or something else. Where there is no memory for it the client isn't
+// followed any further. The exchange keeps about as much of a head.
+func (f *flow) withhold(b []byte, same bool) {
+	const copies = 2
+	kept, before := f.relay.options.Kept, len(f.withheld)
+	if len(b) == 0 && before == 0 {
+		return
 	}
+	if !same {
+		f.withheld, f.since = nil, time.Time{}
+	}
+	switch more := len(b) - before; {
+	case more <= 0:
+		kept.Give(-copies * more)
+	case !kept.All(copies * more):
+		kept.Give(copies * before)
+		f.withheld, f.stop, f.cut = nil, http1.Cut, ByMemory
+		return
+	}
+	if len(b) == 0 {
+		return
+	}
+	f.withheld = append(f.withheld, b[len(f.withheld):]...)
+	if f.since.IsZero() {
+		f.since = time.Now()
+	}
+	f.stop = f.relay.options.Exchange.Stopped()
+}
+
+// dawdles says that the head of a request has begun and isn't whole.
+func (f *flow) dawdles() bool {
+	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over()
 }
 
 // passed tells the exchange that all it was shown is passed on. Nothing more is read of
@@ -274,9 +320,11 @@ func (f *flow) passed() {
 func (f *flow) release() {
 	f.waiting = false
 	if f.buffer != nil {
-		conn.Streams.Put(f.buffer)
-		f.relay.options.Kept.Give(conn.BufferBytes)
-		f.buffer, f.rest = nil, nil
+		if len(*f.buffer) == conn.BufferBytes {
+			conn.Streams.Put(f.buffer)
+		}
+		f.relay.options.Kept.Give(f.charged)
+		f.buffer, f.rest, f.charged = nil, nil, 0
 	}
 	if f.pipe != nil {
 		f.pipe.Return()

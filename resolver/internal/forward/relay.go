@@ -10,6 +10,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,9 @@ type Options struct {
 	// HalfClosed is how long nothing may be said once one side has said all, and Idle
 	// before; 0: for as long as both sides are there.
 	HalfClosed, Idle time.Duration
+	// Head is how long the client may take to say the head of a request that is withheld
+	// until it is whole; 0: as long as it likes.
+	Head time.Duration
 }
 
 // Why says what ended a relay.
@@ -59,6 +63,8 @@ const (
 	ByTimeout Why = "timeout"
 	// ByQuiet: EndIfQuiet ended it.
 	ByQuiet Why = "idle"
+	// ByMemory: there was no memory for what the client said of its next request.
+	ByMemory Why = "memory"
 	// ByTurn: the client goes on with a request for another host.
 	ByTurn Why = "turn"
 	// ByCut: the context ended.
@@ -96,6 +102,8 @@ type Relay struct {
 	timed, half bool
 	said        time.Time
 	timer       *time.Timer
+	// due is when the timer goes off; zero where it doesn't.
+	due time.Time
 	// look is how long the next look waits for what is to be heard before the end; 0
 	// before both directions are over.
 	look time.Duration
@@ -136,7 +144,7 @@ func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, don
 	r := &Relay{options: o, done: done}
 	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client}
 	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server}
-	r.up.withhold(o.Withheld)
+	r.up.withhold(o.Withheld, false)
 	r.options.Withheld = nil
 	r.up.ended = r.up.stop != http1.GoesOn
 	r.client.in, r.client.out = &r.up, &r.down
@@ -192,7 +200,7 @@ func (r *Relay) settle() {
 		if r.up.stop == http1.Turned {
 			r.turn()
 		} else {
-			r.end(ByClient, nil)
+			r.end(cmp.Or(r.up.cut, ByClient), nil)
 		}
 		return
 	}
@@ -209,6 +217,9 @@ func (r *Relay) settle() {
 	if r.halfClosed() && !r.half {
 		r.half = true
 		r.arm(r.limit())
+	}
+	if r.options.Head > 0 && r.up.dawdles() {
+		r.wake(r.options.Head - time.Since(r.up.since))
 	}
 }
 
@@ -233,7 +244,7 @@ func (r *Relay) finish() {
 // halfClosed says that one side has said all, and that the time of the other is
 // limited.
 func (r *Relay) halfClosed() bool {
-	return r.options.HalfClosed > 0 && r.up.over() != r.down.over() && r.up.stop != http1.Turned
+	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
 }
 
 // limit is how long nothing may be said.
@@ -253,8 +264,13 @@ func (r *Relay) arm(limit time.Duration) {
 	}
 }
 
-// wake has the loop call expire after a time.
+// wake has the loop call expire after a time, or sooner where that was asked for before.
 func (r *Relay) wake(after time.Duration) {
+	due := time.Now().Add(after)
+	if !r.due.IsZero() && r.due.Before(due) {
+		return
+	}
+	r.due = due
 	if r.timer == nil {
 		r.timer = time.AfterFunc(after, func() { r.loop().Do(r.expire) })
 		return
@@ -269,15 +285,25 @@ func (r *Relay) expire() {
 	if r.closed {
 		return
 	}
+	r.due = time.Time{}
 	if r.look > 0 {
 		r.finish()
 		return
 	}
-	if left := r.limit() - time.Since(r.said); left > 0 {
+	if r.timed {
+		left := r.limit() - time.Since(r.said)
+		if left <= 0 {
+			r.reset(ByTimeout, nil)
+			return
+		}
 		r.wake(left)
-		return
 	}
-	r.reset(ByTimeout, nil)
+	if r.options.Head > 0 && r.up.dawdles() && time.Since(r.up.since) >= r.options.Head {
+		// What it asked before is answered yet.
+		r.up.stop, r.up.cut, r.up.ended = http1.Cut, ByTimeout, true
+		r.up.withhold(nil, false)
+	}
+	r.settle()
 }
 
 // cut ends both at once.
@@ -336,7 +362,7 @@ func (r *Relay) close() {
 		r.timer.Stop()
 	}
 	r.up.release()
-	r.up.withhold(nil)
+	r.up.withhold(nil, false)
 	r.down.release()
 	r.stop()
 }

@@ -105,7 +105,9 @@ func New(registry prometheus.Registerer) *Metrics {
 		ended: counter("dormouse_resolver_ended_clients_total",
 			"Clients that were held or relayed and have gone, by what ended them: client or server, whichever was first; timeout, "+
 				"where nothing was said for too long; idle, where an idle HTTP connection was closed for new clients go straight to a server; "+
-				"drained, where the resolver stopped; gave_up, where a client went away while it was held. Those that were refused are not among them.",
+				"drained, where the resolver stopped; gave_up, where a client went away while it was held; turn, where a client of a front goes on "+
+				"with a request for another host; memory, where there was none for what it said of its next request. Those that were refused "+
+				"are not among them.",
 			with("end")),
 		wakes: counter("dormouse_resolver_wake_calls_total",
 			"Wake calls to the operator, by outcome.", []string{"namespace", "service", "outcome"}),

@@ -177,7 +177,7 @@ type Reteller interface {
 	Protocol
 	// Asks reads what a client asks, from what it sent so far or from a datagram; ok
 	// is false where the server must answer it itself. The verdict is an Answer where the
-	// client must show first where it is, and is told so.
+	// client must show first where it is, and is told so: then it asks the same again.
 	Asks(head []byte, c Client) (q Question, v Verdict, ok bool)
 	// Fetch asks a server, over a connection of its own on which the caller has set a
 	// deadline, and gives its answer in at most MaxRetold bytes.

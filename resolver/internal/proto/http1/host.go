@@ -108,6 +108,7 @@ func (x *Exchange) judge(e event) Stop {
 		return Cut
 	case headEnd:
 		name, ok := hostOf(x.target, f.host, f.hosts)
+		x.target, f.host = nil, nil // they may be long
 		switch {
 		case !f.plain(x.minor[Client]):
 			return Cut

@@ -1,8 +1,13 @@
 package http1
 
-import "bytes"
+import (
+	"bytes"
 
-// maxLine bounds what is kept of a line of which the rest has not come yet.
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// maxLine bounds what is kept of a line of which the rest has not come yet, but for a head
+// whose Host is asked for.
 const maxLine = 1 << 10
 
 // stage is where in a message a stream is.
@@ -172,7 +177,12 @@ func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
 	if i >= 0 {
 		part = b[:i+1]
 	}
-	if len(s.pending)+len(part) > maxLine {
+	most := maxLine
+	if s.keepsHost && s.inHead() {
+		// The whole head is kept until it has ended, in any case.
+		most = proto.MaxHead
+	}
+	if len(s.pending)+len(part) > most {
 		return s.passLong(b)
 	}
 	s.pending = append(s.pending, part...)

@@ -22,6 +22,7 @@ const (
 // that was not given here is the server's, which knows it.
 func (p *Protocol) Asks(head []byte, c proto.Client) (q proto.Question, v proto.Verdict, ok bool) {
 	asks, is := parseQuery(head)
+	q = proto.Question{Key: string(asks.kind), Ask: head[:len(head):len(head)], Used: len(head)}
 	switch {
 	case !is || asks.kind == 0:
 		return q, v, false
@@ -30,7 +31,7 @@ func (p *Protocol) Asks(head []byte, c proto.Client) (q proto.Question, v proto.
 	case !p.knows(asks.challenge, c):
 		return q, v, false
 	}
-	return proto.Question{Key: string(asks.kind), Ask: head[:len(head):len(head)], Used: len(head)}, v, true
+	return q, v, true
 }
 
 // Fetch implements proto.Reteller. An answer in parts is an error.
