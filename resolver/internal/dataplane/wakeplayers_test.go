@@ -17,7 +17,7 @@ func TestAPlayerWhoMayNotWakeIsToldSoAndWakesNothing(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft), func(p *route.Port) {
-				p.Players = proto.NewPlayers("Ask Anna to start it.").Deny(v1alpha1.PlayerDigest("Hazel"))
+				p.Players = proto.NewPlayers("Ask Anna to start it.").Deny(proto.PackPlayers([]string{v1alpha1.PlayerDigest("Hazel")}))
 			})
 			r.balanced(balance)
 			join := login("play.example.com")

@@ -1,11 +1,18 @@
 package proto
 
-import "dormouse.dev/dormouse/api/v1alpha1"
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unique"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
 
 // Players says which players may wake a service. It is never changed. A nil Players lets
 // all.
 type Players struct {
-	allow, deny map[string]struct{}
+	allow, deny PlayerList
 	// only says that nobody may but those in allow.
 	only bool
 	// Message is told to those who may not; empty: the protocol's own.
@@ -13,24 +20,17 @@ type Players struct {
 }
 
 // NewPlayers makes one that lets all.
-func NewPlayers(message string) *Players {
-	return &Players{allow: map[string]struct{}{}, deny: map[string]struct{}{}, Message: message}
-}
+func NewPlayers(message string) *Players { return &Players{Message: message} }
 
-// Allow lets nobody but these, by their digests, and those who were allowed before.
-func (p *Players) Allow(digests ...string) *Players {
-	p.only = true
-	for _, d := range digests {
-		p.allow[d] = struct{}{}
-	}
+// Allow lets nobody but these, and those who were allowed before.
+func (p *Players) Allow(list PlayerList) *Players {
+	p.only, p.allow = true, append(p.allow, list...)
 	return p
 }
 
-// Deny refuses these, by their digests.
-func (p *Players) Deny(digests ...string) *Players {
-	for _, d := range digests {
-		p.deny[d] = struct{}{}
-	}
+// Deny refuses these.
+func (p *Players) Deny(list PlayerList) *Players {
+	p.deny = append(p.deny, list...)
 	return p
 }
 
@@ -39,10 +39,43 @@ func (p *Players) May(name, uuid string) bool {
 	if p == nil {
 		return true
 	}
-	in := func(set map[string]struct{}) bool {
-		_, named := set[v1alpha1.PlayerDigest(name)]
-		_, known := set[v1alpha1.PlayerDigest(uuid)]
-		return named || uuid != "" && known
+	is := []string{v1alpha1.PlayerDigest(name)}
+	if uuid != "" {
+		is = append(is, v1alpha1.PlayerDigest(uuid))
 	}
+	in := func(list PlayerList) bool { return slices.ContainsFunc(is, list.has) }
 	return !in(p.deny) && (!p.only || in(p.allow))
+}
+
+// PlayerList are digests of players. Each of its strings has any number of them, one
+// after the other and in order. Those that have the same share their memory, because
+// many services may name one list.
+type PlayerList []string
+
+// digestBytes is how long a PlayerDigest is.
+const digestBytes = 12
+
+// PackPlayers makes a list of digests, or of lists. What isn't as long as a digest is
+// left out.
+func PackPlayers(digests []string) PlayerList {
+	var all []string
+	for _, some := range digests {
+		for ; len(some) >= digestBytes; some = some[digestBytes:] {
+			all = append(all, some[:digestBytes])
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	return PlayerList{unique.Make(strings.Join(slices.Compact(all), "")).Value()}
+}
+
+func (l PlayerList) has(digest string) bool {
+	return slices.ContainsFunc(l, func(packed string) bool {
+		_, found := sort.Find(len(packed)/digestBytes, func(i int) int {
+			return strings.Compare(digest, packed[i*digestBytes:(i+1)*digestBytes])
+		})
+		return found
+	})
 }

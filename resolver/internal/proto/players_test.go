@@ -1,7 +1,10 @@
 package proto
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -10,10 +13,10 @@ import (
 func listed(allow, deny []string) *Players {
 	p := NewPlayers("")
 	for _, who := range allow {
-		p.Allow(v1alpha1.PlayerDigest(who))
+		p.Allow(PackPlayers([]string{v1alpha1.PlayerDigest(who)}))
 	}
 	for _, who := range deny {
-		p.Deny(v1alpha1.PlayerDigest(who))
+		p.Deny(PackPlayers([]string{v1alpha1.PlayerDigest(who)}))
 	}
 	return p
 }
@@ -42,5 +45,35 @@ func TestWhoMayWakeIsKnownByNameOrUUID(t *testing.T) {
 		if got := c.players.May(c.name, c.uuid); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// Many services may name one list of thousands: each of its players is found in it, and it
+// takes its memory once.
+func TestAListOfPlayersIsPackedOnce(t *testing.T) {
+	var digests []string
+	for i := range v1alpha1.MaxListedPlayers {
+		digests = append(digests, v1alpha1.PlayerDigest(fmt.Sprint("player-", i)))
+	}
+	list := PackPlayers(digests)
+	again := PackPlayers(append(slices.Clone(digests[100:]), digests[:200]...)) // in another order, some twice
+	if len(list) != 1 || len(list[0]) != 12*len(digests) || unsafe.StringData(list[0]) != unsafe.StringData(again[0]) {
+		t.Fatalf("%d strings, the first of %d bytes; the same list has memory of its own: %t",
+			len(list), len(list[0]), unsafe.StringData(list[0]) != unsafe.StringData(again[0]))
+	}
+	if twice := PackPlayers(list); unsafe.StringData(list[0]) != unsafe.StringData(twice[0]) {
+		t.Error("a list that is packed once more isn't the same")
+	}
+	p := NewPlayers("").Deny(list)
+	for i := range v1alpha1.MaxListedPlayers {
+		if p.May(fmt.Sprint("Player-", i), "") {
+			t.Fatalf("player %d isn't found", i)
+		}
+	}
+	if !p.May("player-", "") || !p.May("", "") {
+		t.Error("somebody is on the list who isn't")
+	}
+	if got := PackPlayers([]string{"short", ""}); got != nil {
+		t.Errorf("what is no digest makes a list of %q", got)
 	}
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // playersOf says which players may wake an ElasticService; nil: all. Where a list of those
-// who may is named and not known yet, nobody is on it.
+// who may is named and not known yet, nobody is on it. The status is one that packPlayers
+// has packed.
 func playersOf(es *v1alpha1.ElasticService) *proto.Players {
 	if es.Spec.Wake == nil || es.Spec.Wake.Players == nil {
 		return nil
@@ -15,22 +16,30 @@ func playersOf(es *v1alpha1.ElasticService) *proto.Players {
 	if listed == nil {
 		listed = &v1alpha1.WakePlayersStatus{}
 	}
-	p := proto.NewPlayers(spec.Message).Deny(digests(spec.Deny)...)
+	p := proto.NewPlayers(spec.Message).Deny(named(spec.Deny))
 	if len(spec.Allow) > 0 {
-		p.Allow(digests(spec.Allow)...)
+		p.Allow(named(spec.Allow))
 	}
 	if spec.AllowFrom != nil {
-		p.Allow(listed.Allow...)
+		p.Allow(listed.Allow)
 	}
 	if spec.DenyFrom != nil {
-		p.Deny(listed.Deny...)
+		p.Deny(listed.Deny)
 	}
 	return p
 }
 
-func digests(all []v1alpha1.Player) (out []string) {
+func named(all []v1alpha1.Player) proto.PlayerList {
+	digests := make([]string, 0, len(all))
 	for _, who := range all {
-		out = append(out, v1alpha1.PlayerDigest(string(who)))
+		digests = append(digests, v1alpha1.PlayerDigest(string(who)))
 	}
-	return out
+	return proto.PackPlayers(digests)
+}
+
+// packPlayers has the lists in an ElasticService's status take little memory.
+func packPlayers(es *v1alpha1.ElasticService) {
+	if listed := es.Status.WakePlayers; listed != nil {
+		listed.Allow, listed.Deny = proto.PackPlayers(listed.Allow), proto.PackPlayers(listed.Deny)
+	}
 }

@@ -138,6 +138,7 @@ func stripService(object any) (any, error) {
 	if es, ok := object.(*v1alpha1.ElasticService); ok {
 		stripMeta(&es.ObjectMeta)
 		es.Spec.Idle = nil
+		packPlayers(es)
 		// Of the conditions only one is read: whether clients are seen as who they are.
 		es.Status.Conditions = slices.DeleteFunc(es.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type != v1alpha1.ConditionSourceIPPreserved

@@ -12,10 +12,10 @@ import (
 func listed(allow, deny []string) *proto.Players {
 	p := proto.NewPlayers("")
 	for _, who := range allow {
-		p.Allow(v1alpha1.PlayerDigest(who))
+		p.Allow(proto.PackPlayers([]string{v1alpha1.PlayerDigest(who)}))
 	}
 	for _, who := range deny {
-		p.Deny(v1alpha1.PlayerDigest(who))
+		p.Deny(proto.PackPlayers([]string{v1alpha1.PlayerDigest(who)}))
 	}
 	return p
 }
