@@ -103,15 +103,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, r.addFinalizer(ctx, es)
+		return afterConflict(reconcile.Result{}, r.addFinalizer(ctx, es))
 	}
 	result, err := r.reconcile(ctx, es.DeepCopy())
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// The ElasticService is about to be deleted, too.
 		return reconcile.Result{RequeueAfter: missingRetry}, nil
 	}
+	return afterConflict(result, err)
+}
+
+// afterConflict has a pass that wrote to an object which had changed come again soon:
+// somebody, likely a wake, wrote first, and the cache will tell what.
+func afterConflict(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
-		// Somebody, likely a wake, wrote first: the cache will tell what.
 		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil
 	}
 	return result, err

@@ -2,14 +2,11 @@ package elasticservice
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +23,9 @@ const indexPlayers = "spec.wake.players"
 
 // observedLists are what a pass saw of the lists of players that the spec names.
 type observedLists struct {
-	// players are those on the lists; nil where there are none, or one can't be read.
-	players *v1alpha1.WakePlayersStatus
+	// allow and deny are those on the lists; nil where there is no list, or it can't be
+	// read.
+	allow, deny *[]string
 	// next is when a ban ends next; zero when none does.
 	next time.Time
 	// obstacle is why a list can't be read.
@@ -66,106 +64,83 @@ func (r *Reconciler) observeLists(ctx context.Context, now time.Time, es *v1alph
 	if len(playerLists(es)) == 0 {
 		return nil
 	}
-	p, out := es.Spec.Wake.Players, &v1alpha1.WakePlayersStatus{}
 	for _, l := range []struct {
 		from *v1alpha1.PlayerList
-		to   *[]string
-	}{{p.AllowFrom, &out.Allow}, {p.DenyFrom, &out.Deny}} {
+		to   **[]string
+	}{{es.Spec.Wake.Players.AllowFrom, &o.lists.allow}, {es.Spec.Wake.Players.DenyFrom, &o.lists.deny}} {
 		if l.from == nil {
 			continue
 		}
-		list := &corev1.ConfigMap{}
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: l.from.ConfigMap}, list)
-		if apierrors.IsNotFound(err) {
-			o.lists.obstacle = &obstacle{v1alpha1.ReasonConfigMapNotFound, fmt.Sprintf(
-				"There is no ConfigMap %s with the label %s: create it, or correct spec.wake.players.", l.from.ConfigMap, v1alpha1.PlayerListLabel)}
-			return nil
-		}
-		if err != nil {
+		lists := &corev1.ConfigMap{}
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: l.from.ConfigMap}, lists)
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read ConfigMap %s/%s: %w", es.Namespace, l.from.ConfigMap, err)
 		}
-		text, ok := list.Data[l.from.Key]
-		if !ok {
-			o.lists.obstacle = &obstacle{v1alpha1.ReasonPlayerListInvalid, fmt.Sprintf(
-				"ConfigMap %s has no key %s: add it, or correct spec.wake.players.", list.Name, l.from.Key)}
-			return nil
-		}
-		players, next, err := readPlayers(text, now)
 		if err != nil {
-			o.lists.obstacle = &obstacle{v1alpha1.ReasonPlayerListInvalid, fmt.Sprintf(
-				"Key %s of ConfigMap %s isn't like Minecraft's whitelist.json or banned-players.json: %s. Correct it.", l.from.Key, list.Name, err)}
-			return nil
+			lists = nil
 		}
-		*l.to = players
+		players, next, ob := readList(now, l.from, lists)
+		switch {
+		case ob == nil:
+			*l.to = &players
+		case o.lists.obstacle == nil:
+			o.lists.obstacle = ob
+		default:
+			o.lists.obstacle = &obstacle{o.lists.obstacle.reason, o.lists.obstacle.message + " " + ob.message}
+		}
 		if !next.IsZero() && (o.lists.next.IsZero() || next.Before(o.lists.next)) {
 			o.lists.next = next
 		}
 	}
-	o.lists.players = out
 	return nil
 }
 
-// listedPlayer is an entry of Minecraft's whitelist.json or banned-players.json.
-type listedPlayer struct {
-	UUID    string `json:"uuid"`
-	Name    string `json:"name"`
-	Expires string `json:"expires"`
-}
-
-// How the game writes when a ban ends.
-const (
-	expiryFormat = "2006-01-02 15:04:05 -0700"
-	neverEnds    = "forever"
-)
-
-// readPlayers reads a list into digests, without bans that have ended, and says when the
-// next one ends.
-func readPlayers(text string, now time.Time) (digests []string, next time.Time, err error) {
-	var listed []listedPlayer
-	if err := json.Unmarshal([]byte(text), &listed); err != nil {
-		return nil, next, errors.New("it is no JSON of a list of objects")
+// readList reads one of the lists of a ConfigMap, which is nil where there is none.
+func readList(now time.Time, from *v1alpha1.PlayerList, lists *corev1.ConfigMap) (players []string, next time.Time, ob *obstacle) {
+	if lists == nil {
+		return nil, next, &obstacle{v1alpha1.ReasonConfigMapNotFound, fmt.Sprintf(
+			"There is no ConfigMap %s with the label %s: create it, or correct spec.wake.players.", from.ConfigMap, v1alpha1.PlayerListLabel)}
 	}
-	digests = []string{}
-	for i, p := range listed {
-		if p.UUID == "" && p.Name == "" {
-			return nil, next, fmt.Errorf("entry %d has neither a name nor a uuid", i)
+	text, ok := lists.Data[from.Key]
+	if !ok {
+		among := ""
+		if len(lists.Data) >= maxLists {
+			among = fmt.Sprintf(" among its first %d", maxLists)
 		}
-		if p.Expires != "" && p.Expires != neverEnds {
-			ends, err := time.Parse(expiryFormat, p.Expires)
-			if err != nil {
-				return nil, next, fmt.Errorf("entry %d expires at %q, which is no time such as 2026-01-31 18:00:00 +0000", i, p.Expires)
-			}
-			if !ends.After(now) {
-				continue
-			}
-			if next.IsZero() || ends.Before(next) {
-				next = ends
-			}
-		}
-		for _, who := range []string{p.UUID, p.Name} {
-			if who != "" {
-				digests = append(digests, v1alpha1.PlayerDigest(who))
-			}
-		}
-		if len(digests) > v1alpha1.MaxListedPlayers {
-			return nil, next, fmt.Errorf("it has more than %d names and uuids", v1alpha1.MaxListedPlayers)
-		}
+		return nil, next, &obstacle{v1alpha1.ReasonPlayerListInvalid, fmt.Sprintf(
+			"ConfigMap %s has no key %s%s: add it, or correct spec.wake.players.", lists.Name, from.Key, among)}
 	}
-	slices.Sort(digests)
-	return slices.Compact(digests), next, nil
+	players, next, err := readPlayers(text, now)
+	if err != nil {
+		return nil, next, &obstacle{v1alpha1.ReasonPlayerListInvalid, fmt.Sprintf(
+			"Key %s of ConfigMap %s isn't like Minecraft's whitelist.json or banned-players.json: %s. Correct it.", from.Key, lists.Name, err)}
+	}
+	return players, next, nil
 }
 
 // keepLists writes the players of the lists into the status. Those of before hold on
-// while a list can't be read.
+// while their list can't be read. Where it never could, nobody is on it.
 func keepLists(es *v1alpha1.ElasticService, o observed) {
-	switch {
-	case len(playerLists(es)) == 0:
+	if len(playerLists(es)) == 0 {
 		es.Status.WakePlayers = nil
-	case o.lists.obstacle == nil:
-		es.Status.WakePlayers = o.lists.players
-	case es.Status.WakePlayers == nil:
-		// Nothing is known of them: whoever must be on a list isn't.
-		es.Status.WakePlayers = &v1alpha1.WakePlayersStatus{}
+		return
+	}
+	before := es.Status.WakePlayers
+	if before == nil {
+		before = &v1alpha1.WakePlayersStatus{}
+	}
+	keep := func(from *v1alpha1.PlayerList, read *[]string, before []string) []string {
+		switch {
+		case from == nil:
+			return nil
+		case read == nil:
+			return before
+		}
+		return *read
+	}
+	p := es.Spec.Wake.Players
+	es.Status.WakePlayers = &v1alpha1.WakePlayersStatus{
+		Allow: keep(p.AllowFrom, o.lists.allow, before.Allow), Deny: keep(p.DenyFrom, o.lists.deny, before.Deny),
 	}
 }
 

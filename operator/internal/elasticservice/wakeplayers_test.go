@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -60,6 +61,63 @@ func TestListsOfPlayersAreReadAsTheGameWritesThem(t *testing.T) {
 	}
 }
 
+// What is kept of a list in the cache says the same as the list, now and later, and is
+// bounded whatever somebody writes.
+func TestWhatIsCachedOfListsIsTheirDigests(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC)
+	const bans = `[{"name": "A", "expires": "2026-01-31 19:00:00 +0000"}, {"name": "B", "uuid": "069a79f4-44e9-4726-a5be-fca90e38aaf5"}]`
+	lists := &corev1.ConfigMap{
+		Data:       map[string]string{"banned-players.json": bans, "notes": strings.Repeat("x", 1<<20)},
+		BinaryData: map[string][]byte{"plan": make([]byte, 1<<20)},
+	}
+	lists.Annotations = map[string]string{"last-applied": bans}
+	for range 2 { // an object may come twice
+		if _, err := SlimPlayerLists(lists); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := len(lists.Data["notes"]) + len(lists.Data["banned-players.json"]); size > 200 || lists.BinaryData != nil || lists.Annotations != nil {
+		t.Errorf("%d bytes are kept of it, %v, %v", size, lists.BinaryData, lists.Annotations)
+	}
+	for _, at := range []time.Time{now, now.Add(time.Hour)} {
+		want, wantNext, _ := readPlayers(bans, at)
+		got, next, err := readPlayers(lists.Data["banned-players.json"], at)
+		if err != nil || !slices.Equal(got, want) || !next.Equal(wantNext) || len(got) == 0 {
+			t.Errorf("at %s it lists %v until %s, %v; want %v until %s", at, got, next, err, want, wantNext)
+		}
+	}
+	// More lists, and more on them, than anybody needs.
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf(`{"name": "%d"}`, i))
+	}
+	lists = &corev1.ConfigMap{Data: map[string]string{}}
+	for i := range 20_000 {
+		lists.Data[fmt.Sprintf("%05d", i)] = "[" + strings.Join(many, ",") + "]"
+	}
+	if _, err := SlimPlayerLists(lists); err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	for _, text := range lists.Data {
+		size += len(text)
+	}
+	if size > 100<<10 {
+		t.Errorf("%d bytes are kept", size)
+	}
+	if got, _, err := readPlayers(lists.Data["00000"], now); len(got) != 1000 || err != nil {
+		t.Errorf("the first has %d, %v", len(got), err)
+	}
+	if _, _, err := readPlayers(lists.Data["00063"], now); err == nil || !strings.Contains(err.Error(), "more than 4096") {
+		t.Errorf("of one that is too many it says %v", err)
+	}
+	_, _, ob := readList(now, &v1alpha1.PlayerList{ConfigMap: "lists", Key: "10000"}, lists)
+	if ob == nil || !strings.Contains(ob.message, "among its first 64") {
+		t.Errorf("of one beyond it says %+v", ob)
+	}
+}
+
 func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
 	t.Parallel()
 	es := &v1alpha1.ElasticService{}
@@ -74,7 +132,7 @@ func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
 	if keepLists(es, o); es.Status.WakePlayers == nil || len(es.Status.WakePlayers.Allow) != 0 {
 		t.Errorf("of a list that never was there is %+v", es.Status.WakePlayers)
 	}
-	o.lists = observedLists{players: &v1alpha1.WakePlayersStatus{Allow: []string{"x"}}}
+	o.lists = observedLists{allow: &[]string{"x"}}
 	if keepLists(es, o); len(es.Status.WakePlayers.Allow) != 1 || condition().Status != metav1.ConditionTrue {
 		t.Errorf("of a list there is %+v, %+v", es.Status.WakePlayers, condition())
 	}
@@ -82,5 +140,16 @@ func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
 	keepLists(es, o)
 	if c := condition(); len(es.Status.WakePlayers.Allow) != 1 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "hold on") {
 		t.Errorf("of a list that can't be read there is %+v, %+v", es.Status.WakePlayers, c)
+	}
+	// The other list goes by what it is.
+	es.Spec.Wake.Players.DenyFrom = &v1alpha1.PlayerList{ConfigMap: "players", Key: "banned-players.json"}
+	o.lists.deny = &[]string{"y"}
+	keepLists(es, o)
+	if got := es.Status.WakePlayers; !slices.Equal(got.Allow, []string{"x"}) || !slices.Equal(got.Deny, []string{"y"}) {
+		t.Errorf("of one list that can't be read and one that can there is %+v", got)
+	}
+	es.Spec.Wake.Players.AllowFrom = nil
+	if keepLists(es, o); es.Status.WakePlayers.Allow != nil {
+		t.Errorf("of a list that the spec doesn't name any more there is %+v", es.Status.WakePlayers.Allow)
 	}
 }

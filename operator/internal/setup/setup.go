@@ -208,7 +208,10 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		&corev1.Pod{}:                pods,
 		&corev1.Service{}:            {Transform: slim},
 		// Of all ConfigMaps only lists of players.
-		&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{v1alpha1.PlayerListLabel: "true"})},
+		&corev1.ConfigMap{}: {
+			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.PlayerListLabel: "true"}),
+			Transform: elasticservice.SlimPlayerLists,
+		},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	for _, meta := range elasticservice.WatchedTargets() {

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bufio"
 	"net"
 	"testing"
 
@@ -49,4 +50,31 @@ func TestSlowHandshakesOfAFrontMakeRoomAndGiveBackWhatTheyTook(t *testing.T) {
 		_ = c.Close()
 	}
 	s.eventually("only the player's files are taken", func() bool { return s.server.files.Used() == files+filesOfTCP })
+}
+
+// Rules by address are for clients for whom no server is up.
+func TestAProbeOfAnAwakeServiceIsNobodysWake(t *testing.T) {
+	t.Parallel()
+	s := newShared(t)
+	s.web("shop", "shop.example.com")()
+	denied := guard.NewRules(nil, []string{elsewhere + "/32"})
+	denied.SourcesKnown = true
+	s.show("shop", func(r *route.Route) {
+		r.Balance = v1alpha1.BalanceSpread
+		r.Ports[0].Probes = []proto.Probe{{Method: "GET", Path: "/healthz", Status: 204}}
+	})
+	s.terms("shop", func(f *route.Front) { f.Guard = denied })
+	// Somebody else has found the server up.
+	other := dialTCP(t, s.address)
+	write(t, other, get("shop.example.com", "/"))
+	if status, _ := told(t, bufio.NewReader(other)); status != 200 {
+		t.Fatalf("/ is told %d", status)
+	}
+	c := from(t, elsewhere, route.TCP, s.address)
+	for _, path := range []string{"/healthz", "/", "/healthz"} {
+		write(t, c, get("shop.example.com", path))
+		if status, _ := told(t, bufio.NewReader(c)); status != 200 {
+			t.Errorf("%s is told %d", path, status)
+		}
+	}
 }

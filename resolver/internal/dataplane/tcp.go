@@ -111,7 +111,9 @@ func (p *servedPort) wants(h *heldTCP) bool {
 	if !heard || query && h.only == nil && (p.retell(h) || p.serveQuery(h)) {
 		return false
 	}
-	return !query || p.handshake(h)
+	// At a front of HTTP whoever probes is a client like any other while a server is up:
+	// its next request may be for another service.
+	return !query || h.only != nil || p.handshake(h)
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client
