@@ -116,7 +116,7 @@ type picker struct {
 	services  udpServices
 	// now is the clock, and chance a number from 0 to n-1.
 	now    func() time.Time
-	chance func(n int) int
+	chance func(n int32) int32
 
 	mu      sync.Mutex
 	uses    map[int32]int
@@ -141,7 +141,7 @@ type udpServices interface {
 
 func newPicker(low, high int32, services udpServices) *picker {
 	return &picker{
-		low: low, high: high, services: services, now: time.Now, chance: rand.IntN,
+		low: low, high: high, services: services, now: time.Now, chance: rand.Int32N,
 		uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{},
 		refused: map[int32]time.Time{}, tries: map[types.UID]int{},
 	}
@@ -284,7 +284,7 @@ func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool)
 	}
 	best, lowest := int32(0), cost{}
 	count := p.high - p.low + 1
-	start := int32(p.chance(int(count)))
+	start := p.chance(count)
 	for i := range count {
 		candidate := p.low + (start+i)%count
 		if taken[candidate] || reserved(candidate) {

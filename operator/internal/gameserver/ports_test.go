@@ -24,15 +24,15 @@ func withPorts(name string, ports ...v1alpha1.ServerPort) *v1alpha1.Server {
 
 var hostPort = v1alpha1.ServerPort{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}
 
-// inOrder is a picker that leaves nothing to chance.
-func inOrder(low, high int32, services udpServices) *picker {
-	p := newPicker(low, high, services)
-	p.chance = func(int) int { return 0 }
+// inOrder is a picker of numbers from 7000 that leaves nothing to chance.
+func inOrder(high int32, services udpServices) *picker {
+	p := newPicker(7000, high, services)
+	p.chance = func(int32) int32 { return 0 }
 	return p
 }
 
 func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
-	p := inOrder(7000, 7003, numbers{})
+	p := inOrder(7003, numbers{})
 	uses := map[int32]int{}
 	for i := range 10 {
 		ports, err := p.pick(withPorts(fmt.Sprint(i), hostPort))
@@ -47,7 +47,7 @@ func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
 }
 
 func TestAServerGetsThePortsItHad(t *testing.T) {
-	p := inOrder(7000, 7003, numbers{})
+	p := inOrder(7003, numbers{})
 	s := withPorts("a", hostPort)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7002}}
 	if ports, err := p.pick(s); err != nil || ports[0] != 7002 {
@@ -61,7 +61,7 @@ func TestAServerGetsThePortsItHad(t *testing.T) {
 }
 
 func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
-	p := inOrder(7000, 7001, numbers{})
+	p := inOrder(7001, numbers{})
 	fixed, inner := hostPort, hostPort
 	fixed.Name, fixed.HostPort = "fixed", 7000
 	inner.Name, inner.Expose = "inner", v1alpha1.ExposeNone
@@ -82,7 +82,7 @@ func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
 // With two nodes and two ports the fifth Server waits, and gets whichever comes
 // free.
 func TestAFreedPortIsTold(t *testing.T) {
-	p := inOrder(7000, 7001, numbers{})
+	p := inOrder(7001, numbers{})
 	var servers []*v1alpha1.Server
 	for i := range 5 {
 		s := withPorts(fmt.Sprint(i), hostPort)
@@ -118,7 +118,7 @@ func TestAFreedPortIsTold(t *testing.T) {
 // and the next Pod gets another one; no other Server is given it meanwhile, though it
 // looks as if nobody had it.
 func TestAPortThatAStrangerHasIsLeft(t *testing.T) {
-	p := inOrder(7000, 7003, numbers{})
+	p := inOrder(7003, numbers{})
 	now := time.Now()
 	p.now = func() time.Time { return now }
 	s := withPorts("a", hostPort)
@@ -207,7 +207,7 @@ func TestAnyOfTheLeastUsedPortsIsPicked(t *testing.T) {
 }
 
 func TestHoldCountsAPodOnce(t *testing.T) {
-	p := inOrder(7000, 7001, numbers{})
+	p := inOrder(7001, numbers{})
 	for range 3 {
 		p.hold("a", []int32{7000, 0})
 	}
@@ -250,7 +250,7 @@ func TestAHostPortEndsNobodysSession(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := inOrder(7000, 7002, tc.services)
+			p := inOrder(7002, tc.services)
 			for number, uses := range tc.uses {
 				for i := range uses {
 					p.hold(types.UID(fmt.Sprint(number, "-", i)), []int32{number})
@@ -285,7 +285,7 @@ func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := inOrder(7000, 7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
+			if got := inOrder(7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
@@ -296,7 +296,7 @@ func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
 func TestAPortOfAnElasticServiceIsNoBetter(t *testing.T) {
 	udp := hostPort
 	udp.Protocol = v1alpha1.ServerProtocolUDP
-	p := inOrder(7000, 7001, numbers{7001: true})
+	p := inOrder(7001, numbers{7001: true})
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := p.pick(withPorts(name, udp)); err != nil {
 			t.Fatal(err)
