@@ -42,7 +42,7 @@ var rights = map[string]struct{ anywhere, own []string }{
 	"dormouse-operator": {
 		anywhere: []string{
 			"get */scale", "update */scale",
-			"get namespaces", "list pods", "watch pods", "list events",
+			"get namespaces", "list configmaps", "watch configmaps", "list pods", "watch pods", "list events",
 			"create services", "delete services", "list services", "patch services", "watch services",
 			"get deployments.apps", "list deployments.apps", "watch deployments.apps",
 			"get statefulsets.apps", "list statefulsets.apps", "watch statefulsets.apps",
