@@ -127,8 +127,8 @@ func TestAHeldReportIsToldOfADrainAtOnce(t *testing.T) {
 	began := time.Now()
 	g.edit(func(s *v1alpha1.Server) { s.Spec.Drain = true })
 	got := <-answers
-	if took := got.at.Sub(began); !got.a.Drain || got.a.Shutdown || took > time.Second {
-		t.Errorf("told drain %t, shutdown %t after %s; want drain alone within a second", got.a.Drain, got.a.Shutdown, took)
+	if took := got.at.Sub(began); !got.a.Drain || got.a.Shutdown || took > reportapi.HoldTime/2 {
+		t.Errorf("told drain %t, shutdown %t after %s; want drain alone, long before the report would be answered anyway", got.a.Drain, got.a.Shutdown, took)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestADenialIsWrittenAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > reportapi.HoldTime/2 {
 		t.Errorf("it was written after %s, want at once", took)
 	}
 }
