@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
@@ -21,6 +22,9 @@ const (
 	// fewBytes is how much is read at once of what can't be left with its source, while
 	// there is no room for it.
 	fewBytes = 2 << 10
+	// copies is how often what is withheld is kept: the exchange keeps about as much of a
+	// head.
+	copies = 2
 )
 
 // flow is one direction of a relay.
@@ -64,7 +68,10 @@ func (f *flow) over() bool { return f.ended || f.lost }
 
 // pump moves once what there is.
 func (f *flow) pump() {
-	if f.full >= bulkChunks {
+	if f.flush(); f.waits() || f.over() {
+		return
+	}
+	if f.full >= bulkChunks && len(f.withheld) == 0 {
 		if most := f.opaque(); most >= worthSplicing {
 			if pipe := conn.BorrowPipe(); pipe != nil {
 				f.splice(pipe, most)
@@ -73,14 +80,22 @@ func (f *flow) pump() {
 		}
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
-	tight := f.stalled || f.relay.options.Kept.Full()
-	if tight && (!f.guarded() || len(f.withheld) == 0 && f.opaque() >= int64(len(chunk))) {
+	tight, guarded := f.stalled || f.relay.options.Kept.Full(), f.guarded()
+	if most := f.opaque(); len(f.withheld) == 0 && (f.shown > 0 || tight && (!guarded || most >= fewBytes)) {
+		if guarded {
+			// What is looked at may have to be withheld, and can't be once it is shown.
+			chunk = chunk[:min(most, int64(len(chunk)))]
+		}
 		f.peek(chunk)
 		return
 	}
 	before := copy(chunk, f.withheld)
-	if tight {
-		chunk = chunk[:min(before+fewBytes, len(chunk))]
+	if tight && guarded {
+		few := fewBytes
+		if !f.stalled && f.relay.options.Exchange.InHead() {
+			few = proto.MaxHead // it is passed, or withheld, as a whole
+		}
+		chunk = chunk[:min(before+few, len(chunk))]
 	}
 	n, errno := conn.RecvNow(f.src.file.FD(), chunk[before:])
 	if !f.some(n, errno, "recvfrom") {
@@ -110,6 +125,20 @@ func (f *flow) keep(rest []byte, tight bool) {
 		f.rest = (*f.buffer)[:copy(*f.buffer, rest)]
 	}
 	f.relay.options.Kept.Force(f.charged)
+}
+
+// flush passes on what was withheld, once the protocol is another one.
+func (f *flow) flush() {
+	if len(f.withheld) == 0 || f.stop != http1.GoesOn || f.over() || f.waits() || f.guarded() {
+		return
+	}
+	rest := f.withheld
+	f.withheld = nil
+	f.relay.options.Kept.Give(copies * len(rest))
+	if rest = f.send(rest); len(rest) > 0 && !f.over() {
+		f.stalled = true
+		f.keep(rest, true)
+	}
 }
 
 // peek moves what there is, and leaves with the source what the destination has no
@@ -274,9 +303,8 @@ func (f *flow) guarded() bool {
 
 // withhold keeps what is not to be passed, or not yet, instead of what it kept before: more
 // of the same head, or something else. Where there is no memory for it the client isn't
-// followed any further. The exchange keeps about as much of a head.
+// followed any further.
 func (f *flow) withhold(b []byte, same bool) {
-	const copies = 2
 	kept, before := f.relay.options.Kept, len(f.withheld)
 	if len(b) == 0 && before == 0 {
 		return
@@ -302,9 +330,10 @@ func (f *flow) withhold(b []byte, same bool) {
 	f.stop = f.relay.options.Exchange.Stopped()
 }
 
-// dawdles says that the head of a request has begun and isn't whole.
+// dawdles says that the head of a request has begun and isn't whole, though all that the
+// client says is read.
 func (f *flow) dawdles() bool {
-	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over()
+	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over() && !f.waits()
 }
 
 // passed tells the exchange that all it was shown is passed on. Nothing more is read of
@@ -325,6 +354,9 @@ func (f *flow) release() {
 		}
 		f.relay.options.Kept.Give(f.charged)
 		f.buffer, f.rest, f.charged = nil, nil, 0
+		if len(f.withheld) > 0 {
+			f.since = time.Now() // nothing was read meanwhile
+		}
 	}
 	if f.pipe != nil {
 		f.pipe.Return()

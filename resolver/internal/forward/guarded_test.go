@@ -1,10 +1,15 @@
 package forward
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
@@ -157,5 +162,118 @@ func TestAStalledServerCostsLittleWhereChunksAreSmall(t *testing.T) {
 	}
 	if used := kept.Used() - 1; used != 0 {
 		t.Errorf("%d bytes are kept in the end", used)
+	}
+}
+
+// cramped is guarded with little room on the way to the server, as between pods.
+func cramped(t *testing.T, o Options) relayed {
+	t.Helper()
+	o.Exchange = http1.NewExchange()
+	o.Exchange.Only(func(host string) bool { return host == "a" })
+	client, inside := connected(t)
+	outside, server := connected(t)
+	if err := errors.Join(outside.SetWriteBuffer(8<<10), server.SetReadBuffer(8<<10)); err != nil {
+		t.Fatal(err)
+	}
+	r := relayed{client, server, make(chan Ended, 1)}
+	go func() { r.ended <- Run(t.Context(), inside, outside, o, nil) }()
+	for _, c := range []net.Conn{client, server} {
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	}
+	return r
+}
+
+// An upload to a server that is slow to take it in gets there whole, and what follows it is
+// judged from its first byte, however much of it there was room for at a time.
+func TestAnUploadWithLittleRoomIsWholeAndGuarded(t *testing.T) {
+	t.Parallel()
+	for _, full := range []bool{false, true} {
+		for size := 20 << 10; size < 120<<10; size += 17_001 {
+			kept := conn.NewBudget(1 << 20)
+			if full {
+				kept.Force(1 << 20)
+			}
+			r := cramped(t, Options{Kept: kept})
+			body := strings.Repeat("0123456789abcdef", size/16+1)[:size]
+			want := fmt.Sprintf("POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%sGET /2 HTTP/1.1\r\nHost: a\r\n\r\n", size, body)
+			go func() { _, _ = io.WriteString(r.client, want+"GET /3 HTTP/1.1\r\nHost: b\r\n\r\n") }()
+			var got []byte
+			buf := make([]byte, 3000)
+			for len(got) < len(want) {
+				n, err := r.server.Read(buf)
+				if got = append(got, buf[:n]...); err != nil {
+					t.Fatalf("of a body of %d bytes, with no memory left %t: the server got %d of %d bytes, and then %v", size, full, len(got), len(want), err)
+				}
+			}
+			if string(got) != want {
+				t.Fatalf("of a body of %d bytes, with no memory left %t: the server got something else", size, full)
+			}
+			_, _ = io.WriteString(r.server, answer+answer)
+			e := r.end(t)
+			if rest, err := io.ReadAll(r.server); len(rest) > 0 {
+				t.Fatalf("of a body of %d bytes, with no memory left %t: the server got %q more, %v", size, full, rest, err)
+			}
+			if full && e.Why != ByMemory || !full && (e.Why != ByTurn || !strings.HasPrefix(string(e.Rest), "GET /3")) {
+				t.Fatalf("of a body of %d bytes, with no memory left %t: it ended with %s and the rest %.20q", size, full, e.Why, e.Rest)
+			}
+			if !full {
+				_ = unix.Close(e.Client)
+			}
+			_ = r.client.Close()
+			_ = r.server.Close()
+		}
+	}
+}
+
+// What a client says before the server has agreed to another protocol gets there once it
+// has, though the client says no more.
+func TestWhatIsSaidBeforeAnUpgradeGetsThereAfterIt(t *testing.T) {
+	t.Parallel()
+	kept := conn.NewBudget(1 << 20)
+	r := guarded(t, Options{Kept: kept})
+	const request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+	r.say(t, request, "hello")
+	got := make([]byte, len(request))
+	if _, err := io.ReadFull(r.server, got); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); kept.Used() == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is withheld")
+		}
+	}
+	if _, err := io.WriteString(r.server, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"hello", " and more"} {
+		if got := make([]byte, len(want)); true {
+			if _, err := io.ReadFull(r.server, got); err != nil || string(got) != want {
+				t.Fatalf("the server got %q, %v, want %q", got, err, want)
+			}
+		}
+		r.say(t, " and more")
+	}
+	if used := kept.Used(); used != 0 {
+		t.Errorf("%d bytes are kept", used)
+	}
+}
+
+// Who isn't followed any further has heard all that it asked for before.
+func TestWhoIsLetGoHasHeardAllThatItAskedFor(t *testing.T) {
+	t.Parallel()
+	r := guarded(t, Options{Head: time.Second, Kept: conn.NewBudget(1 << 20)})
+	const size = 1 << 20
+	r.say(t, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n", "GET /dawdles HT")
+	go func() {
+		_, _ = fmt.Fprintf(r.server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
+	}()
+	<-time.After(3 * time.Second) // its time is over, and it hasn't read anything
+	_, _ = io.WriteString(r.client, "TP/1.1")
+	got, _ := io.ReadAll(r.client)
+	if head := len("HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n"); len(got) != head+size {
+		t.Errorf("it heard %d bytes of %d", len(got), head+size)
+	}
+	if e := r.end(t); e.Why != ByTimeout {
+		t.Errorf("it ended with %+v", e)
 	}
 }

@@ -187,6 +187,9 @@ func (r *Relay) ends() [2]*end { return [2]*end{&r.client, &r.server} }
 
 // settle does what is to be done after something was ready.
 func (r *Relay) settle() {
+	if !r.closed {
+		r.up.flush()
+	}
 	for _, e := range r.ends() {
 		// Nothing more comes than what is there.
 		for e.gone && !r.closed && !e.in.over() && !e.in.waits() {
@@ -200,7 +203,7 @@ func (r *Relay) settle() {
 		if r.up.stop == http1.Turned {
 			r.turn()
 		} else {
-			r.end(cmp.Or(r.up.cut, ByClient), nil)
+			r.leave()
 		}
 		return
 	}
@@ -231,14 +234,31 @@ func (r *Relay) finish() {
 		return
 	}
 	for _, e := range r.ends() {
-		if !e.gone && conn.Unheard(e.file.FD()) && !conn.Closed(e.file.FD()) {
-			r.look = min(max(firstLook, 2*r.look), lastLook)
-			_ = e.want()
-			r.wake(r.look)
+		if r.awaitsHearing(e) {
 			return
 		}
 	}
 	r.reset(r.ended.Why, r.ended.Err)
+}
+
+// leave ends a relay whose client isn't followed any further, once it has heard all that it
+// asked for. What it has said since is unread, so that the end is a reset.
+func (r *Relay) leave() {
+	if !r.awaitsHearing(&r.client) {
+		r.end(cmp.Or(r.up.cut, ByClient), nil)
+	}
+}
+
+// awaitsHearing has the relay look again soon whether a side that is there has been told
+// all; false: it has.
+func (r *Relay) awaitsHearing(e *end) bool {
+	if e.gone || !conn.Unheard(e.file.FD()) || conn.Closed(e.file.FD()) {
+		return false
+	}
+	r.look = min(max(firstLook, 2*r.look), lastLook)
+	_ = e.want()
+	r.wake(r.look)
+	return true
 }
 
 // halfClosed says that one side has said all, and that the time of the other is
@@ -287,7 +307,7 @@ func (r *Relay) expire() {
 	}
 	r.due = time.Time{}
 	if r.look > 0 {
-		r.finish()
+		r.settle()
 		return
 	}
 	if r.timed {

@@ -219,7 +219,7 @@ func (x *Exchange) answer() {
 
 // lose stops following, and forgets what is kept for it.
 func (x *Exchange) lose() {
-	x.lost = true
+	x.lost, x.withheld = true, 0
 	if x.only != nil && !x.upgraded && x.stop == GoesOn {
 		x.stop = Cut
 	}

@@ -93,6 +93,13 @@ func (x *Exchange) Stopped() Stop {
 	return x.stop
 }
 
+// InHead says that what the client says next is part of a request's head.
+func (x *Exchange) InHead() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.lost && x.streams[Client].inHead()
+}
+
 // Between says that all requests that were passed are answered.
 func (x *Exchange) Between() bool {
 	x.mu.Lock()
