@@ -25,7 +25,7 @@ const (
 	forgetAfter = 10 * time.Second
 	// maxQuestions bounds the kinds of questions of a port whose answers are kept: names
 	// and versions are the client's to choose. Who asks for more asks the server itself;
-	// where there are more than that a second, they are told the latest answer.
+	// where there are more than that a second, they are told one answer, to one of them.
 	maxQuestions = 16
 	// maxFetching bounds how many answers a port's servers are asked for at once.
 	maxFetching = 4
@@ -39,15 +39,19 @@ const (
 
 // retold are the answers of a port's servers that are told again.
 type retold struct {
-	mu     sync.Mutex
-	all    map[string]*retoldAnswer
-	latest *retoldAnswer
-	// fetching counts those that are asked for now, and more who asks by itself in this
-	// second because there are too many kinds.
-	fetching, more int
-	second         time.Time
-	closed         bool
-	sweep          *time.Timer
+	mu  sync.Mutex
+	all map[string]*retoldAnswer
+	// others is told those whose questions there is no room for.
+	others retoldAnswer
+	// fetching counts those that are asked for now, and next are to be.
+	fetching int
+	next     []func()
+	// more counts those who asked by themselves, in this second, because there was no
+	// room for their questions.
+	more   int
+	second time.Time
+	closed bool
+	sweep  *time.Timer
 }
 
 // retoldAnswer is one of them. Answer is never changed.
@@ -67,18 +71,21 @@ func (p *servedPort) recall(r proto.Reteller, q proto.Question, then func(answer
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.entry(p, q.Key)
-	if a == nil {
-		return t.beyond(now)
-	}
-	switch age := now.Sub(a.at); {
-	case a.answer != nil && age < freshFor:
-		return a.answer, true
-	case !p.ask(a, r, q, now):
+	switch {
+	case t.closed, a == nil && t.mayAskItself(now):
 		return nil, false
+	case a == nil:
+		a = &t.others
+	}
+	age := now.Sub(a.at)
+	if a.answer != nil && age < freshFor {
+		return a.answer, true
+	}
+	asked := p.ask(a, r, q, now)
+	switch {
 	case a.answer != nil && age < staleFor:
 		return a.answer, true
-	}
-	if len(a.waiting) >= maxAsking {
+	case !asked, len(a.waiting) >= maxAsking:
 		return nil, false
 	}
 	a.waiting = append(a.waiting, then)
@@ -117,36 +124,39 @@ func (t *retold) entry(p *servedPort, key string) *retoldAnswer {
 	return a
 }
 
-// beyond is recall for a question that there is no room for.
-func (t *retold) beyond(now time.Time) (answer []byte, ok bool) {
+// mayAskItself says that a client whose question there is no room for may ask the server
+// itself.
+func (t *retold) mayAskItself(now time.Time) bool {
 	if now.Sub(t.second) >= time.Second {
 		t.second, t.more = now, 0
 	}
-	if t.more++; t.more <= maxQuestions {
-		return nil, false
-	}
-	if a := t.latest; a != nil && now.Sub(a.at) <= staleFor {
-		return a.answer, true
-	}
-	return nil, false
+	t.more++
+	return t.more <= maxQuestions
 }
 
-// ask has a server asked, unless one is; false: not now.
+// ask has a server asked, now or in turn, unless one is; false: not again so soon.
 func (p *servedPort) ask(a *retoldAnswer, r proto.Reteller, q proto.Question, now time.Time) bool {
 	t := &p.retold
 	switch {
 	case a.asking:
 		return true
-	case now.Sub(a.failed) < freshFor, t.fetching >= maxFetching:
+	case now.Sub(a.failed) < freshFor:
 		return false
 	}
 	a.asking = true
-	t.fetching++
 	question := bytes.Clone(q.Ask)
-	p.service.server.wg.Go(func() {
-		defer utilruntime.HandleCrash()
-		p.answered(a, p.fetch(r, question))
-	})
+	fetch := func() {
+		p.service.server.wg.Go(func() {
+			defer utilruntime.HandleCrash()
+			p.answered(a, p.fetch(r, question))
+		})
+	}
+	if t.fetching == maxFetching {
+		t.next = append(t.next, fetch)
+		return true
+	}
+	t.fetching++
+	fetch()
 	return true
 }
 
@@ -186,13 +196,17 @@ func (p *servedPort) answered(a *retoldAnswer, answer []byte) {
 	t.mu.Lock()
 	waiting := a.waiting
 	a.asking, a.waiting = false, nil
-	t.fetching--
+	if len(t.next) > 0 {
+		t.next[0]()
+		t.next = t.next[1:]
+	} else {
+		t.fetching--
+	}
 	if answer == nil {
 		a.failed = time.Now()
 	} else {
 		t.drop(p, a)
 		a.answer, a.at, a.failed = answer, time.Now(), time.Time{}
-		t.latest = a
 	}
 	if t.closed {
 		t.drop(p, a)
@@ -207,9 +221,6 @@ func (p *servedPort) answered(a *retoldAnswer, answer []byte) {
 func (t *retold) drop(p *servedPort, a *retoldAnswer) {
 	p.service.server.held.Give(len(a.answer))
 	a.answer = nil
-	if t.latest == a {
-		t.latest = nil
-	}
 }
 
 // forgetOld drops what nobody asks for any more.
@@ -223,7 +234,10 @@ func (p *servedPort) forgetOld() {
 			delete(t.all, key)
 		}
 	}
-	if len(t.all) > 0 {
+	if !t.others.asking && time.Since(t.others.at) > forgetAfter {
+		t.drop(p, &t.others)
+	}
+	if len(t.all) > 0 || t.others.answer != nil {
 		t.sweep.Reset(forgetAfter)
 	} else {
 		t.sweep = nil
@@ -238,6 +252,7 @@ func (t *retold) close(p *servedPort) {
 	for _, a := range t.all {
 		t.drop(p, a)
 	}
+	t.drop(p, &t.others)
 	t.all = nil
 	if t.sweep != nil {
 		t.sweep.Stop()
