@@ -68,6 +68,10 @@ const (
 	// policy may have changed it.
 	TemplateHashAnnotation = "dormouse.dev/template-hash"
 
+	// StoredHashAnnotation is on such a Fleet where the API server changed the template;
+	// its value is a hash of what it stored. Somebody else's later change shows by it.
+	StoredHashAnnotation = "dormouse.dev/stored-template-hash"
+
 	// RetiringSinceAnnotation is on the Fleet of an earlier revision; its value is
 	// when its last Servers were told to drain, as in RFC 3339.
 	RetiringSinceAnnotation = "dormouse.dev/retiring-since"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,11 @@ const (
 	badList    = packedList + "!"
 	// maxLists and maxOnLists bound what is kept of a ConfigMap.
 	maxLists   = 64
-	maxOnLists = 2 * v1alpha1.MaxListedPlayers
+	maxOnLists = 4 * v1alpha1.MaxListedPlayers
 )
+
+// packedLine is a line of such a list.
+var packedLine = regexp.MustCompile(`^[A-Za-z0-9_-]{12}( [0-9]{1,12})?$`)
 
 // SlimPlayerLists keeps of a ConfigMap that is about to be cached the digests of the
 // players that it lists.
@@ -41,7 +45,7 @@ func SlimPlayerLists(o any) (any, error) {
 		if i == maxLists {
 			break
 		}
-		text := packPlayers(lists.Data[key])
+		text := packPlayers(lists.Data[key], time.Now())
 		if left -= strings.Count(text, "\n"); left < 0 {
 			text = badList + fmt.Sprintf("the lists of the ConfigMap have more than %d names and uuids together", maxOnLists)
 		}
@@ -64,9 +68,27 @@ const (
 	neverEnds    = "forever"
 )
 
-// packPlayers packs a list, unless it is packed.
-func packPlayers(text string) string {
-	if strings.HasPrefix(text, packedList) && strings.Count(text, "\n") <= maxOnLists {
+// isPacked says that a text is what packPlayers has made of one.
+func isPacked(text string) bool {
+	lines, is := strings.CutPrefix(text, packedList)
+	if !is {
+		return false
+	}
+	if wrong, bad := strings.CutPrefix(lines, "!"); bad {
+		return len(wrong) < 300
+	}
+	count := 0
+	for line := range strings.Lines(lines) {
+		if count++; count > v1alpha1.MaxListedPlayers || !packedLine.MatchString(strings.TrimSuffix(line, "\n")) {
+			return false
+		}
+	}
+	return true
+}
+
+// packPlayers packs a list, unless it is packed. Bans that have ended are left out.
+func packPlayers(text string, now time.Time) string {
+	if isPacked(text) {
 		return text
 	}
 	var listed []listedPlayer
@@ -86,6 +108,9 @@ func packPlayers(text string) string {
 			if err != nil {
 				return badList + fmt.Sprintf("entry %d expires at %s, which is no time such as 2026-01-31 18:00:00 +0000", i, quoted(p.Expires))
 			}
+			if !at.After(now) {
+				continue
+			}
 			ends = " " + strconv.FormatInt(at.Unix(), 10)
 		}
 		for _, who := range []string{p.UUID, p.Name} {
@@ -104,7 +129,7 @@ func packPlayers(text string) string {
 // readPlayers reads a list into digests, without bans that have ended, and says when the
 // next one ends.
 func readPlayers(text string, now time.Time) (digests []string, next time.Time, err error) {
-	packed := strings.TrimPrefix(packPlayers(text), packedList)
+	packed := strings.TrimPrefix(packPlayers(text, now), packedList)
 	if wrong, bad := strings.CutPrefix(packed, "!"); bad {
 		return nil, next, errors.New(wrong)
 	}

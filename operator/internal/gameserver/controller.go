@@ -268,11 +268,12 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o *observed, p
 	case p.remove:
 		return nil, r.deletePod(ctx, o.pod)
 	case p.erase:
-		if p.refused {
+		// Not if it has got a node, or anything else, since it was looked at.
+		err := r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
+		if err == nil && p.refused {
 			r.picker.refuse(s)
 		}
-		// Not if it has got a node, or anything else, since it was looked at.
-		return nil, r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
+		return nil, err
 	case p.retire != "":
 		// Somebody may have taken back a drain meanwhile.
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})

@@ -1,6 +1,7 @@
 package gameserver
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,8 +172,9 @@ func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 		return
 	}
 	left := o.patience - now.Sub(since)
-	if o.better(left <= 0) {
-		p.erase, p.refused = true, left <= 0
+	inVain := left <= 0 && !strings.Contains(why, "Insufficient") // or it may be for want of that
+	if o.better(inVain) {
+		p.erase, p.refused = true, inVain
 		return
 	}
 	if left <= 0 {

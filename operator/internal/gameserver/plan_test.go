@@ -375,3 +375,14 @@ func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
 		}
 	}
 }
+
+// A Pod that has no node for want of something else, too, isn't replaced for its numbers.
+func TestWhoWaitsForMoreThanPortsKeepsThem(t *testing.T) {
+	w := newWorld(waitsForPort, func(w *world) {
+		w.o.pod.Status.Conditions[0].Message = "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) didn't have free ports for the requested pod ports."
+		w.o.better, w.o.patience = func(inVain bool) bool { return inVain }, time.Second
+	})
+	if p := makePlan(noon, w.server, w.o); p.erase || p.refused || p.again == 0 {
+		t.Errorf("erased %t, refused %t, looked at again after %s", p.erase, p.refused, p.again)
+	}
+}

@@ -169,11 +169,14 @@ func (p *picker) avoided(number int32) bool {
 	return refused
 }
 
-// placed notes that a Server's Pod has found a node.
+// placed notes that a Server's Pod has found a node, where its numbers were free.
 func (p *picker) placed(server types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.tries, server)
+	for _, number := range p.servers[server] {
+		delete(p.refused, number)
+	}
 }
 
 // patience is how long a Server's Pod waits for its numbers before others are tried:

@@ -184,9 +184,13 @@ func TestAPodIsNotReplacedWhereAllPortsAreTaken(t *testing.T) {
 	if p.hold(types.UID(fmt.Sprintf("0-%d", freed)), nil); !p.better(s, false) {
 		t.Error("a number with a node left isn't better")
 	}
+	number := p.servers[s.UID][0]
 	p.placed(s.UID)
 	if got := p.patience(s.UID); got != retryPort || len(p.tries) != 0 {
 		t.Errorf("waits for %s after it ran, with %d Servers remembered; want %s and none", got, len(p.tries), retryPort)
+	}
+	if p.avoided(number) {
+		t.Errorf("%d is avoided though a node had it free", number)
 	}
 }
 

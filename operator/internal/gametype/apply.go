@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,8 +89,10 @@ func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memor
 		o.failed = errors.Join(o.failed, err)
 		return
 	}
+	sent := f.Spec.Template
 	switch err := r.Client.Create(ctx, f); {
 	case err == nil:
+		r.noteStored(ctx, f, sent, o)
 		o.created = f.Name
 		m.number = max(m.number, p.number)
 		m.writes.add(r.Now(), wroteCreate, observe(gt, f), f.Spec.Template)
@@ -99,6 +102,18 @@ func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memor
 		o.refused = words(err)
 	default:
 		o.failed = errors.Join(o.failed, fmt.Errorf("create Fleet %s: %w", f.Name, err))
+	}
+}
+
+// noteStored notes on a new Fleet what the API server made of its template.
+func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1alpha1.ServerTemplate, o *outcome) {
+	if equality.Semantic.DeepEqual(f.Spec.Template, sent) {
+		return
+	}
+	before := f.DeepCopy()
+	f.Annotations[v1alpha1.StoredHashAnnotation] = templateHash(f.Spec.Template)
+	if err := r.Client.Patch(ctx, f, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		o.failed = errors.Join(o.failed, fmt.Errorf("note what is stored of Fleet %s: %w", f.Name, err))
 	}
 }
 

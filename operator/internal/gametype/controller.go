@@ -211,7 +211,7 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	for i := range list.Items {
 		fleets[i] = observe(gt, &list.Items[i])
 	}
-	fleets, again := m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, sent string) bool { return isCurrent(gt, t, sent) })
+	fleets, again := m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) })
 	return fleets, again, nil
 }
 

@@ -67,14 +67,46 @@ func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
 }
 
-// templateHash tells templates apart that a GameType sends.
+// templateHash tells templates apart, as they are sent or stored. It goes by what is in
+// them, and not by how a version of the libraries writes what isn't.
 func templateHash(t v1alpha1.ServerTemplate) string {
 	text, err := json.Marshal(t)
+	var content any
+	if err == nil {
+		err = json.Unmarshal(text, &content)
+	}
+	if err == nil {
+		content, _ = pruned(content)
+		text, err = json.Marshal(content)
+	}
 	if err != nil {
 		return "" // What came from the API server can be written.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
+}
+
+// pruned is what of some JSON says anything; false: nothing.
+func pruned(content any) (any, bool) {
+	switch c := content.(type) {
+	case nil:
+		return nil, false
+	case map[string]any:
+		for key, value := range c {
+			if kept, says := pruned(value); says {
+				c[key] = kept
+			} else {
+				delete(c, key)
+			}
+		}
+		return c, len(c) > 0
+	case []any:
+		for i, value := range c {
+			c[i], _ = pruned(value) // what it is depends on its place
+		}
+		return c, len(c) > 0
+	}
+	return content, true
 }
 
 // revisionName is what a Fleet's name ends with.

@@ -27,8 +27,8 @@ type fleet struct {
 
 	// number counts the revisions; 0 where somebody took the annotation off.
 	number int64
-	// sent is the hash of the template that it was made from; empty where none is noted.
-	sent string
+	// sent is of which template it was made.
+	sent sentTemplate
 	// current is whether its template is the GameType's.
 	current bool
 	// unlike is whether its other settings aren't the GameType's.
@@ -54,8 +54,8 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	s := &o.Status
 	f := fleet{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
-		sent:     o.Annotations[v1alpha1.TemplateHashAnnotation],
-		current:  isCurrent(gt, o.Spec.Template, o.Annotations[v1alpha1.TemplateHashAnnotation]),
+		sent:     sentOf(o),
+		current:  isCurrent(gt, o.Spec.Template, sentOf(o)),
 		unlike:   o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
 		deleting: !o.DeletionTimestamp.IsZero(),
 		desired:  1,
@@ -77,13 +77,25 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	return f
 }
 
+// sentTemplate are the hashes of the template that a Fleet was made of, and of what the API
+// server stored where that was something else; empty where none is noted.
+type sentTemplate struct{ sent, stored string }
+
+func sentOf(o *v1alpha1.Fleet) sentTemplate {
+	return sentTemplate{o.Annotations[v1alpha1.TemplateHashAnnotation], o.Annotations[v1alpha1.StoredHashAnnotation]}
+}
+
 // isCurrent says whether a Fleet has the GameType's template. It compares what templates
 // mean, as a hash would tell two ways to write the same one apart; and where that
 // differs, what was sent when the Fleet was made: a webhook or a policy may change what
-// is stored, and another Fleet would be changed likewise.
-func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, sent string) bool {
+// is stored, and another Fleet would be changed likewise. Who changes it later makes it
+// another one.
+func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentTemplate) bool {
 	desired := desiredTemplate(gt)
-	return equality.Semantic.DeepEqual(template, desired) || sent != "" && sent == templateHash(desired)
+	if equality.Semantic.DeepEqual(template, desired) {
+		return true
+	}
+	return of.sent != "" && of.sent == templateHash(desired) && (of.stored == "" || of.stored == templateHash(template))
 }
 
 // counted is how many Servers of it take players or will: those that it is to

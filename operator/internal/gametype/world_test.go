@@ -104,7 +104,7 @@ func (w *world) pass() plan {
 		f.current, f.observed = c.template == w.template, c.seen == f.generation
 		fleets = append(fleets, f)
 	}
-	fleets, _ = w.writes.over(w.now, fleets, func(t v1alpha1.ServerTemplate, _ string) bool { return t.Spec.GameContainer == w.template })
+	fleets, _ = w.writes.over(w.now, fleets, func(t v1alpha1.ServerTemplate, _ sentTemplate) bool { return t.Spec.GameContainer == w.template })
 	p := makePlan(w.now, &w.spec, fleets, w.known)
 	w.known = max(w.known, p.number)
 	if p.create {

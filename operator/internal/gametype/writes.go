@@ -45,7 +45,7 @@ func (w writes) add(at time.Time, kind writeKind, f fleet, template v1alpha1.Ser
 // over lays the writes over what the cache shows and forgets those that it shows.
 // isCurrent says whether a template is the GameType's: it may have changed since. It
 // returns when one must be looked at again; 0 for never.
-func (w writes) over(now time.Time, fleets []fleet, isCurrent func(template v1alpha1.ServerTemplate, sent string) bool) ([]fleet, time.Duration) {
+func (w writes) over(now time.Time, fleets []fleet, isCurrent func(v1alpha1.ServerTemplate, sentTemplate) bool) ([]fleet, time.Duration) {
 	shown := make(map[types.UID]bool, len(w))
 	for i := range fleets {
 		f := &fleets[i]

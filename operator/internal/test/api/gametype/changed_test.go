@@ -86,4 +86,16 @@ func TestAFleetThatAPolicyChangesIsMadeOnce(t *testing.T) {
 	if fleets := w.all(); len(fleets) != 2 {
 		t.Errorf("there are %d Fleets of two templates", len(fleets))
 	}
+
+	// What somebody changes later isn't what the GameType asks for.
+	changed := w.of("game:1")
+	before := changed.DeepCopy()
+	changed.Spec.Template.Spec.Template.Labels["cost-center"] = "43"
+	if err := w.admin.Patch(t.Context(), changed, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.settled()
+	if fleets := w.all(); len(fleets) != 3 {
+		t.Errorf("there are %d Fleets, want another one in the place of the one that was changed", len(fleets))
+	}
 }
