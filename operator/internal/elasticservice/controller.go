@@ -226,7 +226,7 @@ func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1al
 		return reconcile.Result{}, err
 	}
 	m := r.memoryOf(es)
-	m.sleepBegun = nil
+	m.stayAwake()
 	if m.lastObstacle != ob.message {
 		m.lastObstacle = ob.message
 		emit(r.Events, es, []notice{obstacleEvent(*ob)})
@@ -240,7 +240,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	before := original.Status.Phase
 	setStatus(now, es, o, p, nil)
 	if p.phase != v1alpha1.PhaseFallingAsleep {
-		m.sleepBegun = nil
+		m.stayAwake()
 	}
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return err

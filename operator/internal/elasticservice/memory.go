@@ -18,19 +18,25 @@ type memory struct {
 	noneUpSince time.Time
 	// steppedDown is since when resolvers' endpoints have been terminating, by the
 	// pods' UIDs.
-	steppedDown  map[string]time.Time
-	sleepBegun   *time.Time
-	leaving      leaving
-	scale        scaleMemory
-	players      playerMemory
-	lastObstacle string
-	diagnosis    diagnosisMemory
-	wake         wakeTimes
+	steppedDown map[string]time.Time
+	sleepBegun  *time.Time
+	// triggersSince is when the triggers were to be asked once more before the target is
+	// put to sleep; zero where they weren't.
+	triggersSince time.Time
+	leaving       leaving
+	scale         scaleMemory
+	players       playerMemory
+	lastObstacle  string
+	diagnosis     diagnosisMemory
+	wake          wakeTimes
 	// slices are those that were written a moment ago.
 	slices sliceWrites
 	// ports are the resolver ports that it has.
 	ports []int32
 }
+
+// stayAwake forgets that a sleep has begun.
+func (m *memory) stayAwake() { m.sleepBegun, m.triggersSince = nil, time.Time{} }
 
 // memoryOf is only used by the one worker that has the object.
 func (r *Reconciler) memoryOf(es *v1alpha1.ElasticService) *memory {

@@ -26,8 +26,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 		return reconcile.Result{}, err
 	}
 	// With a selector a client may have gone straight to a server up to now.
-	if hasTriggers(es) && !r.Triggers.Idle(ctx, triggersOf(es, o)) {
-		return reconcile.Result{RequeueAfter: time.Second}, nil
+	if hasTriggers(es) {
+		if idle, wait := r.triggersIdle(es, o); !idle {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
 	}
 	if hasPlayers(es) {
 		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
@@ -51,7 +53,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 		return reconcile.Result{}, err
 	}
 	m := r.memoryOf(es)
-	m.sleepBegun = nil
+	m.stayAwake()
 	m.wake.slept(live)
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
@@ -70,4 +72,23 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
 	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
 	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// confirmTime is how old the triggers' last answers may be when a target is put to sleep.
+const confirmTime = 5 * time.Second
+
+// triggersIdle asks the triggers once more, after the last client that may have gone
+// straight to a server; false: not idle, or not known yet, and when to look again at the
+// latest. Nothing waits for the pods meanwhile.
+func (r *Reconciler) triggersIdle(es *v1alpha1.ElasticService, o observed) (idle bool, wait time.Duration) {
+	m, now := r.memoryOf(es), r.Now()
+	if m.triggersSince.IsZero() {
+		m.triggersSince = now
+	}
+	reading, known := r.Triggers.ReadSince(client.ObjectKeyFromObject(es), triggersOf(es, o), m.triggersSince)
+	if !known {
+		return false, confirmTime
+	}
+	m.triggersSince = time.Time{}
+	return reading.Err == nil && !reading.BelowSince.IsZero() && now.Sub(reading.At) <= confirmTime, time.Second
 }

@@ -32,20 +32,8 @@ var httpClient = &http.Client{
 	},
 }
 
-// askHTTP adds up the numbers that the pods answer with. No pod means zero.
-func askHTTP(ctx context.Context, pods []string, t v1alpha1.Trigger) (float64, error) {
-	sum := 0.0
-	for _, pod := range pods {
-		n, err := askPod(ctx, pod, t.HTTP)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return sum, nil
-}
-
-func askPod(ctx context.Context, pod string, t *v1alpha1.HTTPTrigger) (n float64, err error) {
+func askPod(ctx context.Context, pod string, asked v1alpha1.Trigger) (n float64, err error) {
+	t := asked.HTTP
 	url := "http://" + net.JoinHostPort(pod, strconv.Itoa(int(t.Port))) + t.Path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

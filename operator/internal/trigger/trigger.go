@@ -1,20 +1,21 @@
 // Package trigger reads the numbers that tell how busy a service is. It asks in
 // the background, at a steady pace for each awake service, and remembers since
-// when all of a service's triggers have been below their thresholds.
+// when all of a service's triggers have been below their thresholds. Pods that are slow
+// to answer keep nobody waiting but their own service.
 package trigger
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/fair"
 )
 
 // Bounds of the pace at which a service's triggers are asked.
@@ -23,8 +24,14 @@ const (
 	MaxInterval = 10 * time.Second
 )
 
-// maxAtOnce bounds the requests under way from this operator.
-const maxAtOnce = 64
+const (
+	// maxAtOnce bounds the requests under way from this operator, and maxOfNamespace those
+	// to one namespace's pods.
+	maxAtOnce      = 256
+	maxOfNamespace = 16
+	// pollTime bounds how long all answers of a service take together.
+	pollTime = 5 * time.Second
+)
 
 // Reading is what is known of a service's triggers.
 type Reading struct {
@@ -47,10 +54,10 @@ type Service struct {
 
 // Poller asks the triggers of awake services.
 type Poller struct {
-	ask     func(ctx context.Context, pods []string, t v1alpha1.Trigger) (float64, error)
+	ask     func(ctx context.Context, pod string, t v1alpha1.Trigger) (float64, error)
 	notify  func(types.NamespacedName)
 	now     func() time.Time
-	permits *semaphore.Weighted
+	permits *fair.Permits
 
 	mu     sync.Mutex
 	ctx    context.Context
@@ -61,18 +68,20 @@ type polled struct {
 	service Service
 	reading Reading
 	cancel  context.CancelFunc
-	// sooner says that the pace went up.
+	// sooner says that the pace went up, or that a reading is wanted.
 	sooner chan struct{}
+	// wanted is as of when ReadSince wants a reading; zero where it doesn't.
+	wanted time.Time
 }
 
 // NewPoller makes a Poller. notify is called after a reading changed from busy
 // to idle or back, or from healthy to failing or back.
 func NewPoller(notify func(types.NamespacedName)) *Poller {
 	return &Poller{
-		ask:     askHTTP,
+		ask:     askPod,
 		notify:  notify,
 		now:     time.Now,
-		permits: semaphore.NewWeighted(maxAtOnce),
+		permits: fair.New(maxAtOnce, maxOfNamespace),
 		polled:  map[types.NamespacedName]*polled{},
 	}
 }
@@ -91,13 +100,31 @@ func (p *Poller) Start(ctx context.Context) error {
 func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.read(key, s)
+}
+
+// ReadSince gives a reading that was begun at this time or later; false: there is none
+// yet, and notify will be called when there is.
+func (p *Poller) ReadSince(key types.NamespacedName, s Service, since time.Time) (Reading, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reading := p.read(key, s)
+	known := p.polled[key]
+	switch {
+	case !reading.At.IsZero() && !reading.At.Before(since):
+		return reading, true
+	case known != nil:
+		known.wanted = since
+		known.hurry()
+	}
+	return Reading{}, false
+}
+
+func (p *Poller) read(key types.NamespacedName, s Service) Reading {
 	if known := p.polled[key]; known != nil {
 		if equality.Semantic.DeepEqual(known.service.Triggers, s.Triggers) {
 			if s.Every < known.service.Every {
-				select {
-				case known.sooner <- struct{}{}:
-				default:
-				}
+				known.hurry()
 			}
 			known.service = s
 			return known.reading
@@ -115,11 +142,12 @@ func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 	return Reading{}
 }
 
-// Idle asks now, and says whether every trigger could be read and is below its
-// threshold.
-func (p *Poller) Idle(ctx context.Context, s Service) bool {
-	reading := p.poll(ctx, s, Reading{})
-	return reading.Err == nil && !reading.BelowSince.IsZero()
+// hurry has a service asked now.
+func (e *polled) hurry() {
+	select {
+	case e.sooner <- struct{}{}:
+	default:
+	}
 }
 
 // Forget stops asking for a service, which sleeps or is gone.
@@ -139,14 +167,18 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 		s, before := entry.service, entry.reading
 		p.mu.Unlock()
 
-		after := p.poll(ctx, s, before)
+		after := p.poll(ctx, key.Namespace, s, before)
 		if ctx.Err() != nil {
 			return
 		}
 		p.mu.Lock()
 		entry.reading = after
+		wanted := !entry.wanted.IsZero() && !after.At.Before(entry.wanted)
+		if wanted {
+			entry.wanted = time.Time{}
+		}
 		p.mu.Unlock()
-		if before.At.IsZero() || before.BelowSince.IsZero() != after.BelowSince.IsZero() || (before.Err == nil) != (after.Err == nil) {
+		if wanted || before.At.IsZero() || before.BelowSince.IsZero() != after.BelowSince.IsZero() || (before.Err == nil) != (after.Err == nil) {
 			p.notify(key)
 		}
 
@@ -159,23 +191,63 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 	}
 }
 
-func (p *Poller) poll(ctx context.Context, s Service, before Reading) Reading {
-	after := Reading{At: p.now(), BelowSince: before.BelowSince}
-	busy := false
-	var errs []error
-	for _, t := range s.Triggers {
-		if err := p.permits.Acquire(ctx, 1); err != nil {
-			return before
+// answers are those of a service's pods, for each of its triggers.
+type answers struct {
+	mu   sync.Mutex
+	sums []float64
+	// err is the first error, and failed counts all.
+	err    error
+	failed int
+}
+
+func (a *answers) take(trigger int, value float64, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sums[trigger] += value
+	if err != nil {
+		if a.err == nil {
+			a.err = err
 		}
-		value, err := p.ask(ctx, s.Pods, t)
-		p.permits.Release(1)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		busy = busy || value >= float64(t.HTTP.Threshold)
+		a.failed++
 	}
-	after.Err = errors.Join(errs...)
+}
+
+// poll asks all pods for all triggers, side by side.
+func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading) Reading {
+	after := Reading{At: p.now(), BelowSince: before.BelowSince}
+	timely, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	late := fmt.Errorf("the pods didn't all answer within %s", pollTime)
+	got := answers{sums: make([]float64, len(s.Triggers))}
+	var asking sync.WaitGroup
+	for i, t := range s.Triggers {
+		for _, pod := range s.Pods {
+			if err := p.permits.Acquire(timely, namespace); err != nil {
+				got.take(i, 0, late)
+				continue
+			}
+			asking.Go(func() {
+				defer utilruntime.HandleCrash()
+				defer p.permits.Release(namespace)
+				value, err := p.ask(timely, pod, t)
+				if err != nil && timely.Err() != nil {
+					err = late
+				}
+				got.take(i, value, err)
+			})
+		}
+	}
+	asking.Wait()
+	if ctx.Err() != nil {
+		return before
+	}
+	busy := false
+	for i, t := range s.Triggers {
+		busy = busy || got.sums[i] >= float64(t.HTTP.Threshold)
+	}
+	if after.Err = got.err; got.failed > 1 {
+		after.Err = fmt.Errorf("%w (and %d more)", got.err, got.failed-1)
+	}
 	switch {
 	case busy || after.Err != nil:
 		after.BelowSince = time.Time{}

@@ -1,0 +1,144 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// poller is a Poller whose pods answer as the test says, until the test ends.
+func poller(t *testing.T, ask func(ctx context.Context, pod string) (float64, error)) (p *Poller, told chan types.NamespacedName) {
+	t.Helper()
+	told = make(chan types.NamespacedName, 1000)
+	p = NewPoller(func(key types.NamespacedName) { told <- key })
+	p.ask = func(ctx context.Context, pod string, _ v1alpha1.Trigger) (float64, error) { return ask(ctx, pod) }
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() { _ = p.Start(ctx) }()
+	synctest.Wait()
+	return p, told
+}
+
+// of is a service with so many triggers and pods, which are named after it.
+func of(name string, triggers, pods int) (types.NamespacedName, Service) {
+	s := Service{Every: MaxInterval}
+	for range triggers {
+		s.Triggers = append(s.Triggers, v1alpha1.Trigger{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{Threshold: 1}})
+	}
+	for i := range pods {
+		s.Pods = append(s.Pods, fmt.Sprint(name, "-", i))
+	}
+	return types.NamespacedName{Namespace: name, Name: "lobby"}, s
+}
+
+// slowly answers after a time, or when the context ends.
+func slowly(ctx context.Context, after time.Duration) (float64, error) {
+	select {
+	case <-time.After(after):
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func TestPodsAreAskedSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, told := poller(t, func(ctx context.Context, _ string) (float64, error) { return slowly(ctx, 100*time.Millisecond) })
+		key, s := of("games", 8, 10)
+		began := time.Now()
+		p.Read(key, s)
+		<-told
+		if took := time.Since(began); took > 80/maxOfNamespace*100*time.Millisecond {
+			t.Errorf("80 answers of 0.1 s each took %s", took)
+		}
+		if r := p.Read(key, s); r.Err != nil || r.BelowSince.IsZero() {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
+// Slow pods cost their own service a bounded time, and others nothing.
+func TestSlowPodsKeepNobodyElseWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, told := poller(t, func(ctx context.Context, pod string) (float64, error) {
+			if strings.HasPrefix(pod, "slow") {
+				return slowly(ctx, timeout)
+			}
+			return 0, nil
+		})
+		for i := range 100 {
+			key, s := of(fmt.Sprintf("slow%d", i), 4, 50)
+			p.Read(key, s)
+		}
+		synctest.Wait()
+		key, healthy := of("games", 1, 1)
+		began := time.Now()
+		p.Read(key, healthy)
+		for got := range told {
+			if got == key {
+				break
+			}
+		}
+		if took := time.Since(began); took > timeout {
+			t.Errorf("a healthy service's answer took %s while 100 namespaces are slow, want %s at most", took, timeout)
+		}
+		slow, s := of("slow0", 4, 50)
+		<-time.After(pollTime)
+		if r := p.Read(slow, s); r.Err == nil || !strings.Contains(r.Err.Error(), "didn't all answer within") {
+			t.Errorf("of a slow service there is %+v", r)
+		}
+	})
+}
+
+func TestAReadingThatIsWantedIsNewAndTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var busy float64
+		p, told := poller(t, func(context.Context, string) (float64, error) { return busy, nil })
+		key, s := of("games", 1, 1)
+		p.Read(key, s)
+		<-told
+		<-time.After(time.Second)
+		since := time.Now()
+		if r, known := p.ReadSince(key, s, since); known {
+			t.Errorf("there is %+v, from before it was wanted", r)
+		}
+		if got := <-told; got != key || time.Since(since) > time.Second {
+			t.Errorf("told of %s after %s", got, time.Since(since))
+		}
+		if r, known := p.ReadSince(key, s, since); !known || r.Err != nil || r.BelowSince.IsZero() || r.At.Before(since) {
+			t.Errorf("there is %+v, %t", r, known)
+		}
+		busy = 1
+		<-time.After(time.Second)
+		since = time.Now()
+		p.ReadSince(key, s, since)
+		<-told
+		if r, known := p.ReadSince(key, s, since); !known || !r.BelowSince.IsZero() {
+			t.Errorf("of a busy service there is %+v, %t", r, known)
+		}
+	})
+}
+
+func TestOneErrorSpeaksForMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, told := poller(t, func(context.Context, string) (float64, error) { return 0, errors.New("it is broken") })
+		key, s := of("games", 8, 100)
+		p.Read(key, s)
+		<-told
+		if r := p.Read(key, s); r.Err == nil || r.Err.Error() != "it is broken (and 799 more)" || !r.BelowSince.IsZero() {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
