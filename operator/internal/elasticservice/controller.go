@@ -70,8 +70,11 @@ type Reconciler struct {
 	ResolverSelector labels.Selector
 	// Now is the clock.
 	Now func() time.Time
+	// Notify asks for a pass of an ElasticService, from any goroutine.
+	Notify func(types.NamespacedName)
 
 	ports    *allocator
+	looks    *lookouts
 	learn    sync.Once
 	mu       sync.Mutex
 	memories map[types.NamespacedName]*memory
@@ -81,6 +84,7 @@ type Reconciler struct {
 func (r *Reconciler) Init() {
 	r.ports = newAllocator()
 	r.memories = map[types.NamespacedName]*memory{}
+	r.looks = newLookouts(r.Notify)
 	if r.Now == nil {
 		r.Now = time.Now
 	}

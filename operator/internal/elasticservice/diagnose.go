@@ -55,8 +55,8 @@ type diagnosisMemory struct {
 }
 
 // diagnose finds out why a service that wakes has no server. It runs after the
-// endpoints are written, so that no player waits for it, and reads over the
-// network only once a server is late.
+// endpoints are written, so that no player waits for it. Once a server is late it has
+// the reading over the network done beside the passes.
 func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed, p *plan) *diagnosis.Finding {
 	m := r.memoryOf(es)
 	d := &m.diagnosis
@@ -66,6 +66,7 @@ func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.E
 		return nil
 	case o.scale.replicas == 0:
 		*d = diagnosisMemory{}
+		r.looks.forget(es.UID)
 		return nil
 	case up && p.queued > 0:
 		return d.notTaken(now, es, o, p)
@@ -74,10 +75,12 @@ func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.E
 			d.upSince = now
 		}
 		d.since, d.waitingSince, d.found = time.Time{}, time.Time{}, nil
+		r.looks.forget(es.UID)
 		return nil
 	}
 	d.waitingSince = time.Time{}
 	d.begin(now, es, m.scale.of.generation)
+	r.takeLook(ctx, es, d)
 	if left := d.next.Sub(now); left > 0 {
 		p.again(left)
 		return d.found
@@ -85,15 +88,24 @@ func (r *Reconciler) diagnose(ctx context.Context, now time.Time, es *v1alpha1.E
 	d.apart = min(max(2*d.apart, diagnoseAfter), diagnoseAtMost)
 	d.next = now.Add(d.apart)
 	p.again(d.apart)
-	ctx, cancel := context.WithTimeout(ctx, diagnoseTime)
-	defer cancel()
-	found, err := r.look(ctx, now, es, o, d.since)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "find out why no server is up")
-		return d.found // what was known is the best there is
-	}
-	d.found = &found
+	asked, since := es.DeepCopy(), d.since
+	r.looks.start(ctx, client.ObjectKeyFromObject(es), es.UID, func(ctx context.Context) (diagnosis.Finding, error) {
+		return r.look(ctx, now, asked, o, since)
+	})
+	r.takeLook(ctx, es, d)
 	return d.found
+}
+
+// takeLook takes in what a look has found. What was known before is the best there is
+// until then, and where it found nothing.
+func (r *Reconciler) takeLook(ctx context.Context, es *v1alpha1.ElasticService, d *diagnosisMemory) {
+	switch found := r.looks.take(es.UID); {
+	case found == nil:
+	case found.err != nil:
+		ctrl.LoggerFrom(ctx).Error(found.err, "find out why no server is up")
+	default:
+		d.found = &found.finding
+	}
 }
 
 // begin notes that no server is up, and when to look.
@@ -109,6 +121,9 @@ func (d *diagnosisMemory) begin(now time.Time, es *v1alpha1.ElasticService, gene
 		// A new leader goes by what the last one wrote.
 		if es.Status.Phase == v1alpha1.PhaseWaking {
 			d.since = phaseSince(es)
+			if c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp); c != nil && c.Status == metav1.ConditionFalse {
+				d.found = &diagnosis.Finding{Reason: c.Reason, Sentence: c.Message, Wrong: true}
+			}
 		}
 		d.apart, d.next, d.generation = 0, d.since.Add(diagnoseAfter), generation
 	}

@@ -65,6 +65,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if m == nil {
 		return
 	}
+	r.looks.forget(m.uid)
 	for _, port := range m.ports {
 		r.ports.free(r.Now(), port, m.uid)
 	}

@@ -263,11 +263,12 @@ func slim(o any) (any, error) {
 
 func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
-	poller := trigger.NewPoller(func(key types.NamespacedName) {
+	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
 			Object: &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
 		}
-	})
+	}
+	poller := trigger.NewPoller(notify)
 	if err := mgr.Add(poller); err != nil {
 		return fmt.Errorf("add the trigger poller: %w", err)
 	}
@@ -277,6 +278,7 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler,
 		Scaler:           scaler,
 		Resolvers:        resolvers.NewObserver(o.ResolverPort, o.TokenFile),
 		Triggers:         poller,
+		Notify:           notify,
 		Players:          players,
 		Events:           lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Metrics:          metrics.NewController(ctrlmetrics.Registry),
