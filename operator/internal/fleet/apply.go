@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
 // parallel bounds the calls that one pass makes at a time.
@@ -98,7 +98,7 @@ func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *memory, n
 					o.created = append(o.created, name)
 				case errors.Is(err, errMade):
 					o.stale = true
-				case isRefusal(err):
+				case refusal.Is(err):
 					o.refused = refusalWords(f, name, err)
 				default:
 					o.failed = errors.Join(o.failed, err)
@@ -175,25 +175,10 @@ func (s *server) object(f *v1alpha1.Fleet) *v1alpha1.Server {
 	return o
 }
 
-// isRefusal says that the API server won't take the Server, as opposed to that it
-// couldn't just now.
-func isRefusal(err error) bool {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false // The Fleet is about to be deleted, too.
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
-}
-
 // refusalWords are what the API server said, bounded, and without the name that
 // the Server would have had.
 func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
-	words := err.Error()
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		words = status.Status().Message
-	}
-	return bounded(strings.ReplaceAll(words, name, f.Name+"-*"))
+	return bounded(strings.ReplaceAll(refusal.Words(err), name, f.Name+"-*"))
 }
 
 // wrote remembers a write until the cache shows it.

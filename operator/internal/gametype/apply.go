@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
 // maxForced bounds how many Servers one pass ends by force. The next follows.
@@ -98,7 +98,7 @@ func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memor
 		m.writes.add(r.Now(), wroteCreate, observe(gt, f), f.Spec.Template)
 	case apierrors.IsAlreadyExists(err):
 		r.collide(ctx, gt, f.Name, o)
-	case isRefusal(err):
+	case refusal.Is(err):
 		o.refused = words(err)
 	default:
 		o.failed = errors.Join(o.failed, fmt.Errorf("create Fleet %s: %w", f.Name, err))
@@ -223,22 +223,5 @@ func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
 	return o
 }
 
-// isRefusal says that the API server won't take an object, as opposed to that it
-// couldn't just now.
-func isRefusal(err error) bool {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false // The GameType is about to be deleted, too.
-	}
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
-}
-
 // words are what the API server said, bounded.
-func words(err error) string {
-	said := err.Error()
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		said = status.Status().Message
-	}
-	return bounded(said)
-}
+func words(err error) string { return bounded(refusal.Words(err)) }

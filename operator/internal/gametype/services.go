@@ -13,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
 // services is what became of the Service and the ElasticService.
@@ -100,7 +101,7 @@ func (r *Reconciler) keep(ctx context.Context, gt *v1alpha1.GameType, name strin
 		s.stale = true
 		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, v1alpha1.ReasonPending, "%s %s is just being changed.", name, gt.Name)
 		return false, nil
-	case isRefusal(err):
+	case refusal.Is(err):
 		s.refused = true
 		s.ready = condition.False(v1alpha1.ConditionServiceReady, v1alpha1.ReasonServiceRefused, "The API server refuses %s %s: %s", name, gt.Name, words(err))
 		return false, nil
