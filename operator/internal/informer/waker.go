@@ -121,13 +121,13 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var before, after int32
 	var looked time.Time // a moment before the target was
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
-	raise := func(ctx context.Context) (err error) {
+	raise := func(es *v1alpha1.ElasticService) (err error) {
 		looked = w.now()
 		before, after, err = w.raiser.RaiseTo(ctx, ref, elasticservice.Wanted(es))
 		if errors.Is(err, target.ErrForbidden) {
 			// Nothing but a wake finds that out: reading a scale may be allowed.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
-				"%d clients wait, and the operator %.600s: let it scale %s.", count, err, ref)
+				"%s, and the operator %.600s: let it scale %s.", waiting(count), err, ref)
 		}
 		return err
 	}
@@ -135,7 +135,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	// waits for the pod, and the stamp tells afterwards what is so.
 	raised := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
 	if raised {
-		if err := raise(ctx); err != nil {
+		if err := raise(es); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
 	}
@@ -146,7 +146,8 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
 	if !raised && phase != v1alpha1.PhaseFallingAsleep {
-		if err := raise(ctx); err != nil {
+		// The cache may not know of the sleep yet, nor of how many replicas it ended.
+		if err := raise(stamped); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
 	}
@@ -162,8 +163,8 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
 	if after > before {
 		w.metrics.Raised(es.Namespace, es.Spec.Service)
-		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%d clients wait: scaled %s %s from %d to %d replicas.",
-			count, ref.Kind, ref.Name, before, after)
+		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%s: scaled %s %s from %d to %d replicas.",
+			waiting(count), ref.Kind, ref.Name, before, after)
 	}
 	return answer, nil
 }
@@ -193,6 +194,14 @@ func (w *Waker) keep(uid types.UID, wake recentWake) {
 		}
 	}
 	w.recent[uid] = wake
+}
+
+// waiting says how many clients wait.
+func waiting(count int) string {
+	if count == 1 {
+		return "1 client waits"
+	}
+	return fmt.Sprintf("%d clients wait", count)
 }
 
 // wokenSinceSleep says that somebody has woken the service already.

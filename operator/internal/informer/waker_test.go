@@ -1,0 +1,111 @@
+package informer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// scaled is a target, and how often it was to be raised.
+type scaled struct {
+	replicas int32
+	raised   int
+}
+
+func (s *scaled) RaiseTo(_ context.Context, _ target.Ref, want target.Replicas) (before, after int32, err error) {
+	s.raised++
+	before = s.replicas
+	if least := want.AtLeast; before == 0 {
+		s.replicas = want.FromZero
+	} else {
+		s.replicas = max(before, least)
+	}
+	return before, s.replicas, nil
+}
+
+// waker is a replica whose cache shows one ElasticService, while the API server has another
+// version of it. Now is its clock.
+func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, now *time.Time) *Waker {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid"}}
+	es.Spec.Service = "lobby"
+	shown := es.DeepCopy()
+	es.Status, shown.Status = live, cached
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(es).WithStatusSubresource(es).
+		WithIndex(es, elasticservice.IndexService, func(client.Object) []string { return []string{"lobby"} }).
+		WithInterceptorFuncs(interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, l client.ObjectList, _ ...client.ListOption) error {
+			l.(*v1alpha1.ElasticServiceList).Items = []v1alpha1.ElasticService{*shown}
+			return nil
+		}}).Build()
+	w := NewWaker(c, s, events.NewFakeRecorder(100), nil)
+	w.now = func() time.Time { return *now }
+	return w
+}
+
+func call(t *testing.T, w *Waker) informerapi.WakeResponse {
+	t.Helper()
+	answer, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func micro(at time.Time) *metav1.MicroTime { return &metav1.MicroTime{Time: at} }
+
+// A replica that doesn't know of the sleep yet brings back as many as there were before it.
+func TestAWakeByAReplicaThatIsBehindBringsAllBack(t *testing.T) {
+	now := time.Now()
+	cached := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseFallingAsleep, Replicas: 3}
+	live := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, ReplicasBeforeSleep: 3, LastSleepTime: micro(now.Add(-3 * time.Second))}
+	s := &scaled{}
+	if answer := call(t, waker(t, cached, live, s, &now)); answer.Phase != string(v1alpha1.PhaseWaking) || s.replicas != 3 {
+		t.Errorf("it is answered %+v, and the target has %d replicas; want 3, as before the sleep", answer, s.replicas)
+	}
+}
+
+// A sleep that the wake has just stopped keeps its target as it is.
+func TestAWakeThatStopsASleepScalesNothing(t *testing.T) {
+	now := time.Now()
+	for _, cached := range []v1alpha1.Phase{v1alpha1.PhaseFallingAsleep, v1alpha1.PhaseAwake} {
+		s := &scaled{replicas: 2}
+		falling := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseFallingAsleep, Replicas: 2}
+		answer := call(t, waker(t, v1alpha1.ElasticServiceStatus{Phase: cached, Replicas: 2}, falling, s, &now))
+		if answer.Phase != string(v1alpha1.PhaseAwake) || answer.Replicas != 2 || s.raised != 0 {
+			t.Errorf("known as %s: answered %+v, and raised %d times; want that it is awake, and no call", cached, answer, s.raised)
+		}
+	}
+}
+
+// An answer serves callers for a second, and no longer: what it stops may have begun again.
+func TestAnAnswerIsRememberedForASecond(t *testing.T) {
+	now := time.Now()
+	s := &scaled{}
+	status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-time.Hour))}
+	w := waker(t, status, status, s, &now)
+	call(t, w)
+	now = now.Add(time.Second)
+	if call(t, w); s.raised != 1 {
+		t.Errorf("within a second it was raised %d times", s.raised)
+	}
+	now = now.Add(time.Millisecond)
+	if call(t, w); s.raised != 2 {
+		t.Errorf("after a second it was raised %d times", s.raised)
+	}
+}
