@@ -99,8 +99,14 @@ const (
 	// Service has not, or with another transport protocol, or that spec.front must
 	// name one and doesn't.
 	ReasonPortUnknown = "PortUnknown"
-	// ReasonPortsExhausted says that no resolver port is free.
+	// ReasonPortsExhausted says that no resolver port is free, or that the namespace has as
+	// many as it may have.
 	ReasonPortsExhausted = "PortsExhausted"
+	// ReasonTooManyPorts says that the Service has more ports than can be held.
+	ReasonTooManyPorts = "TooManyPorts"
+	// ReasonRefused says that the API server refuses an object that Dormouse needs, by a
+	// quota or a policy for instance.
+	ReasonRefused = "Refused"
 	// ReasonNameTaken says that an object which Dormouse didn't make has a name
 	// that it needs.
 	ReasonNameTaken = "NameTaken"
@@ -156,6 +162,9 @@ const (
 	// ReasonServerNotListening says that a server counts as up, since its pod has
 	// no readiness probe, and doesn't take the clients that are held.
 	ReasonServerNotListening = "ServerNotListening"
+	// ReasonSelectorFitsNoPod says that the target has pods and the Service's selector fits
+	// none of them.
+	ReasonSelectorFitsNoPod = "SelectorFitsNoPod"
 	// ReasonServersFull says that with handoff Never clients wait because each Server
 	// that is up has as many players as it may have.
 	ReasonServersFull = "ServersFull"

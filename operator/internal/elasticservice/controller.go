@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -68,6 +69,9 @@ type Reconciler struct {
 	Namespace string
 	// ResolverSelector finds them there.
 	ResolverSelector labels.Selector
+	// MaxPortsPerNamespace is how many resolver ports a namespace's ElasticServices, and its
+	// fronts, may have together; 0: any number.
+	MaxPortsPerNamespace int
 	// Now is the clock.
 	Now func() time.Time
 	// Notify asks for a pass of an ElasticService, from any goroutine.
@@ -82,7 +86,7 @@ type Reconciler struct {
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.ports = newAllocator()
+	r.ports = newAllocator(r.MaxPortsPerNamespace)
 	r.memories = map[types.NamespacedName]*memory{}
 	r.looks = newLookouts(r.Notify)
 	if r.Now == nil {
@@ -143,7 +147,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 			return reconcile.Result{}, err
 		}
 	}
-	ob, err := r.prepare(ctx, now, es, o)
+	ob, err := r.prepare(ctx, now, es, &o)
 	if ob == nil && err == nil {
 		r.keepFront(ctx, now, es, &o)
 	} else {
@@ -172,7 +176,13 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		return reconcile.Result{}, r.release(ctx, es, o)
 	}
 	if o.service != nil {
-		if err := r.applySlices(ctx, es, o, p); err != nil {
+		err := r.applySlices(ctx, es, o, p)
+		if refusal.Is(err) && es.DeletionTimestamp.IsZero() {
+			return r.stop(ctx, now, original, es, o, &obstacle{v1alpha1.ReasonRefused, fmt.Sprintf(
+				"The API server refuses the EndpointSlices of Service %s (%s), so that they stay as they are: change what refuses them.",
+				o.service.Name, refusal.Words(err))})
+		}
+		if err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -185,28 +195,42 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		return reconcile.Result{}, err
 	}
 	r.timeWake(ctx, now, written, es, o, p)
-	if o.scale.err != nil {
+	if o.scale.err != nil || o.flaw != nil {
 		p.again(missingRetry)
 	}
 	return reconcile.Result{RequeueAfter: p.requeue}, nil
 }
 
 // prepare keeps what the plan builds on: the resolver ports and the private
-// Service. It says what stands in the way.
-func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed) (*obstacle, error) {
-	if ob := checkService(es, o); ob != nil {
+// Service. It says what stands in the way of all else. What doesn't is noted as a flaw.
+func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *observed) (*obstacle, error) {
+	if ob := checkService(es, *o); ob != nil {
 		return ob, nil
 	}
-	ports, err := planPorts(now, es, o.service, r.ports, func(port int32) bool { return r.portInSlice(ctx, port) })
-	if err != nil {
-		return &obstacle{v1alpha1.ReasonPortsExhausted, upperFirst(err.Error()) + "."}, nil
+	ports, flaw := planPorts(now, es, o.service, r.ports, func(port int32) bool { return r.portInSlice(ctx, port) })
+	if len(ports) == 0 {
+		return flaw, nil
 	}
-	es.Status.Ports = ports
+	es.Status.Ports, o.flaw = ports, flaw
 	r.memoryOf(es).keepPorts(ports)
 
 	if o.scale.err != nil && len(o.service.Spec.Selector) == 0 {
 		return nil, nil // the selector is not known; TargetFound says why
 	}
+	ob, err := r.keepPrivateService(ctx, es, *o)
+	if err != nil || ob == nil {
+		return nil, err
+	}
+	if es.Status.Phase == "" {
+		return ob, nil // nobody counts on Dormouse yet
+	}
+	o.flaw = ob
+	return nil, nil
+}
+
+// keepPrivateService makes the private Service what it should be, and says what stands in
+// the way.
+func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.ElasticService, o observed) (*obstacle, error) {
 	selector, ob := podSelector(o.service, o.scale.selector)
 	if ob != nil {
 		return ob, nil
@@ -220,7 +244,12 @@ func (r *Reconciler) prepare(ctx context.Context, now time.Time, es *v1alpha1.El
 	if o.private != nil && samePrivateService(o.private, desired) {
 		return nil, nil
 	}
-	return nil, patch.Apply(ctx, r.Client, fieldOwner, desired)
+	err := patch.Apply(ctx, r.Client, fieldOwner, desired)
+	if refusal.Is(err) {
+		return &obstacle{v1alpha1.ReasonRefused, fmt.Sprintf(
+			"The API server refuses the Service %s, by which Dormouse finds the target's pods (%s): change what refuses it.", desired.Name, refusal.Words(err))}, nil
+	}
+	return nil, err
 }
 
 // stop reports an obstacle and leaves everything else as it is.
@@ -229,18 +258,27 @@ func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1al
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return reconcile.Result{}, err
 	}
-	m := r.memoryOf(es)
-	m.stayAwake()
-	if m.lastObstacle != ob.message {
-		m.lastObstacle = ob.message
+	r.memoryOf(es).stayAwake()
+	r.tellObstacle(es, ob)
+	return reconcile.Result{RequeueAfter: missingRetry}, nil
+}
+
+// tellObstacle tells of an obstacle once; nil is none.
+func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle) {
+	m, message := r.memoryOf(es), ""
+	if ob != nil {
+		message = ob.message
+	}
+	if m.lastObstacle == message {
+		return
+	}
+	if m.lastObstacle = message; ob != nil {
 		emit(r.Events, es, []notice{obstacleEvent(*ob)})
 	}
-	return reconcile.Result{RequeueAfter: missingRetry}, nil
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, es *v1alpha1.ElasticService, o observed, p plan) error {
 	m := r.memoryOf(es)
-	m.lastObstacle = ""
 	before := original.Status.Phase
 	setStatus(now, es, o, p, nil)
 	if p.phase != v1alpha1.PhaseFallingAsleep {
@@ -256,7 +294,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	if before != p.phase {
 		r.Metrics.PhaseChanged(es.Namespace, es.Name, string(p.phase))
 	}
+	r.tellObstacle(es, o.flaw)
 	emit(r.Events, es, phaseEvents(before, es, p))
+	emit(r.Events, es, conditionEvents(original, es))
 	emit(r.Events, es, resolverEvents(original, es))
 	emit(r.Events, es, frontEvents(original, es))
 	emit(r.Events, es, clashEvents(original, es))
@@ -283,7 +323,7 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	sortByAge(list.Items)
 	for _, es := range list.Items {
 		for _, p := range es.Status.Ports {
-			r.ports.learn(p.ResolverPort, portOwner{es.UID, p.Name, p.Protocol.Transport()})
+			r.ports.learn(p.ResolverPort, portOwner{es.Namespace, es.UID, p.Name, p.Protocol.Transport()})
 		}
 		if f := es.Status.Front; f != nil {
 			r.ports.learn(f.ResolverPort, frontOwner(types.NamespacedName{Namespace: f.Namespace, Name: f.Service}, f.Port))

@@ -174,6 +174,9 @@ func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.Elast
 		return diagnosis.Finding{}, err
 	}
 	in.Pods = pods
+	if found := notSelected(es, o.service, pods); found != nil {
+		return *found, nil
+	}
 	if len(pods) == 0 {
 		// Kinds that the operator may not read are explained without.
 		in.Target.UID, in.Target.Conditions, _ = r.Scaler.Status(ctx, ref)
@@ -191,6 +194,25 @@ func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.Elast
 	}
 	in.Events = append([]corev1.Event{}, list.Items...)
 	return diagnosis.Explain(now, in), nil
+}
+
+// notSelected is for a Service whose selector fits none of the target's pods; nil: it does,
+// or nobody can tell.
+func notSelected(es *v1alpha1.ElasticService, svc *corev1.Service, pods []corev1.Pod) *diagnosis.Finding {
+	if len(svc.Spec.Selector) == 0 || len(pods) == 0 {
+		return nil
+	}
+	selector := labels.SelectorFromSet(svc.Spec.Selector)
+	for i := range pods {
+		if selector.Matches(labels.Set(pods[i].Labels)) {
+			return nil
+		}
+	}
+	return &diagnosis.Finding{
+		Reason: v1alpha1.ReasonSelectorFitsNoPod, Wrong: true,
+		Sentence: fmt.Sprintf("The selector of Service %s (%s) fits none of the pods of %s %s, so clients wait though servers may be up: correct the selector, or remove it, "+
+			"and Dormouse goes by the target's own.", svc.Name, selector, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name),
+	}
 }
 
 // podsOf reads some of the target's pods, live.

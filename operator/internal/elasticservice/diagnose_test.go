@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func (p *patient) pass(seconds float64, o observed, queued int32) (reason string
 
 func crashed(name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: service().Spec.Selector},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "game", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
 		}}},
@@ -83,7 +84,7 @@ func crashed(name string) corev1.Pod {
 
 func noImage(name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: service().Spec.Selector},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "game", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}},
@@ -229,5 +230,18 @@ func TestAnEditedTargetIsLookedAtSoon(t *testing.T) {
 	p.r.memoryOf(p.es).scale.of.generation = 2
 	if _, _, again := p.pass(21, seen(1), 0); again != 5*time.Second {
 		t.Errorf("looked at again after %s, want 5s", again)
+	}
+}
+
+// A Service whose selector fits none of the target's pods has no server, however well they
+// are.
+func TestASelectorThatFitsNoPodIsSaid(t *testing.T) {
+	pod := crashed("lobby-1")
+	pod.Labels = map[string]string{"app": "lobby-server"}
+	p := newPatient(t, pod)
+	p.pass(0, seen(1), 1)
+	reason, told, _ := p.pass(6, seen(1), 1)
+	if reason != v1alpha1.ReasonSelectorFitsNoPod || len(told) != 1 || !strings.Contains(told[0].note, "selector of Service lobby (app=lobby)") {
+		t.Errorf("the reason is %s, and the events are %v", reason, told)
 	}
 }

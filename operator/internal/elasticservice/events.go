@@ -52,6 +52,19 @@ func asleepEvent(es *v1alpha1.ElasticService, replicas int32) notice {
 		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, replicas)}
 }
 
+// conditionEvents tell of what a user must mend that has no event of its own, once a
+// condition says so.
+func conditionEvents(before, after *v1alpha1.ElasticService) (list []notice) {
+	for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionIdleSignal} {
+		is, was := meta.FindStatusCondition(after.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
+		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		list = append(list, notice{corev1.EventTypeWarning, is.Reason, "Reconcile", is.Message})
+	}
+	return list
+}
+
 // resolverEvents tell of the moment when nobody can stand in any more.
 func resolverEvents(before, after *v1alpha1.ElasticService) []notice {
 	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEndpointsInSync),

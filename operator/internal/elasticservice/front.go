@@ -53,7 +53,7 @@ func mayShare(svc *corev1.Service, namespace string) bool {
 // planFront decides what an ElasticService gets of the front that it asks for, and
 // says what stands in the way of all or some of it. give gives the resolver port of
 // one of the front's ports.
-func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port string) (int32, bool)) (*v1alpha1.FrontStatus, *obstacle) {
+func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port string) (int32, *obstacle)) (*v1alpha1.FrontStatus, *obstacle) {
 	key, ok := frontOf(es)
 	if !ok {
 		return nil, nil
@@ -85,11 +85,11 @@ func planFront(es *v1alpha1.ElasticService, front observedFront, give func(port 
 	if len(status.Hosts) == 0 {
 		return nil, ob
 	}
-	if status.ResolverPort, ok = give(port); !ok {
-		return nil, &obstacle{v1alpha1.ReasonPortsExhausted, fmt.Sprintf(
-			"No resolver port from %d to %d is free for the front %s: remove ElasticServices that are no longer needed.",
-			v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort, key)}
+	number, none := give(port)
+	if none != nil {
+		return nil, none
 	}
+	status.ResolverPort = number
 	invalid := setFront(status, es.Status.Front, front.service)
 	if invalid != nil && !isFront(es.Status.Front, key) {
 		// What the others go by isn't known here.

@@ -121,7 +121,7 @@ func TestPlanFront(t *testing.T) {
 			service: sharedService(noChange), rivals: map[v1alpha1.FrontHost]string{"a.example": "ElasticService old", "b.example": "another"},
 			reason: v1alpha1.ReasonDuplicateHost, says: "b.example is that of another",
 		},
-		"no resolver port": {service: sharedService(noChange), full: true, reason: v1alpha1.ReasonPortsExhausted, says: "No resolver port"},
+		"no resolver port": {service: sharedService(noChange), full: true, reason: v1alpha1.ReasonPortsExhausted, says: "no resolver port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,11 +134,14 @@ func TestPlanFront(t *testing.T) {
 			if es.Status.Ports = c.ports; c.ports == nil {
 				es.Status.Ports = game
 			}
-			got, ob := planFront(es, observedFront{service: c.service, elastic: c.elastic, rivals: c.rivals}, func(port string) (int32, bool) {
+			got, ob := planFront(es, observedFront{service: c.service, elastic: c.elastic, rivals: c.rivals}, func(port string) (int32, *obstacle) {
 				if c.want != nil && port != c.want.Port {
 					t.Errorf("a resolver port for %q is asked for", port)
 				}
-				return 12345, !c.full
+				if c.full {
+					return 0, newAllocator(0).exhausted(errNoPort, "games", "the front")
+				}
+				return 12345, nil
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("front (-want +got):\n%s", diff)
@@ -211,13 +214,13 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 	young.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"a.example"}}
 	young.Status.Ports = []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}
 	svc := sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} })
-	got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, bool) { return 12345, true })
+	got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, *obstacle) { return 12345, nil })
 	if got != nil || ob == nil || ob.reason != v1alpha1.ReasonAnnotationInvalid {
 		t.Errorf("it gets %+v, %+v", got, ob)
 	}
 	// Nor does who comes from another front.
 	young.Status.Front = &v1alpha1.FrontStatus{Service: "other", Namespace: "games", TrustedCIDRs: []string{"10.9.0.0/16"}}
-	if got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, bool) { return 12345, true }); got != nil || ob == nil {
+	if got, ob := planFront(young, observedFront{service: svc}, func(string) (int32, *obstacle) { return 12345, nil }); got != nil || ob == nil {
 		t.Errorf("who moves from another front gets %+v, %+v", got, ob)
 	}
 	other := &v1alpha1.FrontStatus{Service: "mc", Namespace: "elsewhere"}
@@ -231,7 +234,7 @@ func TestAFrontsPortIsItsOwnUntilNobodySharesIt(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "games", Name: "mc"}
 	now, free := time.Unix(1000, 0), func(int32) bool { return false }
-	a := newAllocator()
+	a := newAllocator(0)
 	first, _ := a.allocate(now, frontOwner(key, "mc"), free)
 	again, _ := a.allocate(now, frontOwner(key, "mc"), free)
 	other, _ := a.allocate(now, frontOwner(key, "tls"), free)

@@ -84,15 +84,19 @@ func (r *Reconciler) observeFront(ctx context.Context, es *v1alpha1.ElasticServi
 
 // keepFront writes what the ElasticService gets of its front into its status.
 func (r *Reconciler) keepFront(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *observed) {
-	es.Status.Front, o.front.obstacle = planFront(es, o.front, func(port string) (int32, bool) {
-		key, _ := frontOf(es)
-		return r.ports.allocate(now, frontOwner(key, port), func(port int32) bool { return r.portInSlice(ctx, port) })
+	key, _ := frontOf(es)
+	es.Status.Front, o.front.obstacle = planFront(es, o.front, func(port string) (int32, *obstacle) {
+		number, err := r.ports.allocate(now, frontOwner(key, port), func(port int32) bool { return r.portInSlice(ctx, port) })
+		if err != nil {
+			return 0, r.ports.exhausted(err, key.Namespace, "the front "+key.String())
+		}
+		return number, nil
 	})
 }
 
 // frontOwner is whose a resolver port is that many ElasticServices share.
 func frontOwner(front types.NamespacedName, port string) portOwner {
-	return portOwner{types.UID("front/" + front.String()), port, corev1.ProtocolTCP}
+	return portOwner{front.Namespace, types.UID("front/" + front.String()), port, corev1.ProtocolTCP}
 }
 
 // byFront finds the ElasticServices that share a Service.

@@ -26,10 +26,10 @@ func TestAnObjectThatIsGoneLeavesNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Now: func() time.Time { return now }}
 			r.Init()
-			owner := portOwner{"first", "game", corev1.ProtocolTCP}
-			port, ok := r.ports.allocate(now, owner, func(int32) bool { return false })
-			if !ok {
-				t.Fatal("no port")
+			owner := portOwner{"games", "first", "game", corev1.ProtocolTCP}
+			port, err := r.ports.allocate(now, owner, func(int32) bool { return false })
+			if err != nil {
+				t.Fatal(err)
 			}
 			m := r.memoryOf(named("first"))
 			m.keepPorts([]v1alpha1.PortStatus{{Name: "game", ResolverPort: port}})

@@ -22,6 +22,9 @@ type observed struct {
 	// neverStarted says that an obstacle has been there from the first: nobody
 	// counts on Dormouse.
 	neverStarted bool
+	// flaw is what of the spec, or around it, can't be followed while all else can; nil:
+	// nothing.
+	flaw *obstacle
 	// clash is what else has the number of a UDP port of the Service; nil: nothing.
 	clash *udpports.Clash
 	// older is the name of an older ElasticService of the same Service.

@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,7 +12,8 @@ import (
 )
 
 // obstacle is something in the spec or around it that a user must change before
-// the service can sleep and wake. It becomes the reason and message of Ready.
+// the service can sleep and wake as asked. It becomes the reason and message of Ready. One
+// that nothing can be done against stops a pass; with a flaw it goes on with what is left.
 type obstacle struct {
 	reason  string
 	message string
@@ -19,8 +21,7 @@ type obstacle struct {
 
 func (o *obstacle) Error() string { return o.message }
 
-// checkService finds what is wrong with the Service or with what the spec says
-// of its ports.
+// checkService finds what is so wrong with the Service that nothing can be done.
 func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 	svc := o.service
 	switch {
@@ -40,33 +41,51 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 	case svc.Spec.ClusterIP == corev1.ClusterIPNone:
 		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf(
 			"Service %s is headless, so clients connect to the pods and not to an address that can be switched: use a Service with a cluster IP.", svc.Name)}
-	case len(svc.Spec.Ports) == 0:
-		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf("Service %s has no ports: give it the ports that clients connect to.", svc.Name)}
-	}
-	byName := map[string]corev1.ServicePort{}
-	for _, p := range svc.Spec.Ports {
-		byName[p.Name] = p
-		if p.Protocol != corev1.ProtocolTCP && p.Protocol != corev1.ProtocolUDP && p.Protocol != "" {
-			return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf(
-				"Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)}
-		}
-	}
-	for _, spec := range es.Spec.Ports {
-		p, ok := byName[spec.Name]
-		if !ok {
-			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
-				"spec.ports names %q, but Service %s has no port of that name: correct the name or remove the entry.", spec.Name, svc.Name)}
-		}
-		if spec.Protocol != "" && spec.Protocol.Transport() != defaultProtocol(p.Protocol).Transport() {
-			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
-				"spec.ports says %s for %q, but the port is %s in Service %s: make them agree.", spec.Protocol, spec.Name, p.Protocol, svc.Name)}
-		}
-		if spec.Readiness == v1alpha1.ReadinessConnect && defaultProtocol(p.Protocol).Transport() == corev1.ProtocolUDP {
-			return &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(
-				"spec.ports says readiness Connect for %q, which is UDP and has no connect: remove readiness or set Auto.", spec.Name)}
-		}
+	case !slices.ContainsFunc(svc.Spec.Ports, holdable):
+		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf("Service %s has no TCP or UDP ports: give it the ports that clients connect to.", svc.Name)}
 	}
 	return nil
+}
+
+// portSpecs are what the spec says of the Service's ports, as far as it can be followed,
+// and what of it can't; nil: nothing. What can't is as if it weren't there.
+func portSpecs(es *v1alpha1.ElasticService, svc *corev1.Service) (map[string]v1alpha1.PortSpec, *obstacle) {
+	byName := map[string]corev1.ServicePort{}
+	var flaw *obstacle
+	wrong := func(reason, format string, args ...any) {
+		if flaw == nil {
+			flaw = &obstacle{reason, fmt.Sprintf(format, args...)}
+		}
+	}
+	for _, p := range svc.Spec.Ports {
+		byName[p.Name] = p
+		if !holdable(p) {
+			wrong(v1alpha1.ReasonServiceUnsupported, "Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)
+		}
+	}
+	specs := map[string]v1alpha1.PortSpec{}
+	for _, spec := range es.Spec.Ports {
+		p, ok := byName[spec.Name]
+		switch {
+		case !ok:
+			wrong(v1alpha1.ReasonPortUnknown, "spec.ports names %q, but Service %s has no port of that name: correct the name or remove the entry.", spec.Name, svc.Name)
+			continue
+		case spec.Protocol != "" && spec.Protocol.Transport() != defaultProtocol(p.Protocol).Transport():
+			wrong(v1alpha1.ReasonPortUnknown, "spec.ports says %s for %q, but the port is %s in Service %s: make them agree.", spec.Protocol, spec.Name, p.Protocol, svc.Name)
+			spec.Protocol = ""
+		}
+		if spec.Readiness == v1alpha1.ReadinessConnect && defaultProtocol(p.Protocol).Transport() == corev1.ProtocolUDP {
+			wrong(v1alpha1.ReasonPortUnknown, "spec.ports says readiness Connect for %q, which is UDP and has no connect: remove readiness or set Auto.", spec.Name)
+			spec.Readiness = ""
+		}
+		specs[spec.Name] = spec
+	}
+	return specs, flaw
+}
+
+// holdable says whether clients of a port can be held.
+func holdable(p corev1.ServicePort) bool {
+	return p.Protocol == corev1.ProtocolTCP || p.Protocol == corev1.ProtocolUDP || p.Protocol == ""
 }
 
 // isUserError says whether an error of the scale stays until a user changes

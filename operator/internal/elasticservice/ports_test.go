@@ -15,10 +15,10 @@ import (
 func free(int32) bool { return false }
 
 // gameOf is the owner of an ElasticService's TCP port named game.
-func gameOf(uid types.UID) portOwner { return portOwner{uid, "game", corev1.ProtocolTCP} }
+func gameOf(uid types.UID) portOwner { return portOwner{"games", uid, "game", corev1.ProtocolTCP} }
 
 func TestAPassThatFailedBeforeTheStatusWasWrittenLeaksNoPort(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	es := lobby("", t0)
 	es.Status.Ports = nil
 	first, err := planPorts(t0, es, service(), a, free)
@@ -37,7 +37,7 @@ func TestAPassThatFailedBeforeTheStatusWasWrittenLeaksNoPort(t *testing.T) {
 }
 
 func TestPortsAreKeptWhileTheServiceHasThem(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	es, svc := lobby("", t0), service()
 	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "query", Protocol: corev1.ProtocolUDP, Port: 27015})
 	es.Status.Ports = nil
@@ -59,7 +59,7 @@ func TestPortsAreKeptWhileTheServiceHasThem(t *testing.T) {
 }
 
 func TestAFreedPortRestsForTenMinutes(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	port, _ := a.allocate(t0, gameOf("es-1"), free)
 	a.free(t0, port, "es-1")
 	if again, _ := a.allocate(at(599), gameOf("es-1"), free); again == port {
@@ -73,17 +73,17 @@ func TestAFreedPortRestsForTenMinutes(t *testing.T) {
 }
 
 func TestAPortThatASliceStillNamesIsNotGivenOut(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	port, _ := a.allocate(t0, gameOf("es-1"), free)
-	b := newAllocator()
-	other, ok := b.allocate(t0, gameOf("es-1"), func(p int32) bool { return p == port })
-	if !ok || other == port {
-		t.Errorf("allocate = %d %v, want another port than %d", other, ok, port)
+	b := newAllocator(0)
+	other, err := b.allocate(t0, gameOf("es-1"), func(p int32) bool { return p == port })
+	if err != nil || other == port {
+		t.Errorf("allocate = %d %v, want another port than %d", other, err, port)
 	}
 }
 
 func TestOfTwoObjectsWithOnePortTheFirstLearntKeepsIt(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	older, younger := lobby("", t0), lobby("", t0)
 	younger.UID = "es-2"
 	a.learn(10001, gameOf(older.UID))
@@ -98,7 +98,7 @@ func TestOfTwoObjectsWithOnePortTheFirstLearntKeepsIt(t *testing.T) {
 }
 
 func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	es, svc := lobby("", t0), service()
 	a.learn(10001, gameOf(es.UID))
 	svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP
@@ -112,7 +112,7 @@ func TestAPortThatChangesItsTransportGetsAnotherResolverPort(t *testing.T) {
 }
 
 func TestAGamesPortHasItsTransportAndKeepsItsNumber(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	es, svc := lobby("", t0), service()
 	a.learn(10001, gameOf(es.UID))
 	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "bedrock", Protocol: corev1.ProtocolUDP, Port: 19132})
@@ -132,9 +132,9 @@ func TestAGamesPortHasItsTransportAndKeepsItsNumber(t *testing.T) {
 }
 
 func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
-	a := newAllocator()
+	a := newAllocator(0)
 	for p := int32(v1alpha1.MinResolverPort); p <= v1alpha1.MaxResolverPort; p++ {
-		a.learn(p, portOwner{"other", fmt.Sprint(p), corev1.ProtocolTCP})
+		a.learn(p, portOwner{"games", "other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	es := lobby("", t0)
 	es.Status.Ports = nil
@@ -145,12 +145,92 @@ func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 }
 
 func BenchmarkAllocateWhenNearlyFull(b *testing.B) {
-	a := newAllocator()
+	a := newAllocator(0)
 	for p := int32(v1alpha1.MinResolverPort); p < v1alpha1.MaxResolverPort; p++ {
-		a.learn(p, portOwner{"other", fmt.Sprint(p), corev1.ProtocolTCP})
+		a.learn(p, portOwner{"games", "other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	for b.Loop() {
 		port, _ := a.allocate(t0, gameOf("es-1"), free)
 		a.free(t0.Add(-time.Hour), port, "es-1")
+	}
+}
+
+// many is a Service with so many ports.
+func many(ports int) *corev1.Service {
+	svc := service()
+	svc.Spec.Ports = nil
+	for i := range ports {
+		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP})
+	}
+	return svc
+}
+
+func TestNobodyTakesAllResolverPorts(t *testing.T) {
+	a := newAllocator(100)
+	one := lobby("", t0)
+	one.Status.Ports = nil
+	ports, flaw := planPorts(t0, one, many(10_000), a, free)
+	if len(ports) != maxPorts || flaw == nil || flaw.reason != v1alpha1.ReasonTooManyPorts || !strings.Contains(flaw.message, "the first 64") {
+		t.Errorf("a Service with 10,000 ports gets %d, %v", len(ports), flaw)
+	}
+	one.Status.Ports = ports
+	other := lobby("", t0)
+	other.UID, other.Status.Ports = "es-2", nil
+	ports, flaw = planPorts(t0, other, many(60), a, free)
+	if len(ports) != 36 || flaw == nil || flaw.reason != v1alpha1.ReasonPortsExhausted ||
+		!strings.Contains(flaw.message, "namespace games has 100") || !strings.Contains(flaw.message, "--max-ports-per-namespace") {
+		t.Errorf("the second gets %d, %v", len(ports), flaw)
+	}
+	other.Status.Ports = ports
+	if again, flaw := planPorts(t0, other, many(20), a, free); len(again) != 20 || flaw != nil {
+		t.Errorf("with fewer ports it has %d, %v", len(again), flaw)
+	}
+	stranger := lobby("", t0)
+	stranger.Namespace, stranger.UID, stranger.Status.Ports = "others", "es-3", nil
+	if ports, flaw := planPorts(t0, stranger, many(5), a, free); len(ports) != 5 || flaw != nil {
+		t.Errorf("another namespace gets %d, %v", len(ports), flaw)
+	}
+	if len(a.counts) != 2 || a.counts["games"] != 84 || a.counts["others"] != 5 {
+		t.Errorf("the counts are %v", a.counts)
+	}
+	for _, p := range a.ports {
+		a.free(t0, p, a.owners[p].uid)
+	}
+	if len(a.counts) != 0 {
+		t.Errorf("in the end the counts are %v", a.counts)
+	}
+}
+
+// What of spec.ports can't be followed is said, and the port is held as if it weren't there.
+func TestAWrongEntryLeavesItsPortHeld(t *testing.T) {
+	svc := service()
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "query", Protocol: corev1.ProtocolUDP, Port: 27015})
+	for name, c := range map[string]struct {
+		entry  v1alpha1.PortSpec
+		change func(*corev1.Service)
+		says   string
+		want   int
+	}{
+		"a name that isn't there":   {v1alpha1.PortSpec{Name: "gmae", Protocol: v1alpha1.ProtocolMinecraft}, nil, `spec.ports names "gmae"`, 2},
+		"another transport":         {v1alpha1.PortSpec{Name: "query", Protocol: v1alpha1.ProtocolMinecraft}, nil, `says minecraft for "query"`, 2},
+		"a readiness UDP has not":   {v1alpha1.PortSpec{Name: "query", Readiness: v1alpha1.ReadinessConnect}, nil, `says readiness Connect for "query"`, 2},
+		"a port that can't be held": {v1alpha1.PortSpec{Name: "game"}, func(s *corev1.Service) { s.Spec.Ports[1].Protocol = corev1.ProtocolSCTP }, `Port "query" of Service lobby is SCTP`, 1},
+	} {
+		es, svc := lobby("", t0), svc.DeepCopy()
+		es.Status.Ports, es.Spec.Ports = nil, []v1alpha1.PortSpec{c.entry}
+		if c.change != nil {
+			c.change(svc)
+		}
+		if ob := checkService(es, observed{service: svc}); ob != nil {
+			t.Errorf("%s: nothing can be done, it says: %s", name, ob.message)
+		}
+		ports, flaw := planPorts(t0, es, svc, newAllocator(0), free)
+		if flaw == nil || !strings.Contains(flaw.message, c.says) || len(ports) != c.want {
+			t.Errorf("%s: %d ports and %v, want %d and %q", name, len(ports), flaw, c.want, c.says)
+			continue
+		}
+		if ports[0].Protocol != v1alpha1.ProtocolTCP || c.want > 1 && (ports[1].Protocol != v1alpha1.ProtocolUDP || ports[1].Readiness != v1alpha1.ReadinessAuto) {
+			t.Errorf("%s: the ports are %+v", name, ports)
+		}
 	}
 }

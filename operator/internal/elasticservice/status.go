@@ -2,6 +2,7 @@ package elasticservice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,15 +63,29 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 		ready = condition.False(v1alpha1.ConditionReady, list[0].Reason, "%s", list[0].Message)
 	case blocked(es, o) != nil:
 		ready = condition.False(v1alpha1.ConditionReady, blocked(es, o).reason, "%s", blocked(es, o).message)
+	case o.flaw != nil:
+		ready = condition.False(v1alpha1.ConditionReady, o.flaw.reason, "%s", o.flaw.message)
 	case list[1].Status != metav1.ConditionTrue:
 		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
 	case o.cause != nil && o.cause.Wrong:
 		ready = condition.False(v1alpha1.ConditionReady, o.cause.Reason, "%s", o.cause.Sentence)
 	case o.front.obstacle != nil:
 		ready = condition.False(v1alpha1.ConditionReady, o.front.obstacle.reason, "%s", o.front.obstacle.message)
+	default:
+		// It wakes as asked, and may not sleep so.
+		for _, c := range list {
+			if c.Status == metav1.ConditionFalse && slices.Contains(keepAwake, c.Type) {
+				ready = condition.False(v1alpha1.ConditionReady, c.Reason, "%s", c.Message)
+				break
+			}
+		}
 	}
 	return append(list, ready)
 }
+
+// keepAwake are the conditions that say, where they are False, why a service doesn't
+// sleep as the spec asks.
+var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}
 
 func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	const kind = v1alpha1.ConditionTargetFound

@@ -2,15 +2,18 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
 func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
@@ -54,7 +57,7 @@ func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
 	es := lobby("", at(0))
 	es.Status.Ports = nil
 	o := seen(0)
-	ob, err := r.prepare(context.Background(), at(0), es, o)
+	ob, err := r.prepare(context.Background(), at(0), es, &o)
 	if err != nil || ob == nil {
 		t.Fatalf("obstacle %v, error %v; want an obstacle", ob, err)
 	}
@@ -97,5 +100,53 @@ func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
 	alone := with(seen(0), func(o *observed) { o.resolvers[0].listening = nil })
 	if got := inSync(alone, 1); got.Status != metav1.ConditionFalse {
 		t.Errorf("with no other resolver EndpointsInSync is %s %q, want False", got.Status, got.Message)
+	}
+}
+
+// Ready says no more than is so: what keeps a service from sleeping as asked is said, and told
+// once.
+func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.ElasticService, *observed)
+		reason string
+	}{
+		"nothing tells whether it is idle": {func(es *v1alpha1.ElasticService, _ *observed) { es.Spec.Idle = nil }, v1alpha1.ReasonNoIdleSignal},
+		"a trigger can't be read": {func(_ *v1alpha1.ElasticService, o *observed) {
+			o.triggers = trigger.Reading{At: at(0), Err: errors.New("the pod says nothing")}
+		}, v1alpha1.ReasonTriggerUnreadable},
+		"an entry is wrong": {func(_ *v1alpha1.ElasticService, o *observed) {
+			o.flaw = &obstacle{v1alpha1.ReasonPortUnknown, "spec.ports names x."}
+		}, v1alpha1.ReasonPortUnknown},
+	} {
+		es := lobby(v1alpha1.PhaseAwake, at(-600))
+		es.Spec.Handoff = v1alpha1.HandoffDirect
+		es.Spec.SleepAfter = &metav1.Duration{Duration: time.Minute}
+		es.Spec.Idle = &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{Port: 1, Threshold: 1}}}}
+		o := seen(1, upServer)
+		o.triggers = trigger.Reading{At: at(0)}
+		o.service.Spec.Selector = nil
+		setStatus(at(0), es, o, makePlan(at(0), es, o), nil)
+		if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady); is.Status != metav1.ConditionTrue {
+			t.Fatalf("%s: at first Ready is %s %s %q", name, is.Status, is.Reason, is.Message)
+		}
+		before := es.DeepCopy()
+		c.change(es, &o)
+		setStatus(at(1), es, o, makePlan(at(1), es, o), nil)
+		is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
+		if is.Status != metav1.ConditionFalse || is.Reason != c.reason {
+			t.Errorf("%s: Ready is %s %s %q, want False, %s", name, is.Status, is.Reason, is.Message, c.reason)
+		}
+		if es.Status.Phase != v1alpha1.PhaseAwake {
+			t.Errorf("%s: it is %s", name, es.Status.Phase)
+		}
+		if o.flaw == nil {
+			if told := conditionEvents(before, es); len(told) != 1 || told[0].reason != c.reason {
+				t.Errorf("%s: the events are %v", name, told)
+			}
+		}
+		if told := conditionEvents(es, es); len(told) != 0 {
+			t.Errorf("%s: it is told again: %v", name, told)
+		}
 	}
 }

@@ -46,6 +46,8 @@ type Options struct {
 	SidecarTemplate string
 	// LowHostPort and HighHostPort are the host ports that Servers get.
 	LowHostPort, HighHostPort int32
+	// MaxPortsPerNamespace is how many resolver ports a namespace may have; 0 is any number.
+	MaxPortsPerNamespace int
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
 	// Verbose logs more.
@@ -70,6 +72,7 @@ func Parse(args []string) (Options, error) {
 	f.StringVar(&o.OperatorURL, "operator-url", "", "where sidecars find the operator (default: http://dormouse-operator.NAMESPACE.svc:8080)")
 	f.StringVar(&o.SidecarTemplate, "sidecar-template", "dormouse-sidecar", "name of the PodTemplate, in the operator's namespace, of what runs beside each game")
 	f.StringVar(&hostPorts, "host-ports", "7000-8000", "host ports that Servers get")
+	f.IntVar(&o.MaxPortsPerNamespace, "max-ports-per-namespace", 5000, "how many of the 20,000 resolver ports a namespace's services may have; 0 is any number")
 	f.DurationVar(&o.NodeLostAfter, "node-lost-after", 5*time.Minute, "how long a node may be silent before its Pods count as gone")
 	f.BoolVar(&o.Verbose, "verbose", false, "log more")
 	if err := f.Parse(args); err != nil {
@@ -105,6 +108,9 @@ func Parse(args []string) (Options, error) {
 	}
 	if o.LowHostPort, o.HighHostPort, err = parsePorts(hostPorts); err != nil {
 		errs = append(errs, fmt.Errorf("--host-ports=%s: %w", hostPorts, err))
+	}
+	if o.MaxPortsPerNamespace < 0 {
+		errs = append(errs, fmt.Errorf("--max-ports-per-namespace=%d must not be negative", o.MaxPortsPerNamespace))
 	}
 	if o.NodeLostAfter < time.Second {
 		errs = append(errs, fmt.Errorf("--node-lost-after=%s must be at least 1s", o.NodeLostAfter))

@@ -285,6 +285,8 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler,
 		Reporter:         reporter,
 		Namespace:        o.Namespace,
 		ResolverSelector: o.ResolverSelector,
+
+		MaxPortsPerNamespace: o.MaxPortsPerNamespace,
 	}
 	return r.Setup(mgr, changed)
 }
