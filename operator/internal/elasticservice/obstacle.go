@@ -41,8 +41,10 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 	case svc.Spec.ClusterIP == corev1.ClusterIPNone:
 		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf(
 			"Service %s is headless, so clients connect to the pods and not to an address that can be switched: use a Service with a cluster IP.", svc.Name)}
+	case len(svc.Spec.Ports) == 0:
+		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf("Service %s has no ports: give it the ports that clients connect to.", svc.Name)}
 	case !slices.ContainsFunc(svc.Spec.Ports, holdable):
-		return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf("Service %s has no TCP or UDP ports: give it the ports that clients connect to.", svc.Name)}
+		return notHoldable(svc, svc.Spec.Ports[0])
 	}
 	return nil
 }
@@ -52,15 +54,15 @@ func checkService(es *v1alpha1.ElasticService, o observed) *obstacle {
 func portSpecs(es *v1alpha1.ElasticService, svc *corev1.Service) (map[string]v1alpha1.PortSpec, *obstacle) {
 	byName := map[string]corev1.ServicePort{}
 	var flaw *obstacle
-	wrong := func(reason, format string, args ...any) {
+	wrong := func(format string, args ...any) {
 		if flaw == nil {
-			flaw = &obstacle{reason, fmt.Sprintf(format, args...)}
+			flaw = &obstacle{v1alpha1.ReasonPortUnknown, fmt.Sprintf(format, args...)}
 		}
 	}
 	for _, p := range svc.Spec.Ports {
 		byName[p.Name] = p
-		if !holdable(p) {
-			wrong(v1alpha1.ReasonServiceUnsupported, "Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)
+		if !holdable(p) && flaw == nil {
+			flaw = notHoldable(svc, p)
 		}
 	}
 	specs := map[string]v1alpha1.PortSpec{}
@@ -68,19 +70,23 @@ func portSpecs(es *v1alpha1.ElasticService, svc *corev1.Service) (map[string]v1a
 		p, ok := byName[spec.Name]
 		switch {
 		case !ok:
-			wrong(v1alpha1.ReasonPortUnknown, "spec.ports names %q, but Service %s has no port of that name: correct the name or remove the entry.", spec.Name, svc.Name)
+			wrong("spec.ports names %q, but Service %s has no port of that name: correct the name or remove the entry.", spec.Name, svc.Name)
 			continue
 		case spec.Protocol != "" && spec.Protocol.Transport() != defaultProtocol(p.Protocol).Transport():
-			wrong(v1alpha1.ReasonPortUnknown, "spec.ports says %s for %q, but the port is %s in Service %s: make them agree.", spec.Protocol, spec.Name, p.Protocol, svc.Name)
+			wrong("spec.ports says %s for %q, but the port is %s in Service %s: make them agree.", spec.Protocol, spec.Name, p.Protocol, svc.Name)
 			spec.Protocol = ""
 		}
 		if spec.Readiness == v1alpha1.ReadinessConnect && defaultProtocol(p.Protocol).Transport() == corev1.ProtocolUDP {
-			wrong(v1alpha1.ReasonPortUnknown, "spec.ports says readiness Connect for %q, which is UDP and has no connect: remove readiness or set Auto.", spec.Name)
+			wrong("spec.ports says readiness Connect for %q, which is UDP and has no connect: remove readiness or set Auto.", spec.Name)
 			spec.Readiness = ""
 		}
 		specs[spec.Name] = spec
 	}
 	return specs, flaw
+}
+
+func notHoldable(svc *corev1.Service, p corev1.ServicePort) *obstacle {
+	return &obstacle{v1alpha1.ReasonServiceUnsupported, fmt.Sprintf("Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)}
 }
 
 // holdable says whether clients of a port can be held.

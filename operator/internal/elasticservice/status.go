@@ -85,7 +85,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 
 // keepAwake are the conditions that say, where they are False, why a service doesn't
 // sleep as the spec asks.
-var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}
+var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown}
 
 func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	const kind = v1alpha1.ConditionTargetFound

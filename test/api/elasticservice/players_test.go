@@ -102,8 +102,8 @@ func TestAFleetSleepsOnceEveryServerSaysThatNobodyPlays(t *testing.T) {
 	awake := inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe)
 	signal := hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK)
 	// Its sidecar says nothing.
-	w.want("arena", promptly, ready, awake, signal, hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionFalse, v1alpha1.ReasonServersSilent),
-		message(v1alpha1.ConditionPlayersKnown, f.server))
+	w.want("arena", promptly, awake, signal, hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionFalse, v1alpha1.ReasonServersSilent),
+		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonServersSilent), message(v1alpha1.ConditionPlayersKnown, f.server))
 	w.stays("arena", 3*time.Second, awake)
 	f.tell(1)
 	w.stays("arena", 6*time.Second, awake)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/sentrysink"
 )
 
@@ -29,8 +30,14 @@ func TestAnErrorOfTheReconcilerIsReportedToSentry(t *testing.T) {
 	w := newWorld(t)
 	w.deployment("lobby", 0)
 	w.service("lobby", func(s *corev1.Service) { s.Annotations = map[string]string{"note": "of-no-concern-to-sentry"} })
-	w.refuseServices()
 	w.elastic("lobby")
+	es := w.want("lobby", promptly, ready)
+	w.refuse("dormouse.dev", "v1alpha1", "elasticservices/status", admissionregistrationv1.Update, func(ctx context.Context) error {
+		probed := es.DeepCopy()
+		probed.Status.Sessions = 7
+		return w.c.Status().Patch(ctx, probed, client.MergeFrom(es), client.DryRunAll)
+	})
+	w.edit(es, func() { es.Spec.MinReplicas = new(int32(2)) })
 
 	var found sentrysink.Event
 	eventually(t, reportedWithin, "a report", func(context.Context) error {
@@ -52,7 +59,7 @@ func TestAnErrorOfTheReconcilerIsReportedToSentry(t *testing.T) {
 	if diff := cmp.Diff(want, found.Tags); diff != "" {
 		t.Errorf("tags (-want +got):\n%s", diff)
 	}
-	if found.ServerName != podName || !strings.Contains(found.Exception[0].Value, "denied request: no more services") {
+	if found.ServerName != podName || !strings.Contains(found.Exception[0].Value, "denied request: no more of them") {
 		t.Errorf("server %q, error %q", found.ServerName, found.Exception[0].Value)
 	}
 	for _, payload := range []string{"of-no-concern-to-sentry", "eyJ", "Bearer", "KUBECONFIG", "containerPort", "resourceVersion"} {
@@ -62,23 +69,42 @@ func TestAnErrorOfTheReconcilerIsReportedToSentry(t *testing.T) {
 	}
 }
 
-// refuseServices makes the API server refuse every new Service of the namespace.
-func (w *world) refuseServices() {
+// What the API server refuses for good is the user's to mend: it says so, and isn't an error
+// of the reconciler's.
+func TestAPrivateServiceThatIsRefusedIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 0)
+	w.service("lobby")
+	w.refuse("", "v1", "services", admissionregistrationv1.Create, func(ctx context.Context) error {
+		return w.c.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "probe"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
+		}, client.DryRunAll)
+	})
+	w.elastic("lobby")
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
+		message(v1alpha1.ConditionReady, "lobby-dormouse"), message(v1alpha1.ConditionReady, "no more of them"))
+	w.wantWarning("lobby", v1alpha1.ReasonRefused, "no more of them")
+}
+
+// refuse makes the API server refuse something of the namespace, as the probe shows.
+func (w *world) refuse(group, version, resource string, operation admissionregistrationv1.OperationType, probe func(context.Context) error) {
 	w.t.Helper()
-	name := "no-services-" + w.ns
+	name := "none-" + w.ns
 	scope := &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.ns}},
 	}
 	rule := admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+		Operations: []admissionregistrationv1.OperationType{operation},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}},
 	}}
 	objects := []client.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
-				Validations:      []admissionregistrationv1.Validation{{Expression: "false", Message: "no more services"}},
+				Validations:      []admissionregistrationv1.Validation{{Expression: "false", Message: "no more of them"}},
 			},
 		},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -99,16 +125,12 @@ func (w *world) refuseServices() {
 			}
 		})
 	}
-	eventually(w.t, promptly, "the API server refuses Services", func(ctx context.Context) error {
-		probe := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "probe"},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
-		}
-		err := w.c.Create(ctx, probe, client.DryRunAll)
+	eventually(w.t, promptly, "the API server refuses "+resource, func(ctx context.Context) error {
+		err := probe(ctx)
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 			return nil
 		}
-		return fmt.Errorf("creating one answered: %w", errors.Join(err, errors.New("want a refusal")))
+		return fmt.Errorf("a probe was answered: %w", errors.Join(err, errors.New("want a refusal")))
 	})
 }
 
