@@ -27,6 +27,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 	// With a selector a client may have gone straight to a server up to now.
 	if hasTriggers(es) {
+		//nolint:contextcheck // who asks the triggers goes on when the pass has ended
 		if idle, wait := r.triggersIdle(es, o); !idle {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}

@@ -85,7 +85,7 @@ func TestAPrivateServiceThatIsRefusedIsSaid(t *testing.T) {
 	w.elastic("lobby")
 	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
 		message(v1alpha1.ConditionReady, "lobby-dormouse"), message(v1alpha1.ConditionReady, "no more of them"))
-	w.wantWarning("lobby", v1alpha1.ReasonRefused, "no more of them")
+	w.wantWarning(v1alpha1.ReasonRefused, "no more of them")
 }
 
 // refuse makes the API server refuse something of the namespace, as the probe shows.

@@ -27,8 +27,8 @@ import (
 // then every five seconds and more.
 const afterLooking = 60 * time.Second
 
-// wantWarning waits for an event of an ElasticService.
-func (w *world) wantWarning(name, reason, words string) {
+// wantWarning waits for an event of the ElasticService lobby.
+func (w *world) wantWarning(reason, words string) {
 	w.t.Helper()
 	eventually(w.t, promptly, "the event "+reason, func(ctx context.Context) error {
 		var list eventsv1.EventList
@@ -36,7 +36,7 @@ func (w *world) wantWarning(name, reason, words string) {
 			return err
 		}
 		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Note, words) {
+			if e.Regarding.Name == "lobby" && e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Note, words) {
 				return nil
 			}
 		}
@@ -120,7 +120,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 			w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, c.reason),
 				hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason),
 				message(v1alpha1.ConditionServerUp, c.words), message(v1alpha1.ConditionReady, c.words))
-			w.wantWarning("lobby", c.reason, c.words)
+			w.wantWarning(c.reason, c.words)
 			w.servers("lobby", newServer())
 			w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionTrue, v1alpha1.ReasonOK))
 		})
@@ -150,7 +150,7 @@ func TestAWakeThatAdmissionForbidsIsToComeAgainAndSaysWhy(t *testing.T) {
 	if s := got.sentence(t); !strings.Contains(s, "may not write the scale of Deployment "+w.ns+"/lobby") {
 		t.Errorf("the sentence is %q, want it to say what is forbidden", s)
 	}
-	w.wantWarning("lobby", v1alpha1.ReasonTargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
+	w.wantWarning(v1alpha1.ReasonTargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
 	w.wantStillAsleep(since)
 }
 

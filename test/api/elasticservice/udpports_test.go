@@ -72,7 +72,7 @@ func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
 			if want := strings.ReplaceAll(tc.says, "NAMESPACE", w.ns); !strings.Contains(message, want) {
 				t.Errorf("the message is %q, want %q in it", message, want)
 			}
-			w.wantWarning("lobby", tc.reason, "UDP port")
+			w.wantWarning(tc.reason, "UDP port")
 			if err := w.c.Delete(t.Context(), tc.other); err != nil {
 				t.Fatal(err)
 			}
