@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -146,6 +147,31 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		}
 		if told := conditionEvents(es, es); len(told) != 0 {
 			t.Errorf("%s: it is told again: %v", name, told)
+		}
+	}
+}
+
+// What stands in the way of the private Service stops a service that never started, on which
+// nobody counts. One that runs goes on, and says so.
+func TestATakenNameStopsOnlyWhatNeverStarted(t *testing.T) {
+	t.Parallel()
+	for phase, stops := range map[v1alpha1.Phase]bool{"": true, v1alpha1.PhaseAsleep: false, v1alpha1.PhaseAwake: false} {
+		r := &Reconciler{}
+		r.Init()
+		es := lobby(phase, at(0))
+		o := seen(1)
+		o.private = &corev1.Service{} // somebody else's
+		ob, err := r.prepare(context.Background(), at(0), es, &o)
+		if err != nil || (ob != nil) != stops || (o.flaw != nil) == stops {
+			t.Errorf("in phase %q: obstacle %v, flaw %v, error %v; want that it stops: %t", phase, ob, o.flaw, err, stops)
+			continue
+		}
+		said := ob
+		if !stops {
+			said = o.flaw
+		}
+		if said.reason != v1alpha1.ReasonNameTaken || len(es.Status.Ports) == 0 {
+			t.Errorf("in phase %q: it says %v, with the ports %v", phase, said, es.Status.Ports)
 		}
 	}
 }
