@@ -41,12 +41,12 @@ func udpLoopOf(l *loop.Loop) *udpLoop {
 // called by the port's loop.
 func (s *udpSession) adopt() {
 	if !s.take() {
-		s.over(string(forward.ByServer))
+		s.move()
 		s.leave()
 	}
 }
 
-// take waits for what the server sends; false: the session is over.
+// take waits for what the server sends; false: the session is over, or moves.
 func (s *udpSession) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,11 +161,13 @@ func (s *udpSession) run(grant hold.Grant) {
 		s.socket.loop.Do(s.adopt)
 		return
 	}
-	s.over(string(forward.ByServer))
-	s.leave()
+	s.socket.loop.Do(func() {
+		s.move()
+		s.leave()
+	})
 }
 
-// serve is the part of run that needs waiting; false: the session is over.
+// serve is the part of run that needs waiting; false: the session is over, or moves.
 func (s *udpSession) serve(reader *conn.Reader, grant hold.Grant) bool {
 	p := s.port
 	defer context.AfterFunc(p.service.server.ctx, func() { s.over(string(forward.ByCut)) })()
@@ -222,7 +224,7 @@ func (s *udpSession) noRoom() {
 }
 
 // settle waits until the server has answered, or for a while; false: the session is
-// over, or another server's.
+// over, or moves.
 func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 	p := s.port
 	until := time.Now().Add(unansweredTime)
@@ -266,15 +268,31 @@ func (s *udpSession) settle(reader *conn.Reader, grant hold.Grant) bool {
 	return true
 }
 
-// retry finds another server for a session whose own took nothing of what it was
-// sent.
+// retry has a live session move whose server took nothing of what it was sent.
 func (s *udpSession) retry() {
 	if s.query {
 		return // who asks, asks again
 	}
-	if sent := s.takeSent(); len(sent) > 0 {
-		s.socket.again(s, sent)
+	s.mu.Lock()
+	s.state.CompareAndSwap(sessionLive, sessionMoves)
+	s.mu.Unlock()
+}
+
+// move ends a session whose server is lost. If it moves, another gets what the server
+// was given and did not answer, and what came since. The port's loop calls it, so
+// nothing comes in between.
+func (s *udpSession) move() {
+	s.mu.Lock()
+	var kept []byte
+	if s.state.Load() == sessionMoves {
+		kept = append(s.sent, s.queue...)
+		s.sent, s.queue = nil, nil
 	}
+	s.mu.Unlock()
+	if len(kept) > 0 {
+		s.socket.again(s, kept)
+	}
+	s.over(string(forward.ByServer))
 }
 
 // takeSent takes what the server was given and did not answer, and with it the
@@ -328,12 +346,18 @@ func (s *udpSession) flush() {
 		queue := s.queue
 		s.queue = nil
 		if len(queue) == 0 {
-			s.state.CompareAndSwap(sessionHeld, sessionLive)
+			next := sessionLive
+			if s.lost && !s.query {
+				// Its server may be another's by now.
+				next = sessionMoves
+			}
+			if s.state.CompareAndSwap(sessionHeld, next) && next == sessionLive {
+				s.visit.Served()
+			}
 			ticket := s.ticket
 			if s.quiet != nil {
 				s.quiet.Stop()
 			}
-			s.visit.Served()
 			s.mu.Unlock()
 			if ticket != nil {
 				ticket.Delivered()

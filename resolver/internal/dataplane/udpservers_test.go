@@ -168,6 +168,51 @@ func TestWhatALostServerNeverAnsweredIsSentToTheNext(t *testing.T) {
 	r.eventually("one session is left", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
 }
 
+// The server's address becomes another pod's while the last of what was held is on its
+// way there: what the client says next is not that pod's, as if it was in the game.
+func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	old, next := freeAddress(t, route.UDP), freeAddress(t, route.UDP)
+	first := listenUDP(t, old)
+	starting := serving(old, "a")
+	starting.Serving = false
+	r.servers(starting)
+	c := dialUDP(t, address)
+	write(t, c, "one")
+	r.queued(1)
+	socket := r.server.services[r.route.UID].portNamed("game").socket.Load()
+	s := socket.all()[0]
+	s.mu.Lock()
+	ticket := s.ticket
+	s.mu.Unlock()
+	if !ticket.Leave() {
+		t.Fatal("the client does not wait")
+	}
+	if err := s.connect(netip.MustParseAddrPort(old)); err != nil {
+		t.Fatal(err)
+	}
+	s.lose(map[netip.AddrPort]bool{netip.MustParseAddrPort(old): true})
+	s.flush()
+	write(t, c, "two")
+	r.eventually("what comes is kept", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.queue) > 0
+	})
+	r.servers(serving(next, "b"))
+	second := listenUDP(t, next)
+	socket.loop.Do(s.move)
+	hear(t, c, "re:one")
+	hear(t, c, "re:two")
+	if got := first.all(); len(got) > 0 {
+		t.Errorf("the lost server got %v", got)
+	}
+	if got := second.all(); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("the next server got %v", got)
+	}
+}
+
 func TestAUDPSessionEndsWithItsServersAddress(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.UDP)

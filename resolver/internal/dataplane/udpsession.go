@@ -32,10 +32,13 @@ const (
 
 var errLost = errors.New("the server is not one of the service's any more")
 
-// A session is held, then live, then over. Only live is read without its lock.
+// A session is held, then live, then over. Only live is read without its lock. One that
+// moves has lost its server before that answered: what its client says is kept for
+// another, until the port's loop has begun the session that gets it.
 const (
 	sessionHeld int32 = iota
 	sessionLive
+	sessionMoves
 	sessionOver
 )
 
@@ -126,7 +129,7 @@ func (s *udpSession) fromClient(datagram []byte, now time.Time) bool {
 	switch s.state.Load() {
 	case sessionLive:
 		s.relay(datagram)
-	case sessionHeld:
+	case sessionHeld, sessionMoves:
 		// The first is kept whatever its size: it is what wakes the server.
 		size := lengthBytes + len(datagram)
 		if len(s.queue) > 0 && len(s.queue)+size > s.max || !s.budget().All(size) {
@@ -146,16 +149,17 @@ func (s *udpSession) lose(lost map[netip.AddrPort]bool) {
 	s.mu.Lock()
 	is := (s.upstream != nil || s.taken) && lost[s.server]
 	s.lost = s.lost || is
-	// One that is not live yet looks itself, once it is.
+	// One that is not live yet looks itself.
 	ends := is && s.state.Load() == sessionLive
 	s.mu.Unlock()
-	if !ends {
-		return
-	}
-	if !s.answered.Load() {
+	switch {
+	case !ends:
+	case s.answered.Load() || s.query:
+		s.over(string(forward.ByServer))
+	default:
 		s.retry()
+		s.socket.loop.Do(s.move)
 	}
-	s.over(string(forward.ByServer))
 }
 
 func (s *udpSession) budget() *conn.Budget { return s.kept }
@@ -356,7 +360,7 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 	}
 	s.mu.Unlock()
 	switch state {
-	case sessionLive:
+	case sessionLive, sessionMoves:
 		ticket.Delivered()
 	case sessionOver:
 		if !ticket.Leave() {
