@@ -170,6 +170,8 @@ func TestOtherPeoplesMinecraftClientsWaitForABootOf45Seconds(t *testing.T) {
 				run := scripts(t, "minecraft.js")
 				r := newRig(t)
 				address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
+				// How long it takes to start the server's program doesn't count.
+				r.change(func(rt *route.Route) { rt.Hold.Timeout = 5 * time.Minute })
 				player := run("join", version, portOf(t, address))
 				r.clientHeld()
 				up := time.After(boot)

@@ -223,6 +223,14 @@ func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
 	r.phase(v1alpha1.PhaseAwake)
 	first, second := dialUDP(t, address), dialUDP(t, address)
 	play(t, first, "a", "b")
+	r.eventually("the first client's socket stays the same file", func() bool {
+		for _, s := range r.server.services[r.route.UID].portNamed("game").socket.Load().all() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.taken
+		}
+		return false
+	})
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
