@@ -316,14 +316,7 @@ func TestScaledToZeroByHandAndLeftAwakeOnDeletion(t *testing.T) {
 	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
 		t.Fatal(err)
 	}
-	suite.Scale(ctx, t, g, 0)
-	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := suite.Cluster.WaitRouted(ctx, es, 1); err != nil {
-		t.Fatal(err)
-	}
+	es := suite.PutToSleep(ctx, t, g)
 	if _, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000)); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +327,7 @@ func TestScaledToZeroByHandAndLeftAwakeOnDeletion(t *testing.T) {
 	if err := suite.Cluster.Client.Delete(ctx, es); err != nil {
 		t.Fatal(err)
 	}
-	err = env.WaitUntil(ctx, "the ElasticService is gone", func(ctx context.Context) (bool, error) {
+	err := env.WaitUntil(ctx, "the ElasticService is gone", func(ctx context.Context) (bool, error) {
 		err := suite.Cluster.Client.Get(ctx, g.Key(), &v1alpha1.ElasticService{})
 		return client.IgnoreNotFound(err) == nil && err != nil, err
 	})

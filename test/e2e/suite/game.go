@@ -45,6 +45,31 @@ func Scale(ctx context.Context, t *testing.T, g env.Game, replicas int32) {
 	}
 }
 
+// PutToSleep scales a game's Deployment to zero as a person would, and waits until its
+// ElasticService sleeps and no node sends clients to the pods that were there. A person
+// doesn't wait for that before: who connects in between may meet a pod that is gone.
+func PutToSleep(ctx context.Context, t *testing.T, g env.Game) *v1alpha1.ElasticService {
+	t.Helper()
+	var pods corev1.PodList
+	if err := Cluster.Client.List(ctx, &pods, client.InNamespace(g.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	Scale(ctx, t, g, 0)
+	es, err := Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Cluster.WaitRouted(ctx, es, 1); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if err := Cluster.WaitUnrouted(ctx, pods.Items[i].Status.PodIP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return es
+}
+
 // OneServer fails the test unless exactly one pod was made in a namespace.
 func OneServer(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
