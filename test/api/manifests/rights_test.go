@@ -242,16 +242,22 @@ func owning() []client.Object {
 	}
 }
 
+// scheme has Kubernetes' kinds and ours.
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // makeAs makes an object in a dry run, as a user.
 func makeAs(ctx context.Context, t *testing.T, user string, o client.Object) error {
 	t.Helper()
 	config := apiserver.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	as, err := client.New(config, client.Options{Scheme: scheme})
+	as, err := client.New(config, client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,184 @@
+package manifests_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/apiserver"
+)
+
+// grant gives a user rights in the namespace default.
+func grant(ctx context.Context, t *testing.T, admin *kubernetes.Clientset, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	if _, err := admin.RbacV1().Roles("default").Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}
+	if _, err := admin.RbacV1().RoleBindings("default").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func elastic(name, apiVersion, kind, target string) *v1alpha1.ElasticService {
+	return &v1alpha1.ElasticService{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       v1alpha1.ElasticServiceSpec{Service: name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: apiVersion, Kind: kind, Name: target}},
+	}
+}
+
+// Whoever has an ElasticService scale a workload must be allowed to scale it: the operator
+// may scale anything.
+func TestWhoMayNotScaleAWorkloadMayNotHaveItScaled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	const user = "tenant"
+	grant(ctx, t, admin, user,
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"elasticservices"}, Verbs: []string{"get", "create", "update", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: []string{"mine"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gametypes/scale"}, Verbs: []string{"update"}},
+		rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"foundries/scale", "torches/scale", "gateways/scale"}, Verbs: []string{"update"}},
+	)
+	refused := func(err error, what string) error {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "you may not scale "+what) {
+			return fmt.Errorf("%s: want it refused for that, and not %w", what, err)
+		}
+		return nil
+	}
+	// The API server takes a moment to know of the policy.
+	var err error
+	for err = context.Canceled; err != nil && ctx.Err() == nil; {
+		err = refused(makeAs(ctx, t, user, elastic("theirs", "apps/v1", "Deployment", "theirs")), "Deployment theirs")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, es := range []*v1alpha1.ElasticService{
+		elastic("a", "apps/v1", "StatefulSet", "mine"), elastic("b", "example.com/v1", "Deployment", "mine"), elastic("c", "v1", "ReplicationController", "mine"),
+		elastic("d", "dormouse.dev/v1alpha1", "Fleet", "mine"), elastic("e", "karpenter.sh/v1", "NodePool", "mine"),
+	} {
+		if err := refused(makeAs(ctx, t, user, es), es.Spec.ScaleTargetRef.Kind+" mine"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, es := range []*v1alpha1.ElasticService{
+		elastic("f", "apps/v1", "Deployment", "mine"), elastic("g", "dormouse.dev/v1alpha1", "GameType", "duel"), elastic("h", "example.com/v1", "Foundry", "x"),
+		elastic("i", "example.com/v2", "Torch", "x"), elastic("j", "example.com/v1", "Gateway", "x"),
+	} {
+		if err := makeAs(ctx, t, user, es); err != nil {
+			t.Errorf("an ElasticService of %s: %v", es.Spec.ScaleTargetRef.Kind, err)
+		}
+	}
+	// The operator makes those of GameTypes.
+	if err := makeAs(ctx, t, account("dormouse-operator"), elastic("k", "dormouse.dev/v1alpha1", "GameType", "duel")); err != nil {
+		t.Error(err)
+	}
+
+	// Another's may be changed, but for its target.
+	theirs := elastic("theirs", "apps/v1", "Deployment", "theirs")
+	config := apiserver.Config(t)
+	c, err := client.New(config, client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	as, err := client.New(config, client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(with func(*v1alpha1.ElasticService)) error {
+		changed := theirs.DeepCopy()
+		with(changed)
+		return as.Patch(ctx, changed, client.MergeFrom(theirs), client.DryRunAll)
+	}
+	if err := change(func(es *v1alpha1.ElasticService) { es.Spec.SleepAfter = &metav1.Duration{Duration: time.Hour} }); err != nil {
+		t.Error(err)
+	}
+	if err := change(func(es *v1alpha1.ElasticService) { es.Spec.ScaleTargetRef.Name = "mine" }); err != nil {
+		t.Error(err)
+	}
+	if err := refused(change(func(es *v1alpha1.ElasticService) { es.Spec.ScaleTargetRef.Name = "others" }), "Deployment others"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who may view or edit a namespace may view or edit Dormouse's objects in it.
+func TestKubernetesOwnRolesAreForDormousesKindsToo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	for name, c := range map[string]struct {
+		label   string
+		allowed []string
+	}{
+		"dormouse-view": {"rbac.authorization.k8s.io/aggregate-to-view", []string{"get", "list", "watch"}},
+		"dormouse-edit": {"rbac.authorization.k8s.io/aggregate-to-edit", []string{"create", "update", "patch", "delete", "deletecollection"}},
+	} {
+		role, err := admin.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role.Labels[c.label] != "true" {
+			t.Errorf("%s has the labels %v", name, role.Labels)
+		}
+		_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-user"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		may := func(verb, resource, subresource string) bool {
+			answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: "default", Group: "dormouse.dev", Resource: resource, Subresource: subresource, Verb: verb,
+				},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.Status.Allowed
+		}
+		// The API server takes a moment to know of the binding.
+		for !may(c.allowed[0], "elasticservices", "") && ctx.Err() == nil {
+			continue
+		}
+		for _, resource := range []string{"elasticservices", "servers", "fleets", "gametypes"} {
+			for _, verb := range verbs {
+				if got := may(verb, resource, ""); got != slices.Contains(c.allowed, verb) {
+					t.Errorf("%s may %s %s: %v", name, verb, resource, got)
+				}
+				if got := may(verb, resource, "status"); got != (verb == "get" && name == "dormouse-view") {
+					t.Errorf("%s may %s the status of %s: %v", name, verb, resource, got)
+				}
+			}
+		}
+		for _, resource := range []string{"fleets", "gametypes"} {
+			if got := may("update", resource, "scale"); got != (name == "dormouse-edit") {
+				t.Errorf("%s may scale %s: %v", name, resource, got)
+			}
+		}
+	}
+}
