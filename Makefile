@@ -238,7 +238,7 @@ deploy: ## Bring OVERLAY into the cluster of your kubeconfig
 	@$(GO) run ./hack/deploy --overlay=$(OVERLAY) $(DEPLOY_FLAGS) apply
 
 .PHONY: undeploy
-undeploy: ## Remove every ElasticService, and then OVERLAY
+undeploy: ## Remove OVERLAY and every object of its kinds, after asking; DEPLOY_FLAGS=--yes doesn't ask
 	@$(GO) run ./hack/deploy --overlay=$(OVERLAY) $(DEPLOY_FLAGS) delete
 
 .PHONY: clean

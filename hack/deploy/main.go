@@ -4,12 +4,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,7 +33,7 @@ const usage = `usage: deploy [flags] COMMAND
 
 commands:
   apply   bring the overlay in and wait until its Deployments are available
-  delete  remove its users' objects, and then the overlay
+  delete  say what it removes and ask; then remove its users' objects, and then the overlay
   print   show the overlay
 
 flags:
@@ -47,6 +51,7 @@ func main() {
 type options struct {
 	overlay, kubeconfig, context string
 	timeout                      time.Duration
+	yes                          bool
 	images                       manifests.Images
 }
 
@@ -57,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty goes by $KUBECONFIG and kubectl's default")
 	flags.StringVar(&o.context, "context", "", "context in the kubeconfig; empty is the current one")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "time for all of it")
+	flags.BoolVar(&o.yes, "yes", false, "delete without asking")
 	flags.Func("image", "`name=reference` of an image to use instead; may be repeated", o.setImage)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
@@ -71,8 +77,6 @@ func run(ctx context.Context, args []string) error {
 	if flags.NArg() != 1 {
 		return fmt.Errorf("want one of apply, delete and print, got %d arguments", flags.NArg())
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
 	return o.do(ctx, flags.Arg(0))
 }
 
@@ -97,6 +101,13 @@ func (o options) do(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
+	if verb == "delete" && !o.yes {
+		if err := o.confirm(ctx, c, objects); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
 	progress := func(line string) { fmt.Println(line) }
 	switch verb {
 	case "apply":
@@ -109,6 +120,53 @@ func (o options) do(ctx context.Context, verb string) error {
 	default:
 		return fmt.Errorf("want one of apply, delete and print, got %q", verb)
 	}
+}
+
+// confirm says what a deletion removes, and asks whether it may.
+func (o options) confirm(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	users, err := manifests.Users(ctx, c, objects)
+	if err != nil {
+		return err
+	}
+	fmt.Print(warning(o.overlay, users))
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing was deleted: answer yes, or use --yes")
+	}
+	return nil
+}
+
+// warning says what goes with an overlay, by kind.
+func warning(overlay string, users []*unstructured.Unstructured) string {
+	kinds := map[string]map[string]int{}
+	for _, u := range users {
+		if kinds[u.GetKind()] == nil {
+			kinds[u.GetKind()] = map[string]int{}
+		}
+		kinds[u.GetKind()][u.GetNamespace()]++
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "This removes what %s has in the cluster", overlay)
+	if len(users) == 0 {
+		b.WriteString(". There is no object of its kinds.\n")
+	} else {
+		b.WriteString(", and every object of its kinds:\n")
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		all := 0
+		for _, n := range kinds[kind] {
+			all += n
+		}
+		fmt.Fprintf(&b, "  %d of kind %s, in %s\n", all, kind, strings.Join(slices.Sorted(maps.Keys(kinds[kind])), ", "))
+	}
+	if len(users) > 0 {
+		b.WriteString("Workloads that ElasticServices name are left, and awake. The games of Servers, Fleets and GameTypes end, once nobody plays there.\n")
+	}
+	b.WriteString("Type yes to go on: ")
+	return b.String()
 }
 
 func printAll(objects []*unstructured.Unstructured) error {

@@ -22,16 +22,9 @@ import (
 func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress Progress) error {
 	ordered := inOrder(objects)
 	slices.Reverse(ordered)
-	var users []*unstructured.Unstructured
-	for _, object := range ordered {
-		if stageOf(object) != stageDefinitions {
-			continue
-		}
-		found, err := instancesOf(ctx, c, object)
-		if err != nil {
-			return err
-		}
-		users = append(users, found...)
+	users, err := Users(ctx, c, ordered)
+	if err != nil {
+		return err
 	}
 	if err := deleteAll(ctx, c, users, progress); err != nil {
 		return err
@@ -48,6 +41,23 @@ func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 		}
 	}
 	return nil
+}
+
+// Users lists every object of a kind that the definitions among the objects define, in
+// every namespace.
+func Users(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var users []*unstructured.Unstructured
+	for _, object := range objects {
+		if stageOf(object) != stageDefinitions {
+			continue
+		}
+		found, err := instancesOf(ctx, c, object)
+		if err != nil {
+			return nil, err
+		}
+		users = append(users, found...)
+	}
+	return users, nil
 }
 
 // instancesOf lists the objects of a definition's kind.

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestWhatGoesIsSaidByKind(t *testing.T) {
+	user := func(kind, namespace string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetKind(kind)
+		u.SetNamespace(namespace)
+		return u
+	}
+	got := warning("config/default", []*unstructured.Unstructured{user("Server", "shop"), user("Server", "games"), user("Server", "games"), user("ElasticService", "games")})
+	want := `This removes what config/default has in the cluster, and every object of its kinds:
+  1 of kind ElasticService, in games
+  3 of kind Server, in games, shop
+Workloads that ElasticServices name are left, and awake. The games of Servers, Fleets and GameTypes end, once nobody plays there.
+Type yes to go on: `
+	if got != want {
+		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+	want = "This removes what config/default has in the cluster. There is no object of its kinds.\nType yes to go on: "
+	if got := warning("config/default", nil); got != want {
+		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+}
