@@ -119,6 +119,9 @@ const (
 	ReasonTargetClusterScoped = "TargetClusterScoped"
 	// ReasonTargetForbidden says that Dormouse may not scale the target.
 	ReasonTargetForbidden = "TargetForbidden"
+	// ReasonFormerTargetAsleep says that a target that was put to sleep isn't the target any
+	// more and can't be scaled up again.
+	ReasonFormerTargetAsleep = "FormerTargetAsleep"
 	// ReasonTargetUnreadable says that the target's scale could not be read just now.
 	ReasonTargetUnreadable = "TargetUnreadable"
 	// ReasonNoTargetSelector says that the Service has no selector and the
@@ -127,6 +130,9 @@ const (
 	// ReasonSelectorBypassesResolver says that handoff is Never and the Service
 	// has a selector, by which connections go past the resolver.
 	ReasonSelectorBypassesResolver = "SelectorBypassesResolver"
+	// ReasonEndpointsBypassResolver says that there is an Endpoints object of the Service's
+	// name, by which connections go past the resolver.
+	ReasonEndpointsBypassResolver = "EndpointsBypassResolver"
 	// ReasonNoResolver says that no resolver pod is ready to stand in.
 	ReasonNoResolver = "NoResolver"
 	// ReasonResolverNotListening says that a resolver pod does not listen on a

@@ -86,7 +86,10 @@ type PortSpec struct {
 	// is passed on as it is and wakes by a client's hello alone; or a game's that the
 	// resolver understands: minecraft (over TCP), bedrock, source or quake3 (over
 	// UDP). By default the transport protocol in the Service, which it must agree
-	// with.
+	// with. A connection that went through the resolver stays there until it ends, and
+	// keeps the service awake as long: with http it ends between two requests once a
+	// server is up, so that the client's next goes straight to one; with tcp one that is
+	// kept alive stays.
 	// +optional
 	Protocol Protocol `json:"protocol,omitempty"`
 
@@ -95,6 +98,12 @@ type PortSpec struct {
 	// +optional
 	// +kubebuilder:default=Auto
 	Readiness Readiness `json:"readiness,omitempty"`
+
+	// abortOnClose says that a client over TCP who ends its side while it waits is gone,
+	// as after a time-out of its own: nothing is passed on of what it sent. Without, it
+	// is thought to have said all and to listen. By default true for http, else false.
+	// +optional
+	AbortOnClose *bool `json:"abortOnClose,omitempty"`
 
 	// asleep is what the resolver tells server lists in the server's place, where
 	// the protocol is a game's, and probes, where it is http. The number of players

@@ -343,6 +343,20 @@ const (
 	PhaseFallingAsleep Phase = "FallingAsleep"
 )
 
+// AsleepTarget is a target that was scaled to zero.
+type AsleepTarget struct {
+	ScaleTargetRef `json:",inline"`
+
+	// replicas is how many there were.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// resourceVersion is the target's before it was scaled to zero, which is done to that
+	// version alone.
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
 // ElasticServiceStatus is what Dormouse observed and did.
 type ElasticServiceStatus struct {
 	// observedGeneration is the generation of the spec that this status is of.
@@ -381,10 +395,21 @@ type ElasticServiceStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// replicasBeforeSleep is how many replicas there were when the service was
-	// last put to sleep.
+	// replicasBeforeSleep is how many replicas there were when the service last fell
+	// asleep, by Dormouse or because somebody scaled the target to zero.
 	// +optional
 	ReplicasBeforeSleep int32 `json:"replicasBeforeSleep,omitempty"`
+
+	// asleepTarget is the target that Dormouse scaled to zero, while it sleeps. Where
+	// spec.scaleTargetRef names another since, this one gets its replicas back.
+	// +optional
+	AsleepTarget *AsleepTarget `json:"asleepTarget,omitempty"`
+
+	// idleSince is since when an awake service has been idle, at least, to a minute. A
+	// program that has just started takes it for what it can't know itself. Not set where
+	// sleepAfter is 5m or less, or nobody can tell whether the service is idle.
+	// +optional
+	IdleSince *metav1.Time `json:"idleSince,omitempty"`
 
 	// lastWakeTime is when a client last asked for the service while the
 	// resolver stood in for it, to a second.

@@ -9,6 +9,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,9 @@ const maxQuote = 300
 type Input struct {
 	// Target is the workload.
 	Target Target
-	// Pods are its own.
+	// Pods are its own, and All says that they are all of them.
 	Pods []corev1.Pod
+	All  bool
 	// Since is since when it should have a server.
 	Since time.Time
 	// Events are those of a Finding's Ask; nil when nobody asked.
@@ -54,6 +56,9 @@ type Finding struct {
 	Sentence string
 	// Wrong is false when a server may just need its time.
 	Wrong bool
+	// Nobody says that nothing comes up by itself, and that nobody can be on what there is:
+	// see NobodyOn.
+	Nobody bool
 	// Ask is the object whose events may tell more; nil when none does. The
 	// caller reads them, and explains again.
 	Ask *corev1.ObjectReference
@@ -61,6 +66,12 @@ type Finding struct {
 
 // Explain says why no server is up.
 func Explain(now time.Time, in Input) Finding {
+	f := explain(now, in)
+	f.Nobody = in.All && f.hopeless() && NobodyOn(in.Pods)
+	return f
+}
+
+func explain(now time.Time, in Input) Finding {
 	pods := newest(in.Pods)
 	if len(pods) == 0 {
 		return explainNone(now, in)
@@ -76,6 +87,35 @@ func Explain(now time.Time, in Input) Finding {
 		}
 	}
 	return *starting
+}
+
+// NobodyOn says that no container of any of these pods runs, so that nobody can be on one of
+// them. Sidecars, which run before the others are started, take no clients.
+func NobodyOn(pods []corev1.Pod) bool {
+	for i := range pods {
+		sidecars := map[string]bool{}
+		for _, c := range pods[i].Spec.InitContainers {
+			sidecars[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+		s := &pods[i].Status
+		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+			if c.State.Running != nil && !sidecars[c.Name] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// hopeless says that a target doesn't come up before somebody changes something. What may
+// only take its time, such as a node that is on its way, is not among the reasons.
+func (f *Finding) hopeless() bool {
+	switch f.Reason {
+	case v1alpha1.ReasonServerCrashing, v1alpha1.ReasonImageUnavailable, v1alpha1.ReasonContainerNotCreated,
+		v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodRefused:
+		return f.Wrong
+	}
+	return false
 }
 
 // explainNone is for a target without a pod: something refuses them, or the

@@ -265,3 +265,64 @@ func TestWhatKubernetesSaysIsCutToABound(t *testing.T) {
 		t.Errorf("a sentence of %d bytes: %q", len(f.Sentence), f.Sentence)
 	}
 }
+
+func TestNobodyIsOnPodsWithoutAContainerThatRuns(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	with := func(states ...corev1.ContainerState) corev1.Pod {
+		p := corev1.Pod{}
+		for _, s := range states {
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "game", State: s})
+		}
+		return p
+	}
+	// initial has a container that runs before the others.
+	initial := func(policy *corev1.ContainerRestartPolicy) corev1.Pod {
+		p := with(waiting)
+		p.Spec.InitContainers = []corev1.Container{{Name: "first", RestartPolicy: policy}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", State: running}}
+		return p
+	}
+	deleted := with(running)
+	deleted.DeletionTimestamp = &metav1.Time{}
+	for name, c := range map[string]struct {
+		pods []corev1.Pod
+		want bool
+	}{
+		"no pod":                    {nil, true},
+		"a crashed one":             {[]corev1.Pod{with(waiting)}, true},
+		"only its sidecar":          {[]corev1.Pod{initial(new(corev1.ContainerRestartPolicyAlways))}, true},
+		"one that is made ready":    {[]corev1.Pod{initial(nil)}, false},
+		"one of two containers":     {[]corev1.Pod{with(waiting, running)}, false},
+		"one of two pods":           {[]corev1.Pod{with(waiting), with(running)}, false},
+		"one that has ended":        {[]corev1.Pod{with(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})}, true},
+		"one that is being deleted": {[]corev1.Pod{deleted}, false},
+	} {
+		if got := NobodyOn(c.pods); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What may only take its time isn't given up.
+func TestOnlyWhatIsHopelessHasNobody(t *testing.T) {
+	waiting := func(reason string) []corev1.Pod {
+		p := pod("lobby-1")
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		return []corev1.Pod{p}
+	}
+	for name, c := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"an image that isn't there":       {Input{Pods: waiting("ImagePullBackOff"), All: true}, true},
+		"one of more pods than were read": {Input{Pods: waiting("ImagePullBackOff")}, false},
+		"a pod that is being made":        {Input{Pods: waiting("ContainerCreating"), All: true}, false},
+		"no pod yet":                      {Input{All: true, Since: t0}, false},
+		"no pod, and nobody says why":     {Input{All: true, Since: t0.Add(-time.Hour)}, false},
+	} {
+		if got := Explain(t0.Add(10*time.Second), c.in).Nobody; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

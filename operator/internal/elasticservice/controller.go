@@ -147,7 +147,15 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 			return reconcile.Result{}, err
 		}
 	}
+	former, err := r.wakeFormer(ctx, now, es)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	o.former = former != nil
 	ob, err := r.prepare(ctx, now, es, &o)
+	if o.flaw == nil {
+		o.flaw = former
+	}
 	if ob == nil && err == nil {
 		r.keepFront(ctx, now, es, &o)
 	} else {
@@ -168,7 +176,7 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		p = makePlan(now, es, o)
 	}
 	if p.raise {
-		if _, _, err := r.Scaler.RaiseTo(ctx, refOf(es), Wanted(es)); err != nil && !p.release {
+		if _, err := r.Scaler.RaiseTo(ctx, refOf(es), Wanted(es)); err != nil && !p.release {
 			return reconcile.Result{}, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
 		}
 	}
@@ -184,6 +192,9 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 		}
 		if err != nil {
 			return reconcile.Result{}, err
+		}
+		if flaw := r.removeLeftovers(ctx, es, o); flaw != nil && o.flaw == nil {
+			o.flaw = flaw
 		}
 	}
 	written := r.Now()
@@ -287,6 +298,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 	if _, err := patch.Status(ctx, r.Client, original, es); err != nil {
 		return err
 	}
+	m.target = refOf(es)
 	if p.phase == v1alpha1.PhaseFallingAsleep && before != p.phase {
 		begun := microTime(es.Status.LastWakeTime)
 		m.sleepBegun = &begun

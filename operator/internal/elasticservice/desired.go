@@ -95,7 +95,7 @@ func desiredSlices(es *v1alpha1.ElasticService, o observed, p plan) []*discovery
 		}
 	}
 	if len(o.service.Spec.Selector) == 0 {
-		known := addressesIn(o.slices)
+		known := addressesIn(slices.Concat(o.slices, o.leftovers.slices))
 		accepting := p.phase == v1alpha1.PhaseAwake && handoff(es) == v1alpha1.HandoffDirect
 		for i := range o.sources {
 			if s := serverSlice(es, &o.sources[i], &o, known, accepting); len(s.Endpoints) > 0 {

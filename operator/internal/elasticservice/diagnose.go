@@ -169,11 +169,11 @@ func (d *diagnosisMemory) notTaken(now time.Time, es *v1alpha1.ElasticService, o
 func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o observed, since time.Time) (diagnosis.Finding, error) {
 	ref := refOf(es)
 	in := diagnosis.Input{Target: diagnosis.Target{Kind: ref.Kind, Name: ref.Name}, Since: since}
-	pods, err := r.podsOf(ctx, es, o, diagnosePods)
+	pods, all, err := r.podsOf(ctx, es, o)
 	if err != nil {
 		return diagnosis.Finding{}, err
 	}
-	in.Pods = pods
+	in.Pods, in.All = pods, all
 	if found := notSelected(es, o.service, pods); found != nil {
 		return *found, nil
 	}
@@ -215,23 +215,22 @@ func notSelected(es *v1alpha1.ElasticService, svc *corev1.Service, pods []corev1
 	}
 }
 
-// podsOf reads some of the target's pods, live.
-func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o observed, limit int64) ([]corev1.Pod, error) {
+// podsOf reads some of the target's pods, live, and says whether they are all of them.
+func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o observed) (pods []corev1.Pod, all bool, err error) {
 	selector := labels.SelectorFromSet(o.service.Spec.Selector)
 	if o.scale.selector != "" {
-		var err error
 		if selector, err = labels.Parse(o.scale.selector); err != nil {
-			return nil, fmt.Errorf("read the selector of %s: %w", refOf(es), err)
+			return nil, false, fmt.Errorf("read the selector of %s: %w", refOf(es), err)
 		}
 	}
 	var list corev1.PodList
 	if selector.Empty() {
-		return nil, nil
+		return nil, false, nil // nobody knows which they are
 	}
-	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(limit)); err != nil {
-		return nil, fmt.Errorf("list the pods of %s: %w", refOf(es), err)
+	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(diagnosePods)); err != nil {
+		return nil, false, fmt.Errorf("list the pods of %s: %w", refOf(es), err)
 	}
-	return list.Items, nil
+	return list.Items, len(list.Items) < diagnosePods, nil
 }
 
 // events tell of a cause that is new, once it is written.

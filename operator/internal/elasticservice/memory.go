@@ -3,10 +3,12 @@ package elasticservice
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // memory is what the controller remembers of one object between passes. All of
@@ -14,16 +16,24 @@ import (
 // begun begins anew.
 type memory struct {
 	// uid tells the object from a later one of its name.
-	uid         types.UID
-	noneUpSince time.Time
+	uid types.UID
+	// noneUpSince is since when no server has been up, upSince since when one has, and
+	// noneLastingSince since when none has been for long; zero where that isn't so.
+	noneUpSince, upSince, noneLastingSince time.Time
 	// steppedDown is since when resolvers' endpoints have been terminating, by the
 	// pods' UIDs.
 	steppedDown map[string]time.Time
 	sleepBegun  *time.Time
+	// unblockedAt is when the resolvers began to see all clients, after others had a way
+	// past them.
+	unblockedAt time.Time
+	// target is what the status was last written of.
+	target target.Ref
 	// triggersSince is when the triggers were to be asked once more before the target is
 	// put to sleep; zero where they weren't.
 	triggersSince time.Time
 	leaving       leaving
+	leftovers     leftoverMemory
 	scale         scaleMemory
 	players       playerMemory
 	lastObstacle  string
@@ -33,6 +43,41 @@ type memory struct {
 	slices sliceWrites
 	// ports are the resolver ports that it has.
 	ports []int32
+}
+
+// up takes in whether a server is, and whether one is wanted. One that crashes soon after
+// its start, again and again, isn't one that lasts.
+func (m *memory) up(now time.Time, is, wanted bool) {
+	if !is {
+		m.upSince = time.Time{}
+		if m.noneUpSince.IsZero() {
+			m.noneUpSince = now
+		}
+		if !wanted {
+			m.noneLastingSince = time.Time{}
+		} else if m.noneLastingSince.IsZero() {
+			m.noneLastingSince = now
+		}
+		return
+	}
+	m.noneUpSince = time.Time{}
+	if m.upSince.IsZero() {
+		m.upSince = now
+	}
+	if now.Sub(m.upSince) >= recovered {
+		m.noneLastingSince = time.Time{}
+	}
+}
+
+// unblocked is when the resolvers began to see all clients; zero where they always did, as
+// far as the status tells.
+func (m *memory) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstacle) time.Time {
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionIdleSignal)
+	was := c != nil && (c.Reason == v1alpha1.ReasonSelectorBypassesResolver || c.Reason == v1alpha1.ReasonEndpointsBypassResolver)
+	if was || ob != nil {
+		m.unblockedAt = now
+	}
+	return m.unblockedAt
 }
 
 // stayAwake forgets that a sleep has begun.

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,6 +67,12 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
+	if err := r.observeLeftovers(ctx, now, es, &o); err != nil {
+		return o, err
+	}
+	if m.target.Name != "" && m.target != refOf(es) {
+		es.Status.Replicas = 0 // they were another's
+	}
 	o.scale = r.observeScale(ctx, es, &m.scale)
 	o.leaving = m.leaving.at(now)
 	o.servers = serversOf(o.sources, &o)
@@ -84,12 +88,12 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	}
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
-	if countUp(o.servers) > 0 {
-		m.noneUpSince = time.Time{}
-	} else if m.noneUpSince.IsZero() {
-		m.noneUpSince = now
+	m.up(now, countUp(o.servers) > 0, o.scale.err != nil || o.scale.replicas > 0)
+	o.unblockedAt = m.unblocked(now, es, blocked(es, o))
+	o.noneUpSince, o.noneLastingSince, o.sleepBegun = m.noneUpSince, m.noneLastingSince, m.sleepBegun
+	if found := m.diagnosis.found; found != nil {
+		o.nobody = found.Nobody
 	}
-	o.noneUpSince, o.sleepBegun = m.noneUpSince, m.sleepBegun
 	return o, nil
 }
 
@@ -101,11 +105,9 @@ func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticSe
 	if err != nil {
 		return fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
 	}
-	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 	for i := range list.Items {
 		other := &list.Items[i]
-		otherRef := other.Spec.ScaleTargetRef
-		if other.UID != es.UID && olderThan(other, es) && schema.FromAPIVersionAndKind(otherRef.APIVersion, otherRef.Kind).GroupKind() == group {
+		if other.UID != es.UID && olderThan(other, es) && sameTarget(other.Spec.ScaleTargetRef, ref) {
 			o.targetTaken = other.Name
 		}
 	}

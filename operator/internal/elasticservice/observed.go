@@ -50,6 +50,8 @@ type observed struct {
 	full map[string]bool
 	// slices are the ones that Dormouse wrote for the Service.
 	slices []discoveryv1.EndpointSlice
+	// leftovers are others of the Service that lead past the resolver.
+	leftovers leftovers
 	// resolvers are the resolver pods.
 	resolvers []resolver
 	// triggers is the last reading of the idle triggers.
@@ -63,8 +65,16 @@ type observed struct {
 	// FallingAsleep; nil when it did not. Another value now means that a client
 	// came, whatever the clocks of the replicas say.
 	sleepBegun *time.Time
-	// noneUpSince is since when no server has been up; zero when one is.
-	noneUpSince time.Time
+	// noneUpSince is since when no server has been up; zero when one is. noneLastingSince
+	// is since when none has been for long.
+	noneUpSince, noneLastingSince time.Time
+	// unblockedAt is when the resolvers began to see all clients; zero where they always
+	// did.
+	unblockedAt time.Time
+	// former says that a former target is asleep still, which nobody else knows of.
+	former bool
+	// nobody says that by the last look nobody can be on any of the target's pods.
+	nobody bool
 	// cause is why no server takes clients; nil when it isn't known or one does.
 	cause *diagnosis.Finding
 }

@@ -79,8 +79,10 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 	}
 	p.planRoles(now, es, o)
 	p.awaitFront(now, es, o)
-	if !o.lists.next.IsZero() {
-		p.again(max(o.lists.next.Sub(now), time.Millisecond))
+	for _, next := range []time.Time{o.lists.next, o.leftovers.again} {
+		if !next.IsZero() {
+			p.again(max(next.Sub(now), time.Millisecond))
+		}
 	}
 	if deleting {
 		p.planDeletion(now, es, o)
@@ -104,6 +106,7 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 		return
 	case up == 0:
 		p.phase = v1alpha1.PhaseWaking
+		p.planGivingUp(now, es, o, clients, deleting)
 		return
 	}
 
@@ -122,18 +125,44 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 		sessions:    clients.sessions,
 		queued:      clients.queued,
 		lastActive:  clients.lastActive,
+		watched:     latest(clients.watched, o.unblockedAt),
+		idleSince:   keptSince(es),
 		hasTriggers: hasTriggers(es),
 		triggers:    o.triggers,
 		hasPlayers:  hasPlayers(es),
 		players:     o.players,
 	})
+	p.idle.used = p.idle.used || blocked(es, o) != nil
 	p.again(p.idle.again)
+	p.again(untilKept(now, es, p.idle))
 	switch {
-	case deleting || !p.idle.sleep || blocked(es, o) != nil:
+	case deleting || !p.idle.sleep || o.mayNotSleep(es):
 	case previous == v1alpha1.PhaseFallingAsleep:
 		p.planCommit(now, es, o)
 	case anyEligible(es, o.resolvers):
 		// The slices are written before the phase: see the package's comment.
+		p.phase = v1alpha1.PhaseFallingAsleep
+		p.again(settleTime(es))
+	}
+}
+
+// planGivingUp has a service fall asleep whose servers don't come up, once nobody waits
+// for them any more and nobody can be on one.
+func (p *plan) planGivingUp(now time.Time, es *v1alpha1.ElasticService, o observed, clients clients, deleting bool) {
+	told := handoff(es) == v1alpha1.HandoffNever || hasTriggers(es) || hasPlayers(es)
+	if deleting || !o.nobody || !told || o.mayNotSleep(es) || sleepAfter(es) == 0 || clients.err != nil || clients.sessions > 0 || clients.queued > 0 {
+		return
+	}
+	since := latest(o.noneLastingSince, clients.lastActive, clients.watched, microTime(es.Status.LastWakeTime), microTime(es.Status.LastSleepTime))
+	if left := since.Add(sleepAfter(es)).Sub(now); left > 0 {
+		p.again(left)
+		return
+	}
+	p.idle = verdict{sleep: true, reason: fmt.Sprintf("No server comes up, and nobody has waited for one for %s.", sleepAfter(es))}
+	switch {
+	case es.Status.Phase == v1alpha1.PhaseFallingAsleep:
+		p.planCommit(now, es, o)
+	case anyEligible(es, o.resolvers):
 		p.phase = v1alpha1.PhaseFallingAsleep
 		p.again(settleTime(es))
 	}
@@ -144,14 +173,14 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 func (p *plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o observed) {
 	since := phaseSince(es)
 	if o.sleepBegun == nil || !microTime(es.Status.LastWakeTime).Equal(*o.sleepBegun) || !anyEligible(es, o.resolvers) {
-		return // Awake: a client came or might have, or nobody could receive one
+		return // awake: a client came or might have, or nobody could receive one
 	}
 	p.phase = v1alpha1.PhaseFallingAsleep
 	if left := since.Add(settleTime(es)).Sub(now); left > 0 {
 		p.again(left)
 		return
 	}
-	if hasTriggers(es) && o.triggers.At.Before(since.Add(settleTime(es))) {
+	if hasTriggers(es) && !o.nobody && o.triggers.At.Before(since.Add(settleTime(es))) {
 		// A client that came before kube-proxy knew better went straight to a
 		// server: only a trigger that was asked since tells of it.
 		p.again(200 * time.Millisecond)
@@ -277,7 +306,7 @@ func (p *plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o observ
 	for _, r := range p.roles {
 		carrying = carrying || r != roleNone
 	}
-	p.release = p.phase == v1alpha1.PhaseAwake && !carrying
+	p.release = p.phase == v1alpha1.PhaseAwake && !carrying && !o.former
 	p.again(min(patience, linger))
 }
 
@@ -292,7 +321,10 @@ func (p *plan) again(d time.Duration) {
 type clients struct {
 	sessions, queued int32
 	lastActive       time.Time
-	err              error
+	// watched is since when all of them have watched, where clients have no way but
+	// through them; zero where that doesn't matter.
+	watched time.Time
+	err     error
 }
 
 func sumClients(now time.Time, resolvers []resolver, handoff v1alpha1.Handoff) clients {
@@ -307,18 +339,25 @@ func sumClients(now time.Time, resolvers []resolver, handoff v1alpha1.Handoff) c
 		}
 		c.sessions += r.sessions
 		c.queued += r.queued
-		active := r.lastActive
-		if active.IsZero() && handoff == v1alpha1.HandoffNever {
-			active = r.started // what was before it started is not known
+		c.lastActive = latest(c.lastActive, r.lastActive)
+		if r.lastActive.IsZero() && handoff == v1alpha1.HandoffNever {
+			c.watched = latest(c.watched, r.started) // what was before it started is not known
 		}
-		c.lastActive = latest(c.lastActive, active)
 	}
 	c.err = errors.Join(errs...)
 	return c
 }
 
+// mayNotSleep says that a service that could sleep may not, or not yet.
+func (o *observed) mayNotSleep(es *v1alpha1.ElasticService) bool {
+	return blocked(es, *o) != nil || !o.leftovers.again.IsZero() || len(o.leftovers.slices) > 0 || o.former
+}
+
 // blocked is why a service that could sleep may not, as an error with a reason.
 func blocked(es *v1alpha1.ElasticService, o observed) *obstacle {
+	if ob := bypassedByEndpoints(es, o); ob != nil {
+		return ob
+	}
 	if handoff(es) == v1alpha1.HandoffNever && o.service != nil && len(o.service.Spec.Selector) > 0 {
 		return &obstacle{
 			reason: v1alpha1.ReasonSelectorBypassesResolver,
@@ -392,6 +431,13 @@ func sleepAfter(es *v1alpha1.ElasticService) time.Duration {
 }
 
 func phaseSince(es *v1alpha1.ElasticService) time.Time { return microTime(es.Status.PhaseSince) }
+
+func keptSince(es *v1alpha1.ElasticService) time.Time {
+	if es.Status.IdleSince == nil {
+		return time.Time{}
+	}
+	return es.Status.IdleSince.Time
+}
 
 func microTime(t *metav1.MicroTime) time.Time {
 	if t == nil {

@@ -416,9 +416,28 @@ func TestDecide(t *testing.T) {
 		"a Server that was silent is asked for again": {change: with(byPlayers, func(i *idleness) {
 			i.players.idleSince, i.players.reports = at(-4), playerReports{asked: at(-4), silent: []string{"lobby-1"}}
 		}), ask: true, again: reportsFor},
-		"a game that was just started keeps awake":            {change: with(byPlayers, func(i *idleness) { i.players.reports.young = []string{"lobby-1"} }), again: 5 * time.Second},
-		"players don't stand in for a trigger":                {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.triggers.BelowSince = true, time.Time{} })},
-		"a trigger doesn't stand in for the players":          {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.players.busy = true, "lobby-1" })},
+		"a game that was just started keeps awake":   {change: with(byPlayers, func(i *idleness) { i.players.reports.young = []string{"lobby-1"} }), again: 5 * time.Second},
+		"players don't stand in for a trigger":       {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.triggers.BelowSince = true, time.Time{} })},
+		"a trigger doesn't stand in for the players": {change: with(byPlayers, func(i *idleness) { i.hasTriggers, i.players.busy = true, "lobby-1" })},
+		"what was before the process started counts by the status, once it has watched for a while": {change: func(i *idleness) {
+			i.sleepAfter, i.idleSince, i.triggers.BelowSince = 10*time.Minute, at(-600), at(-300)
+		}, sleep: true},
+		"not before it has": {change: func(i *idleness) {
+			i.sleepAfter, i.idleSince, i.triggers.BelowSince = 10*time.Minute, at(-600), at(-290)
+		}, again: 10 * time.Second},
+		"nor before sleepAfter": {change: func(i *idleness) {
+			i.sleepAfter, i.idleSince, i.triggers.BelowSince = 10*time.Minute, at(-590), at(-300)
+		}, again: 10 * time.Second},
+		"nor where a client has come since": {change: func(i *idleness) {
+			i.sleepAfter, i.idleSince, i.triggers.BelowSince, i.lastActive = 10*time.Minute, at(-600), at(-300), at(-310)
+		}, again: 5 * time.Minute},
+		"nor where it was woken since": {change: func(i *idleness) {
+			i.sleepAfter, i.idleSince, i.triggers.BelowSince, i.awakeSince = 10*time.Minute, at(-600), at(-300), at(-310)
+		}, again: 5 * time.Minute},
+		"a short time is watched in full": {change: func(i *idleness) { i.idleSince, i.triggers.BelowSince = at(-600), at(-59) }, again: time.Second},
+		"so it is with resolvers that have just started": {change: func(i *idleness) {
+			i.hasTriggers, i.handoff, i.sleepAfter, i.idleSince, i.watched = false, v1alpha1.HandoffNever, 10*time.Minute, at(-600), at(-300)
+		}, sleep: true},
 		"what the Servers say is nothing where not asked for": {change: func(i *idleness) { i.players.busy = "lobby-1" }, sleep: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,9 +21,11 @@ import (
 // servers that nobody else would write.
 func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o observed) error {
 	var errs []error
+	left := false
 	for i := range o.slices {
 		s := &o.slices[i]
 		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
+			left = true
 			errs = append(errs, r.orphan(ctx, s, o.service))
 			continue
 		}
@@ -44,6 +46,12 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
 	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	if left {
+		r.Events.Eventf(o.service, nil, corev1.EventTypeWarning, "EndpointsLeft", "Release",
+			"ElasticService %s is deleted, and the Service has no selector: it keeps the endpoints of this moment, and nobody writes them when pods come and go. "+
+				"Give the Service a selector and then delete the EndpointSlices with the labels %s=%s,%s=%s, or create an ElasticService of it again.",
+			es.Name, discoveryv1.LabelServiceName, o.service.Name, discoveryv1.LabelManagedBy, v1alpha1.ManagedBy)
 	}
 	return nil
 }

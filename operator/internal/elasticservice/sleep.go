@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/diagnosis"
 )
 
 // scaleTime bounds the write that puts a target to sleep.
@@ -25,17 +26,8 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	// With a selector a client may have gone straight to a server up to now.
-	if hasTriggers(es) {
-		//nolint:contextcheck // who asks the triggers goes on when the pass has ended
-		if idle, wait := r.triggersIdle(es, o); !idle {
-			return reconcile.Result{RequeueAfter: wait}, nil
-		}
-	}
-	if hasPlayers(es) {
-		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
-			return reconcile.Result{RequeueAfter: time.Second}, err
-		}
+	if idle, wait, err := r.confirmIdle(ctx, es, o); err != nil || !idle {
+		return reconcile.Result{RequeueAfter: wait}, err
 	}
 	live := &v1alpha1.ElasticService{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
@@ -49,6 +41,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
 	o.scale.replicas = 0
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
+	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
 	setStatus(r.Now(), live, o, p, nil)
 	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
 		return reconcile.Result{}, err
@@ -59,8 +52,8 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
 	m.leaving.begin(r.Now(), o.servers)
-	// A wake within commitTime is told to wait for this write: it must be over by
-	// then, one way or the other.
+	// A wake that finds the target as it was read above is told to wait for this write,
+	// for commitTime: it must be over by then, one way or the other.
 	soon, cancel := context.WithTimeout(ctx, scaleTime)
 	defer cancel()
 	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
@@ -73,6 +66,29 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
 	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
 	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// confirmIdle looks once more whether nobody is on the target, which a client may have
+// reached past the resolver up to now; false: somebody is, or it isn't known yet, and
+// when to look again at the latest.
+func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticService, o observed) (idle bool, wait time.Duration, err error) {
+	if countUp(o.servers) == 0 {
+		// There is no server that could tell.
+		pods, all, err := r.podsOf(ctx, es, o)
+		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err
+	}
+	if hasTriggers(es) {
+		//nolint:contextcheck // who asks the triggers goes on when the pass has ended
+		if idle, wait := r.triggersIdle(es, o); !idle {
+			return false, wait, nil
+		}
+	}
+	if hasPlayers(es) {
+		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
+			return false, time.Second, err
+		}
+	}
+	return true, 0, nil
 }
 
 // confirmTime is how old the triggers' last answers may be when a target is put to sleep.

@@ -66,7 +66,7 @@ func (r *Reconciler) timeWake(ctx context.Context, now, written time.Time, es *v
 
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTime)
 	defer cancel()
-	pods, err := r.podsOf(ctx, es, o, diagnosePods)
+	pods, _, err := r.podsOf(ctx, es, o)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "measure the stages of a wake")
 		return

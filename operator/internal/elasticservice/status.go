@@ -23,18 +23,31 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 		if s.Phase != p.phase && p.phase != "" {
 			if p.phase == v1alpha1.PhaseAsleep {
 				s.LastSleepTime = &metav1.MicroTime{Time: now}
+				keepReplicas(es, p)
 			}
 			s.PhaseSince = &metav1.MicroTime{Time: now}
 		}
 		s.Phase, s.Mode = p.phase, p.mode
+		s.IdleSince = keptIdle(now, es, p.idle, p.phase)
 		s.Sessions, s.Queued = p.sessions, p.queued
 		if o.scale.err == nil {
 			s.Replicas = o.scale.replicas
 			s.Readiness = o.scale.readiness
+			if s.Replicas > 0 && s.AsleepTarget != nil && sameTarget(s.AsleepTarget.ScaleTargetRef, es.Spec.ScaleTargetRef) {
+				s.AsleepTarget = nil
+			}
 		}
 	}
 	keepLists(es, o)
 	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, p, ob)...)
+}
+
+// keepReplicas notes with how many replicas a service has fallen asleep. Whoever put it
+// to sleep by hand scaled what was seen last.
+func keepReplicas(es *v1alpha1.ElasticService, p plan) {
+	if !p.commit && es.Status.Replicas > 0 {
+		es.Status.ReplicasBeforeSleep = es.Status.Replicas
+	}
 }
 
 // conditions are all that an ElasticService has. Ready sums up the others: its
@@ -85,7 +98,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, 
 
 // keepAwake are the conditions that say, where they are False, why a service doesn't
 // sleep as the spec asks.
-var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown}
+var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}
 
 func targetFound(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	const kind = v1alpha1.ConditionTargetFound
@@ -233,7 +246,7 @@ func idleSignal(es *v1alpha1.ElasticService, o observed) metav1.Condition {
 	const kind = v1alpha1.ConditionIdleSignal
 	switch {
 	case blocked(es, o) != nil:
-		return condition.False(kind, v1alpha1.ReasonSelectorBypassesResolver, "The resolver doesn't see all clients, so the service stays awake.")
+		return condition.False(kind, blocked(es, o).reason, "The resolver doesn't see all clients, so the service stays awake.")
 	case sleepAfter(es) == 0:
 		return condition.True(kind, v1alpha1.ReasonNotNeeded, "sleepAfter is 0s, so the service never sleeps by itself.")
 	case es.Spec.Handoff == v1alpha1.HandoffNever, hasTriggers(es), hasPlayers(es):

@@ -112,6 +112,7 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		change func(*v1alpha1.ElasticService, *observed)
 		reason string
 	}{
+		"nothing tells whether it is idle": {func(es *v1alpha1.ElasticService, _ *observed) { es.Spec.Idle = nil }, v1alpha1.ReasonNoIdleSignal},
 		"a trigger can't be read": {func(_ *v1alpha1.ElasticService, o *observed) {
 			o.triggers = trigger.Reading{At: at(0), Err: errors.New("the pod says nothing")}
 		}, v1alpha1.ReasonTriggerUnreadable},

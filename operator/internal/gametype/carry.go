@@ -2,6 +2,7 @@ package gametype
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -41,8 +42,12 @@ type Carrier struct {
 	spared map[types.UID]time.Time
 }
 
-// RaiseTo is target.Scaler's.
-func (c *Carrier) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (before, after int32, err error) {
+// RaiseTo is target.Scaler's. A Fleet or a GameType that is being deleted has no new Servers,
+// so nothing is found of it.
+func (c *Carrier) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
+	if err := c.ending(ctx, ref); err != nil {
+		return target.Raised{}, err
+	}
 	meta, carry := c.plan(ctx, ref, want.FromZero)
 	if carry == nil || c.spares(meta.UID) {
 		return c.Scaler.RaiseTo(ctx, ref, want)
@@ -54,17 +59,37 @@ func (c *Carrier) RaiseTo(ctx context.Context, ref target.Ref, want target.Repli
 		group.Go(func() { carry.fleet(ctx) })
 	}
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}}
-	err = c.Scaler.Set(ctx, ref, scale, want.FromZero)
+	err := c.Scaler.Set(ctx, ref, scale, want.FromZero)
 	group.Wait()
 	if err != nil {
 		// Somebody changed it in this moment, or it can't be: see how it is now.
-		before, after, err = c.Scaler.RaiseTo(ctx, ref, want)
+		raised, err := c.Scaler.RaiseTo(ctx, ref, want)
 		if err != nil {
 			c.spare(meta.UID)
 		}
-		return before, after, err
+		return raised, err
 	}
-	return 0, want.FromZero, nil
+	return target.Raised{After: want.FromZero, Version: meta.ResourceVersion}, nil
+}
+
+// ending is an error for a target that is being deleted.
+func (c *Carrier) ending(ctx context.Context, ref target.Ref) error {
+	var o client.Object
+	switch {
+	case !ref.HasServers():
+		return nil
+	case ref.Kind == "Fleet":
+		o = &v1alpha1.Fleet{}
+	default:
+		o = &v1alpha1.GameType{}
+	}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o); err != nil {
+		return nil //nolint:nilerr // the API server knows better than the cache
+	}
+	if o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return fmt.Errorf("%s is being deleted and has no new Servers: %w", ref, target.ErrNotFound)
 }
 
 func (c *Carrier) spares(uid types.UID) bool {

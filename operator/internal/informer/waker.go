@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ var ErrUnknownService = errors.New("unknown service")
 // wakes are stamped. No service falls asleep within a second of a stamp.
 const remember = time.Second
 
-// commitTime is how long after a sleep is committed its target may still be on
-// its way to zero. A target that is not at zero later than that was woken.
+// commitTime is for how long after a sleep is met its target may still be on its way to
+// zero. One that is not at zero later than that isn't going there.
 const commitTime = 2 * time.Second
 
 // wakeTime bounds the work of one wake, which goes on after its callers were told
@@ -40,10 +41,10 @@ const wakeTime = 3 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 
-// Raiser scales a target up to what is wanted, never down, and says what it had
-// before and what it has now. Its errors are package target's.
+// Raiser scales a target up to what is wanted, never down. Its errors are package
+// target's.
 type Raiser interface {
-	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (before, after int32, err error)
+	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
 }
 
 // Waker scales the target of a service up and stamps the wake, which stops a
@@ -58,7 +59,19 @@ type Waker struct {
 	flight singleflight.Group
 	mu     sync.Mutex
 	recent map[types.UID]recentWake
+	// met are the sleeps whose targets looked as if they were on their way to zero.
+	met map[types.UID]metSleep
 }
+
+// metSleep is a sleep, and when it was met first.
+type metSleep struct {
+	version string
+	at      time.Time
+}
+
+// maxKnown is how many services' wakes, and sleeps, are remembered before those that are
+// of no use any more are forgotten.
+const maxKnown = 1024
 
 type recentWake struct {
 	at time.Time
@@ -70,7 +83,7 @@ type recentWake struct {
 
 // NewWaker makes a Waker. m may be nil.
 func NewWaker(c client.Client, r Raiser, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{client: c, raiser: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}}
+	return &Waker{client: c, raiser: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}, met: map[types.UID]metSleep{}}
 }
 
 // Wake wakes a service. The answer's phase is Asleep only when the service has
@@ -118,12 +131,10 @@ func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, b
 
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
 	asked := w.now()
-	var before, after int32
-	var looked time.Time // a moment before the target was
+	var raised target.Raised
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(es *v1alpha1.ElasticService) (err error) {
-		looked = w.now()
-		before, after, err = w.raiser.RaiseTo(ctx, ref, elasticservice.Wanted(es))
+		raised, err = w.raiser.RaiseTo(ctx, ref, elasticservice.Wanted(es))
 		if errors.Is(err, target.ErrForbidden) {
 			// Nothing but a wake finds that out: reading a scale may be allowed.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
@@ -133,8 +144,8 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	}
 	// As far as the cache knows, which is enough to scale up first: the player
 	// waits for the pod, and the stamp tells afterwards what is so.
-	raised := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
-	if raised {
+	first := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
+	if first {
 		if err := raise(es); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
@@ -145,28 +156,49 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	}
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
-	if !raised && phase != v1alpha1.PhaseFallingAsleep {
+	if !first && phase != v1alpha1.PhaseFallingAsleep {
 		// The cache may not know of the sleep yet, nor of how many replicas it ended.
 		if err := raise(stamped); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
 	}
-	answer := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: after}
+	answer := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: raised.After}
 	switch {
 	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
-		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(after, es.Status.Replicas)}
-	case phase == v1alpha1.PhaseAsleep && before > 0 && !wokenSinceSleep(es) && looked.Sub(asleepSince(stamped)) < commitTime:
-		// The sleep is committed, or another replica's wake was first and this
-		// one hasn't heard of it: soon the stamp or the phase tells which.
-		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: after}, nil
+		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(raised.After, es.Status.Replicas)}
+	case phase == v1alpha1.PhaseAsleep && raised.Before > 0 && w.onItsWay(stamped, raised.Version):
+		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: raised.After}, nil
 	}
 	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
-	if after > before {
+	if raised.After > raised.Before {
 		w.metrics.Raised(es.Namespace, es.Spec.Service)
 		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%s: scaled %s %s from %d to %d replicas.",
-			waiting(count), ref.Kind, ref.Name, before, after)
+			waiting(count), ref.Kind, ref.Name, raised.Before, raised.After)
 	}
 	return answer, nil
+}
+
+// onItsWay says that a sleep is committed whose target, found with replicas, may still be
+// scaled to zero. That write is made to one version of the target: a target of another
+// has been at zero and was woken, or isn't going there. Who committed the sleep may be
+// gone before the write, which only this replica's own clock tells.
+func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
+	asleep := es.Status.AsleepTarget
+	if asleep == nil || asleep.ResourceVersion != version {
+		return false
+	}
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	met, ok := w.met[es.UID]
+	if !ok || met.version != version {
+		if len(w.met) > maxKnown {
+			maps.DeleteFunc(w.met, func(_ types.UID, m metSleep) bool { return now.Sub(m.at) >= commitTime })
+		}
+		met = metSleep{version, now}
+		w.met[es.UID] = met
+	}
+	return now.Sub(met.at) < commitTime
 }
 
 // stamp writes lastWakeTime and gives the object as it is after that.
@@ -186,7 +218,7 @@ func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked ti
 func (w *Waker) keep(uid types.UID, wake recentWake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.recent) > 1024 {
+	if len(w.recent) > maxKnown {
 		for known, r := range w.recent {
 			if wake.at.Sub(r.at) > remember {
 				delete(w.recent, known)
@@ -202,18 +234,6 @@ func waiting(count int) string {
 		return "1 client waits"
 	}
 	return fmt.Sprintf("%d clients wait", count)
-}
-
-// wokenSinceSleep says that somebody has woken the service already.
-func wokenSinceSleep(es *v1alpha1.ElasticService) bool {
-	return es.Status.LastWakeTime != nil && es.Status.LastWakeTime.After(asleepSince(es))
-}
-
-func asleepSince(es *v1alpha1.ElasticService) time.Time {
-	if es.Status.LastSleepTime == nil {
-		return time.Time{}
-	}
-	return es.Status.LastSleepTime.Time
 }
 
 func sinceOf(es *v1alpha1.ElasticService) time.Time {

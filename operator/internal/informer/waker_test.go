@@ -22,17 +22,18 @@ import (
 type scaled struct {
 	replicas int32
 	raised   int
+	version  string
 }
 
-func (s *scaled) RaiseTo(_ context.Context, _ target.Ref, want target.Replicas) (before, after int32, err error) {
+func (s *scaled) RaiseTo(_ context.Context, _ target.Ref, want target.Replicas) (target.Raised, error) {
 	s.raised++
-	before = s.replicas
+	before := s.replicas
 	if least := want.AtLeast; before == 0 {
 		s.replicas = want.FromZero
 	} else {
 		s.replicas = max(before, least)
 	}
-	return before, s.replicas, nil
+	return target.Raised{Before: before, After: s.replicas, Version: s.version}, nil
 }
 
 // waker is a replica whose cache shows one ElasticService, while the API server has another
@@ -107,5 +108,41 @@ func TestAnAnswerIsRememberedForASecond(t *testing.T) {
 	now = now.Add(time.Millisecond)
 	if call(t, w); s.raised != 2 {
 		t.Errorf("after a second it was raised %d times", s.raised)
+	}
+}
+
+// A target that is found with replicas is on its way to zero, or was woken by another
+// replica: its version tells which, whatever the replicas' clocks say.
+func TestATargetIsOnItsWayToZeroByItsVersion(t *testing.T) {
+	asleep := func(ago time.Duration, now time.Time) v1alpha1.ElasticServiceStatus {
+		return v1alpha1.ElasticServiceStatus{
+			Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-ago)), ReplicasBeforeSleep: 2,
+			AsleepTarget: &v1alpha1.AsleepTarget{ResourceVersion: "7"},
+		}
+	}
+	for name, c := range map[string]struct {
+		version string
+		// ago is how long ago the sleep was by this replica's clock.
+		ago  time.Duration
+		want []v1alpha1.Phase
+	}{
+		"on its way":                   {"7", 0, []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking}},
+		"by a clock that is behind":    {"7", time.Hour, []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking}},
+		"by a clock that is ahead":     {"7", -time.Hour, []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking}},
+		"woken":                        {"9", 0, []v1alpha1.Phase{v1alpha1.PhaseWaking}},
+		"woken, by a clock far behind": {"9", -time.Hour, []v1alpha1.Phase{v1alpha1.PhaseWaking}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			s := &scaled{replicas: 2, version: c.version}
+			status := asleep(c.ago, now)
+			w := waker(t, status, status, s, &now)
+			for i, want := range c.want {
+				if answer := call(t, w); answer.Phase != string(want) {
+					t.Errorf("call %d is answered %s, want %s", i, answer.Phase, want)
+				}
+				now = now.Add(time.Second)
+			}
+		})
 	}
 }

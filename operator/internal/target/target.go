@@ -116,29 +116,36 @@ type Replicas struct {
 	FromZero int32
 }
 
-// RaiseTo scales the target up to what is wanted, never down, and says what it
-// had before and what it has now. A conflict is tried again, since another wake
-// may have been faster.
-func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (before, after int32, err error) {
+// Raised is what a target was found with, and left with.
+type Raised struct {
+	Before, After int32
+	// Version is the resourceVersion that it was found with.
+	Version string
+}
+
+// RaiseTo scales the target up to what is wanted, never down. A conflict is tried again,
+// since another wake may have been faster.
+func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, error) {
 	for {
 		scale, err := s.Get(ctx, ref)
 		if err != nil {
-			return 0, 0, err
+			return Raised{}, err
 		}
-		before := scale.Spec.Replicas
+		is := Raised{Before: scale.Spec.Replicas, After: scale.Spec.Replicas, Version: scale.ResourceVersion}
 		replicas := want.AtLeast
-		if before == 0 {
+		if is.Before == 0 {
 			replicas = want.FromZero
 		}
-		if before >= replicas {
-			return before, before, nil
+		if is.Before >= replicas {
+			return is, nil
 		}
 		err = s.Set(ctx, ref, scale, replicas)
 		if err == nil {
-			return before, replicas, nil
+			is.After = replicas
+			return is, nil
 		}
 		if !apierrors.IsConflict(err) || ctx.Err() != nil {
-			return before, before, err
+			return is, err
 		}
 	}
 }

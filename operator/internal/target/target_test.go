@@ -37,7 +37,7 @@ func TestATargetOfTheWholeClusterIsNeitherReadNorScaled(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"Get":               func() error { _, err := s.Get(t.Context(), ref); return err },
 		"Set":               func() error { return s.Set(t.Context(), ref, &autoscalingv1.Scale{}, 0) },
-		"RaiseTo":           func() error { _, _, err := s.RaiseTo(context.Background(), ref, Replicas{1, 1}); return err },
+		"RaiseTo":           func() error { _, err := s.RaiseTo(context.Background(), ref, Replicas{1, 1}); return err },
 		"HasReadinessProbe": func() error { _, err := s.HasReadinessProbe(t.Context(), ref); return err },
 	} {
 		err := do()

@@ -71,7 +71,7 @@ func TestAServiceAtZeroIsHandedToTheResolversOnceTheyListen(t *testing.T) {
 		hasCondition(v1alpha1.ConditionTargetFound, metav1.ConditionTrue, v1alpha1.ReasonOK),
 		hasCondition(v1alpha1.ConditionEndpointsInSync, metav1.ConditionTrue, v1alpha1.ReasonOK),
 		hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded),
-		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, v1alpha1.ReasonNoIdleSignal),
+		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded),
 		hasCondition(v1alpha1.ConditionDirectGated, metav1.ConditionTrue, v1alpha1.ReasonOK),
 		hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionFalse, v1alpha1.ReasonOK))
 	wantSlices(t, w, es)

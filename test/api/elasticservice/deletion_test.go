@@ -103,6 +103,7 @@ func TestADeletedElasticServiceLeavesTheServersOfASelectorlessService(t *testing
 	if len(list) != 1 || endpoints(list)[server.address] != takesClients || metav1.GetControllerOf(&list[0]) != nil {
 		t.Fatalf("slices are %v, want one with the server, and nobody in control of it", list)
 	}
+	w.wantWarning("EndpointsLeft", "ElasticService lobby is deleted, and the Service has no selector")
 	if owners := list[0].OwnerReferences; len(owners) != 1 || owners[0].UID != public.UID {
 		t.Errorf("the slice is owned by %v, want the Service alone, with which it goes", owners)
 	}

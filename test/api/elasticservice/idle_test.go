@@ -13,12 +13,15 @@ import (
 func TestDirectWithoutATriggerNeverSleepsByItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.awake("lobby", 1, sleepAfter(time.Second))
-	w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, v1alpha1.ReasonNoIdleSignal))
+	w.awake("lobby", 1)
+	es := w.want("lobby", promptly, ready)
+	w.edit(es, func() { sleepAfter(time.Second)(es) })
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, v1alpha1.ReasonNoIdleSignal),
+		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoIdleSignal))
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 
 	w.scale("lobby", 0)
-	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
 
 	w.servers("lobby")

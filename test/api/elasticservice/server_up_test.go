@@ -27,8 +27,18 @@ import (
 // then every five seconds and more.
 const afterLooking = 60 * time.Second
 
-// wantWarning waits for an event of the ElasticService lobby.
+// wantWarning and wantEvent wait for an event of the ElasticService lobby.
 func (w *world) wantWarning(reason, words string) {
+	w.t.Helper()
+	w.wantEventOf(corev1.EventTypeWarning, reason, words)
+}
+
+func (w *world) wantEvent(reason, words string) {
+	w.t.Helper()
+	w.wantEventOf(corev1.EventTypeNormal, reason, words)
+}
+
+func (w *world) wantEventOf(kind, reason, words string) {
 	w.t.Helper()
 	eventually(w.t, promptly, "the event "+reason, func(ctx context.Context) error {
 		var list eventsv1.EventList
@@ -36,7 +46,7 @@ func (w *world) wantWarning(reason, words string) {
 			return err
 		}
 		for _, e := range list.Items {
-			if e.Regarding.Name == "lobby" && e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Note, words) {
+			if e.Regarding.Name == "lobby" && e.Type == kind && e.Reason == reason && strings.Contains(e.Note, words) {
 				return nil
 			}
 		}
@@ -54,6 +64,61 @@ func message(kind, words string) check {
 	}
 }
 
+// pod makes a pod of a Deployment, whose container is in a state.
+func (w *world) pod(d *appsv1.Deployment, state corev1.ContainerState) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name + "-1", Labels: d.Spec.Selector.MatchLabels},
+		Spec:       d.Spec.Template.Spec,
+	}
+	w.create(pod)
+	w.podIs(pod, state)
+	return pod
+}
+
+// podIs has a pod's container be in a state.
+func (w *world) podIs(pod *corev1.Pod, state corev1.ContainerState) {
+	w.t.Helper()
+	original := pod.DeepCopy()
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", Image: "none", State: state}}
+	if err := w.c.Status().Patch(w.t.Context(), pod, client.MergeFrom(original)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A server that can't come up costs nothing any more once its last client has left.
+func TestAServerThatDoesntComeUpIsPutToSleepOnceNobodyWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.deployment("lobby", 0)
+	w.service("lobby")
+	w.elastic("lobby", sleepAfter(time.Second), byPlayers(1))
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.clients(0, 0, 1)
+	w.wake(0, resolverToken(t), "lobby")
+	w.wantReplicas(1)
+	broken := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	// It has just been started, for as long as the test takes.
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: time.Now().Add(time.Hour)}}}
+	pod := w.pod(d, running)
+	// Somebody waits for it; then nobody does, and it may be in use.
+	w.podIs(pod, broken)
+	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, v1alpha1.ReasonImageUnavailable))
+	w.podIs(pod, running)
+	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, v1alpha1.ReasonServerStarting))
+	w.clients(0, 0, 0)
+	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	w.podIs(pod, broken)
+	w.want("lobby", afterLooking, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.wantReplicas(0)
+	w.wantEvent("FallingAsleep", "No server comes up, and nobody has waited for one for 1s.")
+	w.wake(0, resolverToken(t), "lobby")
+	w.wantReplicas(1)
+	// It has its time again.
+	w.podIs(pod, running)
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+}
+
 func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,18 +128,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 	}{
 		"by its pod": {
 			setUp: func(w *world, d *appsv1.Deployment) {
-				pod := &corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Name: "lobby-1", Labels: d.Spec.Selector.MatchLabels},
-					Spec:       d.Spec.Template.Spec,
-				}
-				w.create(pod)
-				original := pod.DeepCopy()
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-					Name: "game", Image: "none", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
-				}}
-				if err := w.c.Status().Patch(w.t.Context(), pod, client.MergeFrom(original)); err != nil {
-					w.t.Fatal(err)
-				}
+				w.pod(d, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}})
 			},
 			reason: v1alpha1.ReasonImageUnavailable, words: "Container game of pod lobby-1 can't get its image none",
 		},

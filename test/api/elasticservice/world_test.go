@@ -154,6 +154,7 @@ func newElastic(name string) *v1alpha1.ElasticService {
 		Spec: v1alpha1.ElasticServiceSpec{
 			Service:        name,
 			ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+			SleepAfter:     &metav1.Duration{}, // never by itself, which needs no idle signal
 		},
 	}
 }

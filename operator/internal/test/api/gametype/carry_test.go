@@ -3,6 +3,8 @@ package gametype_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,11 +32,11 @@ func (w *world) carrier() *gametype.Carrier {
 func (w *world) raise(kind, name string, replicas int32) (before, after int32) {
 	w.t.Helper()
 	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name}}
-	before, after, err := w.carrier().RaiseTo(w.t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: replicas})
+	raised, err := w.carrier().RaiseTo(w.t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: replicas})
 	if err != nil {
 		w.t.Errorf("wake %s: %v", ref, err)
 	}
-	return before, after
+	return raised.Before, raised.After
 }
 
 // alive are the Servers that aren't being deleted.
@@ -157,7 +160,7 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	wake := func() {
 		t.Helper()
-		if _, _, err := carrier.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrForbidden) {
+		if _, err := carrier.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrForbidden) {
 			t.Errorf("a wake that is refused ends with %v, want ErrForbidden", err)
 		}
 	}
@@ -197,4 +200,37 @@ func TestAWakeLeavesWhatItCantDoToTheControllers(t *testing.T) {
 		s := w.servers()
 		return wantEqual("drained and Servers", [2]any{s[0].Spec.Drain, len(s)}, [2]any{false, 1})
 	})
+}
+
+// Whoever would join what is being deleted is told so, and not held until its time is over.
+func TestAWakeOfWhatIsBeingDeletedFindsNothing(t *testing.T) {
+	w := newWorld(t, true)
+	w.create(asleep)
+	w.settled()
+	for _, o := range []client.Object{
+		&v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ending"}, Spec: *w.gameType().Spec.DeepCopy()},
+		&v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ending"}, Spec: *w.of("game:1").Spec.DeepCopy()},
+	} {
+		kind := "GameType"
+		if _, is := o.(*v1alpha1.Fleet); is {
+			kind = "Fleet"
+		}
+		o.SetFinalizers([]string{"example.com/keep"})
+		if err := w.admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = w.admin.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		})
+		if err := w.admin.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "ending"}}
+		w.eventually("nothing is found", func() error {
+			if _, err := w.carrier().RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), "is being deleted") {
+				return fmt.Errorf("a wake of %s ends with %w", ref, err)
+			}
+			return nil
+		})
+	}
 }
