@@ -73,8 +73,12 @@ func Closed(fd int) bool {
 	return err == nil && info.State == tcpClose
 }
 
-// tcpClose is the state of such a socket, in the kernel's include/net/tcp_states.h.
-const tcpClose = 7
+// tcpClose is the state of such a socket, and tcpCloseWait of one whose peer has ended its
+// side, in the kernel's include/net/tcp_states.h.
+const (
+	tcpClose     = 7
+	tcpCloseWait = 8
+)
 
 // TakeError takes the error off a socket; 0: it has none.
 func TakeError(fd int) unix.Errno {

@@ -107,12 +107,13 @@ func (r *Reader) Done() {
 }
 
 // WaitGone waits, without reading, until the peer has reset the connection or
-// keep-alive has found it gone. The error is os.ErrDeadlineExceeded at the read
-// deadline. It is for a client of which nothing more can, or may, be read.
-func (r *Reader) WaitGone() error {
+// keep-alive has found it gone, or, with orEnded, has ended its side. The error is
+// os.ErrDeadlineExceeded at the read deadline. It is for a client of which nothing more
+// can, or may, be read.
+func (r *Reader) WaitGone(orEnded bool) error {
 	return r.raw.Read(func(fd uintptr) bool {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		return err != nil || info.State == tcpClose
+		return err != nil || info.State == tcpClose || orEnded && info.State == tcpCloseWait
 	})
 }
 

@@ -24,6 +24,8 @@ type known struct {
 	// sorts says that a server is up and that clients are told apart all the same,
 	// because all of them go through the resolver: who only asks keeps nothing awake.
 	sorts bool
+	// aborts says that a client who ends its side while it waits is gone.
+	aborts bool
 }
 
 // knownOf is what is known with a version of the route: what the spec says comes
@@ -31,6 +33,7 @@ type known struct {
 func (p *servedPort) knownOf(r *route.Route, port *route.Port) *known {
 	k := &known{service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes, Players: port.Players}, rules: &port.Guard}
 	s := &k.service
+	k.aborts = port.AbortOnClose
 	switch r.Phase {
 	case v1alpha1.PhaseAwake:
 		s.Phase = proto.Up

@@ -210,6 +210,7 @@ func (h *heldTCP) await() event {
 // which is kept; false: it went away.
 func (h *heldTCP) wait() (event, bool) {
 	h.full = false
+	aborts := h.port.known.Load().aborts
 	if h.questions != nil {
 		h.arm(h.questions.due)
 	}
@@ -217,7 +218,7 @@ func (h *heldTCP) wait() (event, bool) {
 		room := h.max - len(h.sent)
 		if h.ended || h.full || room <= 0 {
 			// The rest stays in the kernel, which slows the client down.
-			if h.reader.WaitGone() == nil {
+			if h.reader.WaitGone(aborts) == nil {
 				return event{}, false
 			}
 			if e, ended := h.interrupted(); ended {
@@ -244,7 +245,7 @@ func (h *heldTCP) wait() (event, bool) {
 			}
 		case errors.Is(err, conn.ErrNoRoom):
 			h.full = true
-		case errors.Is(err, io.EOF) && len(h.sent) > 0:
+		case errors.Is(err, io.EOF) && len(h.sent) > 0 && !aborts:
 			// It said all it has to say and may still listen. Relaying reads
 			// this end again and passes it on. If it does not listen any more,
 			// only keep-alive tells, once its host has forgotten the connection.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -176,5 +177,39 @@ func TestFiveHundredClientsAtOnceAreServedTogether(t *testing.T) {
 	t.Logf("first after %s, last after %s", first, slowest)
 	if slowest > 250*time.Millisecond*raceFactor {
 		t.Errorf("the last client had its first byte %s after the server listened", slowest)
+	}
+}
+
+// Most clients that end their side were told to give up, by their own time-out.
+func TestWhoEndsItsSideWhileItWaitsIsGoneWhereThatIsAsked(t *testing.T) {
+	for name, held := range map[string]int{"all of it is kept": 1 << 10, "some is left in the kernel": 4} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", route.TCP, func(p *route.Port) { p.AbortOnClose = true })
+			r.change(func(rt *route.Route) { rt.Hold.MaxBytes = held })
+			c, stays := dialTCP(t, address), dialTCP(t, address)
+			write(t, c, "POST /orders")
+			write(t, stays, "ping")
+			r.queued(2)
+			if err := c.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			r.queued(1)
+			expectGone(t, c)
+			server := freeAddress(t, route.TCP)
+			var came atomic.Int32
+			listenTCP(t, server, func(c *net.TCPConn) {
+				came.Add(1)
+				echo(c)
+			})
+			r.backend(server, true)
+			expect(t, stays, "ping")
+			if n := came.Load(); n != 1 {
+				t.Errorf("%d connections came to the server, want that of who stayed", n)
+			}
+			if n := r.ended(accesslog.GaveUp); n != 1 {
+				t.Errorf("%v clients are counted as gone, want 1", n)
+			}
+		})
 	}
 }

@@ -109,6 +109,8 @@ type Port struct {
 	// WakeOnConnect says that whatever a client sends wakes the service, though the
 	// protocol knows better.
 	WakeOnConnect bool
+	// AbortOnClose says that a client who ends its side while it waits is gone.
+	AbortOnClose bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
 	// Guard says who may wake the service, and Players which players; nil: all.
@@ -223,6 +225,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Probed:        p.Readiness != v1alpha1.ReadinessConnect && es.Status.Readiness == v1alpha1.PodReadinessProbe,
 			ByConnect:     p.Readiness == v1alpha1.ReadinessConnect,
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
+			AbortOnClose:  abortOnClose(es, p),
 			Answers:       answers(es, p.Name),
 			Guard:         rulesOf(es, sourcesKnown(es, network, r.Proxy)),
 			Players:       players,
@@ -248,6 +251,16 @@ func networks(texts []string) (out []netip.Prefix) {
 		}
 	}
 	return out
+}
+
+// abortOnClose is what the spec says of a port, or what its protocol's clients mean.
+func abortOnClose(es *v1alpha1.ElasticService, port v1alpha1.PortStatus) bool {
+	for i := range es.Spec.Ports {
+		if abort := es.Spec.Ports[i].AbortOnClose; abort != nil && es.Spec.Ports[i].Name == port.Name {
+			return *abort
+		}
+	}
+	return port.Protocol == v1alpha1.ProtocolHTTP
 }
 
 // answers are what the spec says that a port answers.

@@ -99,6 +99,7 @@ func TestBuild(t *testing.T) {
 	}
 	full.Status.Readiness = v1alpha1.PodReadinessProbe
 	full.Status.Ports[1].Readiness = v1alpha1.ReadinessConnect
+	full.Spec.Ports = []v1alpha1.PortSpec{{Name: "game", AbortOnClose: new(true)}}
 	games := newService("lobby", "u1", 0).phase(v1alpha1.PhaseWaking)
 	since := metav1.NewMicroTime(epoch.Add(time.Minute))
 	games.Status.PhaseSince = &since
@@ -126,7 +127,7 @@ func TestBuild(t *testing.T) {
 	}
 	web := newService("lobby", "u1", 0).phase(v1alpha1.PhaseAwake).port("web", v1alpha1.ProtocolHTTP, 10001).port("admin", v1alpha1.ProtocolHTTP, 10002)
 	web.Status.Mode = v1alpha1.ModeServe
-	web.Spec.Ports = []v1alpha1.PortSpec{{Name: "web", Asleep: &v1alpha1.Asleep{Probes: []v1alpha1.HTTPProbe{
+	web.Spec.Ports = []v1alpha1.PortSpec{{Name: "admin", AbortOnClose: new(false)}, {Name: "web", Asleep: &v1alpha1.Asleep{Probes: []v1alpha1.HTTPProbe{
 		{Path: "/least"},
 		{
 			Method: "POST", Path: "/most", Headers: []v1alpha1.HTTPHeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Prefix: "d"}},
@@ -143,7 +144,7 @@ func TestBuild(t *testing.T) {
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAwake, Direct: true,
 				Hold: Hold{Timeout: 5 * time.Minute, MaxConnections: 1000, MaxBytes: 65536, Handshake: 10 * time.Second}, Created: epoch, PrivateService: "lobby-private",
 				Ports: []Port{
-					{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10001, Probes: []proto.Probe{
+					{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10001, AbortOnClose: true, Probes: []proto.Probe{
 						{Method: "GET", Path: "/least", Status: 200},
 						{
 							Method: "POST", Path: "/most", Headers: []proto.HeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Value: "d", Prefix: true}},
@@ -187,7 +188,7 @@ func TestBuild(t *testing.T) {
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
 				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048, Handshake: time.Second}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
 				Ports: []Port{
-					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true},
+					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true, AbortOnClose: true},
 					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002, ByConnect: true},
 				},
 			},
