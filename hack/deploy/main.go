@@ -129,14 +129,26 @@ func (o options) confirm(ctx context.Context, c client.Client, objects []*unstru
 		return err
 	}
 	fmt.Print(warning(o.overlay, users))
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
+	return agreed(ctx, os.Stdin)
+}
+
+// agreed waits for the answer yes, or until it is interrupted.
+func agreed(ctx context.Context, in io.Reader) error {
+	answer := make(chan string, 1)
+	go func() {
+		// Whatever was read before an error is the answer.
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		if strings.TrimSpace(line) == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		fmt.Println()
 	}
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was deleted: answer yes, or use --yes")
-	}
-	return nil
+	return errors.New("nothing was deleted: answer yes, or use --yes")
 }
 
 // warning says what goes with an overlay, by kind.

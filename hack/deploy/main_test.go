@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"io"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,5 +28,21 @@ Type yes to go on: `
 	want = "This removes what config/default has in the cluster. There is no object of its kinds.\nType yes to go on: "
 	if got := warning("config/default", nil); got != want {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNothingIsDeletedWithoutAYes(t *testing.T) {
+	for answer, want := range map[string]bool{"yes\n": true, "yes": true, " yes \n": true, "": false, "\n": false, "y\n": false, "no\nyes\n": false} {
+		if err := agreed(t.Context(), strings.NewReader(answer)); (err == nil) != want {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+	// Who interrupts it isn't waited for.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	silent, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	if err := agreed(ctx, silent); err == nil {
+		t.Error("an interrupt is taken for a yes")
 	}
 }

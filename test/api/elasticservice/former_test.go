@@ -27,6 +27,14 @@ func (w *world) wantReplicas(want int32) {
 	})
 }
 
+// noneAsleep passes where no target is kept that was put to sleep.
+func noneAsleep(es *v1alpha1.ElasticService) error {
+	if es.Status.AsleepTarget != nil {
+		return fmt.Errorf("asleepTarget is %v", es.Status.AsleepTarget)
+	}
+	return nil
+}
+
 // Whoever edits the target of a sleeping service gets the old one back as it was.
 func TestATargetThatIsExchangedInItsSleepIsWoken(t *testing.T) {
 	t.Parallel()
@@ -40,12 +48,7 @@ func TestATargetThatIsExchangedInItsSleepIsWoken(t *testing.T) {
 	es := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), ready)
 	w.edit(es, func() { es.Spec.ScaleTargetRef.Name = "next" })
 	w.wantReplicas(3)
-	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), func(es *v1alpha1.ElasticService) error {
-		if es.Status.AsleepTarget != nil {
-			return fmt.Errorf("asleepTarget is %v", es.Status.AsleepTarget)
-		}
-		return nil
-	})
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), noneAsleep)
 	w.wantEvent("FormerTargetAwake", "Deployment lobby isn't the target any more and was asleep: scaled it from 0 to 3 replicas.")
 	if n := w.replicas("next"); n != 0 {
 		t.Errorf("the new target has %d replicas, and nobody asked for it", n)
@@ -65,12 +68,7 @@ func TestAnExchangedTargetThatHasAnotherElasticServiceSleepsOn(t *testing.T) {
 	w.elastic("heir", func(es *v1alpha1.ElasticService) { es.Spec.ScaleTargetRef.Name = "lobby" })
 	es := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.edit(es, func() { es.Spec.ScaleTargetRef.Name = "next" })
-	w.want("lobby", promptly, ready, func(es *v1alpha1.ElasticService) error {
-		if es.Status.AsleepTarget != nil {
-			return fmt.Errorf("asleepTarget is %v", es.Status.AsleepTarget)
-		}
-		return nil
-	})
+	w.want("lobby", promptly, ready, noneAsleep)
 	if n := w.replicas("lobby"); n != 0 {
 		t.Errorf("the heir's target has %d replicas, want 0", n)
 	}

@@ -177,7 +177,7 @@ func TestWakingOneOfTwoEqualNamesDoesNotWakeTheOther(t *testing.T) {
 }
 
 // Many calls for a service cost the API server one wake a second.
-func TestWakeAnswersComeOutOfTheCache(t *testing.T) {
+func TestManyWakeCallsWriteAWakeASecond(t *testing.T) {
 	t.Parallel()
 	const calls = 200
 	w := newWorld(t)
