@@ -282,10 +282,8 @@ func (s *Server) Routes(uid string) informerapi.RoutesResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := informerapi.RoutesResponse{Routes: []informerapi.Route{}}
-	for id, sv := range s.services {
-		if uid == "" || uid == string(id) {
-			out.Routes = append(out.Routes, sv.describe())
-		}
+	for _, sv := range s.some(uid) {
+		out.Routes = append(out.Routes, sv.describe())
 	}
 	slices.SortFunc(out.Routes, func(a, b informerapi.Route) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -299,16 +297,24 @@ func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
 	defer s.mu.Unlock()
 	now := time.Now()
 	out := informerapi.SessionsResponse{Started: s.started, Now: now, Services: []informerapi.Sessions{}}
-	for id, sv := range s.services {
-		if uid != "" && uid != string(id) {
-			continue
-		}
+	for _, sv := range s.some(uid) {
 		if sessions, ever := sv.carried(now); ever {
 			out.Services = append(out.Services, sessions)
 		}
 	}
 	slices.SortFunc(out.Services, func(a, b informerapi.Sessions) int { return cmp.Compare(a.UID, b.UID) })
 	return out
+}
+
+// some are all services, or the one with a uid.
+func (s *Server) some(uid string) map[types.UID]*service {
+	if uid == "" {
+		return s.services
+	}
+	if sv := s.services[types.UID(uid)]; sv != nil {
+		return map[types.UID]*service{types.UID(uid): sv}
+	}
+	return nil
 }
 
 // dial connects to a server.
