@@ -200,6 +200,9 @@ const (
 	ReasonSourceIPMasqueraded = "SourceIPMasqueraded"
 	// ReasonLocalTrafficPolicy says that the Service has a traffic policy Local.
 	ReasonLocalTrafficPolicy = "LocalTrafficPolicy"
+	// ReasonSelectorMatchesOthers says that the selector of the Service, or of the
+	// target where the Service has none, matches pods that aren't the target's.
+	ReasonSelectorMatchesOthers = "SelectorMatchesOthers"
 	// ReasonHasSelector says that the front's Service has a selector, by which
 	// clients go past the resolver.
 	ReasonHasSelector = "HasSelector"

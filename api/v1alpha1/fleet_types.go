@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.drainingReplicas`
 // +kubebuilder:printcolumn:name="Players",type=integer,JSONPath=`.status.players`
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Updated",type=integer,priority=1,JSONPath=`.status.updatedReplicas`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name must have at most 50 characters, because the names of its Servers are longer and become host names"
@@ -52,10 +53,19 @@ type FleetSpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// template is what new Servers are made from. A change leaves those that
-	// are there as they are.
+	// template is what new Servers are made from. updateStrategy says what a
+	// change of it means for those that are there.
 	// +required
 	Template ServerTemplate `json:"template"`
+
+	// updateStrategy is OnDelete: Servers of an earlier template stay until
+	// something else ends them. Or Rolling: they are replaced as new ones become
+	// Ready, a quarter of replicas at a time, rounded up. There are never fewer
+	// Ready because of that than replicas. One with players goes as
+	// scaleDown.policy says; an Allocated one stays until its game ends it.
+	// +optional
+	// +kubebuilder:default=OnDelete
+	UpdateStrategy FleetUpdateStrategy `json:"updateStrategy,omitempty"`
 
 	// scaleDown says which Servers go first and how.
 	// +optional
@@ -80,6 +90,7 @@ type ServerTemplate struct {
 
 	// spec is each Server's spec.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || !has(self.ports) || self.ports.exists(p, (p.protocol == 'TCPUDP' || p.protocol == (self.players.probe.type == 'minecraft' ? 'TCP' : 'UDP')) && self.ports.exists(q, q.name == (has(self.players.probe.port) && self.players.probe.port != '' ? self.players.probe.port : self.ports[0].name) && (p.name == q.name || has(p.containerPort) && has(q.containerPort) && p.containerPort == q.containerPort)))",message="players.probe.type must fit the protocol of the port that it asks, which is TCP for minecraft and UDP for the others: correct that port's protocol, or name another port in players.probe.port"
 	Spec ServerSpec `json:"spec"`
 }
 
@@ -141,6 +152,17 @@ const (
 	ScaleDownDelete ScaleDownPolicy = "Delete"
 )
 
+// FleetUpdateStrategy says what becomes of a Fleet's Servers of an earlier template.
+// +kubebuilder:validation:Enum=OnDelete;Rolling
+type FleetUpdateStrategy string
+
+const (
+	// FleetUpdateOnDelete leaves them until something else ends them.
+	FleetUpdateOnDelete FleetUpdateStrategy = "OnDelete"
+	// FleetUpdateRolling replaces them.
+	FleetUpdateRolling FleetUpdateStrategy = "Rolling"
+)
+
 // Scheduling says how Servers spread over nodes.
 // +kubebuilder:validation:Enum=Packed;Distributed
 type Scheduling string
@@ -166,6 +188,10 @@ type FleetStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
+	// updatedReplicas is how many of them are of the template as it is.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+
 	// allocatedReplicas is how many of them are Allocated.
 	// +optional
 	AllocatedReplicas int32 `json:"allocatedReplicas"`
@@ -187,7 +213,7 @@ type FleetStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// conditions are Ready.
+	// conditions are Ready and Updated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -8,6 +8,11 @@ const (
 	// The update goes on trying, and an edit of the template heals it.
 	ConditionProgressing = "Progressing"
 
+	// ConditionUpdated is True when all Servers that take players are of the
+	// newest revision, or of the template, where it is a Fleet's. It is what a script
+	// waits for after a change.
+	ConditionUpdated = "Updated"
+
 	// ConditionAvailable is True when as many Servers are Ready, of whatever
 	// revision, as replicas and update.maxUnavailable ask for.
 	ConditionAvailable = "Available"
@@ -23,6 +28,12 @@ const (
 	// ReasonUpdated says that all Servers which take players are of the newest
 	// revision.
 	ReasonUpdated = "Updated"
+	// ReasonUndone says that all Servers which take players are of the revision that
+	// the annotation UndoToAnnotation names.
+	ReasonUndone = "Undone"
+	// ReasonRevisionUnknown says that the annotation UndoToAnnotation names a revision that
+	// there isn't.
+	ReasonRevisionUnknown = "RevisionUnknown"
 	// ReasonUpdating says that an update is under way.
 	ReasonUpdating = "Updating"
 	// ReasonAsleep says that no Servers are asked for.

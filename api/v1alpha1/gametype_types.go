@@ -339,7 +339,7 @@ type GameTypeStatus struct {
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
-	// conditions are Progressing, Available and ServiceReady.
+	// conditions are Progressing, Updated, Available and ServiceReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -63,9 +63,18 @@ const (
 	// revision.
 	RevisionAnnotation = "dormouse.dev/revision"
 
-	// TemplateHashAnnotation is on a GameType's Fleet; its value is a hash of the template
-	// that the Fleet was made from. What the API server stored may differ: a webhook or a
-	// policy may have changed it.
+	// UndoToAnnotation is on a GameType by a person; its value is the name of a revision,
+	// which its Servers are of as long as the annotation is there, whatever the template
+	// says.
+	UndoToAnnotation = "dormouse.dev/undo-to"
+
+	// RestartedAtAnnotation is on a GameType by a person, with any value, such as the
+	// time; each other value begins an update. It is on the Servers of that revision, too.
+	RestartedAtAnnotation = "dormouse.dev/restarted-at"
+
+	// TemplateHashAnnotation is on a GameType's Fleet and on a Fleet's Server; its value is
+	// a hash of the template that it was made from. What the API server stored may differ:
+	// a webhook or a policy may have changed it.
 	TemplateHashAnnotation = "dormouse.dev/template-hash"
 
 	// StoredHashAnnotation is on such a Fleet where the API server changed the template;
@@ -121,6 +130,9 @@ const (
 	MinResolverPort = 10000
 	MaxResolverPort = 29999
 )
+
+// GameTypeAnnotations are those that are read of a GameType.
+var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation}
 
 // FrontAnnotations are those that are read of the Service of a front.
 var FrontAnnotations = []string{AllowedNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}

@@ -62,4 +62,7 @@ const (
 	ReasonServersMissing = "ServersMissing"
 	// ReasonServerRefused says that the API server refuses the Servers.
 	ReasonServerRefused = "ServerRefused"
+	// ReasonOnDelete says that Servers of an earlier template stay, because
+	// updateStrategy is OnDelete.
+	ReasonOnDelete = "OnDelete"
 )

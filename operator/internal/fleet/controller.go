@@ -81,14 +81,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcile.Result, error) {
 	now, m, original := r.Now(), r.memoryOf(f), f.DeepCopy()
-	if err := m.follow(f); err != nil {
-		return reconcile.Result{}, fmt.Errorf("remember the template of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
-	}
-	servers, err := r.servers(ctx, f)
+	m.follow(f)
+	objects, err := r.owned(ctx, f)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	servers := make([]server, len(objects))
+	for i := range objects {
+		servers[i] = observe(&objects[i])
+	}
 	servers, again := m.writes.over(now, servers)
+	m.markOutdated(f, servers, objects)
 	if m.beginning.see(now, f, servers); m.beginning.behind(now) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -121,19 +124,15 @@ func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcil
 	return reconcile.Result{RequeueAfter: p.again}, o.failure(f)
 }
 
-// servers are those that the Fleet owns, as the cache has them.
-func (r *Reconciler) servers(ctx context.Context, f *v1alpha1.Fleet) ([]server, error) {
+// owned are the Servers that the Fleet owns, as the cache has them.
+func (r *Reconciler) owned(ctx context.Context, f *v1alpha1.Fleet) ([]v1alpha1.Server, error) {
 	var list v1alpha1.ServerList
 	// They are only read.
 	err := r.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the Servers of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
 	}
-	servers := make([]server, len(list.Items))
-	for i := range list.Items {
-		servers[i] = observe(&list.Items[i])
-	}
-	return servers, nil
+	return list.Items, nil
 }
 
 // writeStatus writes what changed. What changes all the time, the players, waits a

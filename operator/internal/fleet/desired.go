@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // suffixLength is how many characters a Server's name has beyond its Fleet's.
@@ -27,7 +28,7 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 			Namespace:   f.Namespace,
 			Name:        name,
 			Labels:      with(f.Spec.Template.Metadata.Labels, v1alpha1.FleetLabel, f.Name),
-			Annotations: maps.Clone(f.Spec.Template.Metadata.Annotations),
+			Annotations: with(f.Spec.Template.Metadata.Annotations, v1alpha1.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
 			// From the start, so that there is no moment without a guard.
 			Finalizers:      []string{v1alpha1.DeletionGuardFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
@@ -67,7 +68,7 @@ func schedule(pod *corev1.PodSpec, f *v1alpha1.Fleet) {
 // selector finds a Fleet's Pods.
 func selector(f *v1alpha1.Fleet) string { return v1alpha1.FleetLabel + "=" + f.Name }
 
-// with is a copy of labels with one more.
+// with is a copy of labels or annotations with one more.
 func with(labels map[string]string, key, value string) map[string]string {
 	more := make(map[string]string, len(labels)+1)
 	maps.Copy(more, labels)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // lobbies is a Fleet with something of its own everywhere.
@@ -42,7 +43,7 @@ func TestDesiredServer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: "lobbies-abcde",
 			Labels:      map[string]string{"mode": "duel", "dormouse.dev/fleet": "lobbies"},
-			Annotations: map[string]string{"map": "atoll"},
+			Annotations: map[string]string{"map": "atoll", "dormouse.dev/template-hash": templatehash.Of(f.Spec.Template)},
 			Finalizers:  []string{"dormouse.dev/deletion-guard"},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "dormouse.dev/v1alpha1", Kind: "Fleet", Name: "lobbies", UID: "fleet-1",

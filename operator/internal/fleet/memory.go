@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"encoding/json"
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -10,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // memory is what the controller remembers of one Fleet between passes. All of it
@@ -19,9 +18,11 @@ type memory struct {
 	uid types.UID
 	// generation is that of the spec which template is a hash of.
 	generation int64
-	template   uint64
-	backoff    backoff
-	beginning  beginning
+	template   string
+	// compared are Servers whose template had to be compared in full.
+	compared  map[types.UID]comparison
+	backoff   backoff
+	beginning beginning
 	// statusWritten is when the status was last written.
 	statusWritten time.Time
 	// putOff says that the last pass left the status to the next: what it changed
@@ -54,20 +55,13 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // follow begins anew with the delays when the template has changed: it may be
 // mended, and whoever mended it shouldn't wait.
-func (m *memory) follow(f *v1alpha1.Fleet) error {
+func (m *memory) follow(f *v1alpha1.Fleet) {
 	if m.generation == f.Generation {
-		return nil
+		return
 	}
-	text, err := json.Marshal(f.Spec.Template)
-	if err != nil {
-		return err
-	}
-	hash := fnv.New64a()
-	_, _ = hash.Write(text) // A hash takes everything.
-	if sum := hash.Sum64(); sum != m.template {
+	if hash := templatehash.Of(f.Spec.Template); hash != m.template {
 		m.backoff.forgive()
-		m.template = sum
+		m.template = hash
 	}
 	m.generation = f.Generation
-	return nil
 }

@@ -33,6 +33,11 @@ type server struct {
 	// allocated means that nobody but the game ends it.
 	allocated bool
 
+	// template is a hash of the template that it was made from; empty where none is
+	// noted. outdated is whether that isn't the Fleet's any more.
+	template string
+	outdated bool
+
 	// draining is whether it was drained, and ours whether by the Fleet.
 	draining, ours bool
 	// deleting is whether its deletion was asked for.
@@ -58,6 +63,7 @@ func observe(o *v1alpha1.Server) server {
 		draining: o.Spec.Drain,
 		ours:     o.Annotations[v1alpha1.DrainedByAnnotation] == v1alpha1.DrainedByFleet,
 		deleting: !o.DeletionTimestamp.IsZero(),
+		template: o.Annotations[v1alpha1.TemplateHashAnnotation],
 	}
 	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[v1alpha1.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
 	if p := o.Status.Players; p != nil {

@@ -45,15 +45,21 @@ type plan struct {
 //
 //  1. Drained Servers that may be deleted are; so are those whose game asked for
 //     its end. Unhealthy ones are deleted or, while somebody plays, drained.
+//
 //  2. With too few active Servers, those that the Fleet drained are taken back,
 //     most players first, and the rest is created. Replacements of Servers that
 //     failed wait for their time.
+//
 //  3. With too many, those that were never ready go first, then those that may be
 //     deleted, then those with the fewest players; scaleDown.order decides between
 //     equals. Who may be deleted is deleted; others are drained, or deleted under
 //     the guard if scaleDown.policy says so.
+//
 //  4. Servers whose node is lost are replaced, and left alone because they may come
 //     back: no more of them are kept than there should be Servers.
+//
+//  5. With updateStrategy Rolling, active Servers of an earlier template make room
+//     for those of the present one, as roll says.
 //
 // An Allocated Server is never chosen.
 func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backoff) plan {
@@ -87,7 +93,12 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 		}
 	}
 	desired := int(replicas(spec))
-	if missing := desired - len(active); missing > 0 {
+	missing := desired - len(active)
+	if spec.UpdateStrategy == v1alpha1.FleetUpdateRolling {
+		drained = slices.DeleteFunc(drained, func(s *server) bool { return s.outdated })
+		active, missing = p.roll(spec, active, desired)
+	}
+	if missing > 0 {
 		p.fill(now, missing, drained, b)
 	} else {
 		p.spared = p.shrink(spec, active, -missing)
@@ -95,6 +106,42 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 	p.shrink(spec, lost, len(lost)-desired)
 	p.bound()
 	return p
+}
+
+// surge is how many Servers more than asked for there may be while those of an earlier
+// template are replaced: a quarter, rounded up.
+func surge(desired int) int { return (desired + 3) / 4 }
+
+// roll lets go of outdated active Servers, and returns the others with how many of them are
+// missing; fewer than 0 where there are too many.
+//
+// An outdated one that isn't up goes where the rest could be enough without it, and one
+// that is up where enough others are up. So a template that never gets ready costs no
+// Server that is, and its own Servers are never more than the surge.
+func (p *plan) roll(spec *v1alpha1.FleetSpec, active []*server, desired int) (updated []*server, missing int) {
+	var starting, ready []*server
+	up := 0
+	for _, s := range active {
+		if s.up() {
+			up++
+		}
+		switch {
+		case !s.outdated || s.allocated:
+			updated = append(updated, s)
+		case s.up():
+			ready = append(ready, s)
+		default:
+			starting = append(starting, s)
+		}
+	}
+	// The outdated ones that start count as if they were up, which they may soon be.
+	spare := max(0, up+len(starting)-desired)
+	first := min(spare, len(starting))
+	then := min(spare-first, len(ready), max(0, up-desired))
+	p.shrink(spec, starting, first)
+	p.shrink(spec, ready, then)
+	room := desired + surge(desired) - (len(active) - first - then)
+	return updated, min(desired-len(updated), room)
 }
 
 // fill makes up for missing Servers.

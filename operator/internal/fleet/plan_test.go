@@ -39,6 +39,7 @@ func deleting(s *server)  { s.deleting = true }
 func byHand(s *server)    { s.state, s.draining = v1alpha1.ServerDraining, true }
 func byFleet(s *server)   { s.state, s.draining, s.ours = v1alpha1.ServerDraining, true, true }
 func denies(s *server)    { s.allowed = false }
+func outdated(s *server)  { s.outdated = true }
 
 // decided is what a plan says, by name and sorted.
 type decided struct {
@@ -67,6 +68,7 @@ func names(list []*server) []string {
 func TestPlan(t *testing.T) {
 	tests := map[string]struct {
 		replicas int32
+		update   v1alpha1.FleetUpdateStrategy
 		order    v1alpha1.ScaleDownOrder
 		policy   v1alpha1.ScaleDownPolicy
 		servers  []server
@@ -160,11 +162,62 @@ func TestPlan(t *testing.T) {
 		"taking back needs no API server that takes Servers": {
 			replicas: 1, servers: []server{has("a", 1, byFleet)}, backoff: backoff{refusedUntil: at(2)}, want: decided{TakeBack: []string{"a"}},
 		},
+
+		"Servers of an earlier template stay": {replicas: 2, servers: []server{has("a", 0, outdated), has("b", 0)}},
+		"Rolling begins with a quarter more": {
+			replicas: 5, update: v1alpha1.FleetUpdateRolling,
+			servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 3, outdated), has("d", 0, outdated), has("e", 1, outdated)},
+			want:    decided{Create: 2},
+		},
+		"Rolling waits for new ones to get ready": {
+			replicas: 2, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 0, starting)},
+		},
+		"Rolling replaces as many as have got ready, the empty first": {
+			replicas: 3, update: v1alpha1.FleetUpdateRolling,
+			servers: []server{has("a", 2, outdated), has("b", 0, outdated), has("c", 1, outdated), has("d", 0)},
+			want:    decided{Remove: []string{"b"}, Create: 1},
+		},
+		"Rolling drains who has players": {
+			replicas: 1, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 2, outdated), has("b", 0)}, want: decided{Drain: []string{"a"}},
+		},
+		"Rolling deletes them where the policy is to": {
+			replicas: 1, update: v1alpha1.FleetUpdateRolling, policy: v1alpha1.ScaleDownDelete,
+			servers: []server{has("a", 2, outdated), has("b", 0)}, want: decided{Remove: []string{"a"}},
+		},
+		"Rolling takes those that still start, once there are enough without": {
+			replicas: 2, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 0, outdated, starting), has("b", 0, outdated), has("c", 0)},
+			want: decided{Remove: []string{"a"}, Create: 1},
+		},
+		"Rolling leaves Allocated ones, which count": {
+			replicas: 2, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 3, outdated, allocated), has("b", 0)},
+		},
+		"Rolling doesn't take back what is of an earlier template": {
+			replicas: 2, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 3, outdated, byFleet), has("b", 1, byFleet)},
+			want: decided{TakeBack: []string{"b"}, Create: 1},
+		},
+		"OnDelete takes it back": {replicas: 1, servers: []server{has("a", 3, outdated, byFleet)}, want: decided{TakeBack: []string{"a"}}},
+		"Rolling doesn't make up for what is about to be too many": {
+			replicas: 1, update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 0, starting)},
+			want: decided{Remove: []string{"b"}},
+		},
+		"Rolling at zero lets all go": {
+			update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 2, outdated), has("b", 0, outdated), has("c", 1), has("d", 0, starting)},
+			want: decided{Remove: []string{"b", "d"}, Drain: []string{"a", "c"}},
+		},
+		"a template that never gets ready has the surge, and costs nothing": {
+			replicas: 4, update: v1alpha1.FleetUpdateRolling,
+			servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 1, outdated), has("d", 0, outdated), has("e", 0, starting)},
+		},
+		"with fewer asked for, new ones that aren't ready are too many": {
+			replicas: 2, update: v1alpha1.FleetUpdateRolling,
+			servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 0, starting), has("d", 0, starting)},
+			want:    decided{Remove: []string{"d"}},
+		},
 		"a large Fleet is made in steps": {replicas: 250, want: decided{Create: 100, Again: soon}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := &v1alpha1.FleetSpec{Replicas: &test.replicas, ScaleDown: v1alpha1.ScaleDownSpec{Order: test.order, Policy: test.policy}}
+			spec := &v1alpha1.FleetSpec{Replicas: &test.replicas, UpdateStrategy: test.update, ScaleDown: v1alpha1.ScaleDownSpec{Order: test.order, Policy: test.policy}}
 			if diff := cmp.Diff(test.want, decide(makePlan(t0, spec, test.servers, test.backoff))); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}

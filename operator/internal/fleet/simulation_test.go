@@ -39,6 +39,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	s.spec.Replicas = &s.desired
 	s.spec.ScaleDown.Order = []v1alpha1.ScaleDownOrder{v1alpha1.EmptiestFirst, v1alpha1.OldestFirst, v1alpha1.NewestFirst}[seed%3]
+	if seed%2 == 0 {
+		s.spec.UpdateStrategy = v1alpha1.FleetUpdateRolling
+	}
 	if seed%4 == 0 {
 		s.spec.ScaleDown.Policy = v1alpha1.ScaleDownDelete
 	}
@@ -82,11 +85,12 @@ func (s *simulation) pick(pass func(server) bool) (server, bool) {
 
 // happen lets something happen in the world.
 func (s *simulation) happen() {
-	what := []string{"scale", "ready", "ready", "join", "join", "leave", "leave", "leave", "break", "lose", "return", "allocate", "release", "end", "kill", "by hand"}[s.chance.IntN(16)]
+	what := []string{"scale", "ready", "ready", "join", "join", "leave", "leave", "leave", "break", "lose", "return", "allocate", "release", "end", "kill", "by hand", "edit"}[s.chance.IntN(17)]
 	calm := func(o server) bool { return !o.deleting && !o.unhealthy && !o.lost && !o.shutdown }
 	playable := func(o server) bool { return calm(o) && o.ready }
 	pass := map[string]func(server) bool{
 		"scale":    func(server) bool { return true },
+		"edit":     func(server) bool { return s.chance.IntN(3) == 0 },
 		"ready":    func(o server) bool { return calm(o) && !o.ready },
 		"join":     func(o server) bool { return playable(o) && !o.draining },
 		"leave":    func(o server) bool { return o.players > 0 },
@@ -108,6 +112,9 @@ func (s *simulation) happen() {
 	case "scale":
 		s.desired = s.chance.Int32N(12)
 		s.log = append(s.log, fmt.Sprint("  to ", s.desired))
+		return
+	case "edit":
+		s.edit()
 		return
 	case "ready":
 		o.state, o.ready, o.reported, o.changed = v1alpha1.ServerReady, true, true, s.now
@@ -135,6 +142,30 @@ func (s *simulation) happen() {
 	}
 	o.allowed = o.reported && o.players == 0 && !o.allocated
 	s.put(o)
+}
+
+// edit changes the Fleet's template.
+func (s *simulation) edit() {
+	for _, servers := range []map[types.UID]server{s.real, s.cached} {
+		for uid, o := range servers {
+			o.outdated = true
+			servers[uid] = o
+		}
+	}
+	for uid, w := range s.writes {
+		w.server.outdated = true
+		s.writes[uid] = w
+	}
+}
+
+// getReady lets all Servers get ready that start.
+func (s *simulation) getReady() {
+	for _, o := range s.real {
+		if !o.ready && !o.deleting && !o.unhealthy && !o.lost && !o.shutdown {
+			o.state, o.ready, o.reported, o.allowed, o.changed = v1alpha1.ServerReady, true, true, o.players == 0 && !o.allocated, s.now
+			s.put(o)
+		}
+	}
 }
 
 // guard lets deleted Servers go that nobody plays on.
@@ -175,6 +206,7 @@ func (s *simulation) pass() bool {
 	if p.create > int(s.desired) {
 		s.fail("%d are created for a Fleet of %d", p.create, s.desired)
 	}
+	s.judge(servers, p)
 	for _, o := range p.takeBack {
 		s.write(o, "take back", func(o *server) { o.draining, o.ours = false, false; o.generation++ })
 	}
@@ -196,6 +228,24 @@ func (s *simulation) pass() bool {
 	m.learn(s.now, p, outcome{})
 	s.backoff = m.backoff
 	return p.writes()
+}
+
+// judge fails where a plan leaves too few Servers that are up.
+func (s *simulation) judge(servers []server, p plan) {
+	s.t.Helper()
+	up := func(o *server) bool { return o.up() && !o.draining && !o.deleting }
+	before, after := 0, 0
+	for i := range servers {
+		if o := &servers[i]; up(o) {
+			before++
+			if !slices.Contains(p.remove, o) && !slices.Contains(p.drain, o) {
+				after++
+			}
+		}
+	}
+	if after < min(before, int(s.desired)) {
+		s.fail("of %d Servers that are up %d are left, of a Fleet of %d", before, after, s.desired)
+	}
 }
 
 // write changes a Server unless it isn't any more as it was seen, and judges
@@ -260,6 +310,7 @@ func TestWhateverHappensAFleetComesToRest(t *testing.T) {
 		for range 100 {
 			s.now = s.now.Add(maxDelay)
 			s.guard()
+			s.getReady()
 			s.show(true)
 			if s.pass() {
 				quiet = 0
@@ -273,6 +324,11 @@ func TestWhateverHappensAFleetComesToRest(t *testing.T) {
 		active, spared := s.active()
 		if want := max(int(s.desired), spared); active != want {
 			s.fail("seed %d: %d active Servers, want %d (%d of them Allocated)", seed, active, want, spared)
+		}
+		for _, o := range s.real {
+			if s.spec.UpdateStrategy == v1alpha1.FleetUpdateRolling && o.outdated && o.up() && !o.allocated && !o.draining && !o.deleting {
+				s.fail("seed %d: %s is of an earlier template", seed, o.name)
+			}
 		}
 		if len(s.writes) > 0 {
 			s.fail("seed %d: %d writes are remembered that the cache shows", seed, len(s.writes))

@@ -21,16 +21,17 @@ func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b bac
 	c := count(servers)
 	s := &f.Status
 	s.ObservedGeneration = f.Generation
-	s.Replicas, s.ReadyReplicas, s.AllocatedReplicas, s.DrainingReplicas = c.active, c.ready, c.allocated, c.draining
+	s.Replicas, s.ReadyReplicas, s.UpdatedReplicas = c.active, c.ready, c.updated
+	s.AllocatedReplicas, s.DrainingReplicas = c.allocated, c.draining
 	s.Players, s.Capacity = c.players, c.capacity
 	s.Selector = selector(f)
-	condition.SetAll(&s.Conditions, f.Generation, metav1.Time{Time: now}, ready(f, c, p, b))
+	condition.SetAll(&s.Conditions, f.Generation, metav1.Time{Time: now}, ready(f, c, p, b), updated(f, c))
 }
 
 // counts are of a Fleet's Servers.
 type counts struct {
-	active, ready, allocated, draining int32
-	players, capacity                  int32
+	active, ready, updated, allocated, draining int32
+	players, capacity                           int32
 	// waiting is the oldest one that should be ready and isn't.
 	waiting *server
 }
@@ -45,6 +46,9 @@ func count(servers []server) counts {
 			continue
 		}
 		c.active++
+		if !s.outdated {
+			c.updated++
+		}
 		if !s.up() {
 			if c.waiting == nil || byAge(s, c.waiting) < 0 {
 				c.waiting = s
@@ -85,6 +89,27 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	default:
 		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", progress)
 	}
+}
+
+// updated is the condition Updated: whether the Servers are of the Fleet's template.
+func updated(f *v1alpha1.Fleet, c counts) metav1.Condition {
+	const kind = v1alpha1.ConditionUpdated
+	outdated := c.active - c.updated
+	switch {
+	case outdated == 0:
+		return condition.True(kind, v1alpha1.ReasonUpdated, "All Servers that take players are of the template.")
+	case f.Spec.UpdateStrategy == v1alpha1.FleetUpdateRolling:
+		return condition.False(kind, v1alpha1.ReasonUpdating, "%s of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.", are(outdated, c.active))
+	default:
+		return condition.False(kind, v1alpha1.ReasonOnDelete, "%s of an earlier template. With updateStrategy OnDelete they stay until something else ends them; Rolling replaces them.", are(outdated, c.active))
+	}
+}
+
+func are(some, all int32) string {
+	if some == 1 {
+		return fmt.Sprintf("1 of %d Servers is", all)
+	}
+	return fmt.Sprintf("%d of %d Servers are", some, all)
 }
 
 func allReady(desired int32, c counts, p plan) string {

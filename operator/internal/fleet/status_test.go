@@ -15,12 +15,12 @@ import (
 func TestStatusCounts(t *testing.T) {
 	f := lobbies()
 	setStatus(t0, f, []server{
-		has("a", 3), has("b", 4, allocated), has("c", 0, starting), has("d", 5, byFleet), has("e", 2, deleting),
+		has("a", 3), has("b", 4, allocated, outdated), has("c", 0, starting), has("d", 5, byFleet), has("e", 2, deleting),
 		has("f", 1, lost), has("g", 1, broken),
 	}, plan{}, backoff{})
 	f.Status.Conditions = nil
 	want := v1alpha1.FleetStatus{
-		ObservedGeneration: 3, Replicas: 5, ReadyReplicas: 2, AllocatedReplicas: 1, DrainingReplicas: 2,
+		ObservedGeneration: 3, Replicas: 5, ReadyReplicas: 2, UpdatedReplicas: 4, AllocatedReplicas: 1, DrainingReplicas: 2,
 		Players: 16, Capacity: 20, Selector: "dormouse.dev/fleet=lobbies",
 	}
 	if diff := cmp.Diff(want, f.Status); diff != "" {

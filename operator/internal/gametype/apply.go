@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // maxForced bounds how many Servers one pass ends by force. The next follows.
@@ -111,7 +112,7 @@ func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1a
 		return
 	}
 	before := f.DeepCopy()
-	f.Annotations[v1alpha1.StoredHashAnnotation] = templateHash(f.Spec.Template)
+	f.Annotations[v1alpha1.StoredHashAnnotation] = templatehash.Of(f.Spec.Template)
 	if err := r.Client.Patch(ctx, f, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		o.failed = errors.Join(o.failed, fmt.Errorf("note what is stored of Fleet %s: %w", f.Name, err))
 	}

@@ -145,6 +145,7 @@ func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, repli
 	if err := c.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}); err != nil {
 		return nil
 	}
+	gt, _ = undone(gt, list.Items)
 	seen := make([]fleet, len(list.Items))
 	for i := range list.Items {
 		seen[i] = observe(gt, &list.Items[i])

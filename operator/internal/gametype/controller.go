@@ -103,16 +103,19 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 		return reconcile.Result{}, err
 	}
 	now, m, original := r.Now(), r.memoryOf(gt), gt.DeepCopy()
-	fleets, again, err := r.fleets(ctx, now, gt, m)
+	list, err := r.owned(ctx, gt)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	acting, found := undone(gt, list)
+	fleets, again := m.observe(now, acting, list)
 	if m.behind(now, gt, fleets) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
-	p := makePlan(now, &gt.Spec, fleets, m.number)
-	o := r.apply(ctx, gt, m, p)
-	s, err := r.keepServices(ctx, gt)
+	p := makePlan(now, &acting.Spec, fleets, m.number)
+	p.undone, p.undoing = found, undoing(gt, fleets, found)
+	o := r.apply(ctx, acting, m, p)
+	s, err := r.keepServices(ctx, acting)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
 		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, v1alpha1.ReasonPending, "The Service could not be written; it is tried again.")
@@ -143,10 +146,11 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, nil
 	}
 	now, m, original := r.Now(), r.memoryOf(gt), gt.DeepCopy()
-	fleets, again, err := r.fleets(ctx, now, gt, m)
+	list, err := r.owned(ctx, gt)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	fleets, again := m.observe(now, gt, list)
 	// Whoever asks for its dependents to be orphaned gets that.
 	if len(fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, gt, false))
@@ -198,21 +202,25 @@ func (r *Reconciler) tellSelector(ctx context.Context, gt *v1alpha1.GameType) er
 	return err
 }
 
-// fleets are those that the GameType owns, as the cache has them and as they were
-// written since.
-func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.GameType, m *memory) ([]fleet, time.Duration, error) {
+// owned are the Fleets that the GameType owns, as the cache has them.
+func (r *Reconciler) owned(ctx context.Context, gt *v1alpha1.GameType) ([]v1alpha1.Fleet, error) {
 	var list v1alpha1.FleetList
 	// They are only read.
 	err := r.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, 0, fmt.Errorf("list the Fleets of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
+		return nil, fmt.Errorf("list the Fleets of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
 	}
-	fleets := make([]fleet, len(list.Items))
-	for i := range list.Items {
-		fleets[i] = observe(gt, &list.Items[i])
+	return list.Items, nil
+}
+
+// observe reads the Fleets as they were written since the cache had them, and says when
+// to look again; 0 for never.
+func (m *memory) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fleet) ([]fleet, time.Duration) {
+	fleets := make([]fleet, len(list))
+	for i := range list {
+		fleets[i] = observe(gt, &list[i])
 	}
-	fleets, again := m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) })
-	return fleets, again, nil
+	return m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) })
 }
 
 // writeStatus writes what changed and tells of it. What changes all the time, the

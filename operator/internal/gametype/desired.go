@@ -1,8 +1,6 @@
 package gametype
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -18,14 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 var kind = v1alpha1.GroupVersion.WithKind("GameType")
 
 // desiredTemplate is the GameType's template with its label, for the Servers and
-// for their Pods: the Server's own controller hands on only what it knows.
+// for their Pods: the Server's own controller hands on only what it knows. When a person
+// asked for a restart it is another one.
 func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 	t := *gt.Spec.Template.DeepCopy()
+	if at, ok := gt.Annotations[v1alpha1.RestartedAtAnnotation]; ok {
+		annotations := make(map[string]string, len(t.Metadata.Annotations)+1)
+		maps.Copy(annotations, t.Metadata.Annotations)
+		annotations[v1alpha1.RestartedAtAnnotation] = at
+		t.Metadata.Annotations = annotations
+	}
 	t.Metadata.Labels = labelled(t.Metadata.Labels, gt)
 	t.Spec.Template.Labels = labelled(t.Spec.Template.Labels, gt)
 	return t
@@ -44,7 +50,7 @@ func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha
 			Name:      gt.Name + "-" + hash,
 			Labels:    labelled(nil, gt),
 			Annotations: map[string]string{
-				v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10), v1alpha1.TemplateHashAnnotation: templateHash(t),
+				v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10), v1alpha1.TemplateHashAnnotation: templatehash.Of(t),
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
 		},
@@ -65,48 +71,6 @@ func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
 		_, _ = fmt.Fprint(hash, *collisions)
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
-}
-
-// templateHash tells templates apart, as they are sent or stored. It goes by what is in
-// them, and not by how a version of the libraries writes what isn't.
-func templateHash(t v1alpha1.ServerTemplate) string {
-	text, err := json.Marshal(t)
-	var content any
-	if err == nil {
-		err = json.Unmarshal(text, &content)
-	}
-	if err == nil {
-		content, _ = pruned(content)
-		text, err = json.Marshal(content)
-	}
-	if err != nil {
-		return "" // What came from the API server can be written.
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
-}
-
-// pruned is what of some JSON says anything; false: nothing.
-func pruned(content any) (any, bool) {
-	switch c := content.(type) {
-	case nil:
-		return nil, false
-	case map[string]any:
-		for key, value := range c {
-			if kept, says := pruned(value); says {
-				c[key] = kept
-			} else {
-				delete(c, key)
-			}
-		}
-		return c, len(c) > 0
-	case []any:
-		for i, value := range c {
-			c[i], _ = pruned(value) // what it is depends on its place
-		}
-		return c, len(c) > 0
-	}
-	return content, true
 }
 
 // revisionName is what a Fleet's name ends with.

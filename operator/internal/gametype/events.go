@@ -73,7 +73,7 @@ func transitionEvents(before, after *v1alpha1.GameTypeStatus) []notice {
 		switch {
 		case is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonDraining:
 			list = append(list, notice{corev1.EventTypeWarning, is.Reason, action, is.Message})
-		case is.Reason == v1alpha1.ReasonUpdated:
+		case is.Reason == v1alpha1.ReasonUpdated, is.Reason == v1alpha1.ReasonUndone:
 			list = append(list, notice{corev1.EventTypeNormal, is.Reason, action, is.Message})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // fleet is what matters of one of a GameType's Fleets. It is comparable: two that
@@ -95,7 +96,7 @@ func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentT
 	if equality.Semantic.DeepEqual(template, desired) {
 		return true
 	}
-	return of.sent != "" && of.sent == templateHash(desired) && (of.stored == "" || of.stored == templateHash(template))
+	return of.sent != "" && of.sent == templatehash.Of(desired) && (of.stored == "" || of.stored == templatehash.Of(template))
 }
 
 // counted is how many Servers of it take players or will: those that it is to

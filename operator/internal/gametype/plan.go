@@ -27,6 +27,10 @@ type plan struct {
 	// done says that all Servers which take players are of the current revision
 	// and that there are as many as asked for.
 	done bool
+	// undone says that the current revision is the one that UndoToAnnotation names, and
+	// undoing what becomes of that annotation.
+	undone  bool
+	undoing string
 	// why says in a sentence what this step is for, or what the next one waits for;
 	// empty where nothing is to be done.
 	why string

@@ -37,8 +37,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Init()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("gametype").
-		// Its status is the controller's own; a deletion is a change of generation.
-		Watches(&v1alpha1.GameType{}, enqueue(moment, itself), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// Its status is the controller's own; a deletion is a change of generation. Two of
+		// its annotations ask for something.
+		Watches(&v1alpha1.GameType{}, enqueue(moment, itself), builder.WithPredicates(
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.Fleet{}, enqueue(breath, func(_ context.Context, o client.Object) (types.NamespacedName, bool) {
 			owner := ownerOf(o)
 			if owner == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,7 +46,12 @@ func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o 
 	if s.phase == "" {
 		status.Phase = phase(&gt.Spec, c)
 	}
-	condition.SetAll(&status.Conditions, gt.Generation, metav1.Time{Time: now}, progressing(now, gt, p, o, c), available(gt, p, c), s.ready)
+	update := progressing(now, gt, p, o, c)
+	update.Message += p.undoing
+	if p.undone && update.Reason == v1alpha1.ReasonUpdated {
+		update.Reason = v1alpha1.ReasonUndone
+	}
+	condition.SetAll(&status.Conditions, gt.Generation, metav1.Time{Time: now}, update, updated(&update, p), available(gt, p, c), s.ready)
 }
 
 // settled says that the current revision has taken over before, and that there is
@@ -158,6 +164,22 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 	}
 	return condition.False(kind, v1alpha1.ReasonDeadlineExceeded,
 		"Nothing has come of the update for %s; it goes on trying, and changing the template, or changing it back, begins another one. %s", deadline.Duration, report)
+}
+
+// updated is the condition Updated, which says in short what Progressing says.
+func updated(update *metav1.Condition, p *plan) metav1.Condition {
+	const kind = v1alpha1.ConditionUpdated
+	if p.undoing != "" && !p.undone {
+		return condition.False(kind, v1alpha1.ReasonRevisionUnknown, "%s", strings.TrimSpace(p.undoing))
+	}
+	switch update.Reason {
+	case v1alpha1.ReasonUpdated, v1alpha1.ReasonUndone:
+		return condition.True(kind, update.Reason, "All Servers that take players are of revision %d.", p.number)
+	case v1alpha1.ReasonAsleep:
+		return condition.True(kind, update.Reason, "No Servers are asked for; the next ones are of revision %d.", p.number)
+	default:
+		return condition.False(kind, update.Reason, "The condition Progressing says how far it is.")
+	}
 }
 
 // available is the condition Available.

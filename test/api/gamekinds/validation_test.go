@@ -1,11 +1,15 @@
 package gamekinds_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -154,10 +158,25 @@ func TestFleetIsChecked(t *testing.T) {
 	tests := map[string]struct {
 		patch, want string
 	}{
-		"the least":            {patch: `{}`},
-		"all":                  {patch: `{spec: {replicas: 0, scaleDown: {order: OldestFirst, policy: Delete}, scheduling: Distributed, template: {metadata: {labels: {a: b}}}}}`},
-		"negative replicas":    {patch: `{spec: {replicas: -1}}`, want: "greater than or equal to 0"},
-		"too many replicas":    {patch: `{spec: {replicas: 10001}}`, want: "less than or equal to 10000"},
+		"the least":         {patch: `{}`},
+		"all":               {patch: `{spec: {replicas: 0, scaleDown: {order: OldestFirst, policy: Delete}, scheduling: Distributed, template: {metadata: {labels: {a: b}}}}}`},
+		"negative replicas": {patch: `{spec: {replicas: -1}}`, want: "greater than or equal to 0"},
+		"too many replicas": {patch: `{spec: {replicas: 10001}}`, want: "less than or equal to 10000"},
+		"a probe over the other transport": {
+			patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 7000}], players: {probe: {type: bedrock}}}}}}`,
+			want:  "players.probe.type must fit the protocol of the port that it asks",
+		},
+		"a probe of a named port over the other transport": {
+			patch: `{spec: {template: {spec: {ports: [{name: query, containerPort: 7001, protocol: UDP}, {name: game, containerPort: 7000, protocol: UDP}], players: {probe: {type: minecraft, port: game}}}}}}`,
+			want:  "players.probe.type must fit the protocol of the port that it asks",
+		},
+		"probes that fit": {
+			patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 7000}, {name: query, containerPort: 7001, protocol: UDP}], players: {probe: {type: source, port: query}}}}}}`,
+		},
+		"a probe of a number that has both": {
+			patch: `{spec: {template: {spec: {ports: [{name: rcon, containerPort: 27015}, {name: game, containerPort: 27015, protocol: UDP}], players: {probe: {type: source}}}}}}`,
+		},
+		"a probe of both":      {patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 7000, protocol: TCPUDP}], players: {probe: {type: quake3}}}}}}`},
 		"an unknown order":     {patch: `{spec: {scaleDown: {order: Random}}}`, want: "Unsupported value"},
 		"a name that is large": {patch: `{metadata: {name: "` + strings.Repeat("a", 51) + `"}}`, want: "metadata.name must have at most 50 characters"},
 	}
@@ -174,6 +193,83 @@ func TestFleetIsChecked(t *testing.T) {
 				t.Errorf("got %v, want a refusal with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// A Fleet that was made before there was a rule is scaled all the same: a wake does it.
+func TestAFleetFromBeforeARuleIsScaled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.New(apiserver.Config(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("fleets.dormouse.dev")
+	template := []string{"schema", "openAPIV3Schema", "properties", "spec", "properties", "template", "properties", "spec"}
+	// rule takes the rules of the template's spec away, or puts them back.
+	rule := func(rules []any) (before []any) {
+		t.Helper()
+		if err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition); err != nil {
+			t.Fatal(err)
+		}
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, ok := versions[0].(map[string]any)
+		if !ok {
+			t.Fatalf("a version is a %T", versions[0])
+		}
+		path := append(slices.Clone(template), "x-kubernetes-validations")
+		if before, _, err = unstructured.NestedSlice(version, path...); err != nil {
+			t.Fatal(err)
+		}
+		if err := unstructured.SetNestedSlice(version, rules, path...); err != nil {
+			t.Fatal(err)
+		}
+		if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Update(ctx, definition); err != nil {
+			t.Fatal(err)
+		}
+		return before
+	}
+	object := parse(t, fleet)
+	object["spec"] = map[string]any{"template": map[string]any{"spec": parse(t, spec)}}
+	merge(object, parse(t, `{metadata: {name: elder, namespace: default}, spec: {template: {spec: {ports: [{name: game, containerPort: 7000}], players: {probe: {type: bedrock}}}}}}`))
+	elder := &unstructured.Unstructured{Object: object}
+	younger := elder.DeepCopy()
+	younger.SetName("younger")
+	until := func(refused bool) {
+		t.Helper()
+		for {
+			err := c.Create(ctx, younger.DeepCopy(), client.DryRunAll)
+			if ctx.Err() != nil {
+				t.Fatalf("the rule doesn't come or go: %v", err)
+			}
+			if (err != nil) == refused {
+				return
+			}
+		}
+	}
+	rules := rule([]any{})
+	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(ctx), elder) })
+	until(false)
+	if err := c.Create(ctx, elder.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	rule(rules)
+	until(true)
+	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 3}}`))
+	if err := c.Patch(ctx, elder.DeepCopy(), scale); err != nil {
+		t.Errorf("its replicas can't be changed: %v", err)
+	}
+	if err := c.SubResource("scale").Patch(ctx, elder.DeepCopy(), scale); err != nil {
+		t.Errorf("it can't be scaled: %v", err)
 	}
 }
 

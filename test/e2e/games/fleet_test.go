@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,5 +146,44 @@ func TestPlayersOutlastAScaleDown(t *testing.T) {
 	}
 	if s.UID != last.UID || s.Status.Players.Current != 2 || s.Spec.Drain {
 		t.Errorf("the Server that was taken back has %d players and drain %t; want 2 and false", s.Status.Players.Current, s.Spec.Drain)
+	}
+	// A new template leaves it alone, unless the Fleet is to roll. Then another one takes its
+	// place, and it goes when its players have left.
+	editFleet(ctx, t, key, func(f *v1alpha1.FleetSpec) {
+		game := &f.Template.Spec.Template.Spec.Containers[0]
+		game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
+	})
+	if _, err := suite.Cluster.WaitFleet(ctx, key, "outdated", func(f *v1alpha1.Fleet) bool {
+		c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionUpdated)
+		return f.Status.Replicas == 1 && f.Status.UpdatedReplicas == 0 && c.Reason == v1alpha1.ReasonOnDelete
+	}); err != nil {
+		t.Fatal(err)
+	}
+	editFleet(ctx, t, key, func(f *v1alpha1.FleetSpec) { f.UpdateStrategy = v1alpha1.FleetUpdateRolling })
+	if _, err := suite.Cluster.WaitFleet(ctx, key, "updated, while the old Server drains", func(f *v1alpha1.Fleet) bool {
+		return f.Status.ReadyReplicas == 1 && f.Status.UpdatedReplicas == 1 && f.Status.DrainingReplicas == 1 && f.Status.Players == 2 &&
+			meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionUpdated)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.SetPlayers(ctx, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.WaitGone(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// editFleet changes a Fleet as its owner does.
+func editFleet(ctx context.Context, t *testing.T, key types.NamespacedName, change func(*v1alpha1.FleetSpec)) {
+	t.Helper()
+	now := &v1alpha1.Fleet{}
+	if err := suite.Cluster.Client.Get(ctx, key, now); err != nil {
+		t.Fatal(err)
+	}
+	changed := now.DeepCopy()
+	change(&changed.Spec)
+	if err := suite.Cluster.Client.Patch(ctx, changed, client.MergeFrom(now)); err != nil {
+		t.Fatal(err)
 	}
 }

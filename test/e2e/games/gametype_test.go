@@ -2,6 +2,7 @@ package games
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -70,6 +71,19 @@ func editGameType(ctx context.Context, t *testing.T, g env.Game, change func(*v1
 	changed := now.DeepCopy()
 	change(&changed.Spec)
 	if err := suite.Cluster.Client.Patch(ctx, changed, client.MergeFrom(now)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// annotateGameType sets an annotation, or takes it off where the value is nil.
+func annotateGameType(ctx context.Context, t *testing.T, g env.Game, name string, value any) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gt := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}}
+	if err := suite.Cluster.Client.Patch(ctx, gt, client.RawPatch(types.MergePatchType, text)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -224,8 +238,17 @@ func TestABrokenVersionCostsNoServer(t *testing.T) {
 	if !meta.IsStatusConditionTrue(gt.Status.Conditions, v1alpha1.ConditionAvailable) {
 		t.Errorf("it isn't Available though its old Servers are: %+v", gt.Status.Conditions)
 	}
+	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, gt.Status.CurrentRevision.Name)
+	waitGameType(ctx, t, g, "undone", func(gt *v1alpha1.GameType) bool {
+		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
+		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonUndone
+	})
 	editGameType(ctx, t, g, func(s *v1alpha1.GameTypeSpec) { s.Template.Spec.Template.Spec.Containers[0].Image = good })
-	waitGameType(ctx, t, g, "healed", func(gt *v1alpha1.GameType) bool { return settled(gt, 3) })
+	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, nil)
+	waitGameType(ctx, t, g, "healed", func(gt *v1alpha1.GameType) bool {
+		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
+		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonUpdated
+	})
 	if n := fewest(); n < 3 {
 		t.Errorf("only %d Servers were Ready at some time, want 3 at all times", n)
 	}

@@ -1,0 +1,50 @@
+package gametype
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// undone is a GameType with the template of the revision that UndoToAnnotation names, and
+// whether there is such a revision. Everything that goes by the template goes by that one
+// then. The spec of the GameType is its owner's: who applies a manifest again and again
+// would undo the undoing.
+func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType, bool) {
+	name := gt.Annotations[v1alpha1.UndoToAnnotation]
+	if name == "" {
+		return gt, false
+	}
+	for i := range fleets {
+		f := &fleets[i]
+		if revisionName(gt, f.Name) != name || !f.DeletionTimestamp.IsZero() {
+			continue
+		}
+		changed := gt.DeepCopy()
+		changed.Spec.Template = *f.Spec.Template.DeepCopy()
+		// It has what that revision had of it.
+		delete(changed.Annotations, v1alpha1.RestartedAtAnnotation)
+		return changed, true
+	}
+	return gt, false
+}
+
+// undoing says what becomes of UndoToAnnotation; empty where there is none.
+func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
+	name := gt.Annotations[v1alpha1.UndoToAnnotation]
+	switch {
+	case name == "":
+		return ""
+	case found:
+		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", v1alpha1.UndoToAnnotation, bounded(name))
+	}
+	var names []string
+	for i := range fleets {
+		names = append(names, revisionName(gt, fleets[i].name))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf(" There is no revision %s, which the annotation %s names: there are %s.",
+		bounded(name), v1alpha1.UndoToAnnotation, strings.Join(names[:min(len(names), maxRevisions)], ", "))
+}

@@ -1,0 +1,52 @@
+// Package templatehash tells the templates apart that Servers are made from.
+package templatehash
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Of is a hash of a template. It depends on the fields that are set, and not on how a
+// version of the libraries writes those that aren't.
+func Of(t v1alpha1.ServerTemplate) string {
+	text, err := json.Marshal(t)
+	var content any
+	if err == nil {
+		err = json.Unmarshal(text, &content)
+	}
+	if err == nil {
+		content, _ = pruned(content)
+		text, err = json.Marshal(content)
+	}
+	if err != nil {
+		return "" // What came from the API server can be written.
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// pruned is what of some JSON says anything; false: nothing.
+func pruned(content any) (any, bool) {
+	switch c := content.(type) {
+	case nil:
+		return nil, false
+	case map[string]any:
+		for key, value := range c {
+			if kept, says := pruned(value); says {
+				c[key] = kept
+			} else {
+				delete(c, key)
+			}
+		}
+		return c, len(c) > 0
+	case []any:
+		for i, value := range c {
+			c[i], _ = pruned(value) // what it is depends on its place
+		}
+		return c, len(c) > 0
+	}
+	return content, true
+}

@@ -1,0 +1,31 @@
+package templatehash
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// A hash is compared with one that another version of the operator wrote: it must not
+// change with the libraries, or all GameTypes would be rolled out anew.
+func TestATemplatesHashStaysTheSame(t *testing.T) {
+	template := v1alpha1.ServerTemplate{}
+	template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game", Image: "game:1", Env: []corev1.EnvVar{{Name: "A"}}}}
+	template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolUDP}}
+	const golden = "96077c88cec4350a950cff3a7f53151d" // of the JSON with its keys in order
+	if got := Of(template); got != golden {
+		t.Errorf("the hash is %s, want %s", got, golden)
+	}
+	// What says nothing counts for nothing.
+	template.Spec.Template.Labels = map[string]string{}
+	template.Spec.Template.Spec.Volumes = []corev1.Volume{}
+	if got := Of(template); got != golden {
+		t.Errorf("with an empty map and an empty list the hash is %s", got)
+	}
+	template.Spec.Template.Spec.Containers[0].Image = "game:2"
+	if Of(template) == golden {
+		t.Error("another image has the same hash")
+	}
+}
