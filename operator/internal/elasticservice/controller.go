@@ -20,6 +20,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
+	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/refusal"
@@ -55,6 +56,8 @@ type Reconciler struct {
 	Scaler *target.Scaler
 	// Resolvers asks resolver pods.
 	Resolvers *resolvers.Observer
+	// Namespaces are those whose objects count; empty: all.
+	Namespaces namespaces.List
 	// Triggers asks the idle triggers.
 	Triggers *trigger.Poller
 	// Players tells who plays on a Fleet's Servers.

@@ -42,7 +42,7 @@ func frontKeys(o client.Object) []string {
 // hosts there.
 func (r *Reconciler) observeFront(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
 	key, ok := frontOf(es)
-	if !ok {
+	if !ok || !r.Namespaces.Has(key.Namespace) {
 		return nil
 	}
 	svc := &corev1.Service{}

@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -50,6 +51,9 @@ type Raiser interface {
 // Waker scales the target of a service up and stamps the wake, which stops a
 // sleep that is under way. Callers that come together share one wake.
 type Waker struct {
+	// Namespaces are those whose services can be woken; empty: all.
+	Namespaces namespaces.List
+
 	client  client.Client
 	raiser  Raiser
 	events  events.EventRecorder
@@ -90,9 +94,12 @@ func NewWaker(c client.Client, r Raiser, e events.EventRecorder, m *metrics.Info
 // just fallen asleep for good and its target is not at zero yet: the caller
 // must hold its clients and call again.
 func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerapi.WakeResponse, error) {
-	es, err := elasticservice.ForService(ctx, w.client, r.Namespace, r.Svc)
-	if err != nil {
-		return informerapi.WakeResponse{}, err
+	var es *v1alpha1.ElasticService
+	if w.Namespaces.Has(r.Namespace) {
+		var err error
+		if es, err = elasticservice.ForService(ctx, w.client, r.Namespace, r.Svc); err != nil {
+			return informerapi.WakeResponse{}, err
+		}
 	}
 	if es == nil {
 		return informerapi.WakeResponse{}, fmt.Errorf("no ElasticService has Service %s/%s: %w", r.Namespace, r.Svc, ErrUnknownService)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"dormouse.dev/dormouse/internal/namespaces"
 )
 
 // Options are the operator's settings.
@@ -23,6 +25,8 @@ type Options struct {
 	LeaderElect bool
 	// Namespace is the operator's own, where the resolvers are too.
 	Namespace string
+	// Namespaces are those whose objects count; empty: all.
+	Namespaces namespaces.List
 	// PodName is the name of this replica's own Pod; empty outside of one.
 	PodName string
 	// ServiceAccount is the name of the operator's own service account.
@@ -58,11 +62,12 @@ type Options struct {
 // when they ask for help.
 func Parse(args []string) (Options, error) {
 	o := Options{PodName: os.Getenv("POD_NAME")}
-	var selector, own, hostPorts string
+	var selector, own, hostPorts, limited string
 	f := flag.NewFlagSet("operator", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", ":8080", "address of the wake and report endpoints, /metrics, /healthz and /readyz")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "run controllers on one replica at a time")
 	f.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the operator's namespace, where the resolvers are too (default: environment POD_NAMESPACE)")
+	f.StringVar(&limited, "namespaces", "", "namespaces whose objects count, separated by commas; others are neither read nor served (default: all)")
 	f.StringVar(&o.ServiceAccount, "service-account", "dormouse-operator", "the operator's own service account, whose replicas may ask each other")
 	f.StringVar(&own, "selector", "app.kubernetes.io/name=dormouse-operator", "labels of the operator's own pods")
 	f.StringVar(&selector, "resolver-selector", "app.kubernetes.io/name=dormouse-resolver", "labels of the resolver pods")
@@ -90,10 +95,13 @@ func Parse(args []string) (Options, error) {
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is missing: set it, or POD_NAMESPACE in the environment"))
 	}
+	var err error
+	if o.Namespaces, err = namespaces.Parse(limited); err != nil {
+		errs = append(errs, fmt.Errorf("--namespaces=%s: %w", limited, err))
+	}
 	if o.ResolverPort < 1 || o.ResolverPort > 65535 {
 		errs = append(errs, fmt.Errorf("--resolver-port=%d must be from 1 to 65535", o.ResolverPort))
 	}
-	var err error
 	if o.ResolverSelector, err = labels.Parse(selector); err != nil || selector == "" {
 		errs = append(errs, fmt.Errorf("--resolver-selector=%q must be a label selector such as app=resolver", selector))
 	}

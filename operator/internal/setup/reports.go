@@ -44,7 +44,7 @@ func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, veri
 	return reports, nil
 }
 
-// cachedPods are the Pods that the cache has: those of Servers everywhere, and
+// cachedPods are the Pods that the cache has: those of Servers in all namespaces that count, and
 // all of the operator's own namespace, where the resolvers and the other replicas
 // are.
 func cachedPods(o options.Options) (cache.ByObject, error) {
@@ -52,13 +52,16 @@ func cachedPods(o options.Options) (cache.ByObject, error) {
 	if err != nil {
 		return cache.ByObject{}, fmt.Errorf("select the Pods of Servers: %w", err)
 	}
-	return cache.ByObject{
-		Namespaces: map[string]cache.Config{
-			o.Namespace:         {LabelSelector: labels.Everything()},
-			cache.AllNamespaces: {LabelSelector: labels.NewSelector().Add(*servers)},
-		},
-		Transform: slimPod,
-	}, nil
+	counted := o.Namespaces
+	if len(counted) == 0 {
+		counted = []string{cache.AllNamespaces}
+	}
+	where := map[string]cache.Config{}
+	for _, namespace := range counted {
+		where[namespace] = cache.Config{LabelSelector: labels.NewSelector().Add(*servers)}
+	}
+	where[o.Namespace] = cache.Config{LabelSelector: labels.Everything()}
+	return cache.ByObject{Namespaces: where, Transform: slimPod}, nil
 }
 
 // slimPod keeps what the operator reads of a Pod, of which a cluster may have ten

@@ -131,12 +131,14 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 			return nil
 		},
 	})
+	waker := informer.NewWaker(mgr.GetClient(), &gametype.Carrier{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
+	waker.Namespaces = o.Namespaces
 	handler := &informer.Handler{
 		Verifier: verifier,
 		Pods:     mgr.GetClient(),
 		Selector: o.ResolverSelector,
 		Resolver: types.NamespacedName{Namespace: o.Namespace, Name: o.ResolverServiceAccount},
-		Waker:    informer.NewWaker(mgr.GetClient(), &gametype.Carrier{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted),
+		Waker:    waker,
 		Metrics:  counted,
 		Log:      log.WithName("informer"),
 	}
@@ -229,8 +231,9 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		// lease to end.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         byObject,
+			DefaultTransform:  cache.TransformStripManagedFields(),
+			DefaultNamespaces: o.Namespaces.Cached(),
+			ByObject:          byObject,
 		},
 	})
 	if err != nil {
@@ -240,22 +243,22 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 }
 
 // slim drops what nobody here reads of objects that a cluster may have many of. The
-// annotations of a GameType's own Service are its to keep, and those of a front are
-// read.
+// annotations of a GameType's own Service and Fleets are its to keep, and some of a front
+// and of a GameType are read.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
 		if _, kept := object.GetLabels()[v1alpha1.GameTypeLabel]; !kept {
-			var front map[string]string
+			var read map[string]string
 			for name, value := range object.GetAnnotations() {
-				if slices.Contains(v1alpha1.FrontAnnotations, name) {
-					if front == nil {
-						front = map[string]string{}
+				if slices.Contains(v1alpha1.FrontAnnotations, name) || slices.Contains(v1alpha1.GameTypeAnnotations, name) {
+					if read == nil {
+						read = map[string]string{}
 					}
-					front[name] = value
+					read[name] = value
 				}
 			}
-			object.SetAnnotations(front)
+			object.SetAnnotations(read)
 		}
 	}
 	return o, nil
@@ -285,6 +288,7 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler,
 		Reporter:         reporter,
 		Namespace:        o.Namespace,
 		ResolverSelector: o.ResolverSelector,
+		Namespaces:       o.Namespaces,
 
 		MaxPortsPerNamespace: o.MaxPortsPerNamespace,
 	}

@@ -24,6 +24,18 @@ func TestWhatAFrontsOwnerSaysIsInTheCache(t *testing.T) {
 	}
 }
 
+func TestWhatAGameTypesOwnerAsksForIsInTheCache(t *testing.T) {
+	gt := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"a": "b", v1alpha1.UndoToAnnotation: "c", v1alpha1.RestartedAtAnnotation: "d",
+	}}}
+	if _, err := slim(gt); err != nil {
+		t.Fatal(err)
+	}
+	if len(gt.Annotations) != 2 || gt.Annotations[v1alpha1.UndoToAnnotation] != "c" || gt.Annotations[v1alpha1.RestartedAtAnnotation] != "d" {
+		t.Errorf("it has %v", gt.Annotations)
+	}
+}
+
 func TestOnlyAGameTypesServicesKeepTheirAnnotationsInTheCache(t *testing.T) {
 	for label, want := range map[string]int{v1alpha1.GameTypeLabel: 1, "app": 0} {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "duel"}, Annotations: map[string]string{"a": "b"}}}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/resolver/internal/dataplane"
 )
 
@@ -33,15 +34,17 @@ type Options struct {
 	TokenFile              string
 	HTTPAddress            string
 	Kubeconfig             string
-	MaxUDPSessions         int
-	MaxHeldBytes           int64
-	UDPIdle                time.Duration
-	TCPHalfClosed          time.Duration
-	TCPIdle                time.Duration
-	AccessLog              bool
-	DrainDelay             time.Duration
-	DrainTimeout           time.Duration
-	LogLevel               slog.Level
+	// Namespaces are those whose services are served; empty: all.
+	Namespaces     namespaces.List
+	MaxUDPSessions int
+	MaxHeldBytes   int64
+	UDPIdle        time.Duration
+	TCPHalfClosed  time.Duration
+	TCPIdle        time.Duration
+	AccessLog      bool
+	DrainDelay     time.Duration
+	DrainTimeout   time.Duration
+	LogLevel       slog.Level
 	// PodIPs are the Pod's own addresses, which Kubernetes gives in the
 	// environment: POD_IPS, separated by commas, else POD_IP. Without them a
 	// resolver that is told to stop can't tell whether clients are sent to it.
@@ -52,7 +55,7 @@ type Options struct {
 // was asked for, which has been written to out then.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
-	var level string
+	var level, limited string
 	fs := flag.NewFlagSet("resolver", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&o.OperatorURL, "operator-url", "http://dormouse-operator.dormouse-system.svc:8080",
@@ -64,6 +67,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.StringVar(&o.HTTPAddress, "http-address", ":8080",
 		"where /routes, /sessions, /metrics, /healthz and /readyz are answered: host:port")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "a kubeconfig file; empty: the Pod's own service account")
+	fs.StringVar(&limited, "namespaces", "", "the namespaces whose services are served, separated by commas; empty: all")
 	fs.IntVar(&o.MaxUDPSessions, "max-udp-sessions", dataplane.DefaultMaxUDPSessions, "how many UDP sessions there may be at once")
 	fs.Int64Var(&o.MaxHeldBytes, "max-held-bytes", dataplane.DefaultMaxHeldBytes,
 		"how many bytes are held at once for the clients of all services that wake")
@@ -95,6 +99,9 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
 	}
 	var err error
+	if o.Namespaces, err = namespaces.Parse(limited); err != nil {
+		return Options{}, fmt.Errorf("--namespaces=%s: %w", limited, err)
+	}
 	if o.PodIPs, err = podIPs(env); err != nil {
 		return Options{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/namespaces"
 )
 
 // Watcher fills a Table and an Own from the cluster: one watch each of the
@@ -29,8 +30,9 @@ type Watcher struct {
 	synced []toolscache.InformerSynced
 }
 
-// NewWatcher makes a watcher; it watches once Start is called.
-func NewWatcher(ctx context.Context, config *rest.Config, table *Table, own *Own) (*Watcher, error) {
+// NewWatcher makes a watcher of the namespaces that it is limited to; it watches once Start
+// is called.
+func NewWatcher(ctx context.Context, config *rest.Config, limit namespaces.List, table *Table, own *Own) (*Watcher, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering kinds: %w", err)
@@ -44,8 +46,9 @@ func NewWatcher(ctx context.Context, config *rest.Config, table *Table, own *Own
 		return nil, fmt.Errorf("selecting slices by who wrote them: %w", err)
 	}
 	c, err := cache.New(config, cache.Options{
-		Scheme:           scheme,
-		DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme:            scheme,
+		DefaultNamespaces: limit.Cached(),
+		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.ElasticService{}: {Transform: stripService},
 			&v1alpha1.Server{}:         {Transform: stripServer},

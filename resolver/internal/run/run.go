@@ -70,7 +70,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	own := route.NewOwn(opts.PodIPs)
-	watcher, err := route.NewWatcher(running, config, route.NewTable(plane), own)
+	watcher, err := route.NewWatcher(running, config, opts.Namespaces, route.NewTable(plane), own)
 	if err != nil {
 		return fmt.Errorf("making the watcher: %w", err)
 	}

@@ -94,6 +94,50 @@ func TestEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	}
 }
 
+// With config/namespaced they have that in the namespaces that it names and, but for
+// looking at nodes, nowhere else.
+func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	c, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "games"}}); err != nil {
+		t.Fatal(err)
+	}
+	objects := build(t, apiserver.Path("config", "namespaced"))
+	for _, o := range objects {
+		if o.GetKind() == "ClusterRoleBinding" && rights[o.GetName()].anywhere != nil {
+			t.Errorf("it has the ClusterRoleBinding %s", o.GetName())
+		}
+	}
+	if err := manifests.Apply(ctx, c, "tester", objects, nil); err != nil {
+		t.Fatal(err)
+	}
+	nodes := []string{"list nodes", "watch nodes"}
+	for program, want := range rights {
+		// What the other tests have installed.
+		if err := c.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: program}}); err != nil {
+			t.Fatal(err)
+		}
+		everywhere := slices.Clone(everyone)
+		if slices.Contains(want.anywhere, nodes[0]) {
+			everywhere = append(everywhere, nodes...)
+		}
+		for namespace, more := range map[string][]string{"default": nil, "games": want.anywhere, systemNamespace: want.own} {
+			t.Run(program+" in "+namespace, func(t *testing.T) {
+				expected := slices.Compact(slices.Sorted(slices.Values(slices.Concat(everywhere, more))))
+				got, asked := allowed(ctx, t, admin, program, namespace)
+				if diff := cmp.Diff(expected, got); diff != "" {
+					t.Errorf("what it may do, of %d things (-want +got):\n%s", asked, diff)
+				}
+			})
+		}
+	}
+}
+
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
 // allowed are the verbs on resources that a program has in a namespace, and how

@@ -1,0 +1,158 @@
+// Package namespaced_test runs the operator with the rights of config/namespaced, which
+// are in one namespace.
+package namespaced_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/setup"
+	"dormouse.dev/dormouse/test/api/apiserver"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(apiserver.Main(m, apiserver.Options{}))
+}
+
+func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.NewWithWatch(apiserver.Config(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"games", "others"} {
+		if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects, err := manifests.Build(apiserver.Path("config", "namespaced"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := manifests.Apply(ctx, admin, "tester", objects, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"others", "games"} {
+		if err := admin.Create(ctx, &v1alpha1.ElasticService{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lobby"},
+			Spec: v1alpha1.ElasticServiceSpec{
+				Service: "lobby", ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := start(ctx, t)
+	es := waitFor(ctx, t, admin, "games")
+	if c := es.Status.Conditions; len(c) == 0 {
+		t.Errorf("the ElasticService of its namespace has no conditions: %+v", es.Status)
+	}
+	// It is ready once all its caches are filled, so no right is missing.
+	for {
+		code, err := get(ctx, address+"/readyz")
+		if err == nil && code == http.StatusOK {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it doesn't get ready: %d, %v", code, err)
+		}
+	}
+	var other v1alpha1.ElasticService
+	if err := admin.Get(ctx, client.ObjectKey{Namespace: "others", Name: "lobby"}, &other); err != nil {
+		t.Fatal(err)
+	}
+	if len(other.Finalizers) > 0 || len(other.Status.Conditions) > 0 {
+		t.Errorf("the ElasticService of another namespace was touched: %v, %+v", other.Finalizers, other.Status)
+	}
+}
+
+// start runs the operator as its service account, and returns its URL.
+func start(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := options.Parse([]string{
+		"--listen=" + address, "--leader-elect=false", "--namespace=dormouse-system", "--token-file=" + token, "--namespaces=games",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := apiserver.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:dormouse-system:dormouse-operator", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- setup.Run(running, config, o, nil) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the operator ended: %v", err)
+		}
+	})
+	return "http://" + address
+}
+
+// waitFor gives a namespace's ElasticService once it has conditions.
+func waitFor(ctx context.Context, t *testing.T, c client.WithWatch, namespace string) *v1alpha1.ElasticService {
+	t.Helper()
+	w, err := c.Watch(ctx, &v1alpha1.ElasticServiceList{}, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if es, ok := event.Object.(*v1alpha1.ElasticService); ok && len(es.Status.Conditions) > 0 {
+			return es
+		}
+	}
+	t.Fatal("the ElasticService of its namespace gets no status")
+	return nil
+}
+
+func get(ctx context.Context, url string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("ask: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask: %w", err)
+	}
+	return response.StatusCode, response.Body.Close()
+}
