@@ -76,6 +76,26 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 	}
 }
 
+// A server without a readiness probe counts as ready as soon as its container runs, and this
+// one listens five seconds later. Clients are held until then.
+func TestAServerThatListensLateRefusesNobody(t *testing.T) {
+	t.Parallel()
+	ctx, ns := suite.Namespace(t)
+	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{7000}, Selectorless: true, BootDelay: 5 * time.Second}
+	suite.Asleep(ctx, t, g)
+	l := suite.NewLoad(suite.ClusterIP(ctx, t, g, 7000))
+	stop := l.Start(ctx)
+	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.WaitDirect(ctx, es, 1); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	l.Check(t)
+}
+
 func awake(ctx context.Context, t *testing.T, g env.Game) {
 	t.Helper()
 	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {

@@ -159,6 +159,9 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	if o.flaw == nil {
 		o.flaw = former
 	}
+	if o.flaw == nil {
+		o.flaw = strangersFlaw(es, o)
+	}
 	if ob == nil && err == nil {
 		r.keepFront(ctx, now, es, &o)
 	} else {

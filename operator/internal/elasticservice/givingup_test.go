@@ -36,7 +36,7 @@ func TestAServiceWhoseServersDontComeUpFallsAsleepOnceNobodyWaits(t *testing.T) 
 		"unless a client wakes it meanwhile": {func(es *v1alpha1.ElasticService, o *observed) {
 			falling(es, o)
 			es.Status.LastWakeTime = micro(at(-1))
-		}, v1alpha1.PhaseWaking, false, 59 * time.Second},
+		}, v1alpha1.PhaseWaking, false, wakePeriod},
 		"not before": {func(_ *v1alpha1.ElasticService, o *observed) { o.resolvers[0].lastActive = at(-50) }, v1alpha1.PhaseWaking, false, 10 * time.Second},
 		"not before servers had their time": {
 			func(_ *v1alpha1.ElasticService, o *observed) { o.noneLastingSince = at(-20) },
@@ -47,7 +47,7 @@ func TestAServiceWhoseServersDontComeUpFallsAsleepOnceNobodyWaits(t *testing.T) 
 			v1alpha1.PhaseWaking, false, 40 * time.Second,
 		},
 		"not where clients have ways past the resolver": {func(_ *v1alpha1.ElasticService, o *observed) { o.leftovers.mirrored = true }, v1alpha1.PhaseWaking, false, 0},
-		"not while somebody waits":                      {func(_ *v1alpha1.ElasticService, o *observed) { o.resolvers[0].queued = 1 }, v1alpha1.PhaseWaking, false, 0},
+		"not while somebody waits":                      {func(_ *v1alpha1.ElasticService, o *observed) { o.resolvers[0].queued = 1 }, v1alpha1.PhaseWaking, false, minQueuedPeriod},
 		"not where somebody may be on a server":         {func(_ *v1alpha1.ElasticService, o *observed) { o.nobody = false }, v1alpha1.PhaseWaking, false, 0},
 		"not where it never sleeps by itself": {
 			func(es *v1alpha1.ElasticService, _ *observed) { es.Spec.SleepAfter.Duration = 0 },

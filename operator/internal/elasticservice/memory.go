@@ -41,6 +41,9 @@ type memory struct {
 	wake          wakeTimes
 	// slices are those that were written a moment ago.
 	slices sliceWrites
+	// strangers are the names, by UIDs, of pods that aren't the target's and that a
+	// selector matches.
+	strangers map[string]string
 	// ports are the resolver ports that it has.
 	ports []int32
 }

@@ -82,6 +82,13 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
+	m.observeStrangers(now, es, &o, func() (int32, error) {
+		scale, err := r.Scaler.Get(ctx, refOf(es))
+		if err != nil {
+			return 0, err
+		}
+		return scale.Status.Replicas, nil
+	})
 	m.stepDown(now, &o)
 	if err := r.observePlayers(ctx, now, es, &o); err != nil {
 		return o, err
@@ -90,7 +97,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 
 	m.up(now, countUp(o.servers) > 0, o.scale.err != nil || o.scale.replicas > 0)
 	o.unblockedAt = m.unblocked(now, es, blocked(es, o))
-	o.noneUpSince, o.noneLastingSince, o.sleepBegun = m.noneUpSince, m.noneLastingSince, m.sleepBegun
+	o.upSince, o.noneUpSince, o.noneLastingSince, o.sleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
 	if found := m.diagnosis.found; found != nil {
 		o.nobody = found.Nobody
 	}
@@ -145,9 +152,11 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 		return err
 	}
 	maxAge := maxViewAge(o.slices)
+	phase := es.Status.Phase
 	views := viewsOf(pods, func(address string) resolvers.View {
-		// Just before a sleep is committed only a question asked now will do.
-		if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
+		// Just before a sleep is committed only a question asked now will do, and before a
+		// server is trusted to listen of which nothing but its clients tells.
+		if phase == v1alpha1.PhaseFallingAsleep || !isAwake(phase) && o.unproved(es) && o.scale.replicas > 0 && countUp(o.servers) > 0 {
 			return r.Resolvers.ViewOf(ctx, address, string(es.UID))
 		}
 		return r.Resolvers.View(ctx, address, maxAge)

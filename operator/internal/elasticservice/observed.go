@@ -48,6 +48,10 @@ type observed struct {
 	leaving leaving
 	// full are those that have as many players as they may have.
 	full map[string]bool
+	// strangers are the names of pods that the selector matches and that aren't the
+	// target's, and strangersNext is when to look for them again; 0 for never.
+	strangers     []string
+	strangersNext time.Duration
 	// slices are the ones that Dormouse wrote for the Service.
 	slices []discoveryv1.EndpointSlice
 	// leftovers are others of the Service that lead past the resolver.
@@ -65,6 +69,8 @@ type observed struct {
 	// FallingAsleep; nil when it did not. Another value now means that a client
 	// came, whatever the clocks of the replicas say.
 	sleepBegun *time.Time
+	// upSince is since when a server has been up; zero when none is.
+	upSince time.Time
 	// noneUpSince is since when no server has been up; zero when one is. noneLastingSince
 	// is since when none has been for long.
 	noneUpSince, noneLastingSince time.Time

@@ -66,6 +66,15 @@ type plan struct {
 	requeue time.Duration
 }
 
+const (
+	// minQueuedPeriod and maxQueuedPeriod are how often the resolvers are asked while
+	// clients wait, so that the status tells how many: less often the longer it takes. At
+	// the beginning of a wake, whose clients they may not have told of yet, it is
+	// wakePeriod, for wakeTime.
+	minQueuedPeriod, maxQueuedPeriod = time.Second, 5 * time.Second
+	wakePeriod, wakeTime             = 500 * time.Millisecond, 5 * time.Second
+)
+
 // makePlan decides phase, mode and endpoints. The phase follows what the target
 // is; only the step from Awake to FallingAsleep and on to Asleep is our own wish.
 func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
@@ -79,6 +88,17 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 	}
 	p.planRoles(now, es, o)
 	p.awaitFront(now, es, o)
+	p.again(o.strangersNext)
+	var lasts time.Duration
+	if p.phase == es.Status.Phase {
+		lasts = now.Sub(phaseSince(es))
+	}
+	if p.queued > 0 {
+		p.again(min(max(lasts/10, minQueuedPeriod), maxQueuedPeriod))
+	}
+	if p.phase == v1alpha1.PhaseWaking && lasts < wakeTime {
+		p.again(wakePeriod)
+	}
 	for _, next := range []time.Time{o.lists.next, o.leftovers.again} {
 		if !next.IsZero() {
 			p.again(max(next.Sub(now), time.Millisecond))
@@ -107,6 +127,10 @@ func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed,
 	case up == 0:
 		p.phase = v1alpha1.PhaseWaking
 		p.planGivingUp(now, es, o, clients, deleting)
+		return
+	case !isAwake(previous) && o.takesNobodyYet(now, es, clients):
+		p.phase = v1alpha1.PhaseWaking
+		p.again(askAgain(now.Sub(o.upSince)))
 		return
 	}
 

@@ -80,8 +80,10 @@ func seen(replicas int32, servers ...server) observed {
 
 var upServer = server{uid: "pod-1", address: "10.244.2.9", serving: true}
 
-func with(o observed, change func(*observed)) observed {
-	change(&o)
+func with(o observed, changes ...func(*observed)) observed {
+	for _, change := range changes {
+		change(&o)
+	}
 	return o
 }
 
@@ -91,6 +93,12 @@ func inSlices(o observed, es *v1alpha1.ElasticService, roles map[string]role) ob
 		o.slices = append(o.slices, *s)
 	}
 	return o
+}
+
+// unprobed makes a Service without a selector of it, whose pods have no readiness probe.
+func unprobed(o *observed) {
+	o.service.Spec.Selector = nil
+	o.scale.readiness = v1alpha1.PodReadinessConnect
 }
 
 func TestPlan(t *testing.T) {
@@ -131,10 +139,47 @@ func TestPlan(t *testing.T) {
 			o:    with(seen(0, upServer), func(o *observed) { o.scale = scaleView{err: target.ErrNotScalable} }),
 			want: want{Mode: v1alpha1.ModeServe, Roles: map[string]role{}},
 		},
+		"a server without a probe that takes none of those who wait isn't up": {
+			es:   lobby(v1alpha1.PhaseWaking, at(-1)),
+			o:    with(seen(1, upServer), unprobed, func(o *observed) { o.resolvers[0].queued = 1; o.upSince = at(-2) }),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 500 * time.Millisecond},
+		},
+		"it is up once one has got through": {
+			es: lobby(v1alpha1.PhaseWaking, at(-1)),
+			o: with(seen(1, upServer), unprobed, func(o *observed) {
+				o.resolvers[0].queued, o.resolvers[0].sessions, o.upSince = 1, 1, at(-2)
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: time.Second},
+		},
+		"it is up by Kubernetes' word where nobody waits": {
+			es:   lobby(v1alpha1.PhaseWaking, at(-1)),
+			o:    with(seen(1, upServer), unprobed, func(o *observed) { o.upSince = at(-2) }),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: time.Minute},
+		},
+		"it is up by Kubernetes' word after half a minute": {
+			es:   lobby(v1alpha1.PhaseWaking, at(-1)),
+			o:    with(seen(1, upServer), unprobed, func(o *observed) { o.resolvers[0].queued = 1; o.upSince = at(-30) }),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: time.Second},
+		},
+		"it stays up whoever waits": {
+			es:   lobby(v1alpha1.PhaseAwake, at(-1)),
+			o:    with(seen(1, upServer), unprobed, func(o *observed) { o.resolvers[0].queued = 1; o.upSince = at(-2) }),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]role{}, Requeue: time.Second},
+		},
+		"the clients of a wake are looked for soon": {
+			es:   lobby(v1alpha1.PhaseWaking, at(-1)),
+			o:    seen(1),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: wakePeriod},
+		},
+		"a wake that nobody waits for any more is left alone": {
+			es:   lobby(v1alpha1.PhaseWaking, at(-10)),
+			o:    seen(1),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+		},
 		"replicas without a server are waking": {
 			es:   lobby(v1alpha1.PhaseAsleep, at(-600)),
 			o:    seen(1, server{uid: "pod-1", address: "10.244.2.9"}),
-			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: wakePeriod},
 		},
 		"a server that is up takes over, and the resolver's endpoint lingers": {
 			es:   lobby(v1alpha1.PhaseWaking, at(-1)),
@@ -193,7 +238,7 @@ func TestPlan(t *testing.T) {
 			}), lobby("", at(0)), ready),
 			want: want{
 				Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy,
-				Roles: map[string]role{"resolver-1": roleTerminating, "resolver-2": roleReady}, Requeue: linger,
+				Roles: map[string]role{"resolver-1": roleTerminating, "resolver-2": roleReady}, Requeue: maxQueuedPeriod,
 			},
 		},
 		"a blip of readiness changes nothing for five seconds": {
@@ -208,21 +253,21 @@ func TestPlan(t *testing.T) {
 			o: with(seen(1, server{uid: "pod-1", address: "10.244.2.9"}), func(o *observed) {
 				o.noneUpSince = at(-5)
 			}),
-			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: wakePeriod},
 		},
 		"the resolver steps in at once when the only server is going": {
 			es: lobby(v1alpha1.PhaseAwake, at(-600)),
 			o: with(seen(1, server{uid: "pod-1", address: "10.244.2.9", serving: true, terminating: true}), func(o *observed) {
 				o.noneUpSince = at(0)
 			}),
-			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: wakePeriod},
 		},
 		"the resolver steps in at once when all servers drain": {
 			es: lobby(v1alpha1.PhaseAwake, at(-600)),
 			o: with(seen(1, server{uid: "pod-1", address: "10.244.2.9", serving: true, draining: true}), func(o *observed) {
 				o.noneUpSince = at(0)
 			}),
-			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: wakePeriod},
 		},
 		"an idle service falls asleep with the resolver ready first": {
 			es:   lobby(v1alpha1.PhaseAwake, at(-60)),

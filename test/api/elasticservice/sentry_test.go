@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,6 +86,22 @@ func TestAPrivateServiceThatIsRefusedIsSaid(t *testing.T) {
 	w.elastic("lobby")
 	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
 		message(v1alpha1.ConditionReady, "lobby-dormouse"), message(v1alpha1.ConditionReady, "no more of them"))
+	w.wantWarning(v1alpha1.ReasonRefused, "no more of them")
+}
+
+func TestEndpointSlicesThatAreRefusedAreSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("lobby", 0)
+	w.service("lobby")
+	w.refuse("discovery.k8s.io", "v1", "endpointslices", admissionregistrationv1.Create, func(ctx context.Context) error {
+		return w.c.Create(ctx, &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "probe"}, AddressType: discoveryv1.AddressTypeIPv4,
+		}, client.DryRunAll)
+	})
+	w.elastic("lobby")
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
+		message(v1alpha1.ConditionReady, "EndpointSlices of Service lobby"), message(v1alpha1.ConditionReady, "no more of them"))
 	w.wantWarning(v1alpha1.ReasonRefused, "no more of them")
 }
 
