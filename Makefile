@@ -20,6 +20,8 @@ OUT ?= .
 DURATION ?= 10m
 SEED ?= 0
 CHAOS_FLAGS ?=
+# The commit from which make upgrade upgrades.
+BEFORE ?= HEAD~1
 # Handovers of make handover.
 RUNS ?= 200
 # Flags for bench-report.
@@ -40,11 +42,12 @@ PROTO := sidecar/internal/sdk/proto
 PROGRAMS := operator resolver
 
 # Packages whose tests need an API server, a cluster, or nothing. Those that check
-# manifests do one thing after the other, for minutes under the race detector.
+# manifests do one thing after the other, for minutes under the race detector. Those apart
+# run by themselves.
 is_api := /test/api(/|$$)
 is_manifests := /test/api/manifests$$
 is_e2e := /test/e2e(/|$$)
-is_chaos := /test/e2e/chaos$$
+is_apart := /test/e2e/(chaos|upgrade)$$
 packages = $$($(GO) list ./... | grep -E $(1))
 
 # $(call need_root,WHAT) ends with one message where a cluster can't be had.
@@ -99,7 +102,7 @@ test-api: race ## Run the tests against a real API server
 test-e2e: ## Run the tests against the local Kubernetes
 	$(call need_root)
 	@$(DEVCLUSTER) install
-	$(GO) test -count=1 -p=1 -parallel=4 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_chaos)') 2>&1 | tee bin/test-e2e.log || $(call failures,bin/test-e2e.log)
+	$(GO) test -count=1 -p=1 -parallel=4 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_apart)') 2>&1 | tee bin/test-e2e.log || $(call failures,bin/test-e2e.log)
 
 .PHONY: test-chaos
 test-chaos: ## Play for three minutes while things break
@@ -112,6 +115,14 @@ handover: ## Play over UDP while RUNS services change hands, three at once
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	$(GO) test -count=1 -timeout=0 -parallel=3 $(TEST_FLAGS) ./test/e2e/handover -v -args -runs=$(RUNS)
+
+# The other commit's source is unpacked where nothing of this one's is built.
+.PHONY: upgrade
+upgrade: ## Play while Dormouse is upgraded from BEFORE, a commit, and rolled back
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@rm -rf bin/before && mkdir -p bin/before && git archive $(BEFORE) | tar -x -C bin/before
+	$(GO) test -count=1 -timeout=40m $(TEST_FLAGS) ./test/e2e/upgrade -v -args -before=$(CURDIR)/bin/before
 
 .PHONY: chaos
 chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chaos.json

@@ -100,6 +100,30 @@ func TestAHoldThatTimesOutEndsCleanly(t *testing.T) {
 	}
 }
 
+// A server that never comes up costs nothing any more once nobody waits for it.
+func TestATargetThatGoesOnCrashingIsPutToSleepAgain(t *testing.T) {
+	t.Parallel()
+	ctx, ns := suite.Namespace(t)
+	g := env.Game{
+		Namespace: ns, Name: "lobby", TCP: []int32{7000}, Trigger: true, SleepAfter: 5 * time.Second,
+		HoldTimeout: 3 * time.Second, Change: crashes(1000),
+	}
+	suite.Asleep(ctx, t, g)
+	tcp := dialRaw(ctx, t, suite.ClusterIP(ctx, t, g, 7000))
+	if _, err := tcp.Write([]byte("hello\n")); err != nil {
+		t.Fatal(err)
+	}
+	waitPhase(ctx, t, g, v1alpha1.PhaseWaking)
+	endsCleanly(t, tcp)
+	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := es.Status.LastSleepTime.Sub(es.Status.LastWakeTime.Time); took > time.Minute {
+		t.Errorf("it was put to sleep %s after the client came, want within a minute", took)
+	}
+}
+
 // What keeps a server from coming up is told, and once it is mended the player
 // who waited all the time is served.
 func TestWhatKeepsAServerDownIsToldAndHealsWhileAPlayerIsHeld(t *testing.T) {

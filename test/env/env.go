@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -57,7 +58,18 @@ func Local(ctx context.Context, progress io.Writer) (*Env, error) {
 		return nil, err
 	}
 	e := &Env{Repo: repo, Config: config, Cluster: cluster}
-	built, err := images.BuildPrograms(ctx, repo, "", "", images.Programs(), progress)
+	refs, err := e.load(ctx, repo, images.Programs(), progress)
+	if err != nil {
+		return nil, err
+	}
+	e.TestServer = refs["dormouse-testserver"]
+	return e, e.deploy(ctx, repo, refs, progress)
+}
+
+// load builds programs from the source at a path, loads their images into the local
+// cluster's nodes, and gives their references by their images' names.
+func (e *Env) load(ctx context.Context, source string, programs []images.Program, progress io.Writer) (map[string]string, error) {
+	built, err := images.BuildPrograms(ctx, source, "", "", programs, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -68,10 +80,18 @@ func Local(ctx context.Context, progress io.Writer) (*Env, error) {
 		archives = append(archives, b.Archive)
 	}
 	fmt.Fprintln(progress, "loading images into the nodes")
-	if err := cluster.LoadImage(ctx, archives...); err != nil {
-		return nil, err
+	return refs, e.Cluster.LoadImage(ctx, archives...)
+}
+
+// Deploy brings the Dormouse of the source at a path into the local cluster, in the
+// place of the one that is there: its manifests and its programs.
+func (e *Env) Deploy(ctx context.Context, source string, progress io.Writer) error {
+	released := slices.DeleteFunc(images.Programs(), func(p images.Program) bool { return p.Dockerfile == "" })
+	refs, err := e.load(ctx, source, released, progress)
+	if err != nil {
+		return err
 	}
-	return e, e.deploy(ctx, refs, progress)
+	return e.deploy(ctx, source, refs, progress)
 }
 
 // Existing brings Dormouse into the cluster of a kubeconfig, with images that
@@ -85,12 +105,13 @@ func Existing(ctx context.Context, config *rest.Config, prefix string, progress 
 	for _, p := range images.Programs() {
 		refs[p.Image] = p.Ref(prefix, images.DevTag)
 	}
-	e := &Env{Repo: repo, Config: config}
-	return e, e.deploy(ctx, refs, progress)
+	e := &Env{Repo: repo, Config: config, TestServer: refs["dormouse-testserver"]}
+	return e, e.deploy(ctx, repo, refs, progress)
 }
 
-// deploy applies config/dev with the images and waits until it is available.
-func (e *Env) deploy(ctx context.Context, refs map[string]string, progress io.Writer) error {
+// deploy applies config/dev of some source with the images and waits until it is
+// available.
+func (e *Env) deploy(ctx context.Context, source string, refs map[string]string, progress io.Writer) error {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("build the scheme: %w", err)
@@ -106,12 +127,11 @@ func (e *Env) deploy(ctx context.Context, refs map[string]string, progress io.Wr
 		return fmt.Errorf("connect to %s: %w", e.Config.Host, err)
 	}
 	e.Client = c
-	e.TestServer = refs["dormouse-testserver"]
 	deployed := manifests.Images{}
 	for _, name := range []string{"dormouse-operator", "dormouse-resolver", "dormouse-sidecar"} {
 		deployed[name] = refs[name]
 	}
-	objects, err := manifests.Build(filepath.Join(e.Repo, "config", "dev"), deployed)
+	objects, err := manifests.Build(filepath.Join(source, "config", "dev"), deployed)
 	if err != nil {
 		return err
 	}
