@@ -93,8 +93,10 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	}
 	began, changes := time.Now(), 0
 	var early uint64
+	most := 0
 	for ; ctx.Err() == nil; changes++ {
 		c.change()
+		most = max(most, c.seats())
 		if early == 0 && time.Since(began) > *churnTime/3 {
 			early = inUse()
 		}
@@ -107,6 +109,10 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	if c.played.Load() < 100 {
 		t.Errorf("players of what changed were served %d times only", c.played.Load())
 	}
+	if most == 0 {
+		t.Error("no client ever had a seat: none of the services that choose servers had players")
+	}
+	c.eventually("nobody has a seat", func() bool { return c.seats() == 0 })
 	if late > early+churnGrowth {
 		t.Errorf("memory grew from %d to %d bytes", early, late)
 	}
@@ -133,6 +139,16 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	if n := len(s.ended); n > 3*reapLeast {
 		t.Errorf("%d listeners that have ended are kept", n)
 	}
+}
+
+// seats are those of all services.
+func (c *churn) seats() (seats int) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	for _, sv := range c.server.services {
+		seats += sv.queue.Seats()
+	}
+	return seats
 }
 
 // left names the counters that aren't zero.

@@ -1,8 +1,11 @@
 package dataplane
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +39,40 @@ func TestAUDPSessionEndsAfterSilence(t *testing.T) {
 	if len(s.from) != 2 {
 		t.Errorf("the server saw %d peers, want 2", len(s.from))
 	}
+}
+
+// Who speaks in the moment in which its session's time is over is answered: in this one, or
+// in another.
+func TestAClientThatSpeaksAsItsTimeRunsOutIsAnswered(t *testing.T) {
+	const idle, clients, rounds = 10 * time.Millisecond, 64, 40
+	r := newRig(t, udpIdle(idle))
+	address := r.serve("game", route.UDP)
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			c := dialUDP(t, address)
+			for round := range rounds {
+				said := fmt.Sprintf("%d of %d", round, i)
+				_ = c.SetDeadline(time.Now().Add(patience))
+				got := make([]byte, 64)
+				_, err := c.Write([]byte(said))
+				n := 0
+				if err == nil {
+					n, err = c.Read(got)
+				}
+				if err != nil || string(got[:n]) != "re:"+said {
+					t.Errorf("client %d said %q and heard %q: %v", i, said, got[:n], err)
+					return
+				}
+				// A session ends that long after what was last heard in it, as exact as a timer.
+				<-time.After(idle + momentStep + time.Duration(rand.IntN(1000)-800)*time.Microsecond)
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestADatagramKeepsASessionAlive(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/forward"
@@ -369,8 +367,13 @@ func (s *udpSession) held(ticket *hold.Ticket) {
 	}
 }
 
+// checkQuiet ends a session that has been silent for long. The port's loop decides: what
+// the client says comes by way of it, and so not in between.
 func (s *udpSession) checkQuiet() {
-	defer utilruntime.HandleCrash()
+	s.socket.loop.Do(s.endQuiet)
+}
+
+func (s *udpSession) endQuiet() {
 	left := s.leftOf(s.idle())
 	s.mu.Lock()
 	s.noteCutShort()

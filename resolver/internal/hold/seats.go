@@ -93,6 +93,17 @@ func (p *port) sitAt(address netip.AddrPort, now time.Time) *Seat {
 	return p.servers[i].sit(p.queue, now)
 }
 
+// Seats is how many clients have a place on a server that was chosen for them.
+func (q *Queue) Seats() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	seats := 0
+	for _, l := range q.loads {
+		seats += l.sessions
+	}
+	return seats
+}
+
 // roomMade lets who waits look again.
 func (q *Queue) roomMade() {
 	for _, p := range q.ports {
