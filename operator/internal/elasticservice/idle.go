@@ -66,7 +66,7 @@ func decide(now time.Time, in idleness) verdict {
 	case in.clientsErr != nil:
 		return verdict{reason: fmt.Sprintf("The resolvers' clients are not known: %v.", in.clientsErr), again: 5 * time.Second}
 	case in.sessions > 0 || in.queued > 0:
-		return verdict{reason: fmt.Sprintf("%d clients pass through the resolvers and %d wait.", in.sessions, in.queued), again: 5 * time.Second, used: true}
+		return verdict{reason: fmt.Sprintf("Clients are there: %d pass through the resolvers, and %d wait.", in.sessions, in.queued), again: 5 * time.Second, used: true}
 	case in.hasTriggers && in.triggers.Err != nil:
 		return verdict{reason: fmt.Sprintf("A trigger can't be read: %v.", in.triggers.Err), used: true}
 	case in.hasTriggers && in.triggers.BelowSince.IsZero():

@@ -1,12 +1,17 @@
 package elasticservice
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -70,5 +75,17 @@ func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
 	look(6, nil)
 	if since := look(7, terminating); !since.Equal(at(7)) {
 		t.Errorf("terminating once more since %s, want %s", since, at(7))
+	}
+}
+
+// A write that met another one is no error: it would be logged with a stack.
+func TestAConflictIsNoError(t *testing.T) {
+	conflict := fmt.Errorf("write the status: %w", apierrors.NewConflict(schema.GroupResource{Resource: "elasticservices"}, "lobby", errors.New("changed")))
+	if result, err := afterConflict(reconcile.Result{}, conflict); err != nil || result.RequeueAfter <= 0 {
+		t.Errorf("a conflict gives %v, again in %s; want no error, and soon", err, result.RequeueAfter)
+	}
+	other := errors.New("the API server says nothing")
+	if _, err := afterConflict(reconcile.Result{}, other); !errors.Is(err, other) {
+		t.Errorf("another error gives %v", err)
 	}
 }

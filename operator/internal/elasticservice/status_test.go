@@ -26,13 +26,21 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 	}{
 		"not there":    {target.ErrNotFound, metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, "create it, or correct spec.scaleTargetRef"},
 		"not scalable": {target.ErrNotScalable, metav1.ConditionFalse, v1alpha1.ReasonTargetNotScalable, "name an object of a kind that has one"},
-		"forbidden":    {target.ErrForbidden, metav1.ConditionFalse, v1alpha1.ReasonTargetForbidden, "grant the operator get and update on that kind's scale"},
-		"unreadable":   {context.DeadlineExceeded, metav1.ConditionUnknown, v1alpha1.ReasonTargetUnreadable, "Dormouse tries again"},
+		"of no namespace": {
+			target.ErrClusterScoped, metav1.ConditionFalse, v1alpha1.ReasonTargetClusterScoped, "name an object of the ElasticService's namespace",
+		},
+		"forbidden":  {target.ErrForbidden, metav1.ConditionFalse, v1alpha1.ReasonTargetForbidden, "grant the operator get and update on that kind's scale"},
+		"unreadable": {context.DeadlineExceeded, metav1.ConditionUnknown, v1alpha1.ReasonTargetUnreadable, "Dormouse tries again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			es := lobby(v1alpha1.PhaseAsleep, at(0))
 			o := with(seen(0), func(o *observed) { o.scale = scaleView{err: fmt.Errorf("the scale of lobby: %w", c.err)} })
+			before := es.DeepCopy()
 			setStatus(at(0), es, o, makePlan(at(0), es, o), nil)
+			told := conditionEvents(before, es)
+			if is := len(told) > 0 && told[0].reason == c.reason; is != (c.status == metav1.ConditionFalse) {
+				t.Errorf("the events are %v", told)
+			}
 			for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionReady} {
 				is := meta.FindStatusCondition(es.Status.Conditions, kind)
 				if is.Reason != c.reason || !strings.Contains(is.Message, c.says) {
@@ -116,6 +124,10 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		"a trigger can't be read": {func(_ *v1alpha1.ElasticService, o *observed) {
 			o.triggers = trigger.Reading{At: at(0), Err: errors.New("the pod says nothing")}
 		}, v1alpha1.ReasonTriggerUnreadable},
+		"a selector leads past the resolver": {func(es *v1alpha1.ElasticService, o *observed) {
+			es.Spec.Handoff = v1alpha1.HandoffNever
+			o.service.Spec.Selector = map[string]string{"app": "lobby"}
+		}, v1alpha1.ReasonSelectorBypassesResolver},
 		"an entry is wrong": {func(_ *v1alpha1.ElasticService, o *observed) {
 			o.flaw = &obstacle{v1alpha1.ReasonPortUnknown, "spec.ports names x."}
 		}, v1alpha1.ReasonPortUnknown},

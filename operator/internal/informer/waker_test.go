@@ -146,3 +146,11 @@ func TestATargetIsOnItsWayToZeroByItsVersion(t *testing.T) {
 		})
 	}
 }
+
+func TestWaitingClientsAreCountedInWords(t *testing.T) {
+	for count, want := range map[int]string{1: "1 client waits", 2: "2 clients wait"} {
+		if got := waiting(count); got != want {
+			t.Errorf("of %d it is said %q, want %q", count, got, want)
+		}
+	}
+}
