@@ -57,16 +57,17 @@ func (s *udpSession) Probe(_ context.Context, address netip.AddrPort) hold.Probe
 		answered = true
 		// Somebody else may have granted a server meanwhile.
 		s.heard(time.Now())
+		s.line.Carried(int64(len(first)), int64(n))
 		s.replied((*buf)[:n], s.socket.packets.Send((*buf)[:n], s.source, s.client))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// Nobody said no.
+		s.line.Carried(int64(len(first)), 0)
 	default:
 		return hold.Failed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.port.counts.DatagramsToServer(1, len(first))
-	s.line.Carried(int64(len(first)), 0)
 	// The session may have ended meanwhile, and what it held with it.
 	if s.state.Load() == sessionHeld {
 		size := lengthBytes + len(first)
@@ -376,7 +377,6 @@ func (s *udpSession) flush() {
 			p.pace.wait(p.service.server.ctx)
 			if s.send(datagram, s.write) {
 				p.counts.DatagramsToServer(1, len(datagram))
-				s.line.Carried(int64(len(datagram)), 0)
 			}
 		}
 	}

@@ -242,8 +242,17 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 }
 
 // send gives the server a datagram, and tells whether it was sent. Write does so, and
-// may wait for room in the socket's buffer or not.
-func (s *udpSession) send(datagram []byte, write func(datagram []byte) error) bool {
+// may wait for room in the socket's buffer or not. The line has it before: who is answered
+// may end the session at once.
+func (s *udpSession) send(datagram []byte, write func(datagram []byte) error) (sent bool) {
+	if s.line != nil {
+		s.line.Carried(int64(len(datagram)), 0)
+		defer func() {
+			if !sent {
+				s.line.Carried(-int64(len(datagram)), 0)
+			}
+		}()
+	}
 	earlier := write(datagram)
 	if earlier == nil {
 		return true
@@ -299,9 +308,6 @@ func (s *udpSession) relay(datagram []byte) {
 	if !s.send(datagram, s.writeNow) {
 		return
 	}
-	if s.line != nil {
-		s.line.Carried(int64(len(datagram)), 0)
-	}
 	switch {
 	case s.port == s.socket.port.Load():
 		s.socket.sent++
@@ -314,6 +320,7 @@ func (s *udpSession) relay(datagram []byte) {
 // reply gives the client a datagram. It is for the goroutine that waits for them.
 func (s *udpSession) reply(datagram []byte) {
 	s.heard(time.Now())
+	s.line.Carried(0, int64(len(datagram)))
 	s.replied(datagram, s.replier.Send(datagram))
 }
 
@@ -332,7 +339,6 @@ func (s *udpSession) replied(datagram []byte, err error) {
 		return
 	}
 	s.port.counts.DatagramsToClient(1, len(datagram))
-	s.line.Carried(0, int64(len(datagram)))
 }
 
 // idle is how long the session may be silent.
