@@ -140,6 +140,10 @@ func TestExplain(t *testing.T) {
 			pods: []corev1.Pod{pod("p", state(waits("CreateContainerConfigError", `configmap "rules" not found`)))},
 			want: broken(v1alpha1.ReasonContainerNotCreated), says: []string{`configmap "rules" not found`, "create what is missing"},
 		},
+		"a node that hasn't heard of a ConfigMap": {
+			pods: []corev1.Pod{pod("p", state(waits("CreateContainerConfigError", "failed to sync configmap cache: timed out waiting for the condition")))},
+			want: want{Reason: v1alpha1.ReasonServerStarting, Ask: true}, says: []string{"nothing is wrong so far"},
+		},
 		"no node that it fits on": {
 			pods: []corev1.Pod{pod("p", func(p *corev1.Pod) {
 				p.Spec.NodeName = ""

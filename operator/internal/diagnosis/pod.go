@@ -77,6 +77,10 @@ func explainPod(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 	return explainStarting(now, pod, events)
 }
 
+// nodeLags is what kubelet says of ConfigMaps and Secrets that it hasn't heard of in time, be
+// they there or not. It tries again, and then says what is wrong.
+const nodeLags = "cache: timed out waiting for the condition"
+
 // explainContainer says what is wrong with a container; nil: nothing so far.
 func explainContainer(pod *corev1.Pod, s corev1.ContainerStatus) *Finding {
 	who := fmt.Sprintf("Container %s of pod %s", s.Name, pod.Name)
@@ -86,6 +90,8 @@ func explainContainer(pod *corev1.Pod, s corev1.ContainerStatus) *Finding {
 		w.Reason == "ImageInspectError" || w.Reason == "RegistryUnavailable"):
 		f = wrong(v1alpha1.ReasonImageUnavailable, "%s can't get its image %s (%s): correct the image's name, or what it takes to pull it.",
 			who, quote(s.Image), quote(words(w.Reason, w.Message)))
+	case w != nil && strings.Contains(w.Message, nodeLags):
+		return nil
 	case w != nil && (w.Reason == "CreateContainerConfigError" || w.Reason == "CreateContainerError" ||
 		w.Reason == "RunContainerError" || w.Reason == "PreCreateHookError" || w.Reason == "PostStartHookError"):
 		f = wrong(v1alpha1.ReasonContainerNotCreated, "%s can't be started (%s): create what is missing, or correct the pod template.",
