@@ -49,16 +49,24 @@ type flow struct {
 	// with the source until it is sent. Shown is how much of that the exchange has read.
 	stalled bool
 	shown   int
+	*withholding
+	// ended says that the source has said all, and that this is passed on. Lost says
+	// that something of what it said is not, or may not be.
+	ended, lost bool
+}
+
+// withholding is what a flow that is followed doesn't pass.
+type withholding struct {
 	// withheld is what the exchange has read and says not to pass, or not yet, since when,
 	// and stop why it never will. Cut is what the relay ends by then; empty: by its source.
 	withheld []byte
 	since    time.Time
 	stop     http1.Stop
 	cut      Why
-	// ended says that the source has said all, and that this is passed on. Lost says
-	// that something of what it said is not, or may not be.
-	ended, lost bool
 }
+
+// passesAll is for flows that aren't followed, most of them by far. It is never changed.
+var passesAll withholding
 
 // waits says that the destination has no room.
 func (f *flow) waits() bool { return f.buffer != nil || f.pipe != nil || f.waiting }

@@ -92,9 +92,11 @@ type Relay struct {
 	client, server end
 	up, down       flow
 	closed         bool
-	ended          Ended
-	stop           func() bool
-	done           func(Ended)
+	// why and err are what ends it, once a side has ended or failed.
+	why  Why
+	err  error
+	stop func() bool
+	done func(Ended)
 
 	// said is when something was said last, where a timeout asks for it: timed says so,
 	// and half that it is the one of a half-closed relay. The timer is for that, and for
@@ -142,8 +144,11 @@ func Run(ctx context.Context, client, server *net.TCPConn, o Options, begun func
 // waiting. The end of the context cuts both.
 func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, done func(Ended)) *Relay {
 	r := &Relay{options: o, done: done}
-	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client}
-	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server}
+	r.up = flow{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client, withholding: &passesAll}
+	r.down = flow{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server, withholding: &passesAll}
+	if o.Exchange != nil {
+		r.up.withholding = &withholding{}
+	}
 	r.up.withhold(o.Withheld, false)
 	r.options.Withheld = nil
 	r.up.ended = r.up.stop != http1.GoesOn
@@ -230,7 +235,7 @@ func (r *Relay) settle() {
 // reset, after either side that is there has been told all that the other said.
 func (r *Relay) finish() {
 	if !r.up.lost && !r.down.lost {
-		r.end(r.ended.Why, r.ended.Err)
+		r.end(r.why, r.err)
 		return
 	}
 	for _, e := range r.ends() {
@@ -238,7 +243,7 @@ func (r *Relay) finish() {
 			return
 		}
 	}
-	r.reset(r.ended.Why, r.ended.Err)
+	r.reset(r.why, r.err)
 }
 
 // leave ends a relay whose client isn't followed any further, once it has heard all that it
@@ -356,8 +361,8 @@ func (r *Relay) turn() {
 
 // by notes that a side has ended, or failed.
 func (r *Relay) by(e *end) {
-	if r.ended.Why == "" {
-		r.ended.Why = e.why()
+	if r.why == "" {
+		r.why = e.why()
 	}
 }
 
@@ -433,18 +438,23 @@ func (e *end) fail(call string, errno unix.Errno) {
 	r := e.in.relay
 	r.by(e)
 	if errno != 0 && !errors.Is(errno, syscall.ECONNRESET) && !errors.Is(errno, syscall.EPIPE) {
-		r.ended.Err = os.NewSyscallError(call, errno)
+		r.err = os.NewSyscallError(call, errno)
 	}
 }
 
 // want has the loop wait for what is missing. A connection that fails is told of
-// even while nothing is.
+// even while nothing is, but for one whose bytes wait for the other: that it failed is
+// found once they are gone, and each segment that arrives would cost a look until then.
 func (e *end) want() error {
 	if e.gone {
 		return nil
 	}
 	events := uint32(loop.Broken)
-	if !e.in.over() && !e.in.waits() {
+	switch {
+	case e.in.over():
+	case e.in.waits():
+		events = 0
+	default:
 		events |= loop.In
 	}
 	if e.out.waits() {
