@@ -73,6 +73,9 @@ func (c Container) Kill(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Terminate asks the container to end, as kubelet does, and doesn't wait for it.
+func (c Container) Terminate() error { return c.signal(syscall.SIGTERM) }
+
 // Pause freezes the container: it keeps its connections and answers nothing.
 func (c Container) Pause() error { return c.signal(syscall.SIGSTOP) }
 

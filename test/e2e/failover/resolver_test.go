@@ -16,7 +16,7 @@ import (
 
 // Scenario 9: resolvers come and go, from one to three and back, while clients
 // are held and relayed. Every new connection is served, and those that a
-// resolver carries when it is told to end play to their own end.
+// resolver carries when it is told to end, once or twice, play to their own end.
 func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	ctx, ns := suite.Namespace(t)
 	t.Cleanup(func() {
@@ -88,6 +88,10 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	if ending < 3 {
 		t.Errorf("%d resolver pods are there while they carry players, want all three", ending)
 	}
+	terminateAgain(ctx, t)
+	for _, s := range append(sessions, waiting...) {
+		s.exchange(ctx, t)
+	}
 	stop()
 	for _, s := range append(sessions, waiting...) {
 		s.leave(ctx, t)
@@ -99,6 +103,29 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// terminateAgain asks the resolvers that are about to end to do so once more, as
+// somebody does who finds that they take long.
+func terminateAgain(ctx context.Context, t *testing.T) {
+	t.Helper()
+	asked := 0
+	for _, pod := range podsOfResolver(ctx, t) {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		container, err := suite.Cluster.Container(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := container.Terminate(); err != nil {
+			t.Fatal(err)
+		}
+		asked++
+	}
+	if asked == 0 {
+		t.Error("no resolver is about to end")
 	}
 }
 

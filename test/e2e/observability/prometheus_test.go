@@ -54,6 +54,7 @@ func TestPrometheusSeesAll(t *testing.T) {
 	p.wake(ctx, t)
 
 	t.Run("every pod of Dormouse is scraped", func(t *testing.T) { p.everyPodIsUp(ctx, t) })
+	t.Run("garbage is collected before memory is used up", func(t *testing.T) { p.memoryIsLimited(ctx, t) })
 	t.Run("the wakes are in the histograms", func(t *testing.T) { p.histogramsAreFilled(ctx, t) })
 	t.Run("every metric is documented", func(t *testing.T) { p.allIsDocumented(ctx, t) })
 	t.Run("every panel has data", func(t *testing.T) { p.panelsHaveData(ctx, t) })
@@ -186,6 +187,25 @@ func (p *prometheus) everyPodIsUp(ctx context.Context, t *testing.T) {
 		}
 		if running < 2 {
 			t.Errorf("%d pods of the %s run, want 2", running, program)
+		}
+	}
+}
+
+// memoryIsLimited asks what each program's heap may take: less than its container
+// may, and not much less.
+func (p *prometheus) memoryIsLimited(ctx context.Context, t *testing.T) {
+	for _, program := range []string{env.Operator, env.Resolver} {
+		pods, err := suite.Cluster.ReadyPods(ctx, program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods {
+			most := pod.Spec.Containers[0].Resources.Limits.Memory().Value()
+			of := fmt.Sprintf(`go_gc_gomemlimit_bytes{namespace="%s", pod="%s"}`, env.SystemNamespace, pod.Name)
+			expr := fmt.Sprintf("%s > %d < %d", of, most*3/4, most)
+			if err := p.ask(ctx, expr, exactly(1)); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
