@@ -199,6 +199,9 @@ func (p *prometheus) memoryIsLimited(ctx context.Context, t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(pods) == 0 {
+			t.Errorf("no pod of %s is ready", program)
+		}
 		for _, pod := range pods {
 			most := pod.Spec.Containers[0].Resources.Limits.Memory().Value()
 			of := fmt.Sprintf(`go_gc_gomemlimit_bytes{namespace="%s", pod="%s"}`, env.SystemNamespace, pod.Name)
