@@ -140,6 +140,9 @@ const (
 	ReasonResolverNotListening = "ResolverNotListening"
 	// ReasonServerStarting says that no server is up yet and nothing is wrong so far.
 	ReasonServerStarting = "ServerStarting"
+	// ReasonPodsUnsettled says that the only servers are from before the last sleep, and
+	// that it isn't known yet whether they stay.
+	ReasonPodsUnsettled = "PodsUnsettled"
 	// ReasonImageUnavailable says that a container's image is missing or can't
 	// be pulled.
 	ReasonImageUnavailable = "ImageUnavailable"

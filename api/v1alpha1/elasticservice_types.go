@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ElasticService lets the workload behind a Service sleep at zero replicas and
@@ -404,6 +405,14 @@ type ElasticServiceStatus struct {
 	// spec.scaleTargetRef names another since, this one gets its replicas back.
 	// +optional
 	AsleepTarget *AsleepTarget `json:"asleepTarget,omitempty"`
+
+	// podsBeforeSleep are the UIDs of the pods that the target had when it last went to zero,
+	// the first 1024 of them. Where it is scaled up again before they are gone they get no
+	// new clients, until the controllers that run them have told that they stay.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	PodsBeforeSleep []types.UID `json:"podsBeforeSleep,omitempty"`
 
 	// idleSince is since when an awake service has been idle, at least, to a minute. A
 	// program that has just started takes it for what it can't know itself. Not set where

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -213,6 +214,11 @@ func (in *ElasticServiceStatus) DeepCopyInto(out *ElasticServiceStatus) {
 		in, out := &in.AsleepTarget, &out.AsleepTarget
 		*out = new(AsleepTarget)
 		**out = **in
+	}
+	if in.PodsBeforeSleep != nil {
+		in, out := &in.PodsBeforeSleep, &out.PodsBeforeSleep
+		*out = make([]types.UID, len(*in))
+		copy(*out, *in)
 	}
 	if in.IdleSince != nil {
 		in, out := &in.IdleSince, &out.IdleSince

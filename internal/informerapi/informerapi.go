@@ -36,6 +36,10 @@ type WakeResponse struct {
 	Phase string `json:"phase"`
 	// Replicas is what the target wants after the call.
 	Replicas int32 `json:"replicas"`
+	// LastSleepTime is when the service last fell asleep, as its status says; nil where it
+	// never did. A caller who watches the status and hasn't seen that yet doesn't know which
+	// pods are from before the sleep, and connects nobody until it has.
+	LastSleepTime *time.Time `json:"lastSleepTime,omitempty"`
 }
 
 // ErrorResponse is the body of every answer that refuses a call.

@@ -305,6 +305,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, e
 		return err
 	}
 	m.target = refOf(es)
+	m.lastSleep.wrote(&es.Status)
 	if p.phase == v1alpha1.PhaseFallingAsleep && before != p.phase {
 		begun := microTime(es.Status.LastWakeTime)
 		m.sleepBegun = &begun

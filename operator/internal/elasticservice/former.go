@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -14,21 +13,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// sameTarget says that two references are of one object, whatever version of its kind
-// they name.
-func sameTarget(a, b v1alpha1.ScaleTargetRef) bool {
-	kind := func(r v1alpha1.ScaleTargetRef) schema.GroupKind {
-		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
-	}
-	return a.Name == b.Name && kind(a) == kind(b)
-}
-
 // wakeFormer gives a target its replicas back that was put to sleep before
 // spec.scaleTargetRef named another: nobody else would. One that another ElasticService
 // has by now is that one's. The flaw, if there is one, says why it can't be done.
 func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1.ElasticService) (flaw *obstacle, err error) {
 	former := es.Status.AsleepTarget
-	if former == nil || sameTarget(former.ScaleTargetRef, es.Spec.ScaleTargetRef) || patienceOver(now, es) {
+	if former == nil || target.Same(former.ScaleTargetRef, es.Spec.ScaleTargetRef) || patienceOver(now, es) {
 		return nil, nil
 	}
 	taken, err := r.hasElastic(ctx, es, former.ScaleTargetRef)
@@ -60,7 +50,7 @@ func (r *Reconciler) hasElastic(ctx context.Context, es *v1alpha1.ElasticService
 		return false, fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
 	}
 	for i := range list.Items {
-		if list.Items[i].UID != es.UID && sameTarget(list.Items[i].Spec.ScaleTargetRef, ref) {
+		if list.Items[i].UID != es.UID && target.Same(list.Items[i].Spec.ScaleTargetRef, ref) {
 			return true, nil
 		}
 	}

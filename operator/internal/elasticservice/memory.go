@@ -32,7 +32,8 @@ type memory struct {
 	// triggersSince is when the triggers were to be asked once more before the target is
 	// put to sleep; zero where they weren't.
 	triggersSince time.Time
-	leaving       leaving
+	settling      settling
+	lastSleep     sleepMemory
 	leftovers     leftoverMemory
 	scale         scaleMemory
 	players       playerMemory

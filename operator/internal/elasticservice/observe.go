@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
@@ -74,11 +75,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		es.Status.Replicas = 0 // they were another's
 	}
 	o.scale = r.observeScale(ctx, es, &m.scale)
-	o.leaving = m.leaving.at(now)
+	r.observeUnsettled(ctx, now, es, m, &o)
 	o.servers = serversOf(o.sources, &o)
-	if o.scale.err == nil && o.scale.replicas == 0 {
-		m.leaving.begin(now, o.servers)
-	}
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
@@ -114,7 +112,7 @@ func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticSe
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.UID != es.UID && olderThan(other, es) && sameTarget(other.Spec.ScaleTargetRef, ref) {
+		if other.UID != es.UID && olderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, ref) {
 			o.targetTaken = other.Name
 		}
 	}

@@ -44,8 +44,8 @@ type observed struct {
 	// draining are the target's Servers that take nobody any more, by name, which
 	// is their pods' name, too.
 	draining map[string]bool
-	// leaving are those that may be ended at any moment, and until when.
-	leaving leaving
+	// unsettled are those that may be ended at any moment.
+	unsettled unsettled
 	// full are those that have as many players as they may have.
 	full map[string]bool
 	// strangers are the names of pods that the selector matches and that aren't the

@@ -113,8 +113,8 @@ func makePlan(now time.Time, es *v1alpha1.ElasticService, o observed) plan {
 func (p *plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o observed, clients clients, deleting bool) {
 	up := countUp(o.servers)
 	previous := es.Status.Phase
-	if len(o.leaving.uids) > 0 {
-		p.again(max(o.leaving.until.Sub(now), time.Millisecond))
+	if !o.unsettled.next.IsZero() {
+		p.again(max(o.unsettled.next.Sub(now), time.Millisecond))
 	}
 	switch {
 	case o.scale.replicas == 0:

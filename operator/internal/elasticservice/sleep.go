@@ -40,6 +40,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	original := live.DeepCopy()
 	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
 	o.scale.replicas = 0
+	o.unsettled = unsettledAtZero(o.sources)
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
 	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
 	setStatus(r.Now(), live, o, p, nil)
@@ -49,17 +50,16 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	m := r.memoryOf(es)
 	m.stayAwake()
 	m.wake.slept(live)
+	m.lastSleep.wrote(&live.Status)
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
-	m.leaving.begin(r.Now(), o.servers)
 	// A wake that finds the target as it was read above is told to wait for this write,
 	// for commitTime: it must be over by then, one way or the other.
 	soon, cancel := context.WithTimeout(ctx, scaleTime)
 	defer cancel()
 	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
-		if soon.Err() == nil {
-			// It was refused: nobody is ended.
-			m.leaving = leaving{}
+		if soon.Err() != nil {
+			m.settling.flownAt = r.Now().Add(flightTime)
 		}
 		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
 	}

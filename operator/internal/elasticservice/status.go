@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // setStatus writes what a pass found and decided into the object's status. ob is
@@ -30,10 +31,11 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 		s.Phase, s.Mode = p.phase, p.mode
 		s.IdleSince = keptIdle(now, es, p.idle, p.phase)
 		s.Sessions, s.Queued = p.sessions, p.queued
+		s.PodsBeforeSleep = o.unsettled.list()
 		if o.scale.err == nil {
 			s.Replicas = o.scale.replicas
 			s.Readiness = o.scale.readiness
-			if s.Replicas > 0 && s.AsleepTarget != nil && sameTarget(s.AsleepTarget.ScaleTargetRef, es.Spec.ScaleTargetRef) {
+			if s.Replicas > 0 && s.AsleepTarget != nil && target.Same(s.AsleepTarget.ScaleTargetRef, es.Spec.ScaleTargetRef) {
 				s.AsleepTarget = nil
 			}
 		}
@@ -198,6 +200,8 @@ func serverUp(o observed, ob *obstacle) metav1.Condition {
 		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
 	case o.cause != nil && o.cause.Wrong:
 		return condition.False(kind, o.cause.Reason, "%s", o.cause.Sentence)
+	case o.unsettled.waits != nil && countUp(o.servers) == 0:
+		return condition.Unknown(kind, v1alpha1.ReasonPodsUnsettled, "The pods are from before the sleep and may still be ended: %v.", o.unsettled.waits)
 	case o.cause != nil:
 		return condition.Unknown(kind, o.cause.Reason, "%s", o.cause.Sentence)
 	case o.scale.replicas == 0:

@@ -170,9 +170,12 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 		}
 	}
 	answer := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: raised.After}
+	if slept := stamped.Status.LastSleepTime; slept != nil {
+		answer.LastSleepTime = &slept.Time
+	}
 	switch {
 	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
-		answer = informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAwake), Replicas: max(raised.After, es.Status.Replicas)}
+		answer.Phase, answer.Replicas = string(v1alpha1.PhaseAwake), max(raised.After, es.Status.Replicas)
 	case phase == v1alpha1.PhaseAsleep && raised.Before > 0 && w.onItsWay(stamped, raised.Version):
 		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: raised.After}, nil
 	}

@@ -174,9 +174,26 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	return false, nil
 }
 
+// Same says that two references are of one object, whatever version of its kind
+// they name.
+func Same(a, b v1alpha1.ScaleTargetRef) bool {
+	kind := func(r v1alpha1.ScaleTargetRef) schema.GroupKind {
+		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
+	}
+	return a.Name == b.Name && kind(a) == kind(b)
+}
+
+// isServer says whether it is one of Dormouse's own Servers.
+func (r Ref) isServer() bool { return r.Kind == "Server" && r.ofDormouse() }
+
+// ofDormouse says whether its kind is one of Dormouse's own.
+func (r Ref) ofDormouse() bool {
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group
+}
+
 // HasServers says whether the target is one of Dormouse's own Fleets or GameTypes.
 func (r Ref) HasServers() bool {
-	return (r.Kind == "Fleet" || r.Kind == "GameType") && schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group
+	return (r.Kind == "Fleet" || r.Kind == "GameType") && r.ofDormouse()
 }
 
 func newScale() *unstructured.Unstructured {

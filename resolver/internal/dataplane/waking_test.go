@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -203,7 +205,8 @@ func TestAnAwakeServiceIsRelayedWithoutAWakeCall(t *testing.T) {
 }
 
 // A client who comes in the moment when a service falls asleep has it scaled up
-// again, while the server from before is about to be ended and doesn't look so.
+// again, while the server from before is about to be ended and doesn't look so. The
+// operator's answer may be faster than the status that says so.
 func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 	for name, stays := range map[string]bool{"it is ended, and another one comes": false, "it stays": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,18 +216,31 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			old := freeAddress(t, route.TCP)
 			listenTCP(t, old, tag("old "))
 			r.backend(old, true)
-			r.phase(v1alpha1.PhaseAwake)
+			slept := time.Now().Add(-time.Hour)
+			r.change(func(rt *route.Route) { rt.Phase, rt.LastSleep = v1alpha1.PhaseAwake, slept })
 			before := dialTCP(t, address)
 			expect(t, before, "old ")
 
-			r.phase(v1alpha1.PhaseAsleep)
+			slept = slept.Add(time.Hour)
+			r.operator.set(func(w http.ResponseWriter, _ int) {
+				w.WriteHeader(http.StatusAccepted)
+				_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastSleepTime: &slept})
+			})
+			r.phase(v1alpha1.PhaseFallingAsleep)
 			c := dialTCP(t, address)
 			write(t, c, "x")
-			r.queued(1)
-			r.phase(v1alpha1.PhaseWaking)
+			r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
+			r.never("somebody is sent to a server though the sleep isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
+			// What the status says of the sleep, see package route.
+			r.change(func(rt *route.Route) {
+				rt.Phase, rt.LastSleep = v1alpha1.PhaseWaking, slept
+				rt.Ports[0].Backends[0].Terminating = true
+			})
 			r.never("somebody is sent to the old server", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			want := "old x"
-			if !stays {
+			if stays {
+				r.change(func(rt *route.Route) { rt.Ports[0].Backends[0].Terminating = false })
+			} else {
 				next := freeAddress(t, route.TCP)
 				listenTCP(t, next, tag("new "))
 				r.backend(next, true)

@@ -51,9 +51,6 @@ const (
 	// asideFor is how long an address is left alone after a failed dial, or after
 	// it refused a datagram; that may not be more often, see datagramPeriods.
 	asideFor = 1050 * time.Millisecond
-	// leaveTime is how long who runs a service's pods is given to end those that
-	// were there when it fell asleep, on a busy control plane.
-	leaveTime = 5 * time.Second
 	// DialTimeout bounds a dial to a server that is thought to be up.
 	DialTimeout = 250 * time.Millisecond
 )

@@ -96,15 +96,13 @@ func (p *port) space(now time.Time) {
 }
 
 // calm is how long to wait for a change where nothing is usable: until an
-// address that was left alone may be tried again, one that may be ended has stayed, or a server may turn out to
-// have room because who was sent there doesn't play.
+// address that was left alone may be tried again, or a server may turn out to have room
+// because who was sent there doesn't play.
 func (p *port) calm(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, s := range p.servers {
-		for _, until := range []time.Time{s.aside, s.leaving} {
-			if left := until.Sub(now); left > 0 {
-				wait = min(wait, left)
-			}
+		if left := s.aside.Sub(now); left > 0 {
+			wait = min(wait, left)
 		}
 		if s.load != nil && len(s.load.fresh) > 0 {
 			wait = min(wait, max(0, s.load.fresh[0].Add(reportTime).Sub(now)))

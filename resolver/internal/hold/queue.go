@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -91,7 +90,9 @@ func New(r *route.Route, opts Options) *Queue {
 func (q *Queue) Update(r *route.Route) {
 	q.mu.Lock()
 	var refused []*Ticket
-	fellAsleep := q.route != nil && q.route.Phase != v1alpha1.PhaseAsleep && r.Phase == v1alpha1.PhaseAsleep
+	if q.route != nil && q.lastResult.LastSleep.Equal(q.route.LastSleep) {
+		q.lastResult.LastSleep = r.LastSleep // what was watched is newer than the answer
+	}
 	q.route = r
 	for i := range r.Ports {
 		p := q.ports[r.Ports[i].Name]
@@ -103,9 +104,6 @@ func (q *Queue) Update(r *route.Route) {
 			q.ports[r.Ports[i].Name] = p
 		}
 		p.update(&r.Ports[i])
-		if fellAsleep {
-			p.leave(time.Now())
-		}
 	}
 	for name, p := range q.ports {
 		if _, ok := r.Port(name); !ok {

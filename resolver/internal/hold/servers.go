@@ -18,9 +18,6 @@ type server struct {
 	trying bool
 	// aside is until when it is left alone.
 	aside time.Time
-	// leaving is until when its pod may be ended at any moment and not look so: it
-	// was there when the service fell asleep. One that is there after that stays.
-	leaving time.Time
 	// pod are the addresses of the server's pod, this one among them.
 	pod []*server
 	// load is what the pod carries; nil where servers are not chosen by it.
@@ -51,9 +48,6 @@ func (p *port) update(now *route.Port) {
 			// address, and so has another pod.
 			s.up = s.up && s.Pod == b.Pod && b.Serving && !b.Terminating
 			s.aside = time.Time{}
-			if s.Pod != b.Pod {
-				s.leaving = time.Time{}
-			}
 		}
 		s.Backend = b
 		servers = append(servers, s)
@@ -67,17 +61,6 @@ func (p *port) update(now *route.Port) {
 	}
 	// The phase, too, may let somebody in.
 	p.wake()
-}
-
-// leave takes in that the service has fallen asleep. A client who comes in that moment
-// has it scaled up again, and for a while the servers from before look as if they
-// stayed.
-func (p *port) leave(now time.Time) {
-	for _, s := range p.servers {
-		if s.Serving {
-			s.up, s.leaving = false, now.Add(leaveTime)
-		}
-	}
 }
 
 // group finds the addresses that are of one pod.
@@ -114,7 +97,7 @@ func (s *server) stands(now time.Time) bool {
 // usable says that a server may be given clients.
 func (p *port) usable(s *server, anyUp bool, now time.Time) bool {
 	switch {
-	case s.Terminating || now.Before(s.aside) || now.Before(s.leaving) || !s.stands(now):
+	case s.Terminating || now.Before(s.aside) || !s.stands(now):
 		return false
 	case p.probed:
 		return s.Serving
@@ -195,7 +178,7 @@ func (s *server) hasRoom(now time.Time) bool { return s.load == nil || !s.load.a
 func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.servers {
-		if s.Terminating || now.Before(s.leaving) || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
+		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
 			continue
 		}
 		out = append(out, s.Address)

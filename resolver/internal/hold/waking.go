@@ -88,6 +88,10 @@ func (q *Queue) due() time.Time {
 // is needed: while a sleep is under way only a call that was made for the client
 // keeps the servers from going down under it.
 func (q *Queue) mayConnect(t *Ticket) bool {
+	if s := q.lastResult.LastSleep; !s.IsZero() && !s.Equal(q.route.LastSleep) {
+		// It isn't known here yet which pods are from before that sleep.
+		return false
+	}
 	if t.seq <= q.approved {
 		return true
 	}

@@ -12,9 +12,8 @@ import (
 
 // Backends finds a port's addresses in the private Service's slices. The port's
 // number is looked up in each slice by the port's name, for pods may differ in
-// it. An address in several slices counts once, as its best. A
-// pod whose Server is in draining counts as terminating.
-func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, draining map[types.NamespacedName]bool) []Backend {
+// it. An address in several slices counts once, as its best.
+func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, closed closedPods) []Backend {
 	found := map[netip.AddrPort]Backend{}
 	for _, slice := range all {
 		number, ok := portNumber(slice, port, network)
@@ -24,9 +23,7 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, dr
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
 			serving, terminating := conditions(endpoint)
-			if e := endpoint.TargetRef; e != nil {
-				terminating = terminating || draining[types.NamespacedName{Namespace: slice.Namespace, Name: e.Name}]
-			}
+			terminating = terminating || closed.has(slice.Namespace, endpoint)
 			for _, text := range endpoint.Addresses {
 				address, err := netip.ParseAddr(text)
 				if err != nil {
@@ -48,6 +45,20 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, dr
 		return cmp.Or(a.Address.Addr().Compare(b.Address.Addr()), cmp.Compare(a.Address.Port(), b.Address.Port()))
 	})
 	return out
+}
+
+// closedPods are those that get no new clients and count as terminating, whatever their
+// endpoints say.
+type closedPods struct {
+	// draining are the Servers that drain, whose pods have their names.
+	draining map[types.NamespacedName]bool
+	// beforeSleep are the pods that may be ended by a sleep that is over.
+	beforeSleep map[types.UID]bool
+}
+
+func (c *closedPods) has(namespace string, e *discoveryv1.Endpoint) bool {
+	pod := e.TargetRef
+	return pod != nil && (c.draining[types.NamespacedName{Namespace: namespace, Name: pod.Name}] || c.beforeSleep[pod.UID])
 }
 
 // portNumber is the resolved target port.

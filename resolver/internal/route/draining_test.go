@@ -1,11 +1,13 @@
 package route
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -64,6 +66,39 @@ func TestAServerThatDrainsTakesNobody(t *testing.T) {
 		if len(table.draining)+len(table.targets) != 0 {
 			t.Errorf("%s: something is left of what is gone", c.kind)
 		}
+	}
+}
+
+// Such a pod may be ended at any moment, and its endpoint doesn't tell.
+func TestAPodFromBeforeTheSleepTakesNobody(t *testing.T) {
+	t.Parallel()
+	s := newSink()
+	table := NewTable(s)
+	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
+	table.SetSlice(newSlice("a", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.1", true, false).pod().EndpointSlice)
+	next := newSlice("b", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.2", true, false).pod().EndpointSlice
+	next.Endpoints[0].TargetRef.UID = "pod-b"
+	table.SetSlice(next)
+	slept := metav1.NewMicroTime(epoch)
+	lobby.Status.LastSleepTime, lobby.Status.PodsBeforeSleep = &slept, []types.UID{"pod-a", "pod-gone"}
+	table.SetService(lobby.ElasticService)
+	s.expect(t, "update u1")
+	terminating := func() []bool {
+		b := s.routes["u1"].Ports[0].Backends
+		return []bool{b[0].Terminating, b[1].Terminating}
+	}
+	if got := terminating(); !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("terminating: %v, want the one from before the sleep alone", got)
+	}
+	if got := s.routes["u1"].LastSleep; !got.Equal(epoch) {
+		t.Errorf("the last sleep is %v, want %v", got, epoch)
+	}
+	stays := lobby.DeepCopy()
+	stays.Status.PodsBeforeSleep = nil
+	table.SetService(stays)
+	s.expect(t, "update u1")
+	if got := terminating(); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("terminating: %v, want none once they stay", got)
 	}
 }
 

@@ -49,6 +49,11 @@ type Route struct {
 	Phase   v1alpha1.Phase
 	// PhaseSince is when the phase began; zero where the status doesn't say.
 	PhaseSince time.Time
+	// LastSleep is when the service last fell asleep; zero where it never did.
+	LastSleep time.Time
+	// PodsBeforeSleep are those that were there then and of which it isn't known whether
+	// they stay.
+	PodsBeforeSleep []types.UID
 	// Direct says that new clients go straight to the pods, past the resolver.
 	Direct bool
 	Hold   Hold
@@ -211,6 +216,10 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if since := es.Status.PhaseSince; since != nil {
 		r.PhaseSince = since.Time
 	}
+	if slept := es.Status.LastSleepTime; slept != nil {
+		r.LastSleep = slept.Time
+	}
+	r.PodsBeforeSleep = es.Status.PodsBeforeSleep
 	players := playersOf(es)
 	for _, p := range es.Status.Ports {
 		network := TCP

@@ -262,9 +262,13 @@ func (t *Table) complete(r *Route) *Route {
 	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
 		all = append(all, slice)
 	}
+	closed := closedPods{draining: t.draining, beforeSleep: map[types.UID]bool{}}
+	for _, uid := range r.PodsBeforeSleep {
+		closed.beforeSleep[uid] = true
+	}
 	for i := range full.Ports {
 		p := &full.Ports[i]
-		p.Backends = Backends(all, p.Name, p.Network, t.draining)
+		p.Backends = Backends(all, p.Name, p.Network, closed)
 		first := t.routes[t.claims[claim{p.Network, p.ResolverPort}][0]]
 		switch {
 		case first.UID != r.UID:

@@ -67,6 +67,8 @@ type Result struct {
 	Outcome Outcome
 	// Phase is the service's phase after an accepted call.
 	Phase v1alpha1.Phase
+	// LastSleep is when the service last fell asleep; zero where it never did.
+	LastSleep time.Time
 	// Err says more about what is not Accepted.
 	Err error
 }

@@ -22,7 +22,11 @@ func parseAnswer(status int, body []byte) Result {
 		}
 		switch phase := v1alpha1.Phase(answer.Phase); phase {
 		case v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep:
-			return Result{Outcome: Accepted, Phase: phase}
+			result := Result{Outcome: Accepted, Phase: phase}
+			if answer.LastSleepTime != nil {
+				result.LastSleep = *answer.LastSleepTime
+			}
+			return result
 		default:
 			return Result{Outcome: Malformed, Err: fmt.Errorf("reading the operator's answer: unknown phase %q", cut(answer.Phase))}
 		}

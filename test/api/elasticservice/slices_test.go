@@ -108,6 +108,8 @@ type gameServer struct {
 	address     string
 	serving     bool
 	terminating bool
+	// pod is whose address it is; nil: one that nobody ever made.
+	pod *corev1.Pod
 }
 
 var lastServer atomic.Int32
@@ -150,13 +152,17 @@ func (w *world) servers(service string, pods ...gameServer) {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Port: new(p.Port), Protocol: new(p.Protocol)})
 	}
 	for _, p := range pods {
+		ref := &corev1.ObjectReference{
+			Kind: "Pod", Namespace: w.ns, Name: "game-" + p.address[strings.LastIndexByte(p.address, '.')+1:], UID: types.UID("uid-" + p.address),
+		}
+		if p.pod != nil {
+			ref.Name, ref.UID = p.pod.Name, p.pod.UID
+		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{p.address},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(p.serving), Terminating: new(p.terminating)},
 			NodeName:   new("node-1"),
-			TargetRef: &corev1.ObjectReference{
-				Kind: "Pod", Namespace: w.ns, Name: "game-" + p.address[strings.LastIndexByte(p.address, '.')+1:], UID: types.UID("uid-" + p.address),
-			},
+			TargetRef:  ref,
 		})
 	}
 	slices.SortFunc(slice.Endpoints, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +31,7 @@ func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
 	since := w.asleep("lobby")
 	// A replica that didn't wake a service which has just fallen asleep says
 	// Asleep, because it can't know yet that the wake came second.
-	w.want("lobby", promptly, func(es *v1alpha1.ElasticService) error {
+	asleep := w.want("lobby", promptly, func(es *v1alpha1.ElasticService) error {
 		if asleep := time.Since(es.Status.LastSleepTime.Time); asleep < 2*time.Second {
 			return fmt.Errorf("asleep for %s only", asleep)
 		}
@@ -45,10 +46,10 @@ func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
 		wg.Go(func() { answers[i], errs[i] = w.tryWake(i%len(cluster.operators), token, "lobby") })
 	}
 	wg.Wait()
-	want := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1}
+	want := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastSleepTime: &asleep.Status.LastSleepTime.Time}
 	for i, got := range answers {
-		if errs[i] != nil || got != want {
-			t.Errorf("call %d was answered %+v, %v; want %+v", i, got, errs[i], want)
+		if diff := cmp.Diff(want, got); errs[i] != nil || diff != "" {
+			t.Errorf("call %d was answered (-want +got), %v:\n%s", i, errs[i], diff)
 		}
 	}
 	w.must("the target at 1", promptly, since, toReplicas("lobby", 1))

@@ -1,10 +1,14 @@
 package gametype_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -29,4 +33,47 @@ func TestTheOperatorMayReadTheConditionsOfItsOwnKinds(t *testing.T) {
 	if _, conditions, err := scaler.Status(t.Context(), ref); err != nil || meta.FindStatusCondition(conditions, v1alpha1.ConditionProgressing) == nil {
 		t.Errorf("the GameType's conditions are %v, %v", conditions, err)
 	}
+}
+
+// A GameType that was at zero for a moment may have Servers still that are about to end.
+func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
+	w := newWorld(t, true)
+	w.create(func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(1)) })
+	w.settled()
+	server := w.servers()[0]
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.ns, Name: server.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&server, v1alpha1.GroupVersion.WithKind("Server"))},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}},
+	}
+	if err := w.admin.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	scaler := target.NewScaler(w.mgr.GetClient())
+	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
+	want := func(stays bool, waits string) {
+		t.Helper()
+		stay, err := scaler.Settled(t.Context(), ref, []target.PodKey{{Name: pod.Name, UID: pod.UID}})
+		if slices.Contains(stay, pod.UID) != stays || (err == nil) != (waits == "") || err != nil && !strings.Contains(err.Error(), waits) {
+			t.Errorf("%v stay, %v; want %t, %q", stay, err, stays, waits)
+		}
+	}
+	want(true, "")
+	// No controller looks meanwhile.
+	scale := func(replicas int32) {
+		gt := w.gameType()
+		before := gt.DeepCopy()
+		gt.Spec.Replicas = new(replicas)
+		if err := w.admin.Patch(t.Context(), gt, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scale(0)
+	want(false, "GameType "+w.ns+"/"+game+" wants no pods yet")
+	scale(1)
+	want(false, "the controller of GameType "+w.ns+"/"+game+" hasn't taken in that it wants 1 replicas")
+	w.settled()
+	want(true, "")
 }
