@@ -177,7 +177,8 @@ func TestAnotherReplicaRestores(t *testing.T) {
 		r.DeletionAllowed = false
 		r.Game.Labels = map[string]string{"agones.dev/sdk-map": "dust"}
 	}))
-	one.eventually("the report is written", func() bool { p := one.read().Status.Players; return p != nil && p.Current == 3 })
+	// The metadata is written after the status.
+	one.eventually("the report is written", func() bool { return one.read().Labels["agones.dev/sdk-map"] == "dust" })
 	again := next(0, func(r *reportapi.Report) { r.Instance, r.Restore = "two", true })
 	for name, r := range map[string]*replica{"the same": one, "another": two} {
 		got := r.say(again).Restored

@@ -220,6 +220,8 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			r.change(func(rt *route.Route) { rt.Phase, rt.LastSleep = v1alpha1.PhaseAwake, slept })
 			before := dialTCP(t, address)
 			expect(t, before, "old ")
+			r.queued(0)
+			asked := r.operator.count()
 
 			slept = slept.Add(time.Hour)
 			r.operator.set(func(w http.ResponseWriter, _ int) {
@@ -229,7 +231,8 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			r.phase(v1alpha1.PhaseFallingAsleep)
 			c := dialTCP(t, address)
 			write(t, c, "x")
-			r.eventually("the operator is asked", func() bool { return r.operator.count() > 0 })
+			r.queued(1)
+			r.eventually("the operator is asked", func() bool { return r.operator.count() > asked })
 			r.never("somebody is sent to a server though the sleep isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			// What the status says of the sleep, see package route.
 			r.change(func(rt *route.Route) {
