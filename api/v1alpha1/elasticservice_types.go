@@ -406,9 +406,10 @@ type ElasticServiceStatus struct {
 	// +optional
 	AsleepTarget *AsleepTarget `json:"asleepTarget,omitempty"`
 
-	// podsBeforeSleep are the UIDs of the pods that the target had when it last went to zero,
-	// the first 1024 of them. Where it is scaled up again before they are gone they get no
-	// new clients, until the controllers that run them have told that they stay.
+	// podsBeforeSleep are the UIDs of the pods that were there when the target last went to
+	// zero, or appeared while it was, the first 1024 of them. Where the target is scaled up
+	// again before they are gone they get no new clients until the controllers that run
+	// them have told that they stay. Those that are gone are named until the next sleep.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024

@@ -62,8 +62,10 @@ type Route struct {
 	// Service is the name of the Service that it stands in for.
 	Service string `json:"service"`
 	// Phase is the phase that the pod has seen last.
-	Phase string      `json:"phase"`
-	Ports []RoutePort `json:"ports"`
+	Phase string `json:"phase"`
+	// PhaseSince is when that phase began; nil where the status doesn't say.
+	PhaseSince *time.Time  `json:"phaseSince,omitempty"`
+	Ports      []RoutePort `json:"ports"`
 }
 
 // RoutePort is one service port on a resolver pod.

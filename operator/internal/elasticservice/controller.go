@@ -128,13 +128,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // somebody, likely a wake, wrote first, and the cache will tell what.
 func afterConflict(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	return result, err
 }
 
+// staleRetry is when to look again where the cache is behind.
+const staleRetry = 20 * time.Millisecond
+
+// behind reports whether the cache is behind where that would cost somebody a server: a
+// sleep that another leader has begun may be over, with a target that is up again and pods
+// from before.
+func (r *Reconciler) behind(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
+	if es.Status.Phase != v1alpha1.PhaseFallingAsleep || r.memoryOf(es).sleepBegun != nil {
+		return false, nil
+	}
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); apierrors.IsNotFound(err) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return live.ResourceVersion != es.ResourceVersion, nil
+}
+
 func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
 	original := es.DeepCopy()
+	if behind, err := r.behind(ctx, es); behind || err != nil {
+		return reconcile.Result{RequeueAfter: staleRetry}, err
+	}
 	if !es.DeletionTimestamp.IsZero() {
 		if released, err := r.released(ctx, es); released || err != nil {
 			return reconcile.Result{}, err
@@ -277,6 +299,9 @@ func (r *Reconciler) stop(ctx context.Context, now time.Time, original, es *v1al
 	}
 	r.memoryOf(es).stayAwake()
 	r.tellObstacle(es, ob)
+	if next := o.unsettled.next; !next.IsZero() {
+		return reconcile.Result{RequeueAfter: min(max(next.Sub(now), askSoon), missingRetry)}, nil
+	}
 	return reconcile.Result{RequeueAfter: missingRetry}, nil
 }
 

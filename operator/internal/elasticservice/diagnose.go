@@ -217,20 +217,27 @@ func notSelected(es *v1alpha1.ElasticService, svc *corev1.Service, pods []corev1
 
 // podsOf reads some of the target's pods, live, and says whether they are all of them.
 func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o observed) (pods []corev1.Pod, all bool, err error) {
-	selector := labels.SelectorFromSet(o.service.Spec.Selector)
-	if o.scale.selector != "" {
-		if selector, err = labels.Parse(o.scale.selector); err != nil {
-			return nil, false, fmt.Errorf("read the selector of %s: %w", refOf(es), err)
-		}
+	selector, err := r.podSelectorOf(es, o)
+	if err != nil || selector.Empty() {
+		return nil, false, err
 	}
 	var list corev1.PodList
-	if selector.Empty() {
-		return nil, false, nil // nobody knows which they are
-	}
 	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(diagnosePods)); err != nil {
 		return nil, false, fmt.Errorf("list the pods of %s: %w", refOf(es), err)
 	}
 	return list.Items, len(list.Items) < diagnosePods, nil
+}
+
+// podSelectorOf finds the target's pods; empty where nobody knows which they are.
+func (r *Reconciler) podSelectorOf(es *v1alpha1.ElasticService, o observed) (labels.Selector, error) {
+	if o.scale.selector == "" {
+		return labels.SelectorFromSet(o.service.Spec.Selector), nil
+	}
+	selector, err := labels.Parse(o.scale.selector)
+	if err != nil {
+		return labels.Nothing(), fmt.Errorf("read the selector of %s: %w", refOf(es), err)
+	}
+	return selector, nil
 }
 
 // events tell of a cause that is new, once it is written.

@@ -25,8 +25,8 @@ import (
 const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // observe reads all that the planner needs. Only a target's scale that may have
-// changed, and what a resolver was not asked within maxAge, are read over the
-// network.
+// changed, who decides on pods from before a sleep, and what a resolver was not asked
+// within maxAge, are read over the network.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (observed, error) {
 	var o observed
 	now := r.Now()
@@ -75,6 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		es.Status.Replicas = 0 // they were another's
 	}
 	o.scale = r.observeScale(ctx, es, &m.scale)
+	r.observeZero(ctx, es, m, &o)
 	r.observeUnsettled(ctx, now, es, m, &o)
 	o.servers = serversOf(o.sources, &o)
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
@@ -197,7 +198,10 @@ func viewsOf(pods []corev1.Pod, ask func(address string) resolvers.View) []resol
 func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) resolver {
 	r := newResolver(pod, v)
 	if route, ok := v.Routes[string(es.UID)]; ok {
-		r.phase = route.Phase
+		// One that is far behind may know the same phase of an earlier time.
+		if since := route.PhaseSince; since == nil || since.Equal(phaseSince(es)) {
+			r.phase = route.Phase
+		}
 		for _, p := range route.Ports {
 			if p.Listening {
 				r.listening[p.Port] = true

@@ -35,12 +35,15 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
 		!microTime(live.Status.LastWakeTime).Equal(*o.sleepBegun) {
-		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, nil // the cache will tell
+		return reconcile.Result{RequeueAfter: staleRetry}, nil // the cache will tell
 	}
 	original := live.DeepCopy()
 	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
 	o.scale.replicas = 0
 	o.unsettled = unsettledAtZero(o.sources)
+	if err := r.addPods(ctx, live, &o); err != nil {
+		return reconcile.Result{}, err
+	}
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
 	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
 	setStatus(r.Now(), live, o, p, nil)
@@ -60,9 +63,12 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
 		if soon.Err() != nil {
 			m.settling.flownAt = r.Now().Add(flightTime)
+		} else {
+			m.lastSleep.scaled = *live.Status.LastSleepTime
 		}
 		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
 	}
+	m.lastSleep.scaled = *live.Status.LastSleepTime
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
 	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
 	return reconcile.Result{RequeueAfter: time.Second}, nil

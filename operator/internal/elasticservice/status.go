@@ -31,7 +31,6 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 		s.Phase, s.Mode = p.phase, p.mode
 		s.IdleSince = keptIdle(now, es, p.idle, p.phase)
 		s.Sessions, s.Queued = p.sessions, p.queued
-		s.PodsBeforeSleep = o.unsettled.list()
 		if o.scale.err == nil {
 			s.Replicas = o.scale.replicas
 			s.Readiness = o.scale.readiness
@@ -40,6 +39,7 @@ func setStatus(now time.Time, es *v1alpha1.ElasticService, o observed, p plan, o
 			}
 		}
 	}
+	s.PodsBeforeSleep = o.unsettled.list()
 	keepLists(es, o)
 	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, p, ob)...)
 }
@@ -201,7 +201,7 @@ func serverUp(o observed, ob *obstacle) metav1.Condition {
 	case o.cause != nil && o.cause.Wrong:
 		return condition.False(kind, o.cause.Reason, "%s", o.cause.Sentence)
 	case o.unsettled.waits != nil && countUp(o.servers) == 0:
-		return condition.Unknown(kind, v1alpha1.ReasonPodsUnsettled, "The pods are from before the sleep and may still be ended: %v.", o.unsettled.waits)
+		return condition.Unknown(kind, v1alpha1.ReasonPodsUnsettled, "The pods are from before the sleep and may still be ended: %.300v.", o.unsettled.waits)
 	case o.cause != nil:
 		return condition.Unknown(kind, o.cause.Reason, "%s", o.cause.Sentence)
 	case o.scale.replicas == 0:

@@ -4,30 +4,36 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 const (
-	// askSoon and askSeldom are how far apart a woken target's controllers are
-	// asked whether pods from before the sleep stay, and askTime bounds one look.
+	// askSoon and askSeldom are how far apart a woken target's controllers are asked
+	// whether pods from before the sleep stay, and askTime bounds one look.
 	askSoon   = 100 * time.Millisecond
-	askSeldom = time.Second
+	askSeldom = 10 * time.Second
 	askTime   = 2 * time.Second
 	// askPods is how many pods are asked about in one pass.
-	askPods = 16
+	askPods = 32
 	// maxUnsettled is how many pods the status names, see v1alpha1.ElasticServiceStatus.
 	maxUnsettled = 1024
 	// untoldTime is how long such pods get nobody where the controllers don't tell.
 	untoldTime = time.Minute
+	// unsettledTime is how long they get nobody at most. A controller that has done nothing
+	// for so long is no leader any more, and the next one begins with the scale of now.
+	unsettledTime = 10 * time.Minute
 	// flightTime is how long a write that was given up may still be done.
 	flightTime = 2 * time.Second
 	// tellAfter is from when on people are told.
@@ -53,8 +59,10 @@ type unsettled struct {
 type settling struct {
 	// since is since when it is; zero where it isn't.
 	since time.Time
-	// next is when to ask again, and waits what the last answer was.
+	// next is when to ask again, from is the pod to begin with, and waits what the last
+	// answer was.
 	next  time.Time
+	from  int
 	waits error
 	// flownAt is until when the write that put it to sleep may still be done.
 	flownAt time.Time
@@ -65,12 +73,15 @@ type settling struct {
 type sleepMemory struct {
 	began metav1.MicroTime
 	pods  []types.UID
+	// scaled is the last sleep whose target this process knows to have been scaled to
+	// zero, or not.
+	scaled metav1.MicroTime
 }
 
 // wrote takes in a status that was written.
 func (m *sleepMemory) wrote(s *v1alpha1.ElasticServiceStatus) {
 	if s.Phase == v1alpha1.PhaseAsleep && s.LastSleepTime != nil {
-		*m = sleepMemory{*s.LastSleepTime, s.PodsBeforeSleep}
+		m.began, m.pods = *s.LastSleepTime, s.PodsBeforeSleep
 	}
 }
 
@@ -79,7 +90,7 @@ func (m *sleepMemory) podsOf(s *v1alpha1.ElasticServiceStatus) []types.UID {
 	if !m.began.IsZero() && !m.began.Equal(s.LastSleepTime) {
 		return slices.Concat(m.pods, s.PodsBeforeSleep)
 	}
-	*m = sleepMemory{}
+	m.began, m.pods = metav1.MicroTime{}, nil
 	return s.PodsBeforeSleep
 }
 
@@ -95,27 +106,30 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 	}
 	o.unsettled.add(m.lastSleep.podsOf(&es.Status)...)
 	pods := o.unsettled.still(o.sources)
+	s := &m.settling
 	if len(pods) == 0 {
-		m.settling = settling{flownAt: m.settling.flownAt}
+		*s = settling{flownAt: s.flownAt}
 		return
 	}
-	s := &m.settling
 	if s.since.IsZero() {
 		s.since = now
+		if es.Status.AsleepTarget != nil && !m.lastSleep.scaled.Equal(es.Status.LastSleepTime) {
+			s.flownAt = latest(s.flownAt, now.Add(flightTime)) // of another leader's
+		}
 	}
 	if !now.Before(s.next) {
-		var stay []types.UID
-		stay, s.waits = r.settled(ctx, now, es, pods, s, o.scale.err)
+		stay := r.settled(ctx, now, es, pods, s, o.scale.err)
 		for _, uid := range stay {
 			delete(o.unsettled.uids, uid)
 		}
-		// In turn: some wait for what others have.
 		s.next = now.Add(min(max(now.Sub(s.since)/10, askSoon), askSeldom))
-		pods = o.unsettled.still(o.sources)
-	}
-	if len(pods) == 0 {
-		m.settling = settling{}
-		return
+		if pods = o.unsettled.still(o.sources); len(pods) == 0 {
+			*s = settling{}
+			return
+		}
+		if len(stay) > 0 {
+			s.next = now // others may have been told, too
+		}
 	}
 	o.unsettled.next = s.next
 	if now.Sub(s.since) >= tellAfter {
@@ -124,25 +138,76 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 }
 
 // settled asks which pods stay.
-func (r *Reconciler) settled(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, pods []target.PodKey, s *settling, scaleErr error) (stay []types.UID, waits error) {
+func (r *Reconciler) settled(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, pods []target.PodKey, s *settling, scaleErr error) (stay []types.UID) {
 	if now.Before(s.flownAt) {
-		return nil, errors.New("the write that put the target to sleep may be under way still")
+		s.waits = errors.New("the write that put the target to sleep may be under way still")
+		return nil
 	}
-	err := scaleErr
-	if err == nil {
+	// Another part of them each time.
+	from := s.from % len(pods)
+	pods = slices.Concat(pods[from:], pods[:from])
+	pods = pods[:min(len(pods), askPods)]
+	s.from = from + len(pods)
+	var found target.Settlement
+	if scaleErr == nil {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		// Another part of them each time.
-		at := int(now.Sub(s.since)/askSoon) * askPods % len(pods)
-		pods = slices.Concat(pods[at:], pods[:at])
-		stay, err = r.Scaler.Settled(ctx, refOf(es), pods[:min(len(pods), askPods)])
+		found = r.Scaler.Settled(ctx, refOf(es), pods)
+	} else {
+		found = target.Settlement{Untold: uidsOf(pods), Waits: scaleErr}
 	}
-	if now.Sub(s.since) >= untoldTime && (scaleErr != nil || errors.Is(err, target.ErrUntold)) {
-		for _, pod := range pods {
-			stay = append(stay, pod.UID)
+	s.waits = found.Waits
+	switch lasts := now.Sub(s.since); {
+	case lasts >= unsettledTime:
+		return uidsOf(pods)
+	case lasts >= untoldTime:
+		return slices.Concat(found.Stay, found.Untold)
+	}
+	return found.Stay
+}
+
+func uidsOf(pods []target.PodKey) []types.UID {
+	uids := make([]types.UID, len(pods))
+	for i := range pods {
+		uids[i] = pods[i].UID
+	}
+	return uids
+}
+
+// observeZero reads the scale again where pods are there that nobody knew of at a target at
+// zero: they may be a wake's, of which the watch tells later.
+func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticService, m *memory, o *observed) {
+	if o.scale.err != nil || o.scale.replicas > 0 || es.Status.Phase != v1alpha1.PhaseAsleep {
+		return
+	}
+	var known, there unsettled
+	known.add(es.Status.PodsBeforeSleep...)
+	there = unsettledAtZero(o.sources)
+	for uid := range there.uids {
+		if !known.uids[uid] {
+			m.scale.of = version{}
+			o.scale = r.observeScale(ctx, es, &m.scale)
+			return
 		}
 	}
-	return stay, err
+}
+
+// addPods takes in all pods that the target has, live: a pod without an address is in no
+// slice yet, and slices may be late.
+func (r *Reconciler) addPods(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+	selector, err := r.podSelectorOf(es, *o)
+	if err != nil || selector.Empty() {
+		return err
+	}
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxUnsettled)); err != nil {
+		return fmt.Errorf("list the pods of %s: %w", refOf(es), err)
+	}
+	for i := range list.Items {
+		o.unsettled.add(list.Items[i].UID)
+	}
+	return nil
 }
 
 // unsettledAtZero are those of a target that is at zero. Pods that end already are among

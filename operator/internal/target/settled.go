@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -17,8 +21,8 @@ import (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers;fleets;gametypes,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get
 
-// ErrUntold says that the controllers that run a target's pods don't tell whether they
-// know of its scale.
+// ErrUntold says that nobody will tell whether pods outlive a scale: the controllers
+// between them and the target don't say what they have seen, or may not be asked.
 var ErrUntold = errors.New("unknown whether the scale was taken in")
 
 // maxOwners bounds how many owners lie between a pod and its target.
@@ -30,65 +34,100 @@ type PodKey struct {
 	UID  types.UID
 }
 
+// Settlement is what is known of pods that were there before the target's last scale.
+type Settlement struct {
+	// Stay are those that outlive it. Untold are those of which nobody will say.
+	Stay, Untold []types.UID
+	// Waits says what is missing for one of the others; nil where nothing is but that they
+	// go.
+	Waits error
+}
+
 // Settled asks which pods outlive the scale that the target has now: they aren't being
 // deleted, and each controller between them and the target has said that it knows the
-// number of replicas that is wanted of it, and has no more pods than that. waits says
-// what is missing where it isn't all of them; it wraps ErrUntold where nobody will tell.
-func (s *Scaler) Settled(ctx context.Context, ref Ref, pods []PodKey) (stay []types.UID, waits error) {
-	q := &inquiry{scaler: s, ref: ref, owners: map[types.UID]owner{}, found: map[types.UID]error{}}
-	var errs []error
+// number of replicas that is wanted of it, and deletes no more pods for that.
+func (s *Scaler) Settled(ctx context.Context, ref Ref, pods []PodKey) Settlement {
+	q := &inquiry{scaler: s, ref: ref, chains: map[types.UID]chain{}, told: map[types.UID]answer{}}
+	var out Settlement
 	for _, pod := range pods {
 		stays, err := q.outlives(ctx, pod)
 		switch {
-		case err != nil:
-			errs = append(errs, err)
+		case errors.Is(err, ErrUntold):
+			out.Untold = append(out.Untold, pod.UID)
 		case stays:
-			stay = append(stay, pod.UID)
+			out.Stay = append(out.Stay, pod.UID)
+		}
+		if out.Waits == nil {
+			out.Waits = err
 		}
 	}
-	for _, err := range errs {
-		if !errors.Is(err, ErrUntold) {
-			return stay, err
-		}
-	}
-	return stay, errors.Join(errs...)
+	return out
 }
 
 // inquiry is one call of Settled. Each object is asked once.
 type inquiry struct {
 	scaler *Scaler
 	ref    Ref
-	owners map[types.UID]owner
-	// found is what came of asking an owner; nil: it has told.
-	found map[types.UID]error
+	// chains are by the UIDs of the pods' owners.
+	chains map[types.UID]chain
+	told   map[types.UID]answer
+}
+
+// chain is who decides on a pod, the target last.
+type chain struct {
+	owners []owner
+	// stranger reports whether the pod isn't the target's: no scale of that ends it.
+	stranger bool
+	err      error
 }
 
 // owner is the controller of a pod, or of such an owner.
 type owner struct {
 	ref Ref
 	uid types.UID
-	// by is its own controller; empty for the target.
-	by types.UID
-	// scales says that it is the first, from the pod on, with a number of replicas.
-	scales bool
 }
 
-// outlives says whether a pod stays; an error says that this isn't known.
+// answer is what an owner has told.
+type answer struct {
+	err error
+	// first and end are the numbers of the pods that a StatefulSet keeps.
+	first, end int64
+}
+
+// outlives says whether a pod stays; an error says why that isn't known.
 func (q *inquiry) outlives(ctx context.Context, pod PodKey) (bool, error) {
 	is, err := q.pod(ctx, pod)
 	if err != nil || is == nil {
 		return false, err
 	}
-	by, err := q.climb(ctx, is)
-	if err != nil {
-		return false, err
+	c := q.chainOf(ctx, is)
+	if c.err != nil || c.stranger {
+		return c.stranger, c.err
 	}
-	if err := q.told(ctx, by); err != nil {
-		return false, err
+	// What one has told was written to the one below before, so the target is asked first.
+	for i, o := range slices.Backward(c.owners) {
+		if err := q.ask(ctx, o, i == 0).err; err != nil {
+			return false, err
+		}
+	}
+	if nearest := c.owners[0]; nearest.ref.is("apps", "StatefulSet") {
+		kept := q.told[nearest.uid]
+		if n := ordinal(pod.Name); n < kept.first || n >= kept.end {
+			return false, nil
+		}
 	}
 	// Who was to be ended was told so before its controller said that it is done.
 	is, err = q.pod(ctx, pod)
 	return is != nil, err
+}
+
+// ordinal is the number of a StatefulSet's pod; -1 where it has none.
+func ordinal(name string) int64 {
+	n, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 32)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // pod reads a pod; nil: it is gone or ends.
@@ -103,79 +142,98 @@ func (q *inquiry) pod(ctx context.Context, pod PodKey) (*unstructured.Unstructur
 
 func (q *inquiry) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	u := q.scaler.object(ref)
-	if err := q.scaler.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+	err := q.scaler.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u)
+	switch {
+	case err == nil:
+		return u, nil
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w: the operator may not read %s", ErrUntold, ref)
+	case apierrors.IsNotFound(err):
 		return nil, explain(ref, "read", err)
 	}
-	return u, nil
+	return nil, fmt.Errorf("read %s: %w", ref, err)
 }
 
-// climb finds the owners between a pod and the target, and gives the pod's own.
-func (q *inquiry) climb(ctx context.Context, pod *unstructured.Unstructured) (types.UID, error) {
-	below, scaled := pod, false
+// chainOf finds the owners between a pod and the target.
+func (q *inquiry) chainOf(ctx context.Context, pod *unstructured.Unstructured) chain {
 	first := metav1.GetControllerOf(pod)
+	if first == nil {
+		return q.ownerless(pod)
+	}
+	c, ok := q.chains[first.UID]
+	if !ok {
+		c = q.climb(ctx, pod)
+		q.chains[first.UID] = c
+	}
+	return c
+}
+
+func (q *inquiry) climb(ctx context.Context, pod *unstructured.Unstructured) chain {
+	var c chain
+	below := pod
 	for range maxOwners {
 		by := metav1.GetControllerOf(below)
 		if by == nil {
 			break
 		}
-		if _, ok := q.owners[by.UID]; ok {
-			return first.UID, nil
-		}
 		o := owner{uid: by.UID, ref: Ref{v1alpha1.ScaleTargetRef{APIVersion: by.APIVersion, Kind: by.Kind, Name: by.Name}, q.ref.Namespace}}
+		c.owners = append(c.owners, o)
 		if Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) {
-			o.scales = !scaled
-			q.owners[o.uid] = o
-			return first.UID, nil
+			return c
 		}
-		is, err := q.read(ctx, o.ref)
-		switch {
-		case errors.Is(err, ErrForbidden):
-			return "", fmt.Errorf("%w: the operator %w", ErrUntold, err)
-		case err != nil:
-			return "", err
+		if below, c.err = q.read(ctx, o.ref); c.err != nil {
+			return c
 		}
-		if c := metav1.GetControllerOf(is); c != nil {
-			o.by = c.UID
-		}
-		if _, has, _ := unstructured.NestedInt64(is.Object, "spec", "replicas"); has && !scaled {
-			o.scales, scaled = true, true
-		}
-		q.owners[o.uid] = o
-		below = is
 	}
-	return "", fmt.Errorf("%w: Pod %s/%s doesn't belong to %s by its ownerReferences", ErrUntold, q.ref.Namespace, pod.GetName(), q.ref)
+	return q.ownerless(pod)
 }
 
-// told says whether an owner has done all that the target's scale asks of it, after
-// those above it have. The order matters: what one above has said was written to the
-// one below before.
-func (q *inquiry) told(ctx context.Context, uid types.UID) error {
-	if err, ok := q.found[uid]; ok {
-		return err
+// ownerless is for a pod whose ownerReferences don't lead to the target. The kinds that we
+// know own all their pods.
+func (q *inquiry) ownerless(pod *unstructured.Unstructured) chain {
+	if q.ref.known() {
+		return chain{stranger: true}
 	}
-	o, ok := q.owners[uid]
-	err := fmt.Errorf("%w: its owner isn't known", ErrUntold)
-	if ok {
-		err = nil
-		if o.by != "" {
-			err = q.told(ctx, o.by)
-		}
-		if err == nil {
-			err = q.ask(ctx, o)
-		}
-	}
-	q.found[uid] = err
-	return err
+	return chain{err: fmt.Errorf("%w: Pod %s/%s doesn't belong to %s by its ownerReferences", ErrUntold, q.ref.Namespace, pod.GetName(), q.ref)}
 }
 
-// ask asks one owner.
-func (q *inquiry) ask(ctx context.Context, o owner) error {
+// known reports whether we know how the kind's controller goes about its pods, and that it
+// tells what it has seen.
+func (r Ref) known() bool {
+	return r.ofDormouse() || r.is("apps", "Deployment") || r.is("apps", "ReplicaSet") || r.is("apps", "StatefulSet") || r.is("", "ReplicationController")
+}
+
+func (r Ref) is(group, kind string) bool {
+	return r.Kind == kind && schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == group
+}
+
+// ask asks an owner, once, whether it has done all that is asked of it. Nearest is that of
+// the pod itself.
+func (q *inquiry) ask(ctx context.Context, o owner, nearest bool) answer {
+	if a, ok := q.told[o.uid]; ok {
+		return a
+	}
+	a, err := q.asked(ctx, o, nearest)
+	if a.err = err; err != nil && !o.ref.known() && !errors.Is(err, ErrUntold) {
+		a.err = fmt.Errorf("%w: %w", ErrUntold, err)
+	}
+	q.told[o.uid] = a
+	return a
+}
+
+func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, error) {
 	is, err := q.read(ctx, o.ref)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	if is.GetUID() != o.uid || is.GetDeletionTimestamp() != nil {
-		return fmt.Errorf("%s is being deleted", o.ref)
+		return answer{}, fmt.Errorf("%s is being deleted", o.ref)
+	}
+	if o.ref.is(v1alpha1.GroupVersion.Group, "Server") {
+		if drains, _, _ := unstructured.NestedBool(is.Object, "spec", "drain"); drains {
+			return answer{}, fmt.Errorf("%s drains", o.ref)
+		}
+		return answer{}, nil // nothing else of it depends on a scale
 	}
 	wanted, has, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
 	pods, _, _ := unstructured.NestedInt64(is.Object, "status", "replicas")
@@ -183,26 +241,27 @@ func (q *inquiry) ask(ctx context.Context, o owner) error {
 		// It may have its number of replicas anywhere.
 		scale, err := q.scaler.Get(ctx, q.ref)
 		if err != nil {
-			return err
+			return answer{}, err
 		}
 		wanted, has, pods = int64(scale.Spec.Replicas), true, int64(scale.Status.Replicas)
 	}
-	if !has && o.ref.isServer() {
-		return nil // nothing of it depends on a scale
-	}
-	if has && wanted == 0 {
-		return fmt.Errorf("%s wants no pods yet", o.ref)
-	}
 	seen, tells := observedGeneration(is)
 	switch {
+	case has && wanted == 0:
+		// The one above has told, and may still not know of its own last write: a
+		// Deployment's controller whose ReplicaSets' watch is late takes the wake for done.
+		return answer{}, fmt.Errorf("%s wants no pods yet", o.ref)
 	case !tells:
-		return fmt.Errorf("%w: %s has no status.observedGeneration", ErrUntold, o.ref)
+		return answer{}, fmt.Errorf("%w: %s has no status.observedGeneration", ErrUntold, o.ref)
 	case seen < is.GetGeneration():
-		return fmt.Errorf("the controller of %s hasn't taken in that it wants %d replicas", o.ref, wanted)
-	case o.scales && pods > wanted:
-		return fmt.Errorf("%s has %d pods and wants %d", o.ref, pods, wanted)
+		return answer{}, fmt.Errorf("the controller of %s hasn't taken in that it wants %d replicas", o.ref, wanted)
+	case o.ref.is("apps", "StatefulSet"):
+		start, _, _ := unstructured.NestedInt64(is.Object, "spec", "ordinals", "start")
+		return answer{first: start, end: start + wanted}, nil
+	case nearest && pods > wanted:
+		return answer{}, fmt.Errorf("%s has %d pods and wants %d", o.ref, pods, wanted)
 	}
-	return nil
+	return answer{}, nil
 }
 
 // observedGeneration is the generation that an object's controller has seen; false: it

@@ -10,10 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -28,6 +30,10 @@ type woken struct {
 	deployment appsv1.Deployment
 	set        appsv1.ReplicaSet
 	pod        corev1.Pod
+	// more are other objects.
+	more []client.Object
+	// forbidden is a kind that the operator may not read.
+	forbidden string
 	// read is done each time that an object has been read.
 	read func(c client.Client, o client.Object)
 }
@@ -65,13 +71,16 @@ func (w *woken) scaler(t *testing.T) *Scaler {
 		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Deployment", "ReplicaSet"} {
+	for _, kind := range []string{"Deployment", "ReplicaSet", "StatefulSet"} {
 		mapper.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Server"), meta.RESTScopeNamespace)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(&w.deployment, &w.set, &w.pod).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(append(w.more, &w.deployment, &w.set, &w.pod)...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" && kind == w.forbidden {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, key.Name, errors.New("no rule"))
+			}
 			err := c.Get(ctx, key, o, opts...)
 			if w.read != nil {
 				w.read(c, o)
@@ -138,9 +147,13 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 			change: func(w *woken) { w.set.Status = appsv1.ReplicaSetStatus{} },
 			waits:  ErrUntold.Error() + ": ReplicaSet games/lobby-1 has no status.observedGeneration",
 		},
+		"the Deployment may not be read": {
+			change: func(w *woken) { w.forbidden = "Deployment" },
+			waits:  ErrUntold.Error() + ": the operator may not read Deployment games/lobby",
+		},
 		"another's pod": {
 			change: func(w *woken) { w.set.OwnerReferences = nil },
-			waits:  ErrUntold.Error() + ": Pod games/lobby-1-a doesn't belong to Deployment games/lobby by its ownerReferences",
+			stays:  true,
 		},
 		"a Server's pod": {
 			change: func(w *woken) {
@@ -174,7 +187,8 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 				c.change(w)
 			}
 			ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"}, "games"}
-			stay, waits := w.scaler(t).Settled(t.Context(), ref, []PodKey{{"lobby-1-a", "lobby-1-a-uid"}})
+			got := w.scaler(t).Settled(t.Context(), ref, []PodKey{{"lobby-1-a", "lobby-1-a-uid"}})
+			stay, waits := got.Stay, got.Waits
 			var want []types.UID
 			if c.stays {
 				want = []types.UID{"lobby-1-a-uid"}
@@ -186,9 +200,43 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 			if !slices.Equal(stay, want) || said != c.waits {
 				t.Errorf("%v stay, %q; want %v, %q", stay, said, want, c.waits)
 			}
-			if errors.Is(waits, ErrUntold) != strings.HasPrefix(c.waits, ErrUntold.Error()) {
-				t.Errorf("ErrUntold: %v", waits)
+			if untold := strings.HasPrefix(c.waits, ErrUntold.Error()); errors.Is(waits, ErrUntold) != untold || (len(got.Untold) > 0) != untold {
+				t.Errorf("%v are untold: %v", got.Untold, waits)
 			}
 		})
+	}
+}
+
+// Pods of a kind that nobody knows may be its own without saying so.
+func TestAPodWithoutOwnersOfAnUnknownKindIsUntold(t *testing.T) {
+	w := newWoken()
+	w.set.OwnerReferences = nil
+	ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "lobby"}, "games"}
+	got := w.scaler(t).Settled(t.Context(), ref, []PodKey{{"lobby-1-a", "lobby-1-a-uid"}})
+	want := ErrUntold.Error() + ": Pod games/lobby-1-a doesn't belong to Rollout games/lobby by its ownerReferences"
+	if len(got.Stay) > 0 || len(got.Untold) != 1 || got.Waits == nil || got.Waits.Error() != want {
+		t.Errorf("%+v; want it untold: %s", got, want)
+	}
+}
+
+// A StatefulSet ends its pods one by one, and counts those that end.
+func TestAStatefulSetsPodStaysByItsNumber(t *testing.T) {
+	set := &appsv1.StatefulSet{
+		ObjectMeta: owned("lobby", 3),
+		Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(2)), Ordinals: &appsv1.StatefulSetOrdinals{Start: 3}},
+		Status:     appsv1.StatefulSetStatus{ObservedGeneration: 3, Replicas: 4},
+	}
+	w := newWoken()
+	w.more = append(w.more, set)
+	var pods []PodKey
+	for _, name := range []string{"lobby-2", "lobby-3", "lobby-4", "lobby-5"} {
+		w.more = append(w.more, &corev1.Pod{ObjectMeta: owned(name, 1, by("apps/v1", "StatefulSet", "lobby"))})
+		pods = append(pods, PodKey{name, types.UID(name + "-uid")})
+	}
+	ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lobby"}, "games"}
+	w.deployment.Spec.Replicas = new(int32(2)) // whose scale stands for it
+	got := w.scaler(t).Settled(t.Context(), ref, pods)
+	if want := []types.UID{"lobby-3-uid", "lobby-4-uid"}; !slices.Equal(got.Stay, want) || got.Waits != nil {
+		t.Errorf("%+v; want %v to stay", got, want)
 	}
 }

@@ -183,9 +183,6 @@ func Same(a, b v1alpha1.ScaleTargetRef) bool {
 	return a.Name == b.Name && kind(a) == kind(b)
 }
 
-// isServer says whether it is one of Dormouse's own Servers.
-func (r Ref) isServer() bool { return r.Kind == "Server" && r.ofDormouse() }
-
 // ofDormouse says whether its kind is one of Dormouse's own.
 func (r Ref) ofDormouse() bool {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group

@@ -242,6 +242,9 @@ func (sv *service) describe() informerapi.Route {
 		UID: string(r.UID), Namespace: r.Namespace, Name: r.Name, Service: r.Service,
 		Phase: string(r.Phase), Ports: []informerapi.RoutePort{},
 	}
+	if !r.PhaseSince.IsZero() {
+		out.PhaseSince = &r.PhaseSince
+	}
 	for i := range r.Ports {
 		p := &r.Ports[i]
 		described := informerapi.RoutePort{Name: p.Name, Protocol: string(p.Protocol), Port: p.ResolverPort}

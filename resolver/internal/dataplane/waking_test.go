@@ -224,7 +224,11 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			asked := r.operator.count()
 
 			slept = slept.Add(time.Hour)
-			r.operator.set(func(w http.ResponseWriter, _ int) {
+			r.operator.set(func(w http.ResponseWriter, n int) {
+				if n > asked+1 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
 				w.WriteHeader(http.StatusAccepted)
 				_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastSleepTime: &slept})
 			})
@@ -232,7 +236,8 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			c := dialTCP(t, address)
 			write(t, c, "x")
 			r.queued(1)
-			r.eventually("the operator is asked", func() bool { return r.operator.count() > asked })
+			r.eventually("the operator is asked again, which fails", func() bool { return r.operator.count() > asked+1 })
+			r.phase(v1alpha1.PhaseFallingAsleep) // nothing new
 			r.never("somebody is sent to a server though the sleep isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			// What the status says of the sleep, see package route.
 			r.change(func(rt *route.Route) {

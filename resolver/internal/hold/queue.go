@@ -51,7 +51,9 @@ type Queue struct {
 	waking          bool
 	lastCall        time.Time
 	lastResult      wake.Result
-	hope            hope
+	// slept is the last sleep that the operator told of.
+	slept time.Time
+	hope  hope
 	// rouse makes the wake loop look again.
 	rouse chan struct{}
 	// began and called are when the first of these clients came, and when the
@@ -90,8 +92,8 @@ func New(r *route.Route, opts Options) *Queue {
 func (q *Queue) Update(r *route.Route) {
 	q.mu.Lock()
 	var refused []*Ticket
-	if q.route != nil && q.lastResult.LastSleep.Equal(q.route.LastSleep) {
-		q.lastResult.LastSleep = r.LastSleep // what was watched is newer than the answer
+	if q.route != nil && q.slept.Equal(q.route.LastSleep) {
+		q.slept = r.LastSleep // what was watched is newer than the answer
 	}
 	q.route = r
 	for i := range r.Ports {
@@ -164,7 +166,7 @@ func (q *Queue) Pick(name string) (Grant, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
-	if p == nil || q.route.AwaitsWake() || len(p.waiting) > 0 {
+	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 {
 		return Grant{}, false
 	}
 	return p.pick(time.Now())
@@ -176,7 +178,7 @@ func (q *Queue) PickForQuery(name string) (Grant, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
-	if p == nil || q.route.AwaitsWake() {
+	if p == nil || q.route.AwaitsWake() || q.behind() {
 		return Grant{}, false
 	}
 	at := p.find(time.Now(), true)

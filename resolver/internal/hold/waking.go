@@ -88,8 +88,7 @@ func (q *Queue) due() time.Time {
 // is needed: while a sleep is under way only a call that was made for the client
 // keeps the servers from going down under it.
 func (q *Queue) mayConnect(t *Ticket) bool {
-	if s := q.lastResult.LastSleep; !s.IsZero() && !s.Equal(q.route.LastSleep) {
-		// It isn't known here yet which pods are from before that sleep.
+	if q.behind() {
 		return false
 	}
 	if t.seq <= q.approved {
@@ -99,6 +98,10 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 	down := q.lastResult.Outcome == wake.Accepted && q.lastResult.Phase == v1alpha1.PhaseAsleep
 	return !q.route.AwaitsWake() && !down
 }
+
+// behind reports whether the operator told of a sleep that isn't known here yet, nor which
+// pods are from before it.
+func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
 
 // answered takes in what came of a call that was made for all up to seq.
 func (q *Queue) answered(result wake.Result, seq uint64) {
@@ -110,6 +113,9 @@ func (q *Queue) answered(result wake.Result, seq uint64) {
 	q.opts.Metrics.WakeCalled(q.route.Namespace, q.route.Service, string(result.Outcome))
 	changed := result.Outcome != q.lastResult.Outcome
 	q.lastResult = result
+	if !result.LastSleep.IsZero() {
+		q.slept = result.LastSleep
+	}
 	switch {
 	case result.Cancelled():
 		q.approved = seq

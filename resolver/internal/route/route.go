@@ -51,8 +51,8 @@ type Route struct {
 	PhaseSince time.Time
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
-	// PodsBeforeSleep are those that were there then and of which it isn't known whether
-	// they stay.
+	// PodsBeforeSleep are those that were there then, and may be gone by now, and of which
+	// it isn't known whether they stay.
 	PodsBeforeSleep []types.UID
 	// Direct says that new clients go straight to the pods, past the resolver.
 	Direct bool
@@ -139,8 +139,8 @@ type Backend struct {
 	// Serving says that the pod is ready or, terminating, still serves. In the
 	// private Service's slices ready itself is always true.
 	Serving bool
-	// Terminating says that it takes no new clients: its pod is being deleted, or
-	// its Server drains.
+	// Terminating says that it takes no new clients: its pod is being deleted, or may be
+	// because it is from before a sleep, or its Server drains.
 	Terminating bool
 }
 

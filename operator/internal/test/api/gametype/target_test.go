@@ -55,7 +55,8 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	want := func(stays bool, waits string) {
 		t.Helper()
-		stay, err := scaler.Settled(t.Context(), ref, []target.PodKey{{Name: pod.Name, UID: pod.UID}})
+		got := scaler.Settled(t.Context(), ref, []target.PodKey{{Name: pod.Name, UID: pod.UID}})
+		stay, err := got.Stay, got.Waits
 		if slices.Contains(stay, pod.UID) != stays || (err == nil) != (waits == "") || err != nil && !strings.Contains(err.Error(), waits) {
 			t.Errorf("%v stay, %v; want %t, %q", stay, err, stays, waits)
 		}
@@ -76,4 +77,11 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	want(false, "the controller of GameType "+w.ns+"/"+game+" hasn't taken in that it wants 1 replicas")
 	w.settled()
 	want(true, "")
+
+	before := server.DeepCopy()
+	server.Spec.Drain = true
+	if err := w.admin.Patch(t.Context(), &server, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	want(false, "Server "+w.ns+"/"+server.Name+" drains")
 }
