@@ -21,6 +21,8 @@ type udpServer struct {
 	mu   sync.Mutex
 	got  []string
 	from map[netip.AddrPort][]string
+	// last is when it last answered to what.
+	last map[string]time.Time
 	done chan struct{}
 }
 
@@ -30,7 +32,7 @@ func listenUDP(t testing.TB, address string) *udpServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &udpServer{UDPConn: c, from: map[netip.AddrPort][]string{}, done: make(chan struct{})}
+	s := &udpServer{UDPConn: c, from: map[netip.AddrPort][]string{}, last: map[string]time.Time{}, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		buf := make([]byte, 64<<10)
@@ -47,10 +49,20 @@ func listenUDP(t testing.TB, address string) *udpServer {
 			s.from[from] = append(s.from[from], string(buf[:n]))
 			s.mu.Unlock()
 			_, _ = c.WriteToUDPAddrPort(append([]byte("re:"), buf[:n]...), from)
+			s.mu.Lock()
+			s.last[string(buf[:n])] = time.Now()
+			s.mu.Unlock()
 		}
 	}()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// answered is when the server last answered to these words; zero when it never did.
+func (s *udpServer) answered(words string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[words]
 }
 
 func (s *udpServer) stop() {
