@@ -46,6 +46,7 @@ var rights = map[string]struct{ anywhere, own []string }{
 			"create services", "delete services", "list services", "patch services", "watch services",
 			"get deployments.apps", "list deployments.apps", "watch deployments.apps",
 			"get statefulsets.apps", "list statefulsets.apps", "watch statefulsets.apps",
+			"get replicasets.apps", "get fleets.dormouse.dev", "get gametypes.dormouse.dev",
 			"create endpointslices.discovery.k8s.io", "delete endpointslices.discovery.k8s.io",
 			"list endpointslices.discovery.k8s.io", "patch endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
 			"get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev", "patch elasticservices.dormouse.dev",
