@@ -252,6 +252,10 @@ func TestAFleetSleepsWhenItsPlayersHaveLeft(t *testing.T) {
 	}
 	two := invite(ctx, t, g, 1)
 	two.on(ctx, t)
+	// The first server may have been idle for so long before the last one was ready.
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+		t.Fatal(err)
+	}
 	if es, err := neverAsleep(ctx, g, 3*sleepAfter); err != nil {
 		t.Fatalf("%v: %+v", err, es.Status)
 	}
