@@ -154,8 +154,10 @@ func (r *Reconciler) behind(ctx context.Context, es *v1alpha1.ElasticService) (b
 
 func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
 	original := es.DeepCopy()
-	if behind, err := r.behind(ctx, es); behind || err != nil {
-		return reconcile.Result{RequeueAfter: staleRetry}, err
+	if behind, err := r.behind(ctx, es); err != nil {
+		return reconcile.Result{}, err
+	} else if behind {
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if !es.DeletionTimestamp.IsZero() {
 		if released, err := r.released(ctx, es); released || err != nil {

@@ -148,13 +148,14 @@ func (r *Reconciler) settled(ctx context.Context, now time.Time, es *v1alpha1.El
 	pods = slices.Concat(pods[from:], pods[:from])
 	pods = pods[:min(len(pods), askPods)]
 	s.from = from + len(pods)
-	var found target.Settlement
-	if scaleErr == nil {
+	found := target.Settlement{Waits: scaleErr}
+	switch {
+	case scaleErr == nil:
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		found = r.Scaler.Settled(ctx, refOf(es), pods)
-	} else {
-		found = target.Settlement{Untold: uidsOf(pods), Waits: scaleErr}
+	case targetReason(scaleErr) != v1alpha1.ReasonTargetUnreadable:
+		found.Untold = uidsOf(pods) // not that the API server is silent for a while
 	}
 	s.waits = found.Waits
 	switch lasts := now.Sub(s.since); {
@@ -180,15 +181,13 @@ func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticServic
 	if o.scale.err != nil || o.scale.replicas > 0 || es.Status.Phase != v1alpha1.PhaseAsleep {
 		return
 	}
-	var known, there unsettled
-	known.add(es.Status.PodsBeforeSleep...)
-	there = unsettledAtZero(o.sources)
-	for uid := range there.uids {
-		if !known.uids[uid] {
-			m.scale.of = version{}
-			o.scale = r.observeScale(ctx, es, &m.scale)
-			return
-		}
+	there := unsettledAtZero(o.sources).uids
+	for _, uid := range es.Status.PodsBeforeSleep {
+		delete(there, uid)
+	}
+	if len(there) > 0 {
+		m.scale.of = version{}
+		o.scale = r.observeScale(ctx, es, &m.scale)
 	}
 }
 

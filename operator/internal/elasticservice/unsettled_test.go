@@ -55,6 +55,7 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 		"nobody will tell":         {forbidden, nil, time.Minute},
 		"the scale can't be read":  {nil, target.ErrNotFound, time.Minute},
 		"the API server is silent": {errors.New("timeout"), nil, 10 * time.Minute},
+		"it is about the scale":    {nil, errors.New("timeout"), 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Scaler: target.NewScaler(&mute{err: c.err})}

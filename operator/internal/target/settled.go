@@ -147,7 +147,7 @@ func (q *inquiry) read(ctx context.Context, ref Ref) (*unstructured.Unstructured
 	case err == nil:
 		return u, nil
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w: the operator may not read %s", ErrUntold, ref)
+		return nil, fmt.Errorf("%w: the operator may not read %s, grant it get on that kind", ErrUntold, ref)
 	case apierrors.IsNotFound(err):
 		return nil, explain(ref, "read", err)
 	}
@@ -214,11 +214,19 @@ func (q *inquiry) ask(ctx context.Context, o owner, nearest bool) answer {
 		return a
 	}
 	a, err := q.asked(ctx, o, nearest)
-	if a.err = err; err != nil && !o.ref.known() && !errors.Is(err, ErrUntold) {
-		a.err = fmt.Errorf("%w: %w", ErrUntold, err)
-	}
+	a.err = err
 	q.told[o.uid] = a
 	return a
+}
+
+// lacks says what is missing of an owner. Of a kind that we don't know nobody can tell
+// whether it will ever be there.
+func (o owner) lacks(format string, args ...any) error {
+	err := fmt.Errorf("%s "+format, append([]any{o.ref}, args...)...)
+	if o.ref.known() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUntold, err)
 }
 
 func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, error) {
@@ -227,11 +235,11 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 		return answer{}, err
 	}
 	if is.GetUID() != o.uid || is.GetDeletionTimestamp() != nil {
-		return answer{}, fmt.Errorf("%s is being deleted", o.ref)
+		return answer{}, o.lacks("is being deleted")
 	}
 	if o.ref.is(v1alpha1.GroupVersion.Group, "Server") {
 		if drains, _, _ := unstructured.NestedBool(is.Object, "spec", "drain"); drains {
-			return answer{}, fmt.Errorf("%s drains", o.ref)
+			return answer{}, o.lacks("drains")
 		}
 		return answer{}, nil // nothing else of it depends on a scale
 	}
@@ -250,16 +258,16 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 	case has && wanted == 0:
 		// The one above has told, and may still not know of its own last write: a
 		// Deployment's controller whose ReplicaSets' watch is late takes the wake for done.
-		return answer{}, fmt.Errorf("%s wants no pods yet", o.ref)
+		return answer{}, o.lacks("wants no pods yet")
 	case !tells:
 		return answer{}, fmt.Errorf("%w: %s has no status.observedGeneration", ErrUntold, o.ref)
 	case seen < is.GetGeneration():
-		return answer{}, fmt.Errorf("the controller of %s hasn't taken in that it wants %d replicas", o.ref, wanted)
+		return answer{}, o.lacks("has a controller that hasn't taken in that it wants %d replicas", wanted)
 	case o.ref.is("apps", "StatefulSet"):
 		start, _, _ := unstructured.NestedInt64(is.Object, "spec", "ordinals", "start")
 		return answer{first: start, end: start + wanted}, nil
 	case nearest && pods > wanted:
-		return answer{}, fmt.Errorf("%s has %d pods and wants %d", o.ref, pods, wanted)
+		return answer{}, o.lacks("has %d pods and wants %d", pods, wanted)
 	}
 	return answer{}, nil
 }

@@ -112,11 +112,11 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 		"all have told": {stays: true},
 		"the Deployment's controller hasn't seen the wake": {
 			change: func(w *woken) { w.deployment.Status.ObservedGeneration = 2 },
-			waits:  "the controller of Deployment games/lobby hasn't taken in that it wants 1 replicas",
+			waits:  "Deployment games/lobby has a controller that hasn't taken in that it wants 1 replicas",
 		},
 		"the ReplicaSet's controller hasn't seen the zero": {
 			change: func(w *woken) { w.set.Status.ObservedGeneration = 1 },
-			waits:  "the controller of ReplicaSet games/lobby-1 hasn't taken in that it wants 1 replicas",
+			waits:  "ReplicaSet games/lobby-1 has a controller that hasn't taken in that it wants 1 replicas",
 		},
 		"the ReplicaSet is at zero, which the Deployment's controller hasn't seen": {
 			change: func(w *woken) {
@@ -149,7 +149,7 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 		},
 		"the Deployment may not be read": {
 			change: func(w *woken) { w.forbidden = "Deployment" },
-			waits:  ErrUntold.Error() + ": the operator may not read Deployment games/lobby",
+			waits:  ErrUntold.Error() + ": the operator may not read Deployment games/lobby, grant it get on that kind",
 		},
 		"another's pod": {
 			change: func(w *woken) { w.set.OwnerReferences = nil },

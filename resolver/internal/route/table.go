@@ -262,7 +262,10 @@ func (t *Table) complete(r *Route) *Route {
 	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
 		all = append(all, slice)
 	}
-	closed := closedPods{draining: t.draining, beforeSleep: map[types.UID]bool{}}
+	closed := closedPods{draining: t.draining}
+	if len(r.PodsBeforeSleep) > 0 {
+		closed.beforeSleep = map[types.UID]bool{}
+	}
 	for _, uid := range r.PodsBeforeSleep {
 		closed.beforeSleep[uid] = true
 	}

@@ -74,7 +74,7 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	scale(0)
 	want(false, "GameType "+w.ns+"/"+game+" wants no pods yet")
 	scale(1)
-	want(false, "the controller of GameType "+w.ns+"/"+game+" hasn't taken in that it wants 1 replicas")
+	want(false, "GameType "+w.ns+"/"+game+" has a controller that hasn't taken in that it wants 1 replicas")
 	w.settled()
 	want(true, "")
 
