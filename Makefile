@@ -32,7 +32,7 @@ TEST_FLAGS ?= -vet=off
 # Under sudo the checkout is somebody else's, and git refuses to tell its version.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
-DEVCLUSTER := $(GO) run ./internal/devcluster/cmd/devcluster
+DEVCLUSTER := $(GO) run ./internal/dev/devcluster/cmd/devcluster
 CONTROLLER_GEN := bin/tools/controller-gen
 GOLANGCI_LINT := bin/tools/golangci-lint
 PROTOGEN := bin/tools/protogen

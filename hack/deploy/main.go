@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
 // owner is whose fields the applied ones are.

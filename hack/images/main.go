@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 )
 
 func main() {

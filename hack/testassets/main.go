@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"syscall"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/test/env"
 )
 

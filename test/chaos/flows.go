@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 )
 
 // eventTime is how long an event may take to be read.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 	"dormouse.dev/dormouse/test/env"
 )
 

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/devcluster"
-	"dormouse.dev/dormouse/internal/images"
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/images"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
 // SystemNamespace is where Dormouse runs.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 )
 
 // Debian's Minetest, a game over UDP.

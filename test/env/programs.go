@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 )
 
 // The programs, by the names of their Deployments.

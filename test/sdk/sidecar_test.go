@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/env/node"
 	"dormouse.dev/dormouse/test/reports"

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 	"dormouse.dev/dormouse/test/api/apiserver"
 	"dormouse.dev/dormouse/test/sentrysink"
 )

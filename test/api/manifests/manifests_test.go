@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 	"dormouse.dev/dormouse/test/api/apiserver"
 )
 

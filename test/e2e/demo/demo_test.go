@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/test/env"
 )
 

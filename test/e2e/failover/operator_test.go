@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 	"dormouse.dev/dormouse/test/e2e/suite"
 )
 

@@ -9,8 +9,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"dormouse.dev/dormouse/internal/devcluster"
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
 // right is one verb on one resource: in one namespace, or in all where that is

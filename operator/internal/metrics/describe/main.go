@@ -14,7 +14,7 @@ import (
 	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
-	"dormouse.dev/dormouse/internal/metricsdoc"
+	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"dormouse.dev/dormouse/internal/metricsdoc"
+	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 )
 
 func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
-	"dormouse.dev/dormouse/internal/metricsdoc"
+	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/metrics"
 )

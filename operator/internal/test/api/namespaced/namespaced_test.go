@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/setup"
 	"dormouse.dev/dormouse/test/api/apiserver"

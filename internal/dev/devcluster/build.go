@@ -62,7 +62,7 @@ func Build(ctx context.Context, repo string, progress io.Writer) (string, error)
 		return "", fmt.Errorf("make %s: %w", bin, err)
 	}
 	for _, p := range programs() {
-		if err := p.build(ctx, filepath.Join(repo, "internal", "devcluster", p.dir), bin, progress); err != nil {
+		if err := p.build(ctx, filepath.Join(repo, "internal", "dev", "devcluster", p.dir), bin, progress); err != nil {
 			return "", err
 		}
 	}

@@ -1,6 +1,6 @@
 // CoreDNS for the development cluster. It is a module of its own because it
 // requires other Kubernetes libraries than the cluster's own release.
-module dormouse.dev/dormouse/internal/devcluster/coredns
+module dormouse.dev/dormouse/internal/dev/devcluster/coredns
 
 go 1.26.0
 

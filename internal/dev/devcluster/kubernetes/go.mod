@@ -1,7 +1,7 @@
 // A Kubernetes to develop and test against, built from source. It is a
 // module of its own so that its several hundred requirements never reach the
 // project's go.mod.
-module dormouse.dev/dormouse/internal/devcluster/kubernetes
+module dormouse.dev/dormouse/internal/dev/devcluster/kubernetes
 
 go 1.26.0
 

@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 )
 
 const echoRef = "dormouse.dev/devcluster/echo:test"

@@ -108,7 +108,7 @@ func findRepo() (string, error) {
 		return "", fmt.Errorf("find the project's root: %w", err)
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "internal", "devcluster", "kubernetes", "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "internal", "dev", "devcluster", "kubernetes", "go.mod")); err == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {

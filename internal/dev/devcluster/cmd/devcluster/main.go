@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"dormouse.dev/dormouse/internal/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster"
 )
 
 const usage = `usage: devcluster COMMAND

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"dormouse.dev/dormouse/internal/images"
+	"dormouse.dev/dormouse/internal/dev/images"
 )
 
 const (

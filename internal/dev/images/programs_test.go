@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	"dormouse.dev/dormouse/internal/images"
-	"dormouse.dev/dormouse/internal/manifests"
+	"dormouse.dev/dormouse/internal/dev/images"
+	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
-const repo = "../.."
+const repo = "../../.."
 
 func released() []images.Program {
 	return slices.DeleteFunc(images.Programs(), func(p images.Program) bool { return p.Dockerfile == "" })
