@@ -10,13 +10,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	assets, err := devcluster.EnvtestAssets(ctx, "", os.Stderr)
+	assets, err := binaries.EnvtestAssets(ctx, "", os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testassets:", err)
 		os.Exit(1)

@@ -34,7 +34,7 @@ type seen struct {
 
 func newRepeats() *repeats { return &repeats{now: time.Now, known: map[string]time.Time{}} }
 
-// first says whether a report is the first of its kind since a while.
+// first reports whether a report is the first of its kind since a while.
 func (r *repeats) first(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ type transport struct {
 
 	closing sync.Once
 	closed  chan struct{}
-	// taken says that Sentry took the report that is being sent. Only the
+	// taken reports whether Sentry took the report that is being sent. Only the
 	// goroutine that sends uses it.
 	taken bool
 }

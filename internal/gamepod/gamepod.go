@@ -40,19 +40,19 @@ func Status(s *v1alpha1.Server, pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// Running says whether the game's process runs.
+// Running reports whether the game's process runs.
 func Running(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	c := Status(s, pod)
 	return c != nil && c.State.Running != nil
 }
 
-// Ready says whether the game's own container is ready, whatever its sidecar says.
+// Ready reports whether the game's own container is ready, whatever its sidecar says.
 func Ready(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	c := Status(s, pod)
 	return c != nil && c.Ready
 }
 
-// SidecarRunning says whether the Pod's sidecar runs, whose word is then newer than
+// SidecarRunning reports whether the Pod's sidecar runs, whose word is then newer than
 // kubelet's.
 func SidecarRunning(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.InitContainerStatuses {

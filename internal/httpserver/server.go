@@ -53,7 +53,7 @@ type Options struct {
 	// MaxBodyBytes bounds a request's body; a larger one is answered 413.
 	// HandleLarge bounds some otherwise.
 	MaxBodyBytes int
-	// ManyConnections says that thousands of connections wait at a time: they
+	// ManyConnections reports whether thousands of connections wait at a time: they
 	// give their buffers back then, for a system call more a request. By default
 	// MaxConnections is then three quarters of the files that the process may open,
 	// and MaxConnectionsPerCaller a quarter of that.
@@ -254,7 +254,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that the server runs on each replica.
+// NeedLeaderElection reports whether the server runs on each replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {

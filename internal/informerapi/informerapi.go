@@ -77,7 +77,7 @@ type RoutePort struct {
 	// Front is the namespace/name of the Service that ElasticServices share on Port;
 	// empty for a port of the ElasticService's own Service.
 	Front string `json:"front,omitempty"`
-	// Listening says that the pod takes clients on Port for this route.
+	// Listening reports whether the pod takes clients on Port for this route.
 	Listening bool `json:"listening"`
 	// Error says why it does not.
 	Error string `json:"error,omitempty"`

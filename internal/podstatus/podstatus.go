@@ -13,11 +13,11 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// Is says whether a Pod's condition of a kind is True.
+// Is reports whether a Pod's condition of a kind is True.
 func Is(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	c := Condition(pod, kind)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// Ready says whether a Pod is ready.
+// Ready reports whether a Pod is ready.
 func Ready(pod *corev1.Pod) bool { return Is(pod, corev1.PodReady) }

@@ -62,7 +62,7 @@ type Report struct {
 	// Sequence grows with each report of an instance, up to 1<<63-1. A report
 	// that is older than one that was taken is answered and otherwise ignored.
 	Sequence uint64 `json:"sequence"`
-	// Restore says that this sidecar has just started and knows nothing: the
+	// Restore reports whether this sidecar has just started and knows nothing: the
 	// answer brings what was last reported for the Pod, and everything below is
 	// ignored.
 	Restore bool `json:"restore,omitempty"`
@@ -74,7 +74,7 @@ type Report struct {
 	Game Game `json:"game"`
 	// DeletionAllowed is whether the Server may be deleted now.
 	DeletionAllowed bool `json:"deletionAllowed"`
-	// ShutdownSeen says that the last answer told to shut down: DeletionAllowed
+	// ShutdownSeen reports whether the last answer told to shut down: DeletionAllowed
 	// is the answer to that.
 	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
 }
@@ -108,12 +108,12 @@ type Game struct {
 type Answer struct {
 	// Version changes when anything below does, Restored apart.
 	Version string `json:"version"`
-	// Shutdown says that the Server is being deleted or stopped: the game is to
+	// Shutdown reports whether the Server is being deleted or stopped: the game is to
 	// end when its players allow.
 	Shutdown bool `json:"shutdown,omitempty"`
-	// Drain says that the game gets no new players.
+	// Drain reports whether the game gets no new players.
 	Drain bool `json:"drain,omitempty"`
-	// SkipFull says that the game gets none either while as many play as its
+	// SkipFull reports whether the game gets none either while as many play as its
 	// capacity.
 	SkipFull bool `json:"skipFull,omitempty"`
 	// GameStarted is when the game's container was started, by the node's clock
@@ -180,6 +180,6 @@ type RecentReport struct {
 	Sequence uint64 `json:"sequence"`
 	// AgeMilliseconds is how long ago that was.
 	AgeMilliseconds int64 `json:"ageMilliseconds"`
-	// Busy says that somebody plays, or that the game may not be deleted.
+	// Busy reports whether somebody plays, or that the game may not be deleted.
 	Busy bool `json:"busy"`
 }

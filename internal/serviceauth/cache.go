@@ -75,7 +75,7 @@ func (c *cache) add(sum tokenSum, set *keySet, identity Identity, until time.Tim
 	}
 }
 
-// equal says that two sets trust the same keys, so that the cache can be kept.
+// equal reports whether two sets trust the same keys, so that the cache can be kept.
 func (s *keySet) equal(other *keySet) bool {
 	if s == nil || other == nil || s.issuer != other.issuer {
 		return false

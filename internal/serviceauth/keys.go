@@ -280,5 +280,5 @@ func (v *Verifier) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection says that each replica verifies tokens.
+// NeedLeaderElection reports whether each replica verifies tokens.
 func (*Verifier) NeedLeaderElection() bool { return false }

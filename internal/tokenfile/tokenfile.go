@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// DefaultPath is where a Pod has the token, unless a flag says otherwise.
+const DefaultPath = "/var/run/secrets/dormouse.dev/token"
+
 // MaxBytes bounds a token. Kubernetes' own have about 1 KiB.
 const MaxBytes = 16 << 10
 

@@ -15,7 +15,7 @@ type Kind struct {
 	Name string
 	// Code is the HTTP status that refuses it.
 	Code int
-	// Unread says that the server refuses it before the wake endpoint sees it.
+	// Unread reports whether the server refuses it before the wake endpoint sees it.
 	Unread bool
 	// request is the i-th of its kind, as bytes on a connection.
 	request func(i int) []byte

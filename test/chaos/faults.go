@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/test/chaos/schedule"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // event is a fault as it happened.
 type event struct {
-	Fault
+	schedule.Fault
 	number int
 	target string
 	// began and ended are when it was done and undone; whole is when nothing
@@ -41,7 +42,7 @@ func (e *event) String() string {
 		e.began.Format("15:04:05.000"), e.ended.Sub(e.began).Round(time.Millisecond), e.whole.Sub(e.began).Round(time.Millisecond))
 }
 
-// overlaps tells whether it was under way, or recovered from, at some time of
+// overlaps reports whether it was under way, or recovered from, at some time of
 // an interval.
 func (e *event) overlaps(from, to time.Time) bool {
 	return !to.Before(e.began) && (e.whole.IsZero() || !from.After(e.whole))
@@ -60,7 +61,7 @@ func (r *run) inject(ctx context.Context, e *event) (err error) {
 	if err := r.do(ctx, e); err != nil {
 		return fmt.Errorf("%s: %w", e.Kind, err)
 	}
-	if e.Kind == LeaderKilled || e.Kind == LeaderPaused {
+	if e.Kind == schedule.LeaderKilled || e.Kind == schedule.LeaderPaused {
 		// The lease still looks fresh for a while.
 		if err := r.waitLed(ctx, e.began.Add(e.Length)); err != nil {
 			return fmt.Errorf("recover from %s: %w", e.Kind, err)
@@ -75,43 +76,43 @@ func (r *run) inject(ctx context.Context, e *event) (err error) {
 func (r *run) do(ctx context.Context, e *event) error {
 	cluster := r.env.Cluster
 	switch e.Kind {
-	case LeaderKilled, FollowerKilled:
-		pod, err := r.operator(ctx, e.Kind == LeaderKilled)
+	case schedule.LeaderKilled, schedule.FollowerKilled:
+		pod, err := r.operator(ctx, e.Kind == schedule.LeaderKilled)
 		if err != nil {
 			return err
 		}
 		return r.kill(ctx, e, pod)
-	case LeaderPaused:
+	case schedule.LeaderPaused:
 		pod, err := r.operator(ctx, true)
 		if err != nil {
 			return err
 		}
 		return r.pause(ctx, e, pod)
-	case ResolverKilled:
+	case schedule.ResolverKilled:
 		pod, err := r.spare(ctx)
 		if err != nil {
 			return err
 		}
 		return r.kill(ctx, e, pod)
-	case ResolverDeleted:
+	case schedule.ResolverDeleted:
 		return r.deleteResolver(ctx, e)
-	case ResolverPaused:
+	case schedule.ResolverPaused:
 		pods, err := r.pods(ctx, env.Resolver)
 		if err != nil || len(pods) == 0 {
 			return errors.Join(err, errors.New("no resolver is ready"))
 		}
 		return r.pause(ctx, e, pods[min(e.Node, len(pods))-1])
-	case KubeletKilled:
+	case schedule.KubeletKilled:
 		return r.component(ctx, e, devcluster.NodeComponent(devcluster.Kubelet, e.Node), true)
-	case KubeletPaused:
+	case schedule.KubeletPaused:
 		return r.component(ctx, e, devcluster.NodeComponent(devcluster.Kubelet, e.Node), false)
-	case APIKilled:
+	case schedule.APIKilled:
 		return r.component(ctx, e, devcluster.APIServer, true)
-	case APIPaused:
+	case schedule.APIPaused:
 		return r.component(ctx, e, devcluster.APIServer, false)
-	case EtcdKilled:
+	case schedule.EtcdKilled:
 		return r.component(ctx, e, devcluster.Etcd, true)
-	case NodeCut:
+	case schedule.NodeCut:
 		e.target = cluster.NodeName(2)
 		err := r.during(ctx, e, func(ctx context.Context) error { return cluster.CutNode(ctx, 2) },
 			func(ctx context.Context) error { return cluster.RestoreNode(ctx, 2) })

@@ -96,7 +96,7 @@ func (p *phases) server(name string) netip.Addr {
 	return p.servers[name]
 }
 
-// asleep tells whether a game was, when it was last seen, and that was lately.
+// asleep reports whether a game was asleep when it was last seen, and that was lately.
 func (p *phases) asleep(game int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"dormouse.dev/dormouse/test/chaos/memory"
+	"dormouse.dev/dormouse/test/chaos/schedule"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -25,7 +27,7 @@ type Report struct {
 	// PlayedSeconds is how long players were there.
 	PlayedSeconds float64 `json:"played_s"`
 
-	Faults map[Kind]*FaultFigures `json:"faults"`
+	Faults map[schedule.Kind]*FaultFigures `json:"faults"`
 	// FaultErrors are faults that could not be done, or after which the cluster
 	// did not become whole again.
 	FaultErrors []string `json:"fault_errors,omitempty"`
@@ -125,13 +127,13 @@ func newReport(r *run, played time.Duration) *Report {
 	return &Report{
 		Command: r.command,
 		Seed:    r.plan.Seed, DurationSeconds: r.plan.Duration.Seconds(), PlayedSeconds: played.Seconds(),
-		Faults: map[Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
+		Faults: map[schedule.Kind]*FaultFigures{}, Sessions: map[string]*PathCounts{"tcp": {}, "udp": {}},
 		SkippedVisits: r.skipped, Stuck: []string{}, Failures: []string{}, Excused: []string{},
-		MemoryRule: memoryRule, Memory: map[string]*ProgramFigures{env.Operator: {}, env.Resolver: {}}, Grew: []string{},
+		MemoryRule: memory.Rule, Memory: map[string]*ProgramFigures{env.Operator: {}, env.Resolver: {}}, Grew: []string{},
 	}
 }
 
-// Failed tells whether something went wrong.
+// Failed reports whether something went wrong.
 func (p *Report) Failed() bool { return !p.OK }
 
 // Problems are what went wrong, a sentence each.
@@ -189,13 +191,13 @@ func (p *Report) finish(r *run) {
 	}
 	p.WakeLatency = latencyOf(woken)
 	p.Wakes, p.Sleeps, _ = r.phases.counts()
-	for _, l := range r.memory.all() {
+	for _, l := range r.memory.All() {
 		p.judge(l)
 	}
 	p.OK = len(p.Problems()) == 0
 }
 
-func (p *Report) fault(k Kind) *FaultFigures {
+func (p *Report) fault(k schedule.Kind) *FaultFigures {
 	if p.Faults[k] == nil {
 		p.Faults[k] = &FaultFigures{}
 	}
@@ -243,24 +245,24 @@ func (p *Report) verdict(s *record, by *Outage, all, around []*event) {
 }
 
 // judge adds what was seen of one process.
-func (p *Report) judge(l Life) {
+func (p *Report) judge(l memory.Life) {
 	f := p.Memory[l.Program]
 	f.Processes++
-	before, after, judged, grew := l.growth()
+	before, after, judged, grew := l.Growth()
 	if judged {
 		f.Judged++
 	}
 	if grew {
 		f.Grew++
 		p.Grew = append(p.Grew, fmt.Sprintf("%s in %s, from %.1f MiB in the second quarter of %s to %.1f MiB in the last one",
-			l.Program, l.Pod, before/mib, l.observed().Round(time.Second), after/mib))
+			l.Program, l.Pod, before/mib, l.Observed().Round(time.Second), after/mib))
 	}
 	for _, s := range l.Samples {
 		f.Max = max(f.Max, s.Resident)
 		f.MaxGoroutines = max(f.MaxGoroutines, s.Goroutines)
 		f.MaxFDs = max(f.MaxFDs, s.FDs)
 	}
-	if life := l.observed().Seconds(); life >= f.LongestLifeSeconds {
+	if life := l.Observed().Seconds(); life >= f.LongestLifeSeconds {
 		first, last := l.Samples[0], l.Samples[len(l.Samples)-1]
 		f.LongestLifeSeconds = life
 		f.First, f.Last, f.SecondQuarter, f.LastQuarter = first.Resident, last.Resident, before, after
@@ -299,7 +301,7 @@ func (p *Report) Write(path string) error {
 // Print tells the report to a person.
 func (p *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%-26s %5s %9s %22s %16s %12s %12s\n", "fault", "times", "sessions", "lost, way broken", "lost, way whole", "first reply", "all whole")
-	for _, k := range kinds {
+	for _, k := range schedule.Kinds() {
 		if f := p.Faults[k]; f != nil {
 			fmt.Fprintf(w, "%-26s %5d %9d %9d (%5d msgs.) %16d %10.1f s %10.1f s\n",
 				k, f.Count, f.Sessions, f.LostSessions, f.LostMessages, f.Failed, f.FirstReplySeconds, f.WholeSeconds)

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/chaos/memory"
+	"dormouse.dev/dormouse/test/chaos/schedule"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -30,7 +32,7 @@ type Options struct {
 	Seed     uint64
 	Duration time.Duration
 	// Kinds are the faults' kinds; nil is all of them.
-	Kinds []Kind
+	Kinds []schedule.Kind
 	// Progress is where lines for a person to read go.
 	Progress io.Writer
 }
@@ -38,7 +40,7 @@ type Options struct {
 // run is a run under way.
 type run struct {
 	env       *env.Env
-	plan      Plan
+	plan      schedule.Plan
 	command   string
 	namespace string
 	games     []env.Game
@@ -50,7 +52,7 @@ type run struct {
 	ports   ports
 	flows   *flows
 	phases  *phases
-	memory  memory
+	memory  memory.Watcher
 	ledger  ledger
 	skipped int
 	// missing is what the cluster still lacks after a fault.
@@ -67,19 +69,19 @@ type run struct {
 func Run(ctx context.Context, e *env.Env, o Options) (_ *Report, err error) {
 	r := &run{env: e, out: o.Progress, command: fmt.Sprintf("make chaos DURATION=%s SEED=%d", o.Duration, o.Seed)}
 	if o.Kinds != nil {
-		r.command += fmt.Sprintf(" CHAOS_FLAGS=--faults=%s", join(o.Kinds))
+		r.command += fmt.Sprintf(" CHAOS_FLAGS=--faults=%s", schedule.Join(o.Kinds))
 	} else {
-		o.Kinds = Kinds()
+		o.Kinds = schedule.Kinds()
 	}
-	r.games = games("")
-	if r.plan, err = NewPlan(o.Seed, o.Duration, o.Kinds, doorsOf(r.games)); err != nil {
+	r.games = schedule.Games("")
+	if r.plan, err = schedule.NewPlan(o.Seed, o.Duration, o.Kinds, r.games); err != nil {
 		return nil, err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "chaos-"}}
 	if err := e.Client.Create(ctx, ns); err != nil {
 		return nil, fmt.Errorf("create a namespace: %w", err)
 	}
-	r.namespace, r.games = ns.Name, games(ns.Name)
+	r.namespace, r.games = ns.Name, schedule.Games(ns.Name)
 	defer func() {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin)
 		defer cancel()
@@ -101,7 +103,7 @@ func Run(ctx context.Context, e *env.Env, o Options) (_ *Report, err error) {
 	r.ports.begin(r.started)
 	r.phases = newPhases(r.games)
 	watchers.Go(func() { r.phases.watch(watching, e, r.namespace) })
-	watchers.Go(func() { r.memory.watch(watching, e) })
+	watchers.Go(func() { r.memory.Watch(watching, e) })
 	watchers.Go(func() { r.progress(watching) })
 
 	r.play(ctx)
@@ -169,7 +171,7 @@ func (r *run) asleep(ctx context.Context, g env.Game) error {
 	return r.env.WaitRouted(ctx, es, 1)
 }
 
-func (r *run) address(v Visit) string {
+func (r *run) address(v schedule.Visit) string {
 	return net.JoinHostPort(r.hosts[v.Game], strconv.Itoa(int(v.Port)))
 }
 
@@ -185,7 +187,7 @@ func (r *run) play(ctx context.Context) {
 			if joining.Err() != nil {
 				return
 			}
-			if open, _, _, _ := r.ledger.counts(); open >= maxPlayers {
+			if open, _, _, _ := r.ledger.counts(); open >= schedule.MaxPlayers {
 				r.skipped++
 				continue
 			}
@@ -208,7 +210,7 @@ func (r *run) play(ctx context.Context) {
 		}
 		r.say(e, fmt.Sprintf("whole again after %s", e.whole.Sub(e.began).Round(100*time.Millisecond)))
 	}
-	wait(ctx, max(lead, time.Until(r.started.Add(r.plan.Duration))))
+	wait(ctx, max(schedule.Lead, time.Until(r.started.Add(r.plan.Duration))))
 	stop()
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"dormouse.dev/dormouse/test/chaos/schedule"
 )
 
 func TestOnlyABrokenWayExcusesALoss(t *testing.T) {
@@ -54,32 +56,17 @@ func TestOnlyABrokenWayExcusesALoss(t *testing.T) {
 }
 
 func TestALossOnASurvivingPathFailsTheRun(t *testing.T) {
-	r := &run{plan: Plan{Seed: 5, Duration: short}}
+	const short = 3 * time.Minute
+	r := &run{plan: schedule.Plan{Seed: 5, Duration: short}}
 	lossy := func() *record { return &record{Session: Session{Network: "tcp", Loss: "3 messages without a reply"}} }
 	p := newReport(r, short)
-	e := &event{Fault: Fault{Kind: NodeCut}, number: 1}
+	e := &event{Fault: schedule.Fault{Kind: schedule.NodeCut}, number: 1}
 	p.verdict(lossy(), &Outage{Fault: 1}, []*event{e}, []*event{e})
-	if len(p.Failures) != 0 || p.Faults[NodeCut].LostSessions != 1 || p.Broken.LostSessions != 1 {
+	if len(p.Failures) != 0 || p.Faults[schedule.NodeCut].LostSessions != 1 || p.Broken.LostSessions != 1 {
 		t.Errorf("on a broken path: %+v, want it counted and no failure", p)
 	}
 	p.verdict(lossy(), nil, []*event{e}, []*event{e})
-	if len(p.Failures) != 1 || p.Faults[NodeCut].Failed != 1 || p.Surviving.LostSessions != 1 {
+	if len(p.Failures) != 1 || p.Faults[schedule.NodeCut].Failed != 1 || p.Surviving.LostSessions != 1 {
 		t.Errorf("on a surviving path: %+v, want one failure", p)
-	}
-}
-
-func TestFlowsAreReadFromConntrack(t *testing.T) {
-	addr := netip.MustParseAddr("10.244.2.7")
-	for line, want := range map[string]flow{
-		"    [NEW] tcp      6 120 SYN_SENT src=10.250.0.100 dst=10.96.3.4 sport=41234 dport=7000 [UNREPLIED] src=10.244.2.7 dst=10.250.0.11 sport=10007 dport=6000": {"tcp", "41234"},
-		"    [NEW] udp      17 30 src=10.250.0.100 dst=10.96.3.4 sport=555 dport=7001 [UNREPLIED] src=10.244.2.7 dst=10.250.0.11 sport=7001 dport=555":              {"udp", "555"},
-	} {
-		key, hop, ok := parseFlow(line)
-		if !ok || key != want || hop != addr {
-			t.Errorf("%q: %v to %v (%v), want %v to %v", line, key, hop, ok, want, addr)
-		}
-	}
-	if _, _, ok := parseFlow("conntrack v1.4.7 (conntrack-tools): 2 flow events have been shown."); ok {
-		t.Error("a line without a flow was taken for one")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"dormouse.dev/dormouse/test/chaos/schedule"
 	"dormouse.dev/dormouse/test/player"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 // visit plays one session from its beginning to its end.
-func (r *run) visit(ctx context.Context, v Visit, id int) {
+func (r *run) visit(ctx context.Context, v schedule.Visit, id int) {
 	g := r.games[v.Game]
 	s := &record{
 		Session: Session{ID: id, Service: g.Name, Network: v.Network, Dialed: time.Now()},
@@ -68,7 +69,7 @@ func (r *run) visit(ctx context.Context, v Visit, id int) {
 
 // stay plays until the player has stayed as long as it wants. What ends a
 // session before that is an error.
-func (r *run) stay(ctx context.Context, p *player.Player, v Visit) error {
+func (r *run) stay(ctx context.Context, p *player.Player, v schedule.Visit) error {
 	interval := time.NewTimer(0)
 	defer interval.Stop()
 	heard, received := time.Now(), uint64(0)

@@ -25,7 +25,7 @@ func TestTwentyConnectionsASecondThroughSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		game env.Game
-		// byHand says that the target is also scaled to zero under the load. Its
+		// byHand reports whether the target is also scaled to zero under the load. Its
 		// pods must go on serving then while nodes learn of it: nobody was there to
 		// switch first.
 		byHand bool

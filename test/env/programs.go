@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/container"
 )
 
 // The programs, by the names of their Deployments.
@@ -95,15 +95,15 @@ func (e *Env) ScaleProgram(ctx context.Context, program string, replicas int32) 
 }
 
 // Container is the running container of one of Dormouse's pods.
-func (e *Env) Container(pod corev1.Pod) (devcluster.Container, error) {
+func (e *Env) Container(pod corev1.Pod) (container.Container, error) {
 	return e.Cluster.Container(ContainerID(pod))
 }
 
 // Sidecar is the running sidecar of a Server.
-func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (devcluster.Container, error) {
+func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (container.Container, error) {
 	pod := &corev1.Pod{}
 	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
-		return devcluster.Container{}, fmt.Errorf("read the Pod of Server %s: %w", s.Name, err)
+		return container.Container{}, fmt.Errorf("read the Pod of Server %s: %w", s.Name, err)
 	}
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name == v1alpha1.SidecarContainer {
@@ -111,7 +111,7 @@ func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (devcluster.Conta
 			return e.Cluster.Container(id)
 		}
 	}
-	return devcluster.Container{}, fmt.Errorf("the Pod of Server %s has no sidecar", s.Name)
+	return container.Container{}, fmt.Errorf("the Pod of Server %s has no sidecar", s.Name)
 }
 
 // ContainerID is the runtime's name of a pod's first container.

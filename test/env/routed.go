@@ -37,7 +37,7 @@ func (e *Env) WaitDirect(ctx context.Context, es *v1alpha1.ElasticService, famil
 	})
 }
 
-// routes says that kube-proxy's rules send clients to a resolver port.
+// routes reports whether kube-proxy's rules send clients to a resolver port.
 func routes(rules string, p v1alpha1.PortStatus) bool {
 	target := fmt.Sprintf(" . %d", p.ResolverPort)
 	return strings.Contains(rules, target+" }") || strings.Contains(rules, target+",")

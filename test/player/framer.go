@@ -16,7 +16,7 @@ type framer interface {
 	write([]byte) (int, error)
 	// read returns one reply, valid until the next call.
 	read() ([]byte, error)
-	// transient says whether a session may go on after the error.
+	// transient reports whether a session may go on after the error.
 	transient(error) bool
 	// overhead is how many bytes a reply takes on the wire beyond itself.
 	overhead() uint64

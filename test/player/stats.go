@@ -63,7 +63,7 @@ func (p Path) PeerIP() netip.Addr {
 	return peer.Addr().Unmap()
 }
 
-// Through says whether the session came from one of the addresses, such as
+// Through reports whether the session came from one of the addresses, such as
 // those of the resolver's pods.
 func (p Path) Through(addresses ...netip.Addr) bool {
 	return slices.Contains(addresses, p.PeerIP())

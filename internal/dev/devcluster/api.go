@@ -9,6 +9,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
+	"dormouse.dev/dormouse/internal/dev/devcluster/wait"
 )
 
 // kubeletClient is the user that the API server is towards kubelets.
@@ -21,7 +24,7 @@ func (c *Cluster) setUpAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = until(ctx, time.Minute, func(ctx context.Context) error {
+	err = wait.Until(ctx, time.Minute, func(ctx context.Context) error {
 		if err := c.running(); err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func (c *Cluster) assignPodRanges(ctx context.Context, client kubernetes.Interfa
 	for _, r := range c.PodRanges(node) {
 		ranges = append(ranges, r.String())
 	}
-	return until(ctx, 30*time.Second, func(ctx context.Context) error {
+	return wait.Until(ctx, 30*time.Second, func(ctx context.Context) error {
 		n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return c.blame(NodeComponent(Kubelet, node), fmt.Errorf("wait for node %s to register: %w", name, err))
@@ -84,4 +87,10 @@ func (c *Cluster) TokenKey() ([]byte, error) {
 		return nil, fmt.Errorf("read the key of service account tokens: %w", err)
 	}
 	return key, nil
+}
+
+// Audit reads what the service accounts of [audit.Namespace] have asked for
+// since a time. The record is bounded: what is long ago may be gone from it.
+func (c *Cluster) Audit(since time.Time) ([]audit.Entry, error) {
+	return audit.Read(c.auditLog(), since)
 }

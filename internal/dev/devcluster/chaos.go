@@ -7,6 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/container"
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
+	"dormouse.dev/dormouse/internal/dev/devcluster/wait"
 )
 
 // Components are the names of everything that runs on the cluster's behalf
@@ -28,7 +33,7 @@ func (c *Cluster) Kill(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return r.stop(ctx)
+	return r.Stop(ctx)
 }
 
 // Start starts a component that does not run, and waits until it takes
@@ -38,7 +43,7 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if r, err := c.process(name); err == nil && r.alive() {
+	if r, err := c.process(name); err == nil && r.Alive() {
 		return fmt.Errorf("start %s: it runs", name)
 	}
 	if err := c.start(comp); err != nil {
@@ -48,16 +53,16 @@ func (c *Cluster) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = until(ctx, 30*time.Second, func(ctx context.Context) error {
-		if !started.alive() {
-			return final(fmt.Errorf("start %s: it ended", name))
+	err = wait.Until(ctx, 30*time.Second, func(ctx context.Context) error {
+		if !started.Alive() {
+			return wait.Final(fmt.Errorf("start %s: it ended", name))
 		}
 		return c.listening(ctx, comp)
 	})
 	return c.blame(name, err)
 }
 
-// listening tells whether a component takes connections.
+// listening fails while a component takes no connections.
 func (c *Cluster) listening(ctx context.Context, comp component) error {
 	dial := func(network string) func() error {
 		return func() error {
@@ -96,7 +101,12 @@ func (c *Cluster) signal(name string, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	return r.signal(s)
+	return r.Signal(s)
+}
+
+// Container finds a container by its runtime's ID.
+func (c *Cluster) Container(id string) (container.Container, error) {
+	return container.Find(c.cgroup, id)
 }
 
 // CutNode pulls a node's plug: no packet enters or leaves, while everything on
@@ -112,5 +122,5 @@ func (c *Cluster) setPort(ctx context.Context, node int, state string) error {
 	if err := c.checkNode(node); err != nil {
 		return err
 	}
-	return ip(ctx, "-netns", switchNamespace, "link", "set", c.NodeName(node), state)
+	return host.IP(ctx, "-netns", plan.SwitchNamespace, "link", "set", c.NodeName(node), state)
 }

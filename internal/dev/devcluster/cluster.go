@@ -7,10 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
 )
 
 // Options are what [Up] may be told.
@@ -29,19 +31,19 @@ type Options struct {
 
 // Cluster is the machine's running cluster.
 type Cluster struct {
-	Plan
+	plan.Plan
 	layout
 	// BinDir has the binaries that the cluster runs.
 	BinDir string
 
-	ledger *ledger
-	cgroup cgroup
+	ledger *host.Ledger
+	cgroup host.Cgroup
 }
 
 // state is what one program tells the next about a cluster that is up.
 type state struct {
-	Plan   Plan   `json:"plan"`
-	BinDir string `json:"binDir"`
+	Plan   plan.Plan `json:"plan"`
+	BinDir string    `json:"binDir"`
 	// Kubeconfig is the link that was asked for.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 }
@@ -68,14 +70,14 @@ func Open() (*Cluster, error) {
 }
 
 func attach(s state) (*Cluster, error) {
-	group, err := findCgroup()
+	group, err := host.FindCgroup()
 	if err != nil {
 		return nil, err
 	}
 	files := layout{StateDir}
 	return &Cluster{
 		Plan: s.Plan, layout: files, BinDir: s.BinDir,
-		ledger: &ledger{path: files.ledgerPath()}, cgroup: group,
+		ledger: host.NewLedger(files.ledgerPath()), cgroup: group,
 	}, nil
 }
 
@@ -99,20 +101,4 @@ func (c *Cluster) RestConfig() (*rest.Config, error) {
 	}
 	config.QPS, config.Burst = 1000, 2000
 	return config, nil
-}
-
-// findRepo walks up from the working directory to the project's go.mod.
-func findRepo() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the project's root: %w", err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "internal", "dev", "devcluster", "kubernetes", "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("find the project's root: the working directory is not in the project")
-		}
-	}
 }

@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
 )
 
 // component is one process of the cluster: what it is called, on which node it
@@ -67,8 +72,8 @@ func (c *Cluster) binary(name string) string { return filepath.Join(c.BinDir, na
 func (c *Cluster) controlPlane() []component {
 	host := c.HostAddrs()[0].String()
 	return []component{
-		{name: Etcd, listens: c.onHost(etcdPort), argv: c.kubernetes(Etcd, c.etcdArgs()...)},
-		{name: APIServer, listens: c.onHost(apiServerPort), argv: c.kubernetes(APIServer, c.apiServerArgs()...)},
+		{name: Etcd, listens: c.onHost(plan.EtcdPort), argv: c.kubernetes(Etcd, c.etcdArgs()...)},
+		{name: APIServer, listens: c.onHost(plan.APIServerPort), argv: c.kubernetes(APIServer, c.apiServerArgs()...)},
 		{name: ControllerManager, listens: c.onHost(10257), argv: c.kubernetes(
 			ControllerManager,
 			"--kubeconfig="+c.config("kube-controller-manager.kubeconfig"),
@@ -85,8 +90,8 @@ func (c *Cluster) controlPlane() []component {
 			"--service-account-private-key-file="+c.pki("sa.key"),
 			"--use-service-account-credentials=true",
 			"--allocate-node-cidrs=false",
-			"--cluster-cidr="+list(c.ClusterRanges()),
-			"--service-cluster-ip-range="+list(c.ServiceRanges()),
+			"--cluster-cidr="+plan.List(c.ClusterRanges()),
+			"--service-cluster-ip-range="+plan.List(c.ServiceRanges()),
 			"--leader-elect=false",
 			"--kube-api-qps=1000",
 			"--kube-api-burst=2000",
@@ -115,8 +120,8 @@ func (c *Cluster) etcdArgs() []string {
 		"--name=dormouse",
 		"--data-dir=" + c.join("etcd"),
 		"--unsafe-no-fsync",
-		"--listen-client-urls=" + c.etcdURL(),
-		"--advertise-client-urls=" + c.etcdURL(),
+		"--listen-client-urls=" + c.EtcdURL(),
+		"--advertise-client-urls=" + c.EtcdURL(),
 		"--listen-peer-urls=" + peer,
 		"--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=dormouse=" + peer,
@@ -136,12 +141,12 @@ func (c *Cluster) etcdArgs() []string {
 // that a webhook stays reachable while a node or its kube-proxy is down.
 func (c *Cluster) apiServerArgs() []string {
 	host := c.HostAddrs()[0].String()
-	issuer := "https://kubernetes.default.svc." + clusterDomain
+	issuer := "https://kubernetes.default.svc." + plan.ClusterDomain
 	return []string{
 		"--advertise-address=" + host,
 		"--bind-address=" + host,
-		fmt.Sprintf("--secure-port=%d", apiServerPort),
-		"--etcd-servers=" + c.etcdURL(),
+		fmt.Sprintf("--secure-port=%d", plan.APIServerPort),
+		"--etcd-servers=" + c.EtcdURL(),
 		"--etcd-cafile=" + c.pki("etcd-ca.crt"),
 		"--etcd-certfile=" + c.pki("etcd-client.crt"),
 		"--etcd-keyfile=" + c.pki("etcd-client.key"),
@@ -165,15 +170,15 @@ func (c *Cluster) apiServerArgs() []string {
 		"--service-account-jwks-uri=" + issuer + "/openid/v1/jwks",
 		"--service-account-key-file=" + c.pki("sa.pub"),
 		"--service-account-signing-key-file=" + c.pki("sa.key"),
-		"--service-cluster-ip-range=" + list(c.ServiceRanges()),
+		"--service-cluster-ip-range=" + plan.List(c.ServiceRanges()),
 		"--authorization-mode=Node,RBAC",
 		// With the second, who makes an object that keeps its owner from being
 		// deleted needs the right to the owner's finalizers, as on OpenShift.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--audit-policy-file=" + c.config("audit-policy.yaml"),
 		"--audit-log-path=" + c.auditLog(),
-		"--audit-log-maxsize=" + auditFileMegabytes,
-		"--audit-log-maxbackup=" + auditOldFiles,
+		"--audit-log-maxsize=" + audit.FileMegabytes,
+		"--audit-log-maxbackup=" + audit.OldFiles,
 		"--allow-privileged=true",
 	}
 }
@@ -184,18 +189,18 @@ func (c *Cluster) nodeComponents(node int) []component {
 	name := c.NodeName(node)
 	return []component{
 		{name: holderName(node), node: node, holder: true, argv: []string{
-			"nsenter", "--net=" + filepath.Join(namespaceDir, c.NodeNamespace(node)), "--",
+			"nsenter", "--net=" + filepath.Join(host.NamespaceDir, c.NodeNamespace(node)), "--",
 			"unshare", "--mount", "--propagation=private", "--", "/bin/sh", c.node(node, "mounts.sh"),
 		}},
 		{name: NodeComponent(Containerd, node), node: node, listens: c.containerdSocket(node), argv: []string{
-			containerdPath, "--config", c.node(node, "containerd.toml"),
+			binaries.Containerd, "--config", c.node(node, "containerd.toml"),
 		}},
 		{name: NodeComponent(Kubelet, node), node: node, listens: "127.0.0.1:10248", argv: c.kubernetes(
 			Kubelet,
 			"--config="+c.node(node, "kubelet.yaml"),
 			"--kubeconfig="+c.node(node, "kubelet.kubeconfig"),
 			"--hostname-override="+name,
-			"--node-ip="+list(c.NodeAddrs(node)),
+			"--node-ip="+plan.List(c.NodeAddrs(node)),
 			"--v=2",
 		)},
 		{name: NodeComponent(KubeProxy, node), node: node, listens: "127.0.0.1:10256", argv: c.kubernetes(

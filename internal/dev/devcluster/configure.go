@@ -5,6 +5,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
+	"dormouse.dev/dormouse/internal/dev/devcluster/pki"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
 )
 
 // configure writes every certificate and configuration file of the cluster.
@@ -42,7 +49,7 @@ func (c *Cluster) files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	objects := map[string]object{
 		c.config("kube-scheduler.yaml"): c.schedulerConfig(),
-		c.config("audit-policy.yaml"):   auditPolicy(),
+		c.config("audit-policy.yaml"):   audit.Policy(),
 	}
 	for node := 1; node <= c.Nodes; node++ {
 		objects[c.node(node, "kubelet.yaml")] = c.kubeletConfig(node)
@@ -73,23 +80,23 @@ func (c *Cluster) files() (map[string][]byte, error) {
 // etcd and the aggregator have authorities of their own: a certificate for the
 // one must not open the other.
 func (c *Cluster) certify() error {
-	authorities := map[string]*authority{}
+	authorities := map[string]*pki.Authority{}
 	for _, name := range []string{"ca", "etcd-ca", "front-proxy-ca"} {
-		made, err := newAuthority("dormouse-devcluster-" + name)
+		made, err := pki.NewAuthority("dormouse-devcluster-" + name)
 		if err != nil {
 			return err
 		}
-		if err := made.save(c.join("pki"), name); err != nil {
+		if err := made.Save(c.join("pki"), name); err != nil {
 			return err
 		}
 		authorities[name] = made
 	}
 	for _, cert := range c.certificates() {
-		issued, err := authorities[cert.authority].issue(cert.identity)
+		issued, err := authorities[cert.authority].Issue(cert.identity)
 		if err != nil {
 			return err
 		}
-		if err := issued.save(c.join("pki"), cert.name); err != nil {
+		if err := issued.Save(c.join("pki"), cert.name); err != nil {
 			return err
 		}
 		if cert.kubeconfig == "" {
@@ -99,7 +106,7 @@ func (c *Cluster) certify() error {
 			return err
 		}
 	}
-	private, public, err := newTokenKey()
+	private, public, err := pki.NewTokenKey()
 	if err != nil {
 		return err
 	}
@@ -114,44 +121,60 @@ func (c *Cluster) certify() error {
 // certificate is one to be issued, with the kubeconfig that it goes into.
 type certificate struct {
 	name, authority string
-	identity        identity
+	identity        pki.Identity
 	kubeconfig      string
 }
 
 func (c *Cluster) certificates() []certificate {
 	host := c.HostAddrs()
 	certs := []certificate{
-		{name: "etcd", authority: "etcd-ca", identity: identity{user: "etcd", addrs: host}},
-		{name: "etcd-client", authority: "etcd-ca", identity: identity{user: "kube-apiserver"}},
-		{name: "front-proxy-client", authority: "front-proxy-ca", identity: identity{user: "front-proxy-client"}},
-		{name: "kubelet-client", authority: "ca", identity: identity{user: kubeletClient}},
-		{name: "kube-apiserver", authority: "ca", identity: identity{
-			user: "kube-apiserver",
-			names: []string{
-				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain,
+		{name: "etcd", authority: "etcd-ca", identity: pki.Identity{User: "etcd", Addrs: host}},
+		{name: "etcd-client", authority: "etcd-ca", identity: pki.Identity{User: "kube-apiserver"}},
+		{name: "front-proxy-client", authority: "front-proxy-ca", identity: pki.Identity{User: "front-proxy-client"}},
+		{name: "kubelet-client", authority: "ca", identity: pki.Identity{User: kubeletClient}},
+		{name: "kube-apiserver", authority: "ca", identity: pki.Identity{
+			User: "kube-apiserver",
+			Names: []string{
+				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + plan.ClusterDomain,
 			},
-			addrs: append(append([]netip.Addr{}, host...), c.kubernetesAddrs()...),
+			Addrs: append(append([]netip.Addr{}, host...), c.KubernetesAddrs()...),
 		}},
-		{name: "admin", authority: "ca", kubeconfig: c.Kubeconfig(), identity: identity{
-			user: "dormouse-admin", groups: []string{"system:masters"},
+		{name: "admin", authority: "ca", kubeconfig: c.Kubeconfig(), identity: pki.Identity{
+			User: "dormouse-admin", Groups: []string{"system:masters"},
 		}},
-		{name: "kube-controller-manager", authority: "ca", kubeconfig: c.config("kube-controller-manager.kubeconfig"), identity: identity{
-			user: "system:kube-controller-manager", addrs: host,
+		{name: "kube-controller-manager", authority: "ca", kubeconfig: c.config("kube-controller-manager.kubeconfig"), identity: pki.Identity{
+			User: "system:kube-controller-manager", Addrs: host,
 		}},
-		{name: "kube-scheduler", authority: "ca", kubeconfig: c.config("kube-scheduler.kubeconfig"), identity: identity{
-			user: "system:kube-scheduler", addrs: host,
+		{name: "kube-scheduler", authority: "ca", kubeconfig: c.config("kube-scheduler.kubeconfig"), identity: pki.Identity{
+			User: "system:kube-scheduler", Addrs: host,
 		}},
-		{name: "kube-proxy", authority: "ca", kubeconfig: c.config("kube-proxy.kubeconfig"), identity: identity{
-			user: "system:kube-proxy",
+		{name: "kube-proxy", authority: "ca", kubeconfig: c.config("kube-proxy.kubeconfig"), identity: pki.Identity{
+			User: "system:kube-proxy",
 		}},
 	}
 	for node := 1; node <= c.Nodes; node++ {
 		name := c.NodeName(node)
 		certs = append(certs, certificate{
-			name: name, authority: "ca", kubeconfig: c.node(node, "kubelet.kubeconfig"), identity: identity{
-				user: "system:node:" + name, groups: []string{"system:nodes"}, names: []string{name}, addrs: c.NodeAddrs(node),
+			name: name, authority: "ca", kubeconfig: c.node(node, "kubelet.kubeconfig"), identity: pki.Identity{
+				User: "system:node:" + name, Groups: []string{"system:nodes"}, Names: []string{name}, Addrs: c.NodeAddrs(node),
 			},
 		})
 	}
 	return certs
+}
+
+// writeKubeconfig saves a kubeconfig that has all it needs in itself, so that
+// it may be copied anywhere.
+func (c *Cluster) writeKubeconfig(path string, ca *pki.Authority, client pki.Pair) error {
+	config := api.NewConfig()
+	config.Clusters["dormouse"] = &api.Cluster{
+		Server: c.APIServerURL(), CertificateAuthorityData: ca.Cert,
+	}
+	config.AuthInfos["dormouse"] = &api.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key}
+	config.Contexts["dormouse"] = &api.Context{Cluster: "dormouse", AuthInfo: "dormouse"}
+	config.CurrentContext = "dormouse"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	return nil
 }

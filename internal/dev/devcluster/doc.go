@@ -5,7 +5,7 @@
 //
 // It owns the state directory /var/lib/dormouse-devcluster, the network
 // namespaces and the interface whose names begin with "dormouse", the cgroup
-// dormouse-devcluster, and the routes for the ranges in [Plan]. Nothing else on
+// dormouse-devcluster, and the routes for the ranges in package plan. Nothing else on
 // the machine is its business: it leaves the host's firewall and sysctls as
 // they are, and whatever it makes is written to a ledger first, so that [Down]
 // removes it all, after a crash too.

@@ -1,7 +1,6 @@
 package devcluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
 )
 
 // Down removes the machine's cluster and every trace of it but the logs. It is
@@ -20,10 +21,10 @@ func Down(ctx context.Context, progress io.Writer) error {
 	if progress == nil {
 		progress = io.Discard
 	}
-	if err := checkMachine(); err != nil {
+	if err := binaries.CheckMachine(); err != nil {
 		return err
 	}
-	unlock, err := lock()
+	unlock, err := host.Lock(layout{StateDir}.lockPath())
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func Down(ctx context.Context, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	records, err := c.ledger.records()
+	records, err := c.ledger.Records()
 	if err != nil {
 		return err
 	}
@@ -52,23 +53,23 @@ func Down(ctx context.Context, progress io.Writer) error {
 // remove undoes the ledger from its end. Processes go first, whatever their
 // place: nothing can be removed from under them, and they might make more.
 func (c *Cluster) remove(ctx context.Context) error {
-	records, err := c.ledger.records()
+	records, err := c.ledger.Records()
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, r := range records {
-		if r.Kind == kindProcess {
-			failed = append(failed, r.signal(syscall.SIGKILL))
+		if r.Kind == host.KindProcess {
+			failed = append(failed, r.Signal(syscall.SIGKILL))
 		}
 	}
 	if len(records) > 0 {
-		failed = append(failed, c.cgroup.remove(ctx))
+		failed = append(failed, c.cgroup.Remove(ctx))
 	}
 	for _, r := range slices.Backward(records) {
 		failed = append(failed, c.undo(ctx, r))
 	}
-	failed = append(failed, unmountBelow(c.dir))
+	failed = append(failed, host.UnmountBelow(c.dir))
 	if err := errors.Join(failed...); err != nil {
 		// The ledger stays, so that the next attempt knows what is left.
 		return fmt.Errorf("remove the cluster: %w", err)
@@ -76,114 +77,24 @@ func (c *Cluster) remove(ctx context.Context) error {
 	return c.removeFiles()
 }
 
-func (c *Cluster) undo(ctx context.Context, r record) error {
+func (c *Cluster) undo(ctx context.Context, r host.Record) error {
 	switch r.Kind {
-	case kindProcess, kindCgroup:
+	case host.KindProcess, host.KindCgroup:
 		// These went first.
-	case kindNamespace:
-		return removeNamespace(r.Name)
-	case kindInterface:
-		return unlessGone(ip(ctx, "link", "del", r.Name), "Cannot find device")
-	case kindRoute:
-		return removeRoute(ctx, r.Name)
-	case kindMount:
-		return removeEmptyMount(r.Name)
-	case kindLink:
+	case host.KindNamespace:
+		return host.RemoveNamespace(r.Name)
+	case host.KindInterface:
+		return host.RemoveInterface(ctx, r.Name)
+	case host.KindRoute:
+		return host.RemoveRoute(ctx, r.Name)
+	case host.KindMount:
+		return host.RemoveEmptyMount(r.Name)
+	case host.KindLink:
 		if target, _ := os.Readlink(r.Name); target == c.Kubeconfig() {
 			return os.Remove(r.Name)
 		}
 	}
 	return nil
-}
-
-func removeNamespace(name string) error {
-	path := filepath.Join(namespaceDir, name)
-	if err := unmount(path); err != nil {
-		return fmt.Errorf("unmount network namespace %s: %w", name, err)
-	}
-	if err := ignoreGone(os.Remove(path)); err != nil {
-		return fmt.Errorf("remove network namespace %s: %w", name, err)
-	}
-	return nil
-}
-
-// removeRoute removes a route that may be gone already.
-func removeRoute(ctx context.Context, route string) error {
-	args := append(routeFamily(route), "route", "del")
-	return unlessGone(ip(ctx, append(args, strings.Fields(route)...)...), "No such process")
-}
-
-// unlessGone drops the error with which iproute2 says that there is nothing to
-// remove.
-func unlessGone(err error, message string) error {
-	if err != nil && strings.Contains(err.Error(), message) {
-		return nil
-	}
-	return err
-}
-
-func routeFamily(route string) []string {
-	if strings.Contains(route, ":") {
-		return []string{"-6"}
-	}
-	return []string{"-4"}
-}
-
-// removeEmptyMount takes back the mount that iproute2 makes for its first
-// namespace, unless others have namespaces there now.
-func removeEmptyMount(path string) error {
-	entries, err := os.ReadDir(path)
-	if err := ignoreGone(err); err != nil {
-		return fmt.Errorf("list %s: %w", path, err)
-	}
-	if len(entries) > 0 {
-		return nil
-	}
-	if err := unmount(path); err != nil {
-		return fmt.Errorf("unmount %s: %w", path, err)
-	}
-	if err := ignoreGone(os.Remove(path)); err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	return nil
-}
-
-// unmountBelow unmounts what is mounted below a directory, the last first.
-// Nodes mount in namespaces of their own, so there is nothing to find unless
-// somebody entered one and shared its mounts.
-func unmountBelow(dir string) error {
-	paths, err := mountPoints()
-	if err != nil {
-		return err
-	}
-	for _, path := range slices.Backward(paths) {
-		if !strings.HasPrefix(path, dir+"/") {
-			continue
-		}
-		if err := unmount(path); err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-func mountPoints() ([]string, error) {
-	f, err := os.Open("/proc/self/mounts")
-	if err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
-	}
-	defer f.Close()
-	var paths []string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 1 {
-			paths = append(paths, fields[1])
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
-	}
-	return paths, nil
 }
 
 // removeFiles empties the state directory, the ledger last. The logs stay, and
@@ -202,7 +113,7 @@ func (c *Cluster) removeFiles() error {
 			return fmt.Errorf("remove files of the cluster: %w", err)
 		}
 	}
-	if err := ignoreGone(os.Remove(c.ledgerPath())); err != nil {
+	if err := host.IgnoreGone(os.Remove(c.ledgerPath())); err != nil {
 		return fmt.Errorf("remove ledger: %w", err)
 	}
 	return nil

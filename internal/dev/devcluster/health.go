@@ -2,7 +2,6 @@ package devcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/progress"
+	"dormouse.dev/dormouse/internal/dev/devcluster/wait"
 )
 
 // Check tells what is wrong with the cluster: a component that does not run,
@@ -19,12 +21,7 @@ import (
 func (c *Cluster) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err := c.ready(ctx)
-	var f *finalError
-	if errors.As(err, &f) {
-		return f.err
-	}
-	return err
+	return wait.Cause(c.ready(ctx))
 }
 
 // ready is [Cluster.Check] for a cluster that may be on its way up.
@@ -67,7 +64,7 @@ func (c *Cluster) running() error {
 		return err
 	}
 	if len(dead) > 0 {
-		return final(c.blame(dead[0], fmt.Errorf("find components running: these ended: %s", strings.Join(dead, ", "))))
+		return wait.Final(c.blame(dead[0], fmt.Errorf("find components running: these ended: %s", strings.Join(dead, ", "))))
 	}
 	return nil
 }
@@ -103,4 +100,9 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return client, nil
+}
+
+// blame attaches a component's log to an error, unless it has one.
+func (c *Cluster) blame(component string, err error) error {
+	return progress.WithLog(c.logPath(component), err)
 }

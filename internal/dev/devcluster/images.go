@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 	"dormouse.dev/dormouse/internal/dev/images"
 )
 
 const (
 	pauseRef   = "dormouse.dev/devcluster/pause:1"
-	corednsRef = "dormouse.dev/devcluster/coredns:" + corednsVersion
+	corednsRef = "dormouse.dev/devcluster/coredns:" + binaries.CoreDNSVersion
 )
 
 // ownImages are the images that the cluster itself runs.

@@ -5,34 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
 )
-
-// ip runs one command of iproute2.
-func ip(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("run ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
-// ipLines runs several commands of iproute2 in a namespace at once, or on the
-// host when it is empty.
-func ipLines(ctx context.Context, namespace string, lines []string) error {
-	args := []string{"-batch", "-"}
-	if namespace != "" {
-		args = append([]string{"-netns", namespace}, args...)
-	}
-	cmd := exec.CommandContext(ctx, "ip", args...)
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("set up network %s: %w: %s", namespace, err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
 
 // connectAll makes the bridge, the host's end of it and a namespace for each
 // node and for the players.
@@ -40,10 +17,10 @@ func (c *Cluster) connectAll(ctx context.Context) error {
 	if err := c.recordNamespaceMount(); err != nil {
 		return err
 	}
-	if err := c.addNamespace(ctx, switchNamespace); err != nil {
+	if err := c.addNamespace(ctx, plan.SwitchNamespace); err != nil {
 		return err
 	}
-	err := ipLines(ctx, switchNamespace, []string{
+	err := host.IPLines(ctx, plan.SwitchNamespace, []string{
 		"link add name switch type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
 		"link set switch up",
 	})
@@ -58,55 +35,55 @@ func (c *Cluster) connectAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.connect(ctx, playerNamespace, "player", c.playerNetwork())
+	return c.connect(ctx, plan.PlayerNamespace, "player", c.playerNetwork())
 }
 
 // recordNamespaceMount: iproute2 makes its directory a mount when there is none
 // yet, which is then the cluster's to remove.
 func (c *Cluster) recordNamespaceMount() error {
-	mounted, err := mountPoints()
+	mounted, err := host.MountPoints()
 	if err != nil {
 		return err
 	}
-	if slices.Contains(mounted, namespaceDir) {
+	if slices.Contains(mounted, host.NamespaceDir) {
 		return nil
 	}
-	return c.ledger.add(record{Kind: kindMount, Name: namespaceDir})
+	return c.ledger.Add(host.Record{Kind: host.KindMount, Name: host.NamespaceDir})
 }
 
 func (c *Cluster) addNamespace(ctx context.Context, name string) error {
-	if err := c.ledger.add(record{Kind: kindNamespace, Name: name}); err != nil {
+	if err := c.ledger.Add(host.Record{Kind: host.KindNamespace, Name: name}); err != nil {
 		return err
 	}
-	return ip(ctx, "netns", "add", name)
+	return host.IP(ctx, "netns", "add", name)
 }
 
 // connectHost gives the host an address on the bridge and routes to all of the
 // cluster's ranges. The unreachable ones stay when the others are gone with
 // their interface: a packet for the cluster never takes the default route.
 func (c *Cluster) connectHost(ctx context.Context) error {
-	if err := c.ledger.add(record{Kind: kindInterface, Name: hostLink}); err != nil {
+	if err := c.ledger.Add(host.Record{Kind: host.KindInterface, Name: plan.HostLink}); err != nil {
 		return err
 	}
 	var fallbacks []string
-	for _, ranges := range [][]netip.Prefix{c.nodeRanges(), c.ClusterRanges(), c.ServiceRanges()} {
+	for _, ranges := range [][]netip.Prefix{c.NodeRanges(), c.ClusterRanges(), c.ServiceRanges()} {
 		for _, r := range ranges {
 			route := fmt.Sprintf("unreachable %s metric 9999", r)
-			if err := c.ledger.add(record{Kind: kindRoute, Name: route}); err != nil {
+			if err := c.ledger.Add(host.Record{Kind: host.KindRoute, Name: route}); err != nil {
 				return err
 			}
 			fallbacks = append(fallbacks, "route add "+route)
 		}
 	}
 	lines := append(fallbacks,
-		fmt.Sprintf("link add name %s type veth peer name host netns %s", hostLink, switchNamespace))
-	lines = append(lines, addressLines(hostLink, c.HostAddrs())...)
-	lines = append(lines, c.podRoutes(hostLink, 0)...)
-	lines = append(lines, c.serviceRoutes(hostLink)...)
-	if err := ipLines(ctx, "", lines); err != nil {
+		fmt.Sprintf("link add name %s type veth peer name host netns %s", plan.HostLink, plan.SwitchNamespace))
+	lines = append(lines, addressLines(plan.HostLink, c.HostAddrs())...)
+	lines = append(lines, c.podRoutes(plan.HostLink, 0)...)
+	lines = append(lines, c.serviceRoutes(plan.HostLink)...)
+	if err := host.IPLines(ctx, "", lines); err != nil {
 		return err
 	}
-	return ipLines(ctx, switchNamespace, []string{"link set host master switch up"})
+	return host.IPLines(ctx, plan.SwitchNamespace, []string{"link set host master switch up"})
 }
 
 // connect makes a namespace whose eth0 is plugged into the bridge at port.
@@ -114,17 +91,17 @@ func (c *Cluster) connect(ctx context.Context, namespace, port string, lines []s
 	if err := c.addNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	err := ipLines(ctx, switchNamespace, []string{
+	err := host.IPLines(ctx, plan.SwitchNamespace, []string{
 		fmt.Sprintf("link add name %s type veth peer name eth0 netns %s", port, namespace),
 		fmt.Sprintf("link set %s master switch up", port),
 	})
 	if err != nil {
 		return err
 	}
-	if err := inNamespace(namespace, c.setSysctls); err != nil {
+	if err := host.InNamespace(namespace, c.setSysctls); err != nil {
 		return err
 	}
-	return ipLines(ctx, namespace, append([]string{"link set lo up"}, lines...))
+	return host.IPLines(ctx, namespace, append([]string{"link set lo up"}, lines...))
 }
 
 // nodeNetwork routes other nodes' pods to their nodes. The service range needs
@@ -192,6 +169,32 @@ func (c *Cluster) setSysctls() error {
 		if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0o644); err != nil {
 			return fmt.Errorf("set sysctl %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// InPlayer calls f in the network namespace of the players. Sockets that f
+// makes stay in it for good, so a connection may be used anywhere afterwards.
+//
+// f runs on an operating system thread of its own. What it starts with "go"
+// runs outside of the namespace, and so does a lookup of a name, or a dial of
+// one: dial addresses only.
+func (c *Cluster) InPlayer(f func() error) error {
+	return host.InNamespace(plan.PlayerNamespace, f)
+}
+
+// InNode calls f in the network namespace of a node, as [Cluster.InPlayer]
+// does. Nodes are numbered from 1.
+func (c *Cluster) InNode(node int, f func() error) error {
+	if err := c.checkNode(node); err != nil {
+		return err
+	}
+	return host.InNamespace(c.NodeNamespace(node), f)
+}
+
+func (c *Cluster) checkNode(node int) error {
+	if node < 1 || node > c.Nodes {
+		return fmt.Errorf("pick node %d: the cluster has 1 to %d", node, c.Nodes)
 	}
 	return nil
 }

@@ -8,12 +8,6 @@ import (
 // StateDir is where everything of the machine's one cluster is kept.
 const StateDir = "/var/lib/dormouse-devcluster"
 
-// Where the distribution's packages put what the cluster runs.
-const (
-	cniPlugins     = "/usr/lib/cni"
-	containerdPath = "/usr/bin/containerd"
-)
-
 // layout names the files of the state directory.
 type layout struct{ dir string }
 
@@ -46,6 +40,10 @@ func (l layout) node(node int, parts ...string) string {
 func (l layout) containerdSocket(node int) string {
 	return l.node(node, "run", "containerd", "containerd.sock")
 }
+
+// auditLog is in a directory of its own because the API server renames it there
+// when it is full.
+func (l layout) auditLog() string { return l.join("logs", "audit", "audit.log") }
 
 // directories have to be there before anything starts.
 func (c *Cluster) directories() []string {

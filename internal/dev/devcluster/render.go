@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
 )
 
 // object is the content of a configuration file before it is encoded.
@@ -49,14 +53,14 @@ func (c *Cluster) kubeletConfig(node int) object {
 			"x509":      object{"clientCAFile": c.pki("ca.crt")},
 		},
 		"authorization": object{"mode": "Webhook"},
-		"clusterDomain": clusterDomain,
+		"clusterDomain": plan.ClusterDomain,
 		"clusterDNS":    []string{c.DNSAddrs()[0].String()},
 		"resolvConf":    c.node(node, "resolv.conf"),
 
 		// A root of its own keeps two kubelets out of one another's pods, and
 		// lets the cluster's removal find every container.
 		"cgroupDriver":           "cgroupfs",
-		"cgroupRoot":             podCgroup(c.NodeName(node)),
+		"cgroupRoot":             host.PodCgroup(c.NodeName(node)),
 		"enforceNodeAllocatable": []string{},
 		"failCgroupV1":           false,
 		"failSwapOn":             false,
@@ -88,7 +92,7 @@ func (c *Cluster) kubeProxyConfig(node int) object {
 		"kind":               "KubeProxyConfiguration",
 		"mode":               "nftables",
 		"hostnameOverride":   c.NodeName(node),
-		"clusterCIDR":        list(c.ClusterRanges()),
+		"clusterCIDR":        plan.List(c.ClusterRanges()),
 		"detectLocalMode":    "ClusterCIDR",
 		"oomScoreAdj":        0,
 		"healthzBindAddress": "127.0.0.1:10256",
@@ -138,7 +142,7 @@ disabled_plugins = [
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = %q
   conf_dir = %q
-`, pauseRef, cniPlugins, c.node(node, "cni"))
+`, pauseRef, binaries.CNIPlugins, c.node(node, "cni"))
 }
 
 // cniConfig puts a node's pods on a bridge of the node, with the host ports

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"dormouse.dev/dormouse/internal/dev/devcluster/wait"
 	"dormouse.dev/dormouse/internal/dev/images"
 )
 
@@ -162,7 +163,7 @@ func TestAPlayerReachesPodsOnEveryNodeByEveryKindOfService(t *testing.T) {
 	}
 	for _, target := range targets {
 		network, address, _ := strings.Cut(target, " ")
-		err := until(t.Context(), 30*time.Second, func(ctx context.Context) error {
+		err := wait.Until(t.Context(), 30*time.Second, func(ctx context.Context) error {
 			return c.InPlayer(func() error { return echoOnce(ctx, network, address) })
 		})
 		if err != nil {
@@ -195,13 +196,13 @@ func TestAProgramOfTheDistributionRunsInAnImageOfItsClosure(t *testing.T) {
 	if _, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = until(t.Context(), 30*time.Second, func(ctx context.Context) error {
+	err = wait.Until(t.Context(), 30*time.Second, func(ctx context.Context) error {
 		got, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
 		case err != nil:
 			return err
 		case got.Status.Phase == corev1.PodFailed:
-			return final(fmt.Errorf("bash failed: %+v", got.Status.ContainerStatuses))
+			return wait.Final(fmt.Errorf("bash failed: %+v", got.Status.ContainerStatuses))
 		case got.Status.Phase != corev1.PodSucceeded:
 			return fmt.Errorf("bash is %s", got.Status.Phase)
 		}
@@ -246,7 +247,7 @@ func TestACutNodeIsSilentUntilItIsRestored(t *testing.T) {
 	if cut == nil {
 		t.Error("a node that was cut off answered")
 	}
-	err := until(t.Context(), 10*time.Second, func(context.Context) error { return dial() })
+	err := wait.Until(t.Context(), 10*time.Second, func(context.Context) error { return dial() })
 	if err != nil {
 		t.Errorf("reach the restored node: %v", err)
 	}
@@ -265,7 +266,7 @@ func TestAKilledComponentComesBackOnStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := until(t.Context(), time.Minute, c.ready); err != nil {
+	if err := wait.Until(t.Context(), time.Minute, c.ready); err != nil {
 		t.Errorf("wait for the cluster after every component was killed: %v", err)
 	}
 }

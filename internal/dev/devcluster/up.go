@@ -13,6 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
+	"dormouse.dev/dormouse/internal/dev/devcluster/host"
+	"dormouse.dev/dormouse/internal/dev/devcluster/plan"
+	"dormouse.dev/dormouse/internal/dev/devcluster/progress"
+	"dormouse.dev/dormouse/internal/dev/devcluster/wait"
 )
 
 // Up makes sure that the machine's cluster is up and well. A cluster that is
@@ -27,7 +33,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := lock()
+	unlock, err := host.Lock(layout{StateDir}.lockPath())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +48,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := runSteps(ctx, o.Progress, c.upSteps(wanted, o)); err != nil {
+	if err := progress.Run(ctx, o.Progress, c.upSteps(wanted, o)); err != nil {
 		// The caller's context may be what ended it.
 		if removing := c.remove(context.WithoutCancel(ctx)); removing != nil {
 			return nil, errors.Join(err, removing)
@@ -55,7 +61,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 
 // state checks the options and turns them into the cluster they ask for.
 func (o Options) state() (state, error) {
-	for _, check := range []func() error{checkMachine, checkPackages} {
+	for _, check := range []func() error{binaries.CheckMachine, binaries.CheckPackages} {
 		if err := check(); err != nil {
 			return state{}, err
 		}
@@ -63,12 +69,12 @@ func (o Options) state() (state, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 2
 	}
-	plan := Plan{Nodes: o.Nodes, IPv6: hostHasIPv6()}
-	if err := plan.validate(); err != nil {
+	shape := plan.Plan{Nodes: o.Nodes, IPv6: hostHasIPv6()}
+	if err := shape.Validate(); err != nil {
 		return state{}, err
 	}
 	if o.Repo == "" {
-		found, err := findRepo()
+		found, err := binaries.FindRepo()
 		if err != nil {
 			return state{}, err
 		}
@@ -78,7 +84,7 @@ func (o Options) state() (state, error) {
 	if err != nil {
 		return state{}, fmt.Errorf("find the project's root: %w", err)
 	}
-	s := state{Plan: plan, BinDir: filepath.Join(repo, "bin")}
+	s := state{Plan: shape, BinDir: filepath.Join(repo, "bin")}
 	if o.Kubeconfig != "" {
 		if s.Kubeconfig, err = filepath.Abs(o.Kubeconfig); err != nil {
 			return state{}, fmt.Errorf("find place for kubeconfig: %w", err)
@@ -108,25 +114,25 @@ func reuse(ctx context.Context, wanted state, progress io.Writer) (*Cluster, err
 	return running, nil
 }
 
-func (c *Cluster) upSteps(s state, o Options) []step {
-	return []step{
-		{"build the binaries", func(ctx context.Context) error {
-			_, err := Build(ctx, filepath.Dir(c.BinDir), o.Progress)
+func (c *Cluster) upSteps(s state, o Options) []progress.Step {
+	return []progress.Step{
+		{Title: "build the binaries", Run: func(ctx context.Context) error {
+			_, err := binaries.Build(ctx, filepath.Dir(c.BinDir), o.Progress)
 			return err
 		}},
-		{"build the images", func(context.Context) error { return c.buildImages() }},
-		{"remove what an earlier cluster left", func(ctx context.Context) error {
+		{Title: "build the images", Run: func(context.Context) error { return c.buildImages() }},
+		{Title: "remove what an earlier cluster left", Run: func(ctx context.Context) error {
 			if err := c.remove(ctx); err != nil {
 				return err
 			}
 			return os.RemoveAll(c.logs())
 		}},
-		{"write certificates and configuration", func(context.Context) error { return c.configure() }},
-		{"set up the network", c.setUpNetwork},
-		{"start the control plane and the nodes", c.startAll},
-		{"wait for the API server", c.setUpAPI},
-		{"wait for the nodes and the DNS", func(ctx context.Context) error {
-			if err := until(ctx, 2*time.Minute, c.ready); err != nil {
+		{Title: "write certificates and configuration", Run: func(context.Context) error { return c.configure() }},
+		{Title: "set up the network", Run: c.setUpNetwork},
+		{Title: "start the control plane and the nodes", Run: c.startAll},
+		{Title: "wait for the API server", Run: c.setUpAPI},
+		{Title: "wait for the nodes and the DNS", Run: func(ctx context.Context) error {
+			if err := wait.Until(ctx, 2*time.Minute, c.ready); err != nil {
 				return c.blame(NodeComponent(Kubelet, 1), err)
 			}
 			if err := s.save(); err != nil {
@@ -149,7 +155,7 @@ func (c *Cluster) setUpNetwork(ctx context.Context) error {
 			prefixes = append(prefixes, p)
 		}
 	}
-	if taken, ok := c.overlapping(prefixes); ok {
+	if taken, ok := c.Overlapping(prefixes); ok {
 		return fmt.Errorf("set up the network: the machine's own %s is in a range of the cluster", taken)
 	}
 	return c.connectAll(ctx)
@@ -158,10 +164,14 @@ func (c *Cluster) setUpNetwork(ctx context.Context) error {
 // startAll starts every process. A control plane waits for its parts by
 // itself; a node's need the node's namespaces.
 func (c *Cluster) startAll(ctx context.Context) error {
-	if err := c.ledger.add(record{Kind: kindCgroup, Name: c.cgroup.root()}); err != nil {
+	if err := c.ledger.Add(host.Record{Kind: host.KindCgroup, Name: c.cgroup.Root()}); err != nil {
 		return err
 	}
-	if err := c.cgroup.create(c.Plan); err != nil {
+	var nodes []string
+	for node := 1; node <= c.Nodes; node++ {
+		nodes = append(nodes, c.NodeName(node))
+	}
+	if err := c.cgroup.Create(nodes); err != nil {
 		return err
 	}
 	for _, comp := range c.controlPlane() {
@@ -169,11 +179,11 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	var nodes errgroup.Group
+	var starting errgroup.Group
 	for node := 1; node <= c.Nodes; node++ {
-		nodes.Go(func() error { return c.startNode(ctx, node) })
+		starting.Go(func() error { return c.startNode(ctx, node) })
 	}
-	return nodes.Wait()
+	return starting.Wait()
 }
 
 func (c *Cluster) startNode(ctx context.Context, node int) error {
@@ -191,21 +201,21 @@ func (c *Cluster) startNode(ctx context.Context, node int) error {
 		default:
 			continue
 		}
-		if err := until(ctx, 30*time.Second, ready); err != nil {
+		if err := wait.Until(ctx, 30*time.Second, ready); err != nil {
 			return c.blame(comp.name, fmt.Errorf("start %s: %w", comp.name, err))
 		}
 	}
 	return nil
 }
 
-// held tells whether a node's holder is done with the node's mounts.
+// held fails while a node's holder isn't done with the node's mounts.
 func (c *Cluster) held(node int) error {
 	r, err := c.process(holderName(node))
 	if err != nil {
 		return err
 	}
-	if !r.alive() {
-		return final(errors.New("it ended"))
+	if !r.Alive() {
+		return wait.Final(errors.New("it ended"))
 	}
 	_, err = os.Stat(c.node(node, "ready"))
 	return err
@@ -219,16 +229,16 @@ func (c *Cluster) linkKubeconfig(s state) error {
 	if target, err := os.Readlink(s.Kubeconfig); err == nil && target == c.Kubeconfig() {
 		return nil
 	}
-	if err := c.ledger.add(record{Kind: kindLink, Name: s.Kubeconfig}); err != nil {
+	if err := c.ledger.Add(host.Record{Kind: host.KindLink, Name: s.Kubeconfig}); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.Kubeconfig), 0o755); err != nil {
 		return fmt.Errorf("make directory for kubeconfig: %w", err)
 	}
-	return replaceLink(s.Kubeconfig, c.Kubeconfig())
+	return host.ReplaceLink(s.Kubeconfig, c.Kubeconfig())
 }
 
-// hostHasIPv6 tells whether the kernel has IPv6 and lets it be used.
+// hostHasIPv6 reports whether the kernel has IPv6 and lets it be used.
 func hostHasIPv6() bool {
 	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 	return err == nil && len(off) > 0 && off[0] == '0'

@@ -69,7 +69,7 @@ func waitEstablished(ctx context.Context, c client.Client, objects []*unstructur
 	return nil
 }
 
-// hasCondition says whether a condition of the object is True.
+// hasCondition reports whether a condition of the object is True.
 func hasCondition(object *unstructured.Unstructured, name string) bool {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -56,7 +56,7 @@ func waitDeployment(ctx context.Context, c client.Client, object *unstructured.U
 	return fmt.Errorf("wait until %s is available: %w", describe(object), errors.Join(err, lastErr))
 }
 
-// rollout says whether a Deployment runs what it wants, and how far it is.
+// rollout reports whether a Deployment runs what it wants, and how far it is.
 func rollout(d *appsv1.Deployment) (bool, string) {
 	want := int32(1)
 	if d.Spec.Replicas != nil {

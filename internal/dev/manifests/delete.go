@@ -131,7 +131,7 @@ func waitGone(ctx context.Context, c client.Client, object *unstructured.Unstruc
 	return fmt.Errorf("wait until %s is gone: %w", describe(object), errors.Join(err, last))
 }
 
-// isGone says whether an object, or its whole kind, is not there.
+// isGone reports whether an object, or its whole kind, is not there.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }

@@ -31,7 +31,7 @@ func Wrap(r *errortracking.Reporter, controller, kind string, inner reconcile.Re
 	})
 }
 
-// isNews says whether an error is something to look into: a conflict is everyday
+// isNews reports whether an error is something to look into: a conflict is everyday
 // life, a terminal error is the user's to mend and in a condition, and what is
 // cancelled was told to stop.
 func isNews(err error) bool {

@@ -30,7 +30,7 @@ func ParsePing(b []byte) (time uint64, ok bool) {
 	return binary.BigEndian.Uint64(b[1:]), true
 }
 
-// IsConnectionRequest says whether a message asks for a connection: the first or
+// IsConnectionRequest reports whether a message asks for a connection: the first or
 // the second request for one.
 func IsConnectionRequest(b []byte) bool {
 	return len(b) >= requestHead && (b[0] == request1ID || b[0] == request2ID) && bytes.Equal(b[1:17], magic[:])

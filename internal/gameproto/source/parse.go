@@ -52,7 +52,7 @@ type Info struct {
 	Type byte
 	// OS is l, w, or m or o for macOS.
 	OS byte
-	// Password says that players need one, and Secure that cheaters are kept
+	// Password reports whether players need one, and Secure that cheaters are kept
 	// out.
 	Password, Secure bool
 	Version          string
@@ -81,7 +81,7 @@ type Answer struct {
 	Challenge *Challenge
 }
 
-// IsPart says whether a datagram is a part of an answer, for [ParsePart].
+// IsPart reports whether a datagram is a part of an answer, for [ParsePart].
 func IsPart(b []byte) bool { return bytes.HasPrefix(b, []byte(part)) }
 
 // ParseAnswer reads an answer in one datagram, or one that [Parts] put

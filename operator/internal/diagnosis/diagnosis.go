@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // Patience is how long what may be a slow start isn't called wrong: a probe that
@@ -89,7 +90,7 @@ func explain(now time.Time, in Input) Finding {
 	return *starting
 }
 
-// NobodyOn says that no container of any of these pods runs, so that nobody can be on one of
+// NobodyOn reports whether no container of any of these pods runs, so that nobody can be on one of
 // them. Sidecars, which run before the others are started, take no clients.
 func NobodyOn(pods []corev1.Pod) bool {
 	for i := range pods {
@@ -107,7 +108,7 @@ func NobodyOn(pods []corev1.Pod) bool {
 	return true
 }
 
-// hopeless says that a target doesn't come up before somebody changes something. What may
+// hopeless reports whether a target doesn't come up before somebody changes something. What may
 // only take its time, such as a node that is on its way, is not among the reasons.
 func (f *Finding) hopeless() bool {
 	switch f.Reason {
@@ -172,13 +173,9 @@ func starting(format string, args ...any) Finding {
 }
 
 // quote makes one bounded line of Kubernetes' words.
-func quote(text string) string {
-	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?")
-	text = strings.TrimRight(text, ".:")
-	if len(text) <= maxQuote {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxQuote], "") + "…"
+func quote(words string) string {
+	line := strings.ToValidUTF8(strings.Join(strings.Fields(words), " "), "?")
+	return text.Cut(strings.TrimRight(line, ".:"), maxQuote, "…")
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

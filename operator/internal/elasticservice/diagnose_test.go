@@ -13,7 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/test/seen"
 )
 
 // apiServer is a live reader that has pods, and counts how often it is asked.
@@ -45,37 +51,38 @@ func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
 	api := &apiServer{pods: pods}
 	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil), Notify: func(types.NamespacedName) {}}
 	r.Init()
-	r.looks.run = func(look func()) { look() }
-	return &patient{t: t, r: r, api: api, es: lobby(v1alpha1.PhaseAsleep, at(-60))}
+	r.lookouts.Run = func(look func()) { look() }
+	return &patient{t: t, r: r, api: api, es: fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-60))}
 }
 
 // pass is one of the controller's passes; it gives the condition ServerUp's
 // reason, the events, and after how long it wants another pass.
-func (p *patient) pass(seconds float64, o observed, queued int32) (reason string, told []notice, again time.Duration) {
+func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reason string, told []kit.Notice, again time.Duration) {
 	p.t.Helper()
-	pl := makePlan(at(seconds), p.es, o)
-	pl.queued, pl.requeue = queued, 0
-	o.cause = p.r.diagnose(context.Background(), at(seconds), p.es, o, &pl)
+	pl := planner.Make(fixture.At(seconds), p.es, o, planner.Findings{})
+	pl.Queued = queued
+	s := p.r.stateOf(p.es)
+	cause, again := p.r.diagnose(context.Background(), &pass{es: p.es, state: s, now: fixture.At(seconds), observed: o, plan: pl})
 	before := p.es.DeepCopy()
-	setStatus(at(seconds), p.es, o, pl, nil)
-	told = p.r.memoryOf(p.es).diagnosis.events(before, p.es, o.cause)
+	status.Set(fixture.At(seconds), p.es, o, planner.Findings{Cause: cause}, pl)
+	told = s.diagnosis.Events(before, p.es, cause)
 	for _, c := range p.es.Status.Conditions {
 		if c.Type == v1alpha1.ConditionServerUp {
 			reason = c.Reason
 		}
 		if c.Type == v1alpha1.ConditionReady {
-			wrong := o.cause != nil && o.cause.Wrong
+			wrong := cause != nil && cause.Wrong
 			if (c.Status == metav1.ConditionFalse) != wrong {
-				p.t.Errorf("at %v Ready is %s %s, and the cause is %+v", seconds, c.Status, c.Reason, o.cause)
+				p.t.Errorf("at %v Ready is %s %s, and the cause is %+v", seconds, c.Status, c.Reason, cause)
 			}
 		}
 	}
-	return reason, told, pl.requeue
+	return reason, told, again
 }
 
 func crashed(name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: service().Spec.Selector},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: fixture.Service().Spec.Selector},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "game", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
 		}}},
@@ -84,18 +91,18 @@ func crashed(name string) corev1.Pod {
 
 func noImage(name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: service().Spec.Selector},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: fixture.Service().Spec.Selector},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "game", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}},
 	}
 }
 
-var bootingServer = server{uid: "pod-1", address: "10.244.2.9"}
+var bootingServer = endpoints.Server{UID: "pod-1", Address: "10.244.2.9"}
 
 func TestAServiceThatWakesNormallyIsNotLookedAt(t *testing.T) {
 	p := newPatient(t, crashed("lobby-1"))
-	for i, o := range []observed{seen(0), seen(1), seen(1, bootingServer), seen(1, upServer), seen(0), seen(1), seen(1, upServer)} {
+	for i, o := range []planner.Observed{seen.Of(0), seen.Of(1), seen.Of(1, bootingServer), seen.Of(1, seen.UpServer), seen.Of(0), seen.Of(1), seen.Of(1, seen.UpServer)} {
 		p.pass(float64(i), o, 0)
 	}
 	if p.api.lists != 0 {
@@ -108,7 +115,7 @@ func TestAServerThatIsLateIsLookedAtLessAndLessOften(t *testing.T) {
 	var looks []float64
 	for now := 0.0; now < 120; {
 		before := p.api.lists
-		_, _, again := p.pass(now, seen(1), 0)
+		_, _, again := p.pass(now, seen.Of(1), 0)
 		if p.api.lists > before {
 			looks = append(looks, now)
 		}
@@ -130,65 +137,65 @@ func TestAServerThatIsLateIsLookedAtLessAndLessOften(t *testing.T) {
 
 func TestEachNewReasonIsToldOnceAndTheConditionHeals(t *testing.T) {
 	p := newPatient(t, crashed("lobby-1"))
-	step := func(seconds float64, o observed, wantReason string, wantEvents int) {
+	step := func(seconds float64, o planner.Observed, wantReason string, wantEvents int) {
 		t.Helper()
 		reason, told, _ := p.pass(seconds, o, 0)
 		if reason != wantReason || len(told) != wantEvents {
 			t.Errorf("at %v the reason is %s with %d events, want %s with %d", seconds, reason, len(told), wantReason, wantEvents)
 		}
 	}
-	step(0, seen(0), v1alpha1.ReasonNotNeeded, 0)
-	step(1, seen(1), v1alpha1.ReasonServerStarting, 0)
-	step(6, seen(1), v1alpha1.ReasonServerCrashing, 1)
-	step(11, seen(1), v1alpha1.ReasonServerCrashing, 0)
+	step(0, seen.Of(0), v1alpha1.ReasonNotNeeded, 0)
+	step(1, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
+	step(6, seen.Of(1), v1alpha1.ReasonServerCrashing, 1)
+	step(11, seen.Of(1), v1alpha1.ReasonServerCrashing, 0)
 	p.api.pods = []corev1.Pod{noImage("lobby-2")}
-	step(21, seen(1), v1alpha1.ReasonImageUnavailable, 1)
+	step(21, seen.Of(1), v1alpha1.ReasonImageUnavailable, 1)
 	// What can't be read just now is no better than what was known.
 	p.api.err = errors.New("gone")
-	step(41, seen(1), v1alpha1.ReasonImageUnavailable, 0)
+	step(41, seen.Of(1), v1alpha1.ReasonImageUnavailable, 0)
 	p.api.err, p.api.pods = nil, []corev1.Pod{crashed("lobby-3")}
-	step(42, seen(1, upServer), v1alpha1.ReasonOK, 0)
+	step(42, seen.Of(1, seen.UpServer), v1alpha1.ReasonOK, 0)
 	// It is up for a second each time: that is the same trouble.
-	p.r.memoryOf(p.es).diagnosis.told = v1alpha1.ReasonServerCrashing
-	step(43, seen(1), v1alpha1.ReasonServerStarting, 0)
-	step(48, seen(1), v1alpha1.ReasonServerCrashing, 0)
-	step(50, seen(1, upServer), v1alpha1.ReasonOK, 0)
+	p.r.stateOf(p.es).diagnosis.Told = v1alpha1.ReasonServerCrashing
+	step(43, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
+	step(48, seen.Of(1), v1alpha1.ReasonServerCrashing, 0)
+	step(50, seen.Of(1, seen.UpServer), v1alpha1.ReasonOK, 0)
 	// After a good minute it is news.
-	step(111, seen(1), v1alpha1.ReasonServerStarting, 0)
-	step(116, seen(1), v1alpha1.ReasonServerCrashing, 1)
-	step(117, seen(0), v1alpha1.ReasonNotNeeded, 0)
+	step(111, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
+	step(116, seen.Of(1), v1alpha1.ReasonServerCrashing, 1)
+	step(117, seen.Of(0), v1alpha1.ReasonNotNeeded, 0)
 }
 
 func TestANewLeaderTellsNothingTwice(t *testing.T) {
 	p := newPatient(t, crashed("lobby-1"))
-	p.pass(0, seen(1), 0)
-	p.pass(6, seen(1), 0)
+	p.pass(0, seen.Of(1), 0)
+	p.pass(6, seen.Of(1), 0)
 	p.r.Init()
 	var look func()
-	p.r.looks.run = func(l func()) { look = l }
+	p.r.lookouts.Run = func(l func()) { look = l }
 	// It goes by the phase's time in the status, and looks at once. Until it has found
 	// something it says what the last leader said.
 	for range 2 {
-		if reason, told, _ := p.pass(6.5, seen(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
+		if reason, told, _ := p.pass(6.5, seen.Of(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
 			t.Errorf("before it has looked the reason is %s with events %v, want %s with none", reason, told, v1alpha1.ReasonServerCrashing)
 		}
 	}
 	look()
-	if reason, told, _ := p.pass(7, seen(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
+	if reason, told, _ := p.pass(7, seen.Of(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
 		t.Errorf("the reason is %s with events %v, want %s with none", reason, told, v1alpha1.ReasonServerCrashing)
 	}
 }
 
 func TestClientsThatWaitForAServerThatIsUpAreNoticed(t *testing.T) {
 	p := newPatient(t)
-	p.pass(0, seen(1, upServer), 2)
-	if reason, _, again := p.pass(29, seen(1, upServer), 1); reason != v1alpha1.ReasonOK || again == 0 {
+	p.pass(0, seen.Of(1, seen.UpServer), 2)
+	if reason, _, again := p.pass(29, seen.Of(1, seen.UpServer), 1); reason != v1alpha1.ReasonOK || again == 0 {
 		t.Errorf("after 29 s the reason is %s, looked at again after %s", reason, again)
 	}
-	if reason, told, _ := p.pass(30, seen(1, upServer), 1); reason != v1alpha1.ReasonServerNotListening || len(told) != 1 {
+	if reason, told, _ := p.pass(30, seen.Of(1, seen.UpServer), 1); reason != v1alpha1.ReasonServerNotListening || len(told) != 1 {
 		t.Errorf("after 30 s the reason is %s with events %v", reason, told)
 	}
-	if reason, _, _ := p.pass(31, seen(1, upServer), 0); reason != v1alpha1.ReasonOK {
+	if reason, _, _ := p.pass(31, seen.Of(1, seen.UpServer), 0); reason != v1alpha1.ReasonOK {
 		t.Errorf("after they were served the reason is %s", reason)
 	}
 	if p.api.lists != 0 {
@@ -197,23 +204,23 @@ func TestClientsThatWaitForAServerThatIsUpAreNoticed(t *testing.T) {
 }
 
 func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
-	full := upServer
-	full.full = true
+	full := seen.UpServer
+	full.Full = true
 	cases := map[string]struct {
 		handoff v1alpha1.Handoff
-		servers []server
+		servers []endpoints.Server
 		want    string
 	}{
-		"all servers are full":               {v1alpha1.HandoffNever, []server{full}, v1alpha1.ReasonServersFull},
-		"one has room":                       {v1alpha1.HandoffNever, []server{full, {uid: "pod-3", address: "10.244.2.11", serving: true}}, v1alpha1.ReasonServerNotListening},
-		"one that drains doesn't count":      {v1alpha1.HandoffNever, []server{full, {uid: "pod-3", address: "10.244.2.11", serving: true, draining: true}}, v1alpha1.ReasonServersFull},
-		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []server{full}, v1alpha1.ReasonServerNotListening},
+		"all servers are full":               {v1alpha1.HandoffNever, []endpoints.Server{full}, v1alpha1.ReasonServersFull},
+		"one has room":                       {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true}}, v1alpha1.ReasonServerNotListening},
+		"one that drains doesn't count":      {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true, Draining: true}}, v1alpha1.ReasonServersFull},
+		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []endpoints.Server{full}, v1alpha1.ReasonServerNotListening},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newPatient(t)
 			p.es.Spec.Handoff = tc.handoff
-			o := with(seen(1, tc.servers...), func(o *observed) { o.service.Spec.Selector = nil })
+			o := seen.With(seen.Of(1, tc.servers...), func(o *planner.Observed) { o.Service.Spec.Selector = nil })
 			p.pass(0, o, 2)
 			if reason, told, _ := p.pass(30, o, 1); reason != tc.want || len(told) != 1 {
 				t.Errorf("after 30 s the reason is %s with events %v, want %s", reason, told, tc.want)
@@ -225,10 +232,10 @@ func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
 func TestAnEditedTargetIsLookedAtSoon(t *testing.T) {
 	p := newPatient(t, noImage("lobby-1"))
 	for _, now := range []float64{0, 5, 10, 20} {
-		p.pass(now, seen(1), 0)
+		p.pass(now, seen.Of(1), 0)
 	}
-	p.r.memoryOf(p.es).scale.of.generation = 2
-	if _, _, again := p.pass(21, seen(1), 0); again != 5*time.Second {
+	p.r.stateOf(p.es).scale.of.generation = 2
+	if _, _, again := p.pass(21, seen.Of(1), 0); again != 5*time.Second {
 		t.Errorf("looked at again after %s, want 5s", again)
 	}
 }
@@ -239,9 +246,9 @@ func TestASelectorThatFitsNoPodIsSaid(t *testing.T) {
 	pod := crashed("lobby-1")
 	pod.Labels = map[string]string{"app": "lobby-server"}
 	p := newPatient(t, pod)
-	p.pass(0, seen(1), 1)
-	reason, told, _ := p.pass(6, seen(1), 1)
-	if reason != v1alpha1.ReasonSelectorFitsNoPod || len(told) != 1 || !strings.Contains(told[0].note, "selector of Service lobby (app=lobby)") {
+	p.pass(0, seen.Of(1), 1)
+	reason, told, _ := p.pass(6, seen.Of(1), 1)
+	if reason != v1alpha1.ReasonSelectorFitsNoPod || len(told) != 1 || !strings.Contains(told[0].Note, "selector of Service lobby (app=lobby)") {
 		t.Errorf("the reason is %s, and the events are %v", reason, told)
 	}
 }

@@ -1,7 +1,14 @@
-// Package elasticservice moves services between awake and asleep. Its controller
-// observes the Service, the target's scale and pods, the resolvers and the idle
-// signals; a pure planner decides phase and endpoints; and the controller writes
-// what the planner wants, in the order that keeps every connection alive:
+// Package elasticservice is the controller that moves services between awake and asleep. A
+// pass has phases, which reconcile does one after the other:
+//
+//   - deletion and finalizer: what was released already is left alone;
+//   - observe: the Service, the target's scale and pods, the resolvers and the idle signals;
+//   - prepare: resolver ports and the private Service, on which a plan builds;
+//   - plan: package planner decides, by package idleness where the service may be idle;
+//   - apply: endpoints, and then the target's scale;
+//   - status: package status tells what came of it, and package lookout why no server is up.
+//
+// What the planner wants is written in the order that keeps every connection alive:
 //
 //   - falling asleep: resolver endpoints are ready, and every resolver listens and
 //     knows of it, before the target goes to zero; a client in between cancels;

@@ -3,8 +3,6 @@ package elasticservice
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,10 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/front"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // endpointSliceController is how Kubernetes labels the slices that it writes.
@@ -26,32 +30,32 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // observe reads all that the planner needs. Only a target's scale that may have
 // changed, who decides on pods from before a sleep, and what a resolver was not asked
-// within maxAge, are read over the network.
-func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (observed, error) {
-	var o observed
+// within endpoints.MaxViewAge, are read over the network.
+func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (planner.Observed, error) {
+	var o planner.Observed
 	now := r.Now()
-	m := r.memoryOf(es)
+	m := r.stateOf(es)
 
 	svc := &corev1.Service{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: es.Spec.Service}, svc)
 	switch {
 	case err == nil:
-		o.service = svc
+		o.Service = svc
 	case !apierrors.IsNotFound(err):
 		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
 	}
-	if oldest, err := ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
+	if oldest, err := index.ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
 		return o, err
-	} else if oldest != nil && oldest.UID != es.UID && olderThan(oldest, es) {
-		o.older = oldest.Name
+	} else if oldest != nil && oldest.UID != es.UID && index.OlderThan(oldest, es) {
+		o.Older = oldest.Name
 	}
 	private := &corev1.Service{}
-	err = r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: privateServiceName(es.Spec.Service)}, private)
+	err = r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: endpoints.PrivateServiceName(es.Spec.Service)}, private)
 	switch {
 	case err == nil:
-		o.private = private
+		o.Private = private
 	case !apierrors.IsNotFound(err):
-		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, privateServiceName(es.Spec.Service), err)
+		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, endpoints.PrivateServiceName(es.Spec.Service), err)
 	}
 	if err := r.observeClash(ctx, &o); err != nil {
 		return o, err
@@ -59,10 +63,12 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeSiblings(ctx, es, &o); err != nil {
 		return o, err
 	}
-	if err := r.observeFront(ctx, es, &o); err != nil {
-		return o, err
+	if key, ok := index.FrontOf(es); ok && r.Namespaces.Has(key.Namespace) {
+		if o.Front, err = observeFront(ctx, r.Client, es); err != nil {
+			return o, err
+		}
 	}
-	if err := r.observeLists(ctx, now, es, &o); err != nil {
+	if o.Lists, err = playerlist.Observe(ctx, r.Client, now, es); err != nil {
 		return o, err
 	}
 	if err := r.observeSlices(ctx, es, &o); err != nil {
@@ -71,58 +77,63 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observeLeftovers(ctx, now, es, &o); err != nil {
 		return o, err
 	}
-	if m.target.Name != "" && m.target != refOf(es) {
+	if m.target.Name != "" && m.target != target.Of(es) {
 		es.Status.Replicas = 0 // they were another's
 	}
-	o.scale = r.observeScale(ctx, es, &m.scale)
+	o.Scale = r.observeScale(ctx, es, &m.scale)
 	r.observeZero(ctx, es, m, &o)
 	r.observeUnsettled(ctx, now, es, m, &o)
-	o.servers = serversOf(o.sources, &o)
+	o.Servers = endpoints.ServersOf(o.Sources, o.Pods())
 	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
 	m.observeStrangers(now, es, &o, func() (int32, error) {
-		scale, err := r.Scaler.Get(ctx, refOf(es))
+		scale, err := r.Scaler.Get(ctx, target.Of(es))
 		if err != nil {
 			return 0, err
 		}
 		return scale.Status.Replicas, nil
 	})
-	m.stepDown(now, &o)
+	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
 	if err := r.observePlayers(ctx, now, es, &o); err != nil {
 		return o, err
 	}
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
-	m.up(now, countUp(o.servers) > 0, o.scale.err != nil || o.scale.replicas > 0)
-	o.unblockedAt = m.unblocked(now, es, blocked(es, o))
-	o.upSince, o.noneUpSince, o.noneLastingSince, o.sleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
-	if found := m.diagnosis.found; found != nil {
-		o.nobody = found.Nobody
+	m.up(now, endpoints.CountUp(o.Servers) > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)
+	o.UnblockedAt = m.unblocked(now, es, planner.Blocked(es, o))
+	o.UpSince, o.NoneUpSince, o.NoneLastingSince, o.SleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
+	if found := m.diagnosis.Found; found != nil {
+		o.Nobody = found.Nobody
+	}
+	if !es.DeletionTimestamp.IsZero() {
+		if o.NamespaceEnding, err = r.namespaceEnding(ctx, es.Namespace); err != nil {
+			return o, err
+		}
 	}
 	return o, nil
 }
 
 // observeSiblings looks for an older ElasticService with the same target.
-func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	ref := es.Spec.ScaleTargetRef
 	var list v1alpha1.ElasticServiceList
-	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{indexTarget: ref.Kind + "/" + ref.Name})
+	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})
 	if err != nil {
 		return fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.UID != es.UID && olderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, ref) {
-			o.targetTaken = other.Name
+		if other.UID != es.UID && index.OlderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, ref) {
+			o.TargetTaken = other.Name
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
+func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	var list discoveryv1.EndpointSliceList
-	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{indexSliceService: es.Spec.Service}); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.SliceService: es.Spec.Service}); err != nil {
 		return fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
 	}
 	for _, s := range list.Items {
@@ -131,137 +142,113 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			// One without a controller was left for the Service by an
 			// ElasticService that is gone.
 			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {
-				o.slices = append(o.slices, s)
+				o.Slices = append(o.Slices, s)
 			}
 		case endpointSliceController:
-			if s.Labels[discoveryv1.LabelServiceName] == privateServiceName(es.Spec.Service) {
-				o.sources = append(o.sources, s)
+			if s.Labels[discoveryv1.LabelServiceName] == endpoints.PrivateServiceName(es.Spec.Service) {
+				o.Sources = append(o.Sources, s)
 			}
 		}
 	}
-	if err := r.observeDraining(ctx, es, o); err != nil {
-		return err
-	}
-	return nil
+	return r.observeDraining(ctx, es, o)
 }
 
-func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
-	pods, err := r.resolverPods(ctx)
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
+	pods, err := r.Resolvers.Running(ctx)
 	if err != nil {
 		return err
 	}
-	maxAge := maxViewAge(o.slices)
+	maxAge := endpoints.MaxViewAge(o.Slices)
 	phase := es.Status.Phase
-	views := viewsOf(pods, func(address string) resolvers.View {
+	views := resolvers.AskAll(pods, func(address string) resolvers.View {
 		// Just before a sleep is committed only a question asked now will do, and before a
 		// server is trusted to listen of which nothing but its clients tells.
-		if phase == v1alpha1.PhaseFallingAsleep || !isAwake(phase) && o.unproved(es) && o.scale.replicas > 0 && countUp(o.servers) > 0 {
-			return r.Resolvers.ViewOf(ctx, address, string(es.UID))
+		if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
+			return r.Resolvers.Observer.ViewOf(ctx, address, string(es.UID))
 		}
-		return r.Resolvers.View(ctx, address, maxAge)
+		return r.Resolvers.Observer.View(ctx, address, maxAge)
 	})
 	for i := range pods {
-		o.resolvers = append(o.resolvers, resolverOf(&pods[i], es, views[i]))
+		o.Resolvers = append(o.Resolvers, endpoints.ResolverOf(&pods[i], es, views[i]))
 	}
 	return nil
 }
 
-// resolverPods are the resolver pods that can be asked. Others are forgotten.
-func (r *Reconciler) resolverPods(ctx context.Context) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: r.ResolverSelector}); err != nil {
-		return nil, fmt.Errorf("list resolver pods: %w", err)
-	}
-	addresses := map[string]bool{}
-	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning
-	})
-	for i := range running {
-		addresses[running[i].Status.PodIP] = true
-	}
-	r.Resolvers.Keep(addresses)
-	return running, nil
-}
-
-// viewsOf asks all resolver pods at once.
-func viewsOf(pods []corev1.Pod, ask func(address string) resolvers.View) []resolvers.View {
-	views := make([]resolvers.View, len(pods))
-	var asked sync.WaitGroup
-	for i := range pods {
-		asked.Go(func() { views[i] = ask(pods[i].Status.PodIP) })
-	}
-	asked.Wait()
-	return views
-}
-
-// resolverOf puts together what the API server and the pod itself say of a service.
-func resolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) resolver {
-	r := newResolver(pod, v)
-	if route, ok := v.Routes[string(es.UID)]; ok {
-		// One that is far behind may know the same phase of an earlier time.
-		if since := route.PhaseSince; since == nil || since.Equal(phaseSince(es)) {
-			r.phase = route.Phase
-		}
-		for _, p := range route.Ports {
-			if p.Listening {
-				r.listening[p.Port] = true
-			} else if p.Error != "" && p.Front == "" {
-				r.portErrors = append(r.portErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
-			}
-		}
-	}
-	if s, ok := v.Sessions[string(es.UID)]; ok {
-		r.sessions, r.queued = s.Sessions, s.Queued
-		if !s.LastActive.IsZero() {
-			r.lastActive = s.LastActive.Add(v.ClockSkew)
-		}
-	}
-	return r
-}
-
-// newResolver is a resolver pod of which nothing is known but that it is there.
-func newResolver(pod *corev1.Pod, v resolvers.View) resolver {
-	r := resolver{
-		uid:         string(pod.UID),
-		podName:     pod.Name,
-		namespace:   pod.Namespace,
-		node:        pod.Spec.NodeName,
-		ready:       podstatus.Ready(pod) && pod.DeletionTimestamp.IsZero(),
-		firstAsked:  v.FirstAsked,
-		reachable:   v.Err == nil,
-		silentSince: latest(v.Answered, v.FirstAsked, pod.CreationTimestamp.Time),
-		err:         v.Err,
-		listening:   map[int32]bool{},
-		started:     v.Started.Add(v.ClockSkew),
-	}
-	for _, ip := range pod.Status.PodIPs {
-		r.addresses = append(r.addresses, ip.IP)
-	}
-	return r
-}
-
-func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *observed) {
+func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *planner.Observed) {
 	key := client.ObjectKeyFromObject(es)
-	if !hasTriggers(es) || !isAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
+	if !spec.HasTriggers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
 		r.Triggers.Forget(key)
 		return
 	}
-	o.triggers = r.Triggers.Read(key, triggersOf(es, *o))
+	o.Triggers = r.Triggers.Read(key, triggersOf(es, *o))
 }
 
 // triggersOf is what is asked about a service. A pod that isn't ready may have
 // players all the same.
-func triggersOf(es *v1alpha1.ElasticService, o observed) trigger.Service {
-	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, Every: sleepAfter(es) / 5}
+func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service {
+	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, Every: spec.SleepAfter(es) / 5}
 	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
 		s.Every = trigger.MinInterval // a fresh answer is waited for
 	}
-	for _, server := range o.servers {
-		if !server.terminating {
-			s.Pods = append(s.Pods, server.address)
+	for _, server := range o.Servers {
+		if !server.Terminating {
+			s.Pods = append(s.Pods, server.Address)
 		}
 	}
 	return s
 }
 
-func uid(s string) types.UID { return types.UID(s) }
+// observeClash looks for what else has the number of a UDP port of the Service.
+func (r *Reconciler) observeClash(ctx context.Context, o *planner.Observed) (err error) {
+	if o.Service == nil {
+		return nil
+	}
+	if o.Clash, err = udpports.ClashOf(ctx, r.Client, o.Service); err != nil {
+		return fmt.Errorf("look for what else has a UDP port of Service %s: %w", client.ObjectKeyFromObject(o.Service), err)
+	}
+	return nil
+}
+
+// observeFront looks at the Service that is to be shared, and at who has the same
+// hosts there.
+func observeFront(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticService) (o front.Observed, err error) {
+	key, ok := index.FrontOf(es)
+	if !ok {
+		return o, nil
+	}
+	svc := &corev1.Service{}
+	if err := cached.Get(ctx, key, svc); err != nil {
+		if apierrors.IsNotFound(err) {
+			return o, nil
+		}
+		return o, fmt.Errorf("read Service %s: %w", key, err)
+	}
+	o.Service = svc
+	elastic, err := index.ForService(ctx, cached, key.Namespace, key.Name)
+	if err != nil {
+		return o, err
+	}
+	if elastic != nil {
+		o.Elastic = elastic.Name
+	}
+	for _, host := range es.Spec.Front.Hosts {
+		var list v1alpha1.ElasticServiceList
+		if err := cached.List(ctx, &list, client.MatchingFields{index.Front: index.FrontHost(key, host)}); err != nil {
+			return o, fmt.Errorf("list the ElasticServices of host %s at the front %s: %w", host, key, err)
+		}
+		for i := range list.Items {
+			other := &list.Items[i]
+			if other.UID == es.UID || !index.OlderThan(other, es) || !front.MayShare(svc, other.Namespace) {
+				continue
+			}
+			if o.Rivals == nil {
+				o.Rivals = map[v1alpha1.FrontHost]string{}
+			}
+			o.Rivals[host] = "ElasticService " + other.Name
+			if other.Namespace != es.Namespace {
+				o.Rivals[host] = "an ElasticService of another namespace"
+			}
+		}
+	}
+	return o, nil
+}

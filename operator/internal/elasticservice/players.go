@@ -3,21 +3,20 @@ package elasticservice
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // Players tells what all replicas of the operator were told lately of the Servers
@@ -27,50 +26,41 @@ type Players interface {
 	Recent(ctx context.Context, namespace, owner string) (map[string]reportapi.RecentReport, error)
 }
 
-// playerMemory is what is remembered of who plays between passes.
-type playerMemory struct {
+// playerState is what is remembered of who plays between passes.
+type playerState struct {
 	// idleSince is since when nobody has played; zero while somebody does.
 	idleSince time.Time
-	reports   playerReports
-}
-
-// game is a Server in which a game runs.
-type game struct {
-	server, podUID string
-	started        time.Time
-	// busy says that by the Server's status somebody plays, or that the game may
-	// not be deleted. Whichever replica is told so writes it at once.
-	busy bool
+	reports   idleness.Reports
 }
 
 // observePlayers sees by the Servers' status who plays.
-func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *observed) error {
-	m := &r.memoryOf(es).players
-	if !hasPlayers(es) || !isAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
-		*m = playerMemory{}
+func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
+	m := &r.stateOf(es).players
+	if !spec.HasPlayers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
+		*m = playerState{}
 		return nil
 	}
 	games, err := r.games(ctx, es)
 	if err != nil {
 		return err
 	}
-	o.players = observedPlayers{games: games, busy: busyOf(games), reports: m.reports}
-	if o.players.busy != "" {
+	o.Players = idleness.Players{Games: games, Busy: idleness.BusyOf(games), Reports: m.reports}
+	if o.Players.Busy != "" {
 		m.idleSince = time.Time{}
 	} else if m.idleSince.IsZero() {
 		m.idleSince = now
 	}
-	o.players.idleSince = m.idleSince
+	o.Players.IdleSince = m.idleSince
 	return nil
 }
 
 // games are those that run on the target's Servers, the draining ones too.
-func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]game, error) {
-	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, owner(es))
+func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]idleness.Game, error) {
+	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
 	if err != nil {
 		return nil, err
 	}
-	var games []game
+	var games []idleness.Game
 	for i := range servers {
 		s, pod := &servers[i], &corev1.Pod{}
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, pod, client.UnsafeDisableDeepCopy)
@@ -81,51 +71,28 @@ func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]
 			return nil, fmt.Errorf("read the Pod of Server %s/%s: %w", s.Namespace, s.Name, err)
 		}
 		started := report.GameStarted(s, pod)
-		if g := s.Status.Game; started == nil && busy(s) && g != nil && g.PodUID == string(pod.UID) {
+		if g := s.Status.Game; started == nil && idleness.Busy(s) && g != nil && g.PodUID == string(pod.UID) {
 			started = &pod.CreationTimestamp.Time // kubelet's word is late
 		}
 		if started != nil {
-			games = append(games, game{server: s.Name, podUID: string(pod.UID), started: *started, busy: busy(s)})
+			games = append(games, idleness.Game{Server: s.Name, PodUID: string(pod.UID), Started: *started, Busy: idleness.Busy(s)})
 		}
 	}
 	return games, nil
 }
 
-// askPlayers looks for the reports of the Servers with every replica. It is for
-// the moment in which nothing else keeps the service awake.
-func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService, o *observed) {
-	m := &r.memoryOf(es).players
+// askPlayers looks for the reports of the Servers with every replica, and returns what is
+// observed by that. It is for the time when nothing else keeps the service awake.
+func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) planner.Observed {
+	m := &r.stateOf(es).players
 	asked := r.Now()
-	recent, err := r.Players.Recent(ctx, es.Namespace, owner(es))
-	m.reports = judgeReports(asked, o.players.games, recent, err)
-	if m.reports.busy != "" || len(m.reports.silent) > 0 {
+	recent, err := r.Players.Recent(ctx, es.Namespace, spec.Owner(es))
+	m.reports = idleness.Judge(asked, o.Players.Games, recent, err)
+	if m.reports.Busy != "" || len(m.reports.Silent) > 0 {
 		// What was while nobody said anything isn't known.
 		m.idleSince = r.Now()
 	}
-	o.players.reports, o.players.idleSince = m.reports, m.idleSince
-}
-
-// judgeReports says what the reports of some games say together.
-func judgeReports(asked time.Time, games []game, recent map[string]reportapi.RecentReport, err error) playerReports {
-	p := playerReports{asked: asked, err: err}
-	if err != nil {
-		return p
-	}
-	for _, g := range games {
-		said, ok := recent[g.server]
-		switch {
-		case ok && said.PodUID == g.podUID && said.Busy:
-			p.busy = g.server
-		case ok && said.PodUID == g.podUID:
-		case asked.Sub(g.started) < reportapi.FreshFor:
-			p.young = append(p.young, g.server)
-		default:
-			p.silent = append(p.silent, g.server)
-		}
-	}
-	slices.Sort(p.silent)
-	slices.Sort(p.young)
-	return p
+	return o.WithReports(m.reports, m.idleSince)
 }
 
 // nobodyPlays asks now, just before a sleep, and says whether it may go on.
@@ -134,92 +101,37 @@ func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticServic
 	if err != nil {
 		return false, err
 	}
-	o := observed{players: observedPlayers{games: games}}
-	r.askPlayers(ctx, es, &o)
-	return o.players.reports.quiet() && busyOf(games) == "", nil
-}
-
-func busyOf(games []game) string {
-	for _, g := range games {
-		if g.busy {
-			return g.server
-		}
-	}
-	return ""
-}
-
-// busy says that by a Server's status somebody plays, or that its game may not be
-// deleted.
-func busy(s *v1alpha1.Server) bool {
-	return !s.Status.DeletionAllowed || s.Status.Players != nil && s.Status.Players.Current > 0
+	o := r.askPlayers(ctx, es, planner.Observed{Players: idleness.Players{Games: games}})
+	return o.Players.Reports.NobodyPlays() && idleness.BusyOf(games) == "", nil
 }
 
 // observeDraining sees which of the target's Servers take nobody any more, and which
 // have no room.
-func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticService, o *observed) error {
-	if !refOf(es).HasServers() {
+func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
+	if !target.Of(es).HasServers() {
 		return nil
 	}
-	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, owner(es))
+	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
 	if err != nil {
 		return err
 	}
-	o.draining, o.full = map[string]bool{}, map[string]bool{}
+	o.Draining, o.Full = map[string]bool{}, map[string]bool{}
 	for i := range servers {
 		if full(&servers[i]) {
-			o.full[servers[i].Name] = true
+			o.Full[servers[i].Name] = true
 		}
 		if drains(&servers[i]) {
-			o.draining[servers[i].Name] = true
+			o.Draining[servers[i].Name] = true
 		}
 	}
 	return nil
 }
 
-// drains says that a Server takes nobody any more.
+// drains reports whether a Server takes nobody any more.
 func drains(s *v1alpha1.Server) bool { return s.Spec.Drain || !s.DeletionTimestamp.IsZero() }
 
-// full says that a Server has no room for another player.
+// full reports whether a Server has no room for another player.
 func full(s *v1alpha1.Server) bool {
 	p := s.Status.Players
 	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity
-}
-
-// owner names such a target as package report does.
-func owner(es *v1alpha1.ElasticService) string {
-	return es.Spec.ScaleTargetRef.Kind + "/" + es.Spec.ScaleTargetRef.Name
-}
-
-func hasPlayers(es *v1alpha1.ElasticService) bool {
-	return es.Spec.Idle != nil && es.Spec.Idle.Players && refOf(es).HasServers()
-}
-
-// byServer finds the ElasticServices whose target a Server is of.
-func (r *Reconciler) byServer(ctx context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, owner := range report.Owners(o) {
-		requests = append(requests, r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexTarget: owner})...)
-	}
-	return requests
-}
-
-// serverChanged lets through what makes a Server busy or not, or drain.
-func serverChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok1 := e.ObjectOld.(*v1alpha1.Server)
-			after, ok2 := e.ObjectNew.(*v1alpha1.Server)
-			return ok1 && ok2 && (busy(before) != busy(after) || drains(before) != drains(after))
-		},
-	}
-}
-
-// some names a few of many.
-func some(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -15,48 +15,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
 // release ends a deletion: what we made goes, except for the endpoints of
 // servers that nobody else would write.
-func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o observed) error {
+func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) error {
 	var errs []error
 	left := false
-	for i := range o.slices {
-		s := &o.slices[i]
-		if isServerSlice(s) && o.service != nil && !o.namespaceEnding {
+	for i := range o.Slices {
+		s := &o.Slices[i]
+		if endpoints.OfServers(s) && o.Service != nil && !o.NamespaceEnding {
 			left = true
-			errs = append(errs, r.orphan(ctx, s, o.service))
+			errs = append(errs, r.orphan(ctx, s, o.Service))
 			continue
 		}
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
 	}
-	if o.private != nil && metav1.IsControlledBy(o.private, es) {
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.private)))
+	if o.Private != nil && metav1.IsControlledBy(o.Private, es) {
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.Private)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	for _, p := range es.Status.Ports {
-		r.ports.free(r.Now(), p.ResolverPort, es.UID)
+		r.Ports.Free(r.Now(), p.ResolverPort, es.UID)
 	}
 	r.Triggers.Forget(client.ObjectKeyFromObject(es))
-	r.forget(client.ObjectKeyFromObject(es))
-	original := es.DeepCopy()
-	controllerutil.RemoveFinalizer(es, v1alpha1.ElasticServiceFinalizer)
-	if err := r.Client.Patch(ctx, es, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	r.states.Forget(client.ObjectKeyFromObject(es))
+	if err := kit.RemoveFinalizer(ctx, r.Client, es, v1alpha1.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	if left {
-		r.Events.Eventf(o.service, nil, corev1.EventTypeWarning, "EndpointsLeft", "Release",
+		r.Events.Eventf(o.Service, nil, corev1.EventTypeWarning, "EndpointsLeft", "Release",
 			"ElasticService %s is deleted, and the Service has no selector: it keeps the endpoints of this moment, and nobody writes them when pods come and go. "+
 				"Give the Service a selector and then delete the EndpointSlices with the labels %s=%s,%s=%s, or create an ElasticService of it again.",
-			es.Name, discoveryv1.LabelServiceName, o.service.Name, discoveryv1.LabelManagedBy, v1alpha1.ManagedBy)
+			es.Name, discoveryv1.LabelServiceName, o.Service.Name, discoveryv1.LabelManagedBy, v1alpha1.ManagedBy)
 	}
 	return nil
 }
 
-// released says that a deleted object, which the cache may still have, was
+// released reports whether a deleted object, which the cache may still have, was
 // released already: nothing may be made for it again.
 func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
 	live := &v1alpha1.ElasticService{}
@@ -72,9 +73,9 @@ func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) 
 // orphan lets a slice outlive its ElasticService, for as long as the Service
 // lives. A later ElasticService of the Service takes it over.
 func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice, svc *corev1.Service) error {
-	original := s.DeepCopy()
-	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
-	return r.Client.Patch(ctx, s, client.MergeFrom(original))
+	changed := s.DeepCopy()
+	changed.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
+	return r.Client.Patch(ctx, changed, client.MergeFrom(s))
 }
 
 func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, error) {
@@ -88,7 +89,7 @@ func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, er
 	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
-// patienceOver says that a deletion waits for nothing any more.
+// patienceOver reports whether a deletion waits for nothing any more.
 func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
-	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= deletionPatience
+	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= planner.DeletionPatience
 }

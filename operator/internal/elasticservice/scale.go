@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -24,11 +25,11 @@ type version struct {
 	generation int64
 }
 
-// scaleMemory is what was read of a target's spec, and of which version.
-type scaleMemory struct {
+// scaleState is what was read of a target's spec, and of which version.
+type scaleState struct {
 	// of is the version that scale is of at least; zero when scale must be read.
 	of    version
-	scale scaleView
+	scale planner.Scale
 	// template is the version that scale.readiness is of.
 	template     version
 	templateRead time.Time
@@ -36,40 +37,40 @@ type scaleMemory struct {
 
 // observeScale reads the target's scale unless the watch says that its spec is
 // what was read last: a pass over thousands of services asks nothing then.
-func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleMemory) scaleView {
-	ref := refOf(es)
+func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleState) planner.Scale {
+	ref := target.Of(es)
 	v := r.targetVersion(ctx, ref)
 	// A Fleet that has just been made tells its selector a moment later.
-	if v.generation == 0 || m.of != v || m.scale.selector == "" {
+	if v.generation == 0 || m.of != v || m.scale.Selector == "" {
 		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
 			m.of = version{}
-			return scaleView{err: err}
+			return planner.Scale{Err: err}
 		}
 		m.of = v
-		m.scale.replicas, m.scale.selector = scale.Spec.Replicas, scale.Status.Selector
+		m.scale.Replicas, m.scale.Selector = scale.Spec.Replicas, scale.Status.Selector
 	}
 	r.observeTemplate(ctx, ref, v, m)
 	return m.scale
 }
 
 // observeTemplate finds out whether the target's pods have a readiness probe.
-func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v version, m *scaleMemory) {
-	sure := m.scale.readiness != "" && v.generation != 0
+func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v version, m *scaleState) {
+	sure := m.scale.Readiness != "" && v.generation != 0
 	now := r.Now()
 	if m.template == v && (sure || now.Sub(m.templateRead) <= unwatchedRead) {
 		return
 	}
 	if m.template.ref != ref {
-		m.scale.readiness = ""
+		m.scale.Readiness = ""
 	}
 	probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
 	switch {
 	case err != nil: // what was known is the best there is
 	case probed:
-		m.scale.readiness = v1alpha1.PodReadinessProbe
+		m.scale.Readiness = v1alpha1.PodReadinessProbe
 	default:
-		m.scale.readiness = v1alpha1.PodReadinessConnect
+		m.scale.Readiness = v1alpha1.PodReadinessConnect
 	}
 	m.template, m.templateRead = v, now
 }

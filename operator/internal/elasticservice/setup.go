@@ -3,13 +3,15 @@ package elasticservice
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +24,14 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
-	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/front"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
 // watchedTargets are the kinds of target that are watched, by metadata alone.
@@ -49,6 +58,10 @@ func WatchedTargets() []*metav1.PartialObjectMetadata {
 // the network a few times, so that many fit on a core.
 const maxConcurrent = 16
 
+// debounce is how long a pass waits that nobody waits for. A wake makes a burst of changes:
+// the stamp, the scale, the pod's address, its readiness.
+const debounce = 50 * time.Millisecond
+
 // Setup registers the controller. changed brings the keys of objects whose idle
 // triggers changed.
 func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEvent[*v1alpha1.ElasticService]) error {
@@ -58,7 +71,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		For(&v1alpha1.ElasticService{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		// Wakes are stamped into the status, and finalizers are no generation.
-		Watches(&v1alpha1.ElasticService{}, soon(itself, nil)).
+		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: kit.Itself}.Handler()).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -72,19 +85,19 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byFront)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byNodePort)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.byPlayerList)).
-		Watches(&discoveryv1.EndpointSlice{}, soon(r.byService, noneLeft)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.isResolver), resolverChanged())).
-		Watches(&v1alpha1.Server{}, soon(r.byServer, nil), builder.WithPredicates(serverChanged())).
+		Watches(&discoveryv1.EndpointSlice{}, kit.Debounce{Wait: debounce, Find: r.byService, Urgent: noneLeft}.Handler()).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
+		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byServer}.Handler(), builder.WithPredicates(serverChanged())).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
-		b = b.WatchesMetadata(meta, soon(r.byTarget(meta.Kind), nil),
+		b = b.WatchesMetadata(meta, kit.Debounce{Wait: debounce, Find: r.byTarget(meta.Kind)}.Handler(),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	if err := b.Complete(reconcilers.Wrap(r.Reporter, "elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
-	return r.setupFronts(mgr)
+	return nil
 }
 
 // byService finds the ElasticServices that a Service, or a slice that is about
@@ -92,10 +105,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 // that one's name.
 func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile.Request {
 	if public := o.GetLabels()[v1alpha1.PrivateServiceLabel]; public != "" {
-		return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: public})
+		return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: public})
 	}
-	return append(r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexService: o.GetName()}),
-		r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPrivate: o.GetName()})...)
+	return append(index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: o.GetName()}),
+		index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PrivateService: o.GetName()})...)
 }
 
 // bySibling finds the other ElasticServices of the same Service or target: one of them
@@ -106,47 +119,156 @@ func (r *Reconciler) bySibling(ctx context.Context, o client.Object) []reconcile
 		return nil
 	}
 	ref := es.Spec.ScaleTargetRef
-	return append(r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{IndexService: es.Spec.Service}),
-		r.find(ctx, client.InNamespace(es.Namespace), client.MatchingFields{indexTarget: ref.Kind + "/" + ref.Name})...)
+	return append(index.Find(ctx, r.Client, client.InNamespace(es.Namespace), client.MatchingFields{index.Service: es.Spec.Service}),
+		index.Find(ctx, r.Client, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})...)
 }
 
 func (r *Reconciler) byTarget(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		return r.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexTarget: kind + "/" + o.GetName()})
+		return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Target: kind + "/" + o.GetName()})
 	}
-}
-
-// isResolver picks the resolver pods out of all that the cache has.
-func (r *Reconciler) isResolver(o client.Object) bool {
-	return o.GetNamespace() == r.Namespace && r.ResolverSelector.Matches(labels.Set(o.GetLabels()))
 }
 
 // all is for resolver pods, which stand in for every service.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.find(ctx)
+	return index.Find(ctx, r.Client)
 }
 
-func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reconcile.Request {
-	var list v1alpha1.ElasticServiceList
-	if err := r.Client.List(ctx, &list, opts...); err != nil {
-		return nil // only when the cache is gone, and so are we
+// byNodePort finds the ElasticServices with a UDP port that is a Service's node port.
+func (r *Reconciler) byNodePort(ctx context.Context, o client.Object) []reconcile.Request {
+	svc, ok := o.(*corev1.Service)
+	if !ok {
+		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for _, es := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: es.Namespace, Name: es.Name}})
+	return r.byUDPPorts(ctx, udpports.NodePorts(svc), svc)
+}
+
+// byHostPort finds those with a UDP port that is a Server's host port.
+func (r *Reconciler) byHostPort(ctx context.Context, o client.Object) []reconcile.Request {
+	s, ok := o.(*v1alpha1.Server)
+	if !ok {
+		return nil
+	}
+	return r.byUDPPorts(ctx, udpports.HostPorts(s), s)
+}
+
+// byUDPPorts finds the ElasticServices with one of the numbers to whom it matters that
+// somebody has it or hasn't: those of whom nothing clashes so far, and those whose
+// condition names that one. Thousands may have the number of a game's usual port.
+func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32, of client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, number := range numbers {
+		services, err := udpports.ServicesWith(ctx, r.Client, number)
+		if err != nil {
+			return nil // only when the cache is gone, and so are we
+		}
+		for i := range services {
+			var list v1alpha1.ElasticServiceList
+			// It is only read.
+			err := r.Client.List(ctx, &list, client.InNamespace(services[i].Namespace), client.MatchingFields{index.Service: services[i].Name}, client.UnsafeDisableDeepCopy)
+			if err != nil {
+				return nil
+			}
+			for j := range list.Items {
+				if es := &list.Items[j]; concerns(es, client.ObjectKeyFromObject(of)) {
+					requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)})
+				}
+			}
+		}
 	}
 	return requests
 }
 
-// resolverChanged lets through what changes who can stand in: a pod that gets
-// an address, becomes ready or unready, or is going.
-func resolverChanged() predicate.Predicate {
+// concerns reports whether it may matter to an ElasticService that an object got or lost
+// a number.
+func concerns(es *v1alpha1.ElasticService, key client.ObjectKey) bool {
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
+	return c == nil || c.Status != metav1.ConditionFalse || strings.Contains(c.Message, key.String())
+}
+
+// hostPortsChanged lets through Servers that get UDP host ports, or lose them.
+func hostPortsChanged() predicate.Predicate {
+	has := func(o client.Object) bool {
+		s, ok := o.(*v1alpha1.Server)
+		return ok && len(udpports.HostPorts(s)) > 0
+	}
 	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return has(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return has(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok1 := e.ObjectOld.(*corev1.Pod)
-			after, ok2 := e.ObjectNew.(*corev1.Pod)
-			return !ok1 || !ok2 || podstatus.Ready(before) != podstatus.Ready(after) || before.Status.PodIP != after.Status.PodIP ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+			before, ok1 := e.ObjectOld.(*v1alpha1.Server)
+			after, ok2 := e.ObjectNew.(*v1alpha1.Server)
+			return ok1 && ok2 && !slices.Equal(udpports.HostPorts(before), udpports.HostPorts(after))
 		},
 	}
+}
+
+// byServer finds the ElasticServices whose target a Server is of.
+func (r *Reconciler) byServer(ctx context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, owner := range report.Owners(o) {
+		requests = append(requests, index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Target: owner})...)
+	}
+	return requests
+}
+
+// serverChanged lets through what makes a Server busy or not, or drain.
+func serverChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.Server)
+			after, ok2 := e.ObjectNew.(*v1alpha1.Server)
+			return ok1 && ok2 && (idleness.Busy(before) != idleness.Busy(after) || drains(before) != drains(after))
+		},
+	}
+}
+
+// byPlayerList finds the ElasticServices whose players a ConfigMap lists.
+func (r *Reconciler) byPlayerList(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Players: o.GetName()})
+}
+
+// byFront finds the ElasticServices that share a Service.
+func (r *Reconciler) byFront(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Find(ctx, r.Client, client.MatchingFields{index.Front: client.ObjectKeyFromObject(o).String()})
+}
+
+// byHost finds the ElasticServices that have a host of this one at the same front.
+func (r *Reconciler) byHost(ctx context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for i, key := range index.FrontKeys(o) {
+		if i > 0 { // the first is that of all hosts
+			requests = append(requests, index.Find(ctx, r.Client, client.MatchingFields{index.Front: key})...)
+		}
+	}
+	return requests
+}
+
+// hostsMoved lets through what may give a host to another ElasticService. Those that
+// are there when the operator starts all have a pass of their own.
+func hostsMoved() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.ElasticService)
+			after, ok2 := e.ObjectNew.(*v1alpha1.ElasticService)
+			return ok1 && ok2 && before.Generation != after.Generation && !front.Same(before.Spec.Front, after.Spec.Front)
+		},
+	}
+}
+
+// noneLeft reports whether a slice has no server that takes clients any more: then
+// somebody must stand in at once. One that has just been made has none yet.
+func noneLeft(o client.Object) bool {
+	slice, ok := o.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return false
+	}
+	servers := endpoints.ServersOf([]discoveryv1.EndpointSlice{*slice}, endpoints.Pods{})
+	drains := len(servers) == 0
+	for _, s := range servers {
+		drains = drains || s.Terminating
+	}
+	return drains && endpoints.CountUp(servers) == 0
 }

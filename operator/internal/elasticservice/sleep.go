@@ -12,6 +12,13 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 // scaleTime bounds the write that puts a target to sleep.
@@ -21,8 +28,9 @@ const scaleTime = time.Second
 // which no wake was stamped since the sleep began, and then scales the target to
 // zero. A wake that comes in between makes the first write fail; one that comes
 // after it sees phase Asleep and scales the target up again.
-func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticService, o observed) (reconcile.Result, error) {
-	scale, err := r.Scaler.Get(ctx, refOf(es))
+func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Result, error) {
+	es, o := pass.es, pass.observed
+	scale, err := r.Scaler.Get(ctx, target.Of(es))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -34,34 +42,33 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
 	}
 	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
-		!microTime(live.Status.LastWakeTime).Equal(*o.sleepBegun) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil // the cache will tell
+		!times.Micro(live.Status.LastWakeTime).Equal(*o.SleepBegun) {
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will tell
 	}
 	original := live.DeepCopy()
-	p := plan{phase: v1alpha1.PhaseAsleep, mode: v1alpha1.ModeProxy, commit: true}
-	o.scale.replicas = 0
-	o.unsettled = unsettledAtZero(o.sources)
-	if err := r.addPods(ctx, live, &o); err != nil {
+	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true}
+	pods := planner.UnsettledAtZero(o.Sources)
+	if err := r.addPods(ctx, live, o, &pods); err != nil {
 		return reconcile.Result{}, err
 	}
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
 	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
-	setStatus(r.Now(), live, o, p, nil)
+	status.Set(r.Now(), live, o.AtZero(pods), pass.found, p)
 	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
 		return reconcile.Result{}, err
 	}
-	m := r.memoryOf(es)
+	m := pass.state
 	m.stayAwake()
-	m.wake.slept(live)
+	m.wake.Slept(live)
 	m.lastSleep.wrote(&live.Status)
 	// The watch tells of the write below only later: the next pass must read.
 	m.scale.of = version{}
 	// A wake that finds the target as it was read above is told to wait for this write,
 	// for commitTime: it must be over by then, one way or the other.
-	soon, cancel := context.WithTimeout(ctx, scaleTime)
+	writing, cancel := context.WithTimeout(ctx, scaleTime)
 	defer cancel()
-	if err := r.Scaler.Set(soon, refOf(es), scale, 0); err != nil {
-		if soon.Err() != nil {
+	if err := r.Scaler.Set(writing, target.Of(es), scale, 0); err != nil {
+		if writing.Err() != nil {
 			m.settling.flownAt = r.Now().Add(flightTime)
 		} else {
 			m.lastSleep.scaled = *live.Status.LastSleepTime
@@ -70,26 +77,26 @@ func (r *Reconciler) commitSleep(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 	m.lastSleep.scaled = *live.Status.LastSleepTime
 	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
-	emit(r.Events, live, []notice{asleepEvent(es, scale.Spec.Replicas)})
+	kit.Emit(r.Events, live, status.Asleep(es, scale.Spec.Replicas))
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }
 
 // confirmIdle looks once more whether nobody is on the target, which a client may have
 // reached past the resolver up to now; false: somebody is, or it isn't known yet, and
 // when to look again at the latest.
-func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticService, o observed) (idle bool, wait time.Duration, err error) {
-	if countUp(o.servers) == 0 {
+func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (idle bool, wait time.Duration, err error) {
+	if endpoints.CountUp(o.Servers) == 0 {
 		// There is no server that could tell.
 		pods, all, err := r.podsOf(ctx, es, o)
 		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err
 	}
-	if hasTriggers(es) {
+	if spec.HasTriggers(es) {
 		//nolint:contextcheck // who asks the triggers goes on when the pass has ended
 		if idle, wait := r.triggersIdle(es, o); !idle {
 			return false, wait, nil
 		}
 	}
-	if hasPlayers(es) {
+	if spec.HasPlayers(es) {
 		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
 			return false, time.Second, err
 		}
@@ -103,8 +110,8 @@ const confirmTime = 5 * time.Second
 // triggersIdle asks the triggers once more, after the last client that may have gone
 // straight to a server; false: not idle, or not known yet, and when to look again at the
 // latest. Nothing waits for the pods meanwhile.
-func (r *Reconciler) triggersIdle(es *v1alpha1.ElasticService, o observed) (idle bool, wait time.Duration) {
-	m, now := r.memoryOf(es), r.Now()
+func (r *Reconciler) triggersIdle(es *v1alpha1.ElasticService, o planner.Observed) (idle bool, wait time.Duration) {
+	m, now := r.stateOf(es), r.Now()
 	if m.triggersSince.IsZero() {
 		m.triggersSince = now
 	}

@@ -11,15 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/test/seen"
 )
 
 // startedPod was scheduled and started at whole seconds.
 func startedPod(scheduled, started float64) corev1.Pod {
 	return corev1.Pod{Status: corev1.PodStatus{
-		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at(scheduled)}}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: fixture.At(scheduled)}}},
 		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: at(started)}},
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: fixture.At(started)}},
 		}}},
 	}}
 }
@@ -65,10 +68,10 @@ func wakesOfServices(t *testing.T, registry *prometheus.Registry) (n float64) {
 }
 
 func TestTheStagesOfAWake(t *testing.T) {
-	type pass struct {
+	type seenAt struct {
 		at      float64
 		woken   float64 // lastWakeTime; 0 is never
-		o       observed
+		o       planner.Observed
 		phase   v1alpha1.Phase
 		written float64
 	}
@@ -76,66 +79,66 @@ func TestTheStagesOfAWake(t *testing.T) {
 	for name, c := range map[string]struct {
 		handoff v1alpha1.Handoff
 		pods    []corev1.Pod
-		passes  []pass
+		passes  []seenAt
 		want    map[string][2]float64
 	}{
 		"each once, and their sum is the total": {
 			pods: []corev1.Pod{startedPod(11, 12)},
-			passes: []pass{
-				{at: 5, o: seen(0), phase: asleep},
-				{at: 10.4, woken: 10.3, o: seen(1), phase: waking},
-				{at: 11.4, woken: 11.3, o: seen(1), phase: waking},
-				{at: 12.9, woken: 12.3, o: seen(1, upServer), phase: awake, written: 12.95},
-				{at: 13.9, woken: 13.3, o: seen(1, upServer), phase: awake, written: 13.9},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(0), phase: asleep},
+				{at: 10.4, woken: 10.3, o: seen.Of(1), phase: waking},
+				{at: 11.4, woken: 11.3, o: seen.Of(1), phase: waking},
+				{at: 12.9, woken: 12.3, o: seen.Of(1, seen.UpServer), phase: awake, written: 12.95},
+				{at: 13.9, woken: 13.3, o: seen.Of(1, seen.UpServer), phase: awake, written: 13.9},
 			},
 			want: map[string][2]float64{"scheduled": {1, .7}, "started": {1, 1}, "up": {1, .9}, "handed_over": {1, .05}, "total": {1, 2.65}},
 		},
 		"whole seconds make none of them negative": {
 			pods: []corev1.Pod{startedPod(10, 10)},
-			passes: []pass{
-				{at: 5, o: seen(0), phase: asleep},
-				{at: 10.4, woken: 10.3, o: seen(1), phase: waking},
-				{at: 10.9, woken: 10.3, o: seen(1, upServer), phase: awake, written: 10.95},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(0), phase: asleep},
+				{at: 10.4, woken: 10.3, o: seen.Of(1), phase: waking},
+				{at: 10.9, woken: 10.3, o: seen.Of(1, seen.UpServer), phase: awake, written: 10.95},
 			},
 			want: map[string][2]float64{"scheduled": {1, 0}, "started": {1, 0}, "up": {1, .6}, "handed_over": {1, .05}, "total": {1, .65}},
 		},
 		"the first of several pods counts": {
 			pods: []corev1.Pod{startedPod(14, 15), startedPod(11, 16), startedPod(12, 13), {}},
-			passes: []pass{
-				{at: 5, o: seen(0), phase: asleep},
-				{at: 20, woken: 10, o: seen(3, upServer), phase: awake, written: 20},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(0), phase: asleep},
+				{at: 20, woken: 10, o: seen.Of(3, seen.UpServer), phase: awake, written: 20},
 			},
 			want: map[string][2]float64{"scheduled": {1, 1}, "started": {1, 2}, "up": {1, 7}, "handed_over": {1, 0}, "total": {1, 10}},
 		},
 		"with handoff Never nothing is handed over": {
 			handoff: v1alpha1.HandoffNever, pods: []corev1.Pod{startedPod(11, 12)},
-			passes: []pass{
-				{at: 5, o: seen(0), phase: asleep},
-				{at: 13, woken: 10, o: seen(1, upServer), phase: awake, written: 14},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(0), phase: asleep},
+				{at: 13, woken: 10, o: seen.Of(1, seen.UpServer), phase: awake, written: 14},
 			},
 			want: map[string][2]float64{"scheduled": {1, 1}, "started": {1, 1}, "up": {1, 1}, "total": {1, 3}},
 		},
 		"a person who scales it up is no client": {
-			passes: []pass{
-				{at: 5, woken: 3, o: seen(0), phase: asleep},
-				{at: 10, woken: 3, o: seen(1), phase: waking},
-				{at: 11, woken: 3, o: seen(1, upServer), phase: awake, written: 11},
-				{at: 12, woken: 12, o: seen(1, upServer), phase: awake, written: 12},
+			passes: []seenAt{
+				{at: 5, woken: 3, o: seen.Of(0), phase: asleep},
+				{at: 10, woken: 3, o: seen.Of(1), phase: waking},
+				{at: 11, woken: 3, o: seen.Of(1, seen.UpServer), phase: awake, written: 11},
+				{at: 12, woken: 12, o: seen.Of(1, seen.UpServer), phase: awake, written: 12},
 			},
 			want: map[string][2]float64{},
 		},
 		"a service that was up when this leader came, and lost its server": {
-			passes: []pass{
-				{at: 5, o: seen(1, upServer), phase: awake, written: 5},
-				{at: 10, woken: 10, o: seen(1), phase: waking},
-				{at: 11, woken: 11, o: seen(1, upServer), phase: awake, written: 11},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(1, seen.UpServer), phase: awake, written: 5},
+				{at: 10, woken: 10, o: seen.Of(1), phase: waking},
+				{at: 11, woken: 11, o: seen.Of(1, seen.UpServer), phase: awake, written: 11},
 			},
 			want: map[string][2]float64{},
 		},
 		"pods that are gone again": {
-			passes: []pass{
-				{at: 5, o: seen(0), phase: asleep},
-				{at: 11, woken: 10, o: seen(1, upServer), phase: awake, written: 12},
+			passes: []seenAt{
+				{at: 5, o: seen.Of(0), phase: asleep},
+				{at: 11, woken: 10, o: seen.Of(1, seen.UpServer), phase: awake, written: 12},
 			},
 			want: map[string][2]float64{"handed_over": {1, 1}, "total": {1, 2}},
 		},
@@ -145,15 +148,15 @@ func TestTheStagesOfAWake(t *testing.T) {
 			api := &apiServer{pods: c.pods}
 			r := &Reconciler{Live: api, Metrics: metrics.NewController(registry)}
 			r.Init()
-			es := lobby(v1alpha1.PhaseAsleep, at(0))
+			es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
 			if c.handoff != "" {
 				es.Spec.Handoff = c.handoff
 			}
 			for _, p := range c.passes {
 				if p.woken != 0 {
-					es.Status.LastWakeTime = micro(at(p.woken))
+					es.Status.LastWakeTime = fixture.Micro(fixture.At(p.woken))
 				}
-				r.timeWake(context.Background(), at(p.at), at(p.written), es, p.o, plan{phase: p.phase})
+				r.timeWake(context.Background(), &pass{es: es, state: r.stateOf(es), now: fixture.At(p.at), observed: p.o, plan: planner.Plan{Phase: p.phase}, applied: fixture.At(p.written)})
 			}
 			if diff := cmp.Diff(c.want, stages(t, registry)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -16,8 +16,11 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/test/seen"
 )
 
 // mute is an API server that says of no object more than that there is some reason not to.
@@ -59,24 +62,24 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Scaler: target.NewScaler(&mute{err: c.err})}
-			es := lobby(v1alpha1.PhaseWaking, at(0))
+			es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(0))
 			es.Status.PodsBeforeSleep = []types.UID{"old", "gone"}
-			m := &memory{uid: es.UID}
+			m := &state{}
 			look := func(after time.Duration) []types.UID {
-				o := seen(1)
-				o.scale.err, o.sources = c.scaleErr, podsIn("old", "new")
-				r.observeUnsettled(t.Context(), at(after.Seconds()), es, m, &o)
+				o := seen.Of(1)
+				o.Scale.Err, o.Sources = c.scaleErr, podsIn("old", "new")
+				r.observeUnsettled(t.Context(), fixture.At(after.Seconds()), es, m, &o)
 				var out []types.UID
-				for _, s := range serversOf(o.sources, &o) {
-					if s.draining {
-						out = append(out, types.UID(s.uid))
+				for _, s := range endpoints.ServersOf(o.Sources, o.Pods()) {
+					if s.Draining {
+						out = append(out, types.UID(s.UID))
 					}
 				}
-				if again := !o.unsettled.next.IsZero(); again != (len(out) > 0) {
+				if again := !o.Unsettled.Next.IsZero(); again != (len(out) > 0) {
 					t.Errorf("after %s: another look %t, left out %v", after, again, out)
 				}
-				if told := o.unsettled.waits != nil; told != (after >= time.Second && len(out) > 0) {
-					t.Errorf("after %s: told %v", after, o.unsettled.waits)
+				if told := o.Unsettled.Waits != nil; told != (after >= time.Second && len(out) > 0) {
+					t.Errorf("after %s: told %v", after, o.Unsettled.Waits)
 				}
 				return out
 			}
@@ -85,7 +88,7 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 					t.Errorf("after %s %v are left out, want the old one", after, got)
 				}
 			}
-			if got := look(c.after + askSeldom); len(got) > 0 {
+			if got := look(c.after + maxAskPeriod); len(got) > 0 {
 				t.Errorf("in the end %v are left out", got)
 			}
 		})
@@ -95,19 +98,19 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 // The list grows while the target is at zero, and begins anew with the next sleep.
 func TestPodsOfATargetAtZeroAreNamed(t *testing.T) {
 	r := &Reconciler{}
-	es := lobby(v1alpha1.PhaseAwake, at(-60))
+	es := fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-60))
 	es.Status.PodsBeforeSleep = []types.UID{"long-gone"}
-	o := seen(0)
-	o.sources = podsIn("a")
-	r.observeUnsettled(t.Context(), at(0), es, &memory{}, &o)
-	if got := o.unsettled.list(); !slices.Equal(got, []types.UID{"a"}) {
+	o := seen.Of(0)
+	o.Sources = podsIn("a")
+	r.observeUnsettled(t.Context(), fixture.At(0), es, &state{}, &o)
+	if got := o.Unsettled.List(); !slices.Equal(got, []types.UID{"a"}) {
 		t.Errorf("at zero %v are named, want a", got)
 	}
-	es.Status.Phase, es.Status.PodsBeforeSleep = v1alpha1.PhaseAsleep, o.unsettled.list()
-	o = seen(0)
-	o.sources = podsIn("b")
-	r.observeUnsettled(t.Context(), at(1), es, &memory{}, &o)
-	if got := o.unsettled.list(); !slices.Equal(got, []types.UID{"a", "b"}) {
+	es.Status.Phase, es.Status.PodsBeforeSleep = v1alpha1.PhaseAsleep, o.Unsettled.List()
+	o = seen.Of(0)
+	o.Sources = podsIn("b")
+	r.observeUnsettled(t.Context(), fixture.At(1), es, &state{}, &o)
+	if got := o.Unsettled.List(); !slices.Equal(got, []types.UID{"a", "b"}) {
 		t.Errorf("later %v are named, want a and b", got)
 	}
 }
@@ -115,14 +118,14 @@ func TestPodsOfATargetAtZeroAreNamed(t *testing.T) {
 // What put the target to sleep may be under way still, of a leader who has ended since.
 func TestAnotherLeadersWriteIsWaitedFor(t *testing.T) {
 	r := &Reconciler{Scaler: target.NewScaler(nil)} // nobody is asked
-	es := lobby(v1alpha1.PhaseAsleep, at(0))
-	es.Status.PodsBeforeSleep, es.Status.LastSleepTime, es.Status.AsleepTarget = []types.UID{"old"}, micro(at(0)), &v1alpha1.AsleepTarget{}
-	o := seen(1)
-	o.sources = podsIn("old")
-	m := &memory{}
-	r.observeUnsettled(t.Context(), at(0.1), es, m, &o)
-	r.observeUnsettled(t.Context(), at(2), es, m, &o)
-	if !o.unsettled.uids["old"] {
+	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
+	es.Status.PodsBeforeSleep, es.Status.LastSleepTime, es.Status.AsleepTarget = []types.UID{"old"}, fixture.Micro(fixture.At(0)), &v1alpha1.AsleepTarget{}
+	o := seen.Of(1)
+	o.Sources = podsIn("old")
+	m := &state{}
+	r.observeUnsettled(t.Context(), fixture.At(0.1), es, m, &o)
+	r.observeUnsettled(t.Context(), fixture.At(2), es, m, &o)
+	if !o.Unsettled.UIDs["old"] {
 		t.Error("a pod is trusted that a write on its way may end")
 	}
 }
@@ -130,24 +133,24 @@ func TestAnotherLeadersWriteIsWaitedFor(t *testing.T) {
 // A pass that goes by a cache from before another leader's sleep would send clients to the
 // pods that the sleep ends.
 func TestANewLeaderLooksWhetherASleepIsOver(t *testing.T) {
-	es := lobby(v1alpha1.PhaseFallingAsleep, at(0))
+	es := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(0))
 	es.ResourceVersion = "1"
 	live := es.DeepCopy()
 	r := &Reconciler{Live: &mute{es: live}}
 	r.Init()
 	want := func(what string, want bool) {
 		t.Helper()
-		if behind, err := r.behind(t.Context(), es); behind != want || err != nil {
-			t.Errorf("%s: behind %t, %v; want %t", what, behind, err, want)
+		if stale, err := r.stale(t.Context(), es); stale != want || err != nil {
+			t.Errorf("%s: behind %t, %v; want %t", what, stale, err, want)
 		}
 	}
 	want("nothing has changed", false)
 	live.ResourceVersion = "2"
 	want("another has gone on", true)
-	begun := at(0)
-	r.memoryOf(es).sleepBegun = &begun
+	begun := fixture.At(0)
+	r.stateOf(es).sleepBegun = &begun
 	want("it is this one's own sleep", false)
-	r.memoryOf(es).sleepBegun = nil
+	r.stateOf(es).sleepBegun = nil
 	es.Status.Phase = v1alpha1.PhaseAwake
 	want("no sleep is under way", false)
 }
@@ -155,8 +158,8 @@ func TestANewLeaderLooksWhetherASleepIsOver(t *testing.T) {
 // A resolver that is far behind knows the same phase of an earlier time, and what came in
 // between is still to come: then it would take itself to be past the sleep.
 func TestAResolverKnowsAPhaseByItsTime(t *testing.T) {
-	es := lobby(v1alpha1.PhaseFallingAsleep, at(0))
-	earlier, now := at(-60), at(0)
+	es := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(0))
+	earlier, now := fixture.At(-60), fixture.At(0)
 	for name, c := range map[string]struct {
 		since *time.Time
 		want  string
@@ -166,7 +169,7 @@ func TestAResolverKnowsAPhaseByItsTime(t *testing.T) {
 		"no time, as an older version tells": {nil, "FallingAsleep"},
 	} {
 		v := resolvers.View{Routes: map[string]informerapi.Route{"es-1": {UID: "es-1", Phase: "FallingAsleep", PhaseSince: c.since}}}
-		if got := resolverOf(&corev1.Pod{}, es, v).phase; got != c.want {
+		if got := endpoints.ResolverOf(&corev1.Pod{}, es, v).Phase; got != c.want {
 			t.Errorf("%s: the phase counts as %q, want %q", name, got, c.want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // parallel bounds the calls that one pass makes at a time.
@@ -36,14 +37,14 @@ type outcome struct {
 	failed error
 }
 
-// wrote says that a Server was made or changed.
+// wrote reports whether a Server was made or changed.
 func (o outcome) wrote() bool {
 	return len(o.created)+len(o.takenBack)+len(o.drained)+len(o.deleted) > 0
 }
 
 // apply does what a plan says. Servers are taken back before new ones are made,
 // and none goes before those.
-func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *memory, p plan, n *namer) outcome {
+func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p plan, n *namer) outcome {
 	var o outcome
 	o.takenBack = r.each(ctx, &o, p.takeBack, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, false) })
 	r.create(ctx, f, m, n, p.create, &o)
@@ -82,7 +83,7 @@ func (r *Reconciler) each(ctx context.Context, o *outcome, servers []*server, do
 
 // create makes Servers: one, then two, then four at a time, and no more once one
 // was refused, so that a refusal costs few calls.
-func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *memory, naming *namer, count int, o *outcome) {
+func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, naming *namer, count int, o *outcome) {
 	for batch := 1; count > 0 && o.refused == "" && o.failed == nil; batch = min(2*batch, parallel) {
 		n := min(batch, count)
 		count -= n
@@ -115,13 +116,13 @@ const nameTries = 3
 // errMade says that a wake has made a Server, which the cache will show.
 var errMade = errors.New("a wake has made it")
 
-func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *memory, n *namer) (string, error) {
+func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
 	for try := 1; ; try++ {
 		name, first := n.one()
 		s := desiredServer(f, name)
 		err := r.Client.Create(ctx, s)
 		if err == nil {
-			m.wrote(r.Now(), wroteCreate, observe(s))
+			m.wrote(r.Now(), pending.Create, observe(s))
 			return name, nil
 		}
 		if apierrors.IsAlreadyExists(err) && first {
@@ -135,7 +136,7 @@ func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *memory
 
 // setDrain drains a Server or takes it back, if it is still as it was seen: a game
 // that has been Allocated meanwhile isn't drained.
-func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *memory, s *server, drain bool) error {
+func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server, drain bool) error {
 	var mark any
 	if drain {
 		mark = v1alpha1.DrainedByFleet
@@ -154,17 +155,17 @@ func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *memory,
 	if err := r.Client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("set spec.drain of Server %s to %t: %w", s.name, drain, err)
 	}
-	m.wrote(r.Now(), wroteDrain, observe(changed))
+	m.wrote(r.Now(), pending.Change, observe(changed))
 	return nil
 }
 
 // remove deletes a Server, if it is still as it was seen: a deletion can't be
 // taken back.
-func (r *Reconciler) remove(ctx context.Context, f *v1alpha1.Fleet, m *memory, s *server) error {
+func (r *Reconciler) remove(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server) error {
 	if err := r.Client.Delete(ctx, s.object(f), client.Preconditions{UID: &s.uid, ResourceVersion: &s.resourceVersion}); err != nil {
 		return fmt.Errorf("delete Server %s: %w", s.name, err)
 	}
-	m.wrote(r.Now(), wroteDelete, *s)
+	m.wrote(r.Now(), pending.Delete, *s)
 	return nil
 }
 
@@ -178,12 +179,5 @@ func (s *server) object(f *v1alpha1.Fleet) *v1alpha1.Server {
 // refusalWords are what the API server said, bounded, and without the name that
 // the Server would have had.
 func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
-	return bounded(strings.ReplaceAll(refusal.Words(err), name, f.Name+"-*"))
-}
-
-// wrote remembers a write until the cache shows it.
-func (m *memory) wrote(at time.Time, kind writeKind, s server) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.writes[s.uid] = write{server: s, at: at, kind: kind}
+	return text.Bounded(strings.ReplaceAll(refusal.Words(err), name, f.Name+"-*"))
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
 // A wake carries its decision down, since a player waits for it: whoever sets the
@@ -21,11 +22,11 @@ const (
 	// maxCarried bounds how many Servers a wake makes. The controller makes the rest.
 	maxCarried = 4
 	// alignTime is for how long a Fleet that had no Servers gives them names that a
-	// wake gives them, too, and for how long its cache may lag behind a wake.
-	alignTime = 5 * time.Second
+	// wake gives them, too.
+	alignTime = pending.MaxLag
 )
 
-// Empty says whether a Fleet has no Servers, as far as the cache knows.
+// Empty reports whether a Fleet has no Servers, as far as the cache knows.
 func Empty(ctx context.Context, cached client.Reader, f *v1alpha1.Fleet) bool {
 	var list v1alpha1.ServerList
 	err := cached.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
@@ -64,8 +65,8 @@ func firstName(f *v1alpha1.Fleet, i int32) string {
 	return f.Name + "-" + string(suffix)
 }
 
-// beginning is what a Fleet's controller remembers of a generation's first moments.
-type beginning struct {
+// firstServers is what a Fleet's controller remembers of a generation's first moments.
+type firstServers struct {
 	generation int64
 	// at is when it was first seen, where it had no Servers then but those that
 	// were made for it.
@@ -73,13 +74,12 @@ type beginning struct {
 	// used are the names that its Servers have had since: one that was replaced
 	// leaves its name to nobody.
 	used map[string]bool
-	// aheadSince is since when some Server has been for a later generation than the
-	// cache shows.
-	aheadSince time.Time
+	// lag is that of a cache with Servers for a later generation than it shows.
+	lag pending.Lag
 }
 
 // see takes in what a pass sees.
-func (b *beginning) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
+func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
 	if b.generation != f.Generation {
 		b.generation, b.at, b.used = f.Generation, now, map[string]bool{}
 		for i := range servers {
@@ -93,20 +93,14 @@ func (b *beginning) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
 			b.used[servers[i].name] = true
 		}
 	}
-	if !laterThan(f, servers) {
-		b.aheadSince = time.Time{}
-	} else if b.aheadSince.IsZero() {
-		b.aheadSince = now
-	}
+	b.lag.See(now, laterThan(f, servers))
 }
 
-func (b *beginning) begins(now time.Time) bool { return !b.at.IsZero() && now.Sub(b.at) < alignTime }
+func (b *firstServers) begins(now time.Time) bool { return !b.at.IsZero() && now.Sub(b.at) < alignTime }
 
-// behind says that the cache is about to show a later Fleet: its Servers are there
+// cacheLags reports whether the cache is about to show a later Fleet: its Servers are there
 // already, and would be too many for this one. What never comes isn't waited for.
-func (b *beginning) behind(now time.Time) bool {
-	return !b.aheadSince.IsZero() && now.Sub(b.aheadSince) < alignTime
-}
+func (b *firstServers) cacheLags(now time.Time) bool { return b.lag.Lasts(now) }
 
 func laterThan(f *v1alpha1.Fleet, servers []server) bool {
 	for i := range servers {
@@ -127,7 +121,7 @@ type namer struct {
 }
 
 // namer gives the first names as long as the Fleet begins, and then any.
-func (b *beginning) namer(now time.Time, f *v1alpha1.Fleet) *namer {
+func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
 	n := &namer{fleet: f, used: b.used}
 	if !b.begins(now) {
 		n.next = replicas(&f.Spec)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
 // woken is a Fleet of a generation that is to have three Servers.
@@ -21,7 +22,7 @@ func woken(generation int64) *v1alpha1.Fleet {
 func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	t.Parallel()
 	now, f := time.Now(), woken(5)
-	var b beginning
+	var b firstServers
 	b.see(now, f, nil)
 	n := b.namer(now, f)
 	var given []string
@@ -49,14 +50,14 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 	t.Parallel()
 	now, f := time.Now(), woken(5)
-	for name, b := range map[string]func() *beginning{
-		"it had one": func() *beginning {
-			var b beginning
+	for name, b := range map[string]func() *firstServers{
+		"it had one": func() *firstServers {
+			var b firstServers
 			b.see(now, f, []server{{name: "lobby-other"}})
 			return &b
 		},
-		"it began a while ago": func() *beginning {
-			var b beginning
+		"it began a while ago": func() *firstServers {
+			var b firstServers
 			b.see(now.Add(-alignTime), f, nil)
 			b.see(now, f, nil)
 			return &b
@@ -67,7 +68,7 @@ func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 		}
 	}
 	// One that the wake has made for this generation says nothing against it.
-	var b beginning
+	var b firstServers
 	b.see(now, f, []server{{name: firstName(f, 1), ownerGeneration: 5}})
 	if name, first := b.namer(now, f).one(); !first || name != firstName(f, 0) {
 		t.Errorf("beside a Server of the wake the next is named %s, want %s", name, firstName(f, 0))
@@ -78,16 +79,16 @@ func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 func TestACacheThatIsBehindIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	now, f := time.Now(), woken(4)
-	var b beginning
+	var b firstServers
 	ahead := []server{{name: "lobby-new", ownerGeneration: 5}}
-	if b.see(now, f, ahead); !b.behind(now) {
+	if b.see(now, f, ahead); !b.cacheLags(now) {
 		t.Error("a Fleet that is older than its Server is believed")
 	}
 	later := now.Add(alignTime)
-	if b.see(later, f, ahead); b.behind(later) {
+	if b.see(later, f, ahead); b.cacheLags(later) {
 		t.Error("what never comes is waited for")
 	}
-	if b.see(later, woken(5), ahead); b.behind(later) || !b.aheadSince.IsZero() {
+	if b.see(later, woken(5), ahead); b.cacheLags(later) || b.lag != (pending.Lag{}) {
 		t.Error("the Fleet that was waited for isn't believed")
 	}
 }

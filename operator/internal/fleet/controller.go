@@ -4,30 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
-	"dormouse.dev/dormouse/internal/patch"
-)
-
-const (
-	// staleRetry is when to look again after somebody else wrote first: the cache
-	// will tell what.
-	staleRetry = 20 * time.Millisecond
-	// endingRetry is when to look again in a namespace that is being deleted.
-	endingRetry = 30 * time.Second
-	// countsPause is the least time between two writes of a status in which
-	// nothing but the players changed.
-	countsPause = time.Second
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=fleets,verbs=list;watch
@@ -48,13 +34,12 @@ type Reconciler struct {
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 
-	mu       sync.Mutex
-	memories map[types.NamespacedName]*memory
+	states kit.States[state]
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.memories = map[types.NamespacedName]*memory{}
+	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[server]{}} }}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -62,25 +47,11 @@ func (r *Reconciler) Init() {
 
 // Reconcile brings one Fleet to where it should be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	f := &v1alpha1.Fleet{}
-	if err := r.Client.Get(ctx, req.NamespacedName, f); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	result, err := r.reconcile(ctx, f)
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{RequeueAfter: endingRetry}, nil
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return result, err
+	return kit.Pass(ctx, r.Client, req, &v1alpha1.Fleet{}, r.states.Forget, r.reconcile)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcile.Result, error) {
-	now, m, original := r.Now(), r.memoryOf(f), f.DeepCopy()
+	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(f), f.UID), f.DeepCopy()
 	m.follow(f)
 	objects, err := r.owned(ctx, f)
 	if err != nil {
@@ -90,10 +61,10 @@ func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcil
 	for i := range objects {
 		servers[i] = observe(&objects[i])
 	}
-	servers, again := m.writes.over(now, servers)
+	servers, pendingFor := overlay.Over(m.writes, now, servers)
 	m.markOutdated(f, servers, objects)
-	if m.beginning.see(now, f, servers); m.beginning.behind(now) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	if m.first.see(now, f, servers); m.first.cacheLags(now) {
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
 	var p plan
@@ -101,27 +72,25 @@ func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcil
 	if f.DeletionTimestamp.IsZero() {
 		m.backoff.learn(now, servers)
 		p = makePlan(now, &f.Spec, servers, m.backoff)
-		o = r.apply(ctx, f, m, p, m.beginning.namer(now, f))
+		o = r.apply(ctx, f, m, p, m.first.namer(now, f))
 		m.learn(r.Now(), p, o)
-		emit(r.Events, f, actionEvents(p, o, m.backoff))
+		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
-	if again > 0 {
-		p.lookAgain(again)
-	}
+	p.requeueAfter.AtMost(pendingFor)
 	if o.stale {
-		p.lookAgain(staleRetry)
+		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	if o.refused != "" {
-		p.lookAgain(m.backoff.refusedUntil.Sub(now))
+		p.requeueAfter.AtMost(m.backoff.refusedUntil.Sub(now))
 	}
-	if m.putOff = !m.putOff && o.failed == nil && o.wrote(); m.putOff {
-		return reconcile.Result{RequeueAfter: breath}, nil
+	if m.statusPutOff = !m.statusPutOff && o.failed == nil && o.wrote(); m.statusPutOff {
+		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
 	}
 	setStatus(now, f, servers, p, m.backoff)
 	if err := r.writeStatus(ctx, now, original, f, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(f), err)
 	}
-	return reconcile.Result{RequeueAfter: p.again}, o.failure(f)
+	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(f)
 }
 
 // owned are the Servers that the Fleet owns, as the cache has them.
@@ -137,23 +106,14 @@ func (r *Reconciler) owned(ctx context.Context, f *v1alpha1.Fleet) ([]v1alpha1.S
 
 // writeStatus writes what changed. What changes all the time, the players, waits a
 // little, so that one write tells of many.
-func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, f *v1alpha1.Fleet, m *memory, p *plan) error {
-	if wait := m.statusWritten.Add(countsPause).Sub(now); wait > 0 && onlyPlayersDiffer(&original.Status, &f.Status) {
-		p.lookAgain(wait)
-		return nil
-	}
-	written, err := patch.Status(ctx, r.Client, original, f)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if written {
-		m.statusWritten = now
-	}
-	return nil
+func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, f *v1alpha1.Fleet, m *state, p *plan) error {
+	_, wait, err := m.status.Write(ctx, r.Client, now, original, f, func() bool { return onlyPlayersDiffer(&original.Status, &f.Status) })
+	p.requeueAfter.AtMost(wait)
+	return err
 }
 
 // learn takes in what came of a pass.
-func (m *memory) learn(now time.Time, p plan, o outcome) {
+func (m *state) learn(now time.Time, p plan, o outcome) {
 	m.backoff.debt = min(m.backoff.debt, p.held)
 	switch {
 	case o.refused != "":

@@ -3,33 +3,21 @@ package fleet
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
-
-// maxNames bounds how many Servers an event names.
-const maxNames = 5
-
-// notice is something that a person would ask about.
-type notice struct {
-	kind, reason, action, note string
-}
-
-func emit(recorder events.EventRecorder, f *v1alpha1.Fleet, list []notice) {
-	for _, e := range list {
-		recorder.Eventf(f, nil, e.kind, e.reason, e.action, "%s", e.note)
-	}
-}
 
 // actionEvents tell what a pass has done, in one event for each kind of thing
 // however many Servers it is about. Of refusals in a row the first is told.
-func actionEvents(p plan, o outcome, b backoff) []notice {
-	var list []notice
-	add := func(kind, reason, action, note string) { list = append(list, notice{kind, reason, action, note}) }
+func actionEvents(p plan, o outcome, b backoff) []kit.Notice {
+	var list []kit.Notice
+	add := func(kind, reason, action, note string) {
+		list = append(list, kit.Notice{Type: kind, Reason: reason, Action: action, Note: note})
+	}
 	if len(o.created) > 0 {
 		add(corev1.EventTypeNormal, "Created", "ScaleUp", "Created "+several(o.created)+".")
 	}
@@ -66,11 +54,7 @@ func several(names []string) string {
 	if len(names) == 1 {
 		return "Server " + names[0]
 	}
-	named := strings.Join(names[:min(len(names), maxNames)], ", ")
-	if more := len(names) - maxNames; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%d Servers (%s)", len(names), named)
+	return fmt.Sprintf("%d Servers (%s)", len(names), text.Some(names))
 }
 
 // among are the names of the Servers that are in one of the lists.

@@ -93,12 +93,12 @@ func observe(o *v1alpha1.Server) server {
 	return s
 }
 
-// up says that it takes players, or has been asked for by name.
+// up reports whether it takes players, or has been asked for by name.
 func (s *server) up() bool {
 	return !s.lost && !s.unhealthy && !s.shutdown && (s.state == v1alpha1.ServerReady || s.state == v1alpha1.ServerAllocated)
 }
 
-// idle says that nobody could have played on it: it costs nothing to lose it.
+// idle reports whether nobody could have played on it: it costs nothing to lose it.
 func (s *server) idle() bool {
 	switch s.state {
 	case "", v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerStopped:
@@ -108,7 +108,7 @@ func (s *server) idle() bool {
 	}
 }
 
-// deletable says that it can be deleted without asking its players to leave.
+// deletable reports whether it can be deleted without asking its players to leave.
 func (s *server) deletable() bool { return s.allowed || s.idle() && !s.reported }
 
 // byAge puts the oldest first, and is never undecided.

@@ -21,7 +21,7 @@ type comparison struct {
 // Server's hash tells. Where it doesn't, what would be made is compared with what the cache
 // has, which are the objects: a newer version of the API may have given both templates a
 // further default, and a Server of before has no hash.
-func (m *memory) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1alpha1.Server) {
+func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1alpha1.Server) {
 	var cached map[types.UID]*v1alpha1.Server
 	var desired *v1alpha1.Server
 	compared := make(map[types.UID]comparison)

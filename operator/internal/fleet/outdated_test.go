@@ -48,7 +48,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 				test.fleet(f)
 				f.Generation++
 			}
-			m := &memory{}
+			m := &state{}
 			m.follow(f)
 			for range 2 { // The second time it is remembered.
 				servers := []server{observe(object)}
@@ -67,7 +67,7 @@ func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	object := desiredServer(f, "lobbies-abcde")
 	object.UID, object.Generation = "server-1", 1
 	f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
-	m := &memory{}
+	m := &state{}
 	m.follow(f)
 	m.markOutdated(f, []server{observe(object)}, []v1alpha1.Server{*object})
 	if len(m.compared) != 1 {
@@ -88,7 +88,7 @@ func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 // What was made a moment ago, and the cache doesn't show, is outdated like the rest.
 func TestAServerInFlightIsOutdatedToo(t *testing.T) {
 	f := lobbies()
-	m := &memory{}
+	m := &state{}
 	m.follow(f)
 	servers := []server{observe(desiredServer(f, "lobbies-abcde"))}
 	if m.markOutdated(f, servers, nil); servers[0].outdated {

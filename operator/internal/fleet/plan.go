@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
 // maxWrites bounds how many Servers one pass creates, and how many it drains,
 // takes back and deletes. The next pass follows at once.
 const maxWrites = 100
 
-// soon is when the next pass comes if this one left something to do.
-const soon = time.Millisecond
+// nextPass is when the next pass comes if this one left something to do.
+const nextPass = time.Millisecond
 
 // plan is what is to be done.
 type plan struct {
@@ -32,10 +33,8 @@ type plan struct {
 	refused bool
 	// spared is how many Servers are more than asked for and stay because they are
 	// Allocated.
-	spared int
-	// again is when to look again though nothing that is watched changes; 0 for
-	// never.
-	again time.Duration
+	spared       int
+	requeueAfter requeue.After
 }
 
 // makePlan decides about a Fleet's Servers.
@@ -155,11 +154,11 @@ func (p *plan) fill(now time.Time, missing int, drained []*server, b backoff) {
 		p.held = min(missing, b.debt)
 	}
 	if p.create = missing - p.held; p.held > 0 {
-		p.lookAgain(b.notBefore.Sub(now))
+		p.requeueAfter.AtMost(b.notBefore.Sub(now))
 	}
 	if p.create > 0 && now.Before(b.refusedUntil) {
 		p.create, p.refused = 0, true
-		p.lookAgain(b.refusedUntil.Sub(now))
+		p.requeueAfter.AtMost(b.refusedUntil.Sub(now))
 	}
 }
 
@@ -210,18 +209,11 @@ func (p *plan) bound() {
 		*list = (*list)[:min(len(*list), maxWrites)]
 	}
 	if more {
-		p.lookAgain(soon)
+		p.requeueAfter.AtMost(nextPass)
 	}
 }
 
-// lookAgain asks for a pass after a time, unless an earlier one was asked for.
-func (p *plan) lookAgain(after time.Duration) {
-	if p.again == 0 || after < p.again {
-		p.again = after
-	}
-}
-
-// writes says that the plan changes anything.
+// writes reports whether the plan changes anything.
 func (p *plan) writes() bool {
 	return p.create > 0 || len(p.takeBack)+len(p.drain)+len(p.remove) > 0
 }

@@ -52,7 +52,7 @@ type decided struct {
 func decide(p plan) decided {
 	return decided{
 		TakeBack: names(p.takeBack), Drain: names(p.drain), Remove: names(p.remove), Broken: names(p.broken), Ended: names(p.ended),
-		Create: p.create, Held: p.held, Spared: p.spared, Refused: p.refused, Again: p.again,
+		Create: p.create, Held: p.held, Spared: p.spared, Refused: p.refused, Again: p.requeueAfter.Duration(),
 	}
 }
 
@@ -213,7 +213,7 @@ func TestPlan(t *testing.T) {
 			servers: []server{has("a", 0, outdated), has("b", 0, outdated), has("c", 0, starting), has("d", 0, starting)},
 			want:    decided{Remove: []string{"d"}},
 		},
-		"a large Fleet is made in steps": {replicas: 250, want: decided{Create: 100, Again: soon}},
+		"a large Fleet is made in steps": {replicas: 250, want: decided{Create: 100, Again: nextPass}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestALargeFleetGoesInSteps(t *testing.T) {
 		servers[i] = has(string(rune('a'+i)), int32(i%2))
 	}
 	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32)}, servers, backoff{})
-	if len(p.remove) != maxWrites || len(p.drain) != maxWrites || p.again != soon {
-		t.Errorf("%d are deleted and %d drained in one pass, the next in %s; want %d each, and at once", len(p.remove), len(p.drain), p.again, maxWrites)
+	if len(p.remove) != maxWrites || len(p.drain) != maxWrites || p.requeueAfter.Duration() != nextPass {
+		t.Errorf("%d are deleted and %d drained in one pass, the next in %s; want %d each, and at once", len(p.remove), len(p.drain), p.requeueAfter, maxWrites)
 	}
 }

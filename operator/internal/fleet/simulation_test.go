@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
 // simulation is a cluster with one Fleet: Servers that start, take players, break
@@ -26,7 +27,7 @@ type simulation struct {
 	// real are the Servers as the API server has them, cached as the controller
 	// sees them.
 	real, cached map[types.UID]server
-	writes       writes
+	writes       pending.Writes[server]
 	backoff      backoff
 	created      int
 	log          []string
@@ -35,7 +36,7 @@ type simulation struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, chance: rand.New(rand.NewPCG(seed, seed)), now: t0,
-		real: map[types.UID]server{}, cached: map[types.UID]server{}, writes: writes{},
+		real: map[types.UID]server{}, cached: map[types.UID]server{}, writes: pending.Writes[server]{},
 	}
 	s.spec.Replicas = &s.desired
 	s.spec.ScaleDown.Order = []v1alpha1.ScaleDownOrder{v1alpha1.EmptiestFirst, v1alpha1.OldestFirst, v1alpha1.NewestFirst}[seed%3]
@@ -153,7 +154,7 @@ func (s *simulation) edit() {
 		}
 	}
 	for uid, w := range s.writes {
-		w.server.outdated = true
+		w.Object.outdated = true
 		s.writes[uid] = w
 	}
 }
@@ -200,7 +201,7 @@ func (s *simulation) pass() bool {
 	for _, uid := range uids {
 		servers = append(servers, s.cached[uid])
 	}
-	servers, _ = s.writes.over(s.now, servers)
+	servers, _ = overlay.Over(s.writes, s.now, servers)
 	s.backoff.learn(s.now, servers)
 	p := makePlan(s.now, &s.spec, servers, s.backoff)
 	if p.create > int(s.desired) {
@@ -215,7 +216,7 @@ func (s *simulation) pass() bool {
 		s.created++
 		name := fmt.Sprintf("s%04d", s.next)
 		o := s.put(server{name: name, uid: types.UID(name), created: s.now, generation: 1})
-		s.writes[o.uid] = write{server: o, at: s.now, kind: wroteCreate}
+		s.writes.Add(o.uid, pending.Create, s.now, o)
 		s.log = append(s.log, "  create "+name)
 	}
 	for _, o := range p.drain {
@@ -224,7 +225,7 @@ func (s *simulation) pass() bool {
 	for _, o := range p.remove {
 		s.write(o, "delete", func(o *server) { o.deleting = true })
 	}
-	m := &memory{backoff: s.backoff}
+	m := &state{backoff: s.backoff}
 	m.learn(s.now, p, outcome{})
 	s.backoff = m.backoff
 	return p.writes()
@@ -268,11 +269,11 @@ func (s *simulation) write(seen *server, what string, change func(*server)) {
 	}
 	change(&is)
 	is = s.put(is)
-	kind := wroteDrain
+	kind := pending.Change
 	if what == "delete" {
-		kind = wroteDelete
+		kind = pending.Delete
 	}
-	s.writes[is.uid] = write{server: is, at: s.now, kind: kind}
+	s.writes.Add(is.uid, kind, s.now, is)
 }
 
 // active are the Servers that count.

@@ -2,19 +2,16 @@ package fleet
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
-
-// maxWords bounds what is quoted of others, in characters.
-const maxWords = 300
 
 // setStatus writes what a pass found and decided into the Fleet's status.
 func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b backoff) {
@@ -40,7 +37,7 @@ func count(servers []server) counts {
 	var c counts
 	for i := range servers {
 		s := &servers[i]
-		c.players = sum(c.players, s.players)
+		c.players = kit.AddCounts(c.players, s.players)
 		if s.deleting || s.draining {
 			c.draining++
 			continue
@@ -56,7 +53,7 @@ func count(servers []server) counts {
 			continue
 		}
 		c.ready++
-		c.capacity = sum(c.capacity, s.capacity)
+		c.capacity = kit.AddCounts(c.capacity, s.capacity)
 		if s.state == v1alpha1.ServerAllocated {
 			c.allocated++
 		}
@@ -70,7 +67,7 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	const kind = v1alpha1.ConditionReady
 	desired := replicas(&f.Spec)
 	if !f.DeletionTimestamp.IsZero() {
-		return condition.False(kind, v1alpha1.ReasonDraining, "The Fleet is being deleted; %s players to leave.", waits(c.active+c.draining))
+		return condition.False(kind, v1alpha1.ReasonDraining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	}
 	refused := b.refusal != "" && (p.create > 0 || p.refused)
 	if c.ready >= desired && !refused {
@@ -85,7 +82,7 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 		return condition.False(kind, v1alpha1.ReasonBackoff, "%s Replacements wait until %s, because Servers broke or ended early %d times in a row.",
 			progress, clock(b.notBefore), b.streak)
 	case c.waiting != nil && c.waiting.message != "":
-		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s Server %s: %s", progress, c.waiting.name, bounded(c.waiting.message))
+		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s Server %s: %s", progress, c.waiting.name, text.Bounded(c.waiting.message))
 	default:
 		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", progress)
 	}
@@ -125,39 +122,11 @@ func allReady(desired int32, c counts, p plan) string {
 	return b.String()
 }
 
-func waits(servers int32) string {
-	if servers == 1 {
-		return "1 Server waits for its"
-	}
-	return fmt.Sprintf("%d Servers wait for their", servers)
-}
-
-// onlyPlayersDiffer says that two statuses differ in how many play and in nothing
+// onlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
 // else.
 func onlyPlayersDiffer(a, b *v1alpha1.FleetStatus) bool {
-	if a.Players == b.Players && a.Capacity == b.Capacity {
-		return false
-	}
-	same := *a
-	same.Players, same.Capacity = b.Players, b.Capacity
-	return equality.Semantic.DeepEqual(&same, b)
+	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.FleetStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })
 }
 
 // clock tells a time to the second.
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + " UTC" }
-
-// bounded cuts what is quoted.
-func bounded(words string) string {
-	if runes := []rune(words); len(runes) > maxWords {
-		return string(runes[:maxWords]) + "…"
-	}
-	return words
-}
-
-// sum is bounded by what the status can hold.
-func sum(a, b int32) int32 {
-	if a > math.MaxInt32-b {
-		return math.MaxInt32
-	}
-	return a + b
-}

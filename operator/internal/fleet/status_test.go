@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
 func TestStatusCounts(t *testing.T) {
@@ -142,16 +143,16 @@ func TestEventsTellOfManyServersAtOnce(t *testing.T) {
 		created: []string{"g", "c", "d", "e", "f", "h", "i"}, takenBack: []string{"j"},
 		drained: []string{"k", "a"}, deleted: []string{"b", "l", "m"}, refused: "exceeded quota",
 	}, b)
-	want := []notice{
-		{"Normal", "Created", "ScaleUp", "Created 7 Servers (c, d, e, f, g and 2 more)."},
-		{"Normal", "TakenBack", "ScaleUp", "Took back Server j before their players had left."},
-		{"Warning", "Unhealthy", "Replace", "Replacing what is Unhealthy at 12:00:04 UTC: Server a."},
-		{"Normal", "Ended", "Replace", "Deleted Server b, whose game asked for its end."},
-		{"Normal", "Drained", "ScaleDown", "Drained Server k; each goes when its players have left."},
-		{"Normal", "Deleted", "ScaleDown", "Deleted 2 Servers (l, m)."},
-		{"Warning", "ServerRefused", "ScaleUp", "The API server refuses new Servers: exceeded quota"},
+	want := []kit.Notice{
+		{Type: "Normal", Reason: "Created", Action: "ScaleUp", Note: "Created 7 Servers (c, d, e, f, g and 2 more)."},
+		{Type: "Normal", Reason: "TakenBack", Action: "ScaleUp", Note: "Took back Server j before their players had left."},
+		{Type: "Warning", Reason: "Unhealthy", Action: "Replace", Note: "Replacing what is Unhealthy at 12:00:04 UTC: Server a."},
+		{Type: "Normal", Reason: "Ended", Action: "Replace", Note: "Deleted Server b, whose game asked for its end."},
+		{Type: "Normal", Reason: "Drained", Action: "ScaleDown", Note: "Drained Server k; each goes when its players have left."},
+		{Type: "Normal", Reason: "Deleted", Action: "ScaleDown", Note: "Deleted 2 Servers (l, m)."},
+		{Type: "Warning", Reason: "ServerRefused", Action: "ScaleUp", Note: "The API server refuses new Servers: exceeded quota"},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(notice{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	b.refusals++

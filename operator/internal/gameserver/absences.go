@@ -35,3 +35,37 @@ func (a *absences) forget(what string) {
 	defer a.mu.Unlock()
 	delete(a.first, what)
 }
+
+// recent remembers what was made a moment ago.
+type recent struct {
+	keep time.Duration
+
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func newRecent(keep time.Duration) *recent { return &recent{keep: keep, at: map[string]time.Time{}} }
+
+func (r *recent) add(what string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other, at := range r.at {
+		if now.Sub(at) >= r.keep {
+			delete(r.at, other)
+		}
+	}
+	r.at[what] = now
+}
+
+func (r *recent) has(what string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.at[what]
+	return ok && now.Sub(at) < r.keep
+}
+
+func (r *recent) forget(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, what)
+}

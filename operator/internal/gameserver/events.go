@@ -2,29 +2,28 @@ package gameserver
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// notice is something that a person would ask about.
-type notice struct {
-	kind, reason, action, note string
-}
-
 // notices are those of a pass that has changed before to after.
-func notices(before, after *v1alpha1.Server, p plan) []notice {
-	var list []notice
+func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
+	var list []kit.Notice
 	add := func(kind, reason, action, note string) {
-		list = append(list, notice{kind, reason, action, quote(note)})
+		list = append(list, kit.Notice{Type: kind, Reason: reason, Action: action, Note: quote(note)})
 	}
 	was, is := readyOf(before), readyOf(after)
 	if p.failed {
 		add(corev1.EventTypeWarning, "Failed", "Replace", fmt.Sprintf("The Pod ended or broke, for the %d. time: another one follows.", after.Status.Failures))
 	}
 	if p.forced {
-		add(corev1.EventTypeWarning, "Forced", "Delete", "The Pod goes though its players are there: "+lowerFirst(p.guard.message))
+		add(corev1.EventTypeWarning, "Forced", "Delete", "The Pod goes though its players are there: "+text.LowerFirst(p.guard.message))
 	}
 	if p.retire != "" {
 		add(corev1.EventTypeNormal, "Retired", "Delete", p.retire)
@@ -54,4 +53,32 @@ func readyOf(s *v1alpha1.Server) readyCondition {
 		}
 	}
 	return readyCondition{}
+}
+
+// maxQuote bounds what is quoted of others' words, in bytes.
+const maxQuote = 300
+
+func quote(words string) string {
+	return text.Cut(strings.ToValidUTF8(words, ""), maxQuote, "…")
+}
+
+func people(n int32) string {
+	if n == 1 {
+		return "1 player is there."
+	}
+	return fmt.Sprintf("%d players are there.", n)
+}
+
+func since(t time.Time) string {
+	if t.Unix() <= 0 {
+		return ", because it isn't there any more"
+	}
+	return " since " + t.UTC().Format(time.RFC3339)
+}
+
+func sentenceOr(words, otherwise string) string {
+	if words == "" {
+		return otherwise
+	}
+	return quote(words)
 }

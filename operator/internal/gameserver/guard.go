@@ -1,14 +1,18 @@
 package gameserver
 
 import (
+	"context"
+	"fmt"
 	"math"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
 )
 
 // guardName is the name of the PodDisruptionBudget in each namespace that has
@@ -35,4 +39,29 @@ func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.IfHealthyBudget),
 		},
 	}
+}
+
+// keepGuard makes the namespace's PodDisruptionBudget what it should be.
+func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
+	desired, have := buildGuard(namespace), &policyv1.PodDisruptionBudget{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the deletion guard of namespace %s: %w", namespace, err)
+	}
+	if err == nil && guards(have, desired) || r.made.has(namespace, r.Now()) {
+		return nil
+	}
+	// Many Servers of a new namespace come here at once.
+	r.made.add(namespace, r.Now())
+	if err := patch.Apply(ctx, r.Client, fieldOwner, desired); err != nil {
+		r.made.forget(namespace)
+		return err
+	}
+	return nil
+}
+
+func guards(have, desired *policyv1.PodDisruptionBudget) bool {
+	return ptr.Equal(have.Spec.MinAvailable, desired.Spec.MinAvailable) &&
+		metav1.FormatLabelSelector(have.Spec.Selector) == metav1.FormatLabelSelector(desired.Spec.Selector) &&
+		ptr.Equal(have.Spec.UnhealthyPodEvictionPolicy, desired.Spec.UnhealthyPodEvictionPolicy)
 }

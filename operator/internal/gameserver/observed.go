@@ -27,19 +27,18 @@ type observed struct {
 	nodeMissingSince time.Time
 	// nodeLostAfter is how long a node may be silent before its Pods count as gone.
 	nodeLostAfter time.Duration
-	// pick is the host ports that a new Pod would get.
-	pick func() ([]int32, error)
 	// clashes reports that one of the Pod's picked host ports has become a UDP port of
 	// an ElasticService, and that there are other numbers.
 	clashes bool
-	// better says whether another host port than the Pod's has more nodes left, or, where
-	// the Pod has waited in vain, as many.
-	better func(inVain bool) bool
+	// better is whether another host port than the Pod's has more nodes left, and
+	// betterInVain whether one has as many, once the Pod has waited in vain. Both are
+	// known only of a Pod that waits for its host port.
+	better, betterInVain bool
 	// patience is after how long a Pod that waits for its host port has waited in vain.
 	patience time.Duration
 }
 
-// gameRunning says whether the game's process runs in a Pod. What kubelet tells
+// gameRunning reports whether the game's process runs in a Pod. What kubelet tells
 // may be late: a sidecar that runs and says that somebody is there knows better.
 func gameRunning(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && report(s, pod) != nil && gamepod.SidecarRunning(pod))
@@ -79,27 +78,27 @@ func (o observed) silentSince() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// nodeLost says whether the Pod's node counts as lost, and otherwise when it
+// nodeLost reports whether the Pod's node counts as lost, and otherwise when it
 // will.
-func (o observed) nodeLost(now time.Time) (lost bool, in time.Duration) {
+func (o observed) nodeLost(now time.Time) (lost bool, left time.Duration) {
 	since, silent := o.silentSince()
 	if !silent {
 		return false, 0
 	}
-	if left := since.Add(o.nodeLostAfter).Sub(now); left > 0 {
+	if left = since.Add(o.nodeLostAfter).Sub(now); left > 0 {
 		return false, left
 	}
 	return true, 0
 }
 
-// graceOver says whether a deleted Pod's time to end is over, by the time that
+// graceOver reports whether a deleted Pod's time to end is over, by the time that
 // the API server has set, and otherwise when it will be.
-func graceOver(pod *corev1.Pod, now time.Time) (over bool, in time.Duration) {
+func graceOver(pod *corev1.Pod, now time.Time) (over bool, left time.Duration) {
 	if pod.DeletionTimestamp.IsZero() {
 		return false, 0
 	}
 	// The API server's deletionTimestamp is the end of the grace period.
-	if left := pod.DeletionTimestamp.Sub(now); left > 0 {
+	if left = pod.DeletionTimestamp.Sub(now); left > 0 {
 		return false, left
 	}
 	return true, 0
@@ -113,10 +112,10 @@ func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
 	return s.Status.Game
 }
 
-// inFleet says whether somebody else looks after the Server.
+// inFleet reports whether somebody else looks after the Server.
 func inFleet(s *v1alpha1.Server) bool { return metav1.GetControllerOf(s) != nil }
 
-// wanted says whether the Server is to have a Pod.
+// wanted reports whether the Server is to have a Pod.
 func wanted(s *v1alpha1.Server) bool {
 	return s.DeletionTimestamp.IsZero() && (s.Spec.Running == nil || *s.Spec.Running)
 }

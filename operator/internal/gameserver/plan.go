@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
 // How long the next Pod waits after Pods that failed: the first comes at once,
@@ -22,9 +23,8 @@ const (
 
 // plan is what a pass does to a Server's Pod. At most one of the actions is set.
 type plan struct {
-	// create makes a Pod with the host ports of ports.
+	// create makes a Pod, if there are host ports for it.
 	create bool
-	ports  []int32
 	// remove deletes the Pod, and gives it its grace period.
 	remove bool
 	// erase deletes the Pod's object at once: nothing of it runs, as far as
@@ -43,17 +43,8 @@ type plan struct {
 	// guard is why the Pod may or may not go.
 	guard permission
 	// waits says, for a Server that has no Pod and wants one, until when.
-	waits time.Duration
-	// portTrouble is why no Pod could be made.
-	portTrouble error
-	// again is when to look again, at the latest; 0: when something changes.
-	again time.Duration
-}
-
-func (p *plan) in(d time.Duration) {
-	if d > 0 && (p.again == 0 || d < p.again) {
-		p.again = d
-	}
+	waits        time.Duration
+	requeueAfter requeue.After
 }
 
 // makePlan decides what becomes of a Server's Pod.
@@ -65,10 +56,9 @@ func (p *plan) in(d time.Duration) {
 func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 	var p plan
 	p.guard = mayGo(now, s, o)
-	p.in(p.guard.again)
-	if _, in := o.nodeLost(now); in > 0 {
-		p.in(in)
-	}
+	p.requeueAfter.AtMost(p.guard.requeueAfter)
+	_, left := o.nodeLost(now)
+	p.requeueAfter.AtMost(left)
 	switch {
 	case o.stranger:
 		// A Server whose Pod's place is taken has none of its own to wait for.
@@ -96,26 +86,25 @@ func planEnd(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	case o.pod.DeletionTimestamp.IsZero():
 		p.remove, p.forced = true, p.guard.forced
 	default:
-		_, in := graceOver(o.pod, now)
-		p.in(in)
+		_, left := graceOver(o.pod, now)
+		p.requeueAfter.AtMost(left)
 	}
 }
 
 // planPod is for a Server that has no Pod and wants one.
 func planPod(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	if o.made {
-		p.in(cacheLag)
+		p.requeueAfter.AtMost(cacheLag)
 		return
 	}
 	if last := s.Status.LastFailureTime; last != nil {
 		if left := last.Add(delayAfter(s.Status.Failures)).Sub(now); left > 0 {
 			p.waits = left
-			p.in(left)
+			p.requeueAfter.AtMost(left)
 			return
 		}
 	}
-	p.ports, p.portTrouble = o.pick()
-	p.create = p.portTrouble == nil
+	p.create = true
 }
 
 // delayAfter is how long the next Pod waits after that many failures.
@@ -134,7 +123,7 @@ func delayAfter(failures int32) time.Duration {
 func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	game := report(s, o.pod)
 	lost, _ := o.nodeLost(now)
-	over, in := graceOver(o.pod, now)
+	over, left := graceOver(o.pod, now)
 	switch {
 	case game != nil && game.State == v1alpha1.GameShutdown:
 		p.retire = "The game asked for its own end."
@@ -147,7 +136,7 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 		// there, and only the cluster's owner can know that it isn't.
 		p.erase = true
 	case !o.pod.DeletionTimestamp.IsZero():
-		p.in(in) // somebody deleted it, and it ends
+		p.requeueAfter.AtMost(left) // somebody deleted it, and it ends
 	case game != nil && game.State == v1alpha1.GameUnhealthy && !inFleet(s) && p.guard.empty:
 		p.failed, p.remove = true, true
 	default:
@@ -173,14 +162,14 @@ func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	}
 	left := o.patience - now.Sub(since)
 	inVain := left <= 0 && !strings.Contains(why, "Insufficient") // or it may be for want of that
-	if o.better(inVain) {
+	if inVain && o.betterInVain || !inVain && o.better {
 		p.erase, p.refused = true, inVain
 		return
 	}
 	if left <= 0 {
 		left = o.patience
 	}
-	p.in(left)
+	p.requeueAfter.AtMost(left)
 }
 
 // permission is whether a Server's Pod may go.
@@ -195,8 +184,8 @@ type permission struct {
 	forced bool
 	// reason and message are those of the condition DeletionAllowed.
 	reason, message string
-	// again is when the answer may change by itself.
-	again time.Duration
+	// requeueAfter is after how long the answer may change by itself.
+	requeueAfter time.Duration
 }
 
 // mayGo decides whether a Server's Pod may go. Gone is what ended, or what was
@@ -211,14 +200,14 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 	}
 	lost, _ := o.nodeLost(now)
 	if lost {
-		over, in := graceOver(o.pod, now)
+		over, left := graceOver(o.pod, now)
 		if over {
 			return permission{
 				allowed: true, empty: true, gone: true,
 				reason: v1alpha1.ReasonNodeLost, message: "The Pod's node doesn't answer, and the Pod's time to end is over.",
 			}
 		}
-		p.again = in
+		p.requeueAfter = left
 	}
 	if wanted(s) {
 		p.allowed = p.empty
@@ -231,7 +220,7 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		p.allowed = true
 	case p.empty && seen:
 		// Whoever was sent there before its endpoint went is there by then.
-		if p.again = leftAlone(now, o.pod); p.again == 0 {
+		if p.requeueAfter = leftAlone(now, o.pod); p.requeueAfter == 0 {
 			p.allowed = true
 		} else {
 			p.reason, p.message = v1alpha1.ReasonWaitingForSidecar, "Nobody plays; until its endpoints are known to be gone somebody may come."
@@ -248,8 +237,8 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		p.reason, p.message = v1alpha1.ReasonWaitingForSidecar, "The game's sidecar hasn't answered to the deletion yet."
 	}
 	if !p.allowed && timeout > 0 && asked != nil {
-		if left := asked.Add(timeout).Sub(now); p.again == 0 || left < p.again {
-			p.again = left
+		if left := asked.Add(timeout).Sub(now); p.requeueAfter == 0 || left < p.requeueAfter {
+			p.requeueAfter = left
 		}
 	}
 	return p

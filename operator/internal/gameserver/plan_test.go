@@ -22,6 +22,8 @@ func at(seconds int) *metav1.Time {
 type world struct {
 	server *v1alpha1.Server
 	o      observed
+	// ports are those that a new Pod would get.
+	ports portPick
 }
 
 func newWorld(changes ...func(*world)) *world {
@@ -49,8 +51,7 @@ func newWorld(changes ...func(*world)) *world {
 					},
 				},
 			},
-			pick:   func() ([]int32, error) { return nil, nil },
-			better: func(bool) bool { return false }, patience: retryPort,
+			patience: retryPort,
 		},
 	}
 	w.say(v1alpha1.GameReady, 0)
@@ -247,7 +248,7 @@ func TestPlan(t *testing.T) {
 		// Host ports.
 		"a Pod that waits for a port is looked at again": {world: newWorld(waitsForPort), want: nothing, again: 20 * time.Second},
 		"a Pod that waits for a port gets a better one": {
-			world: newWorld(waitsForPort, func(w *world) { w.o.better = func(bool) bool { return true } }), want: "erase",
+			world: newWorld(waitsForPort, func(w *world) { w.o.better, w.o.betterInVain = true, true }), want: "erase",
 		},
 		"a Pod whose port has become an ElasticService's gets another one before its network is set up": {
 			world: newWorld(clashes, func(w *world) { w.o.pod.Status.PodIP = "" }), want: "remove",
@@ -261,11 +262,11 @@ func TestPlan(t *testing.T) {
 		"a Pod whose port its owner chose keeps it": {
 			world: newWorld(waitsForPort, func(w *world) {
 				w.server.Spec.Ports[0].HostPort = 7000
-				w.o.better = func(bool) bool { return true }
+				w.o.better, w.o.betterInVain = true, true
 			}), want: nothing,
 		},
 		"a Server whose ports can't be picked waits": {
-			world: newWorld(podGone, func(w *world) { w.o.pick = func() ([]int32, error) { return nil, errors.New("too few") } }), want: nothing,
+			world: newWorld(podGone, func(w *world) { w.ports.trouble = errors.New("too few") }), want: nothing,
 		},
 	}
 	for name, test := range tests {
@@ -275,7 +276,7 @@ func TestPlan(t *testing.T) {
 			for _, action := range []struct {
 				name string
 				set  bool
-			}{{"create", p.create}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"forced", p.forced}, {"failed", p.failed}} {
+			}{{"create", p.create && test.world.ports.trouble == nil}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"forced", p.forced}, {"failed", p.failed}} {
 				if action.set && got != "" {
 					got += " "
 				}
@@ -286,8 +287,8 @@ func TestPlan(t *testing.T) {
 			if got == "" {
 				got = nothing
 			}
-			if got != test.want || (test.again != 0 && p.again != test.again) {
-				t.Errorf("the plan is %s, again in %s; want %s, %s (the guard: %+v)", got, p.again, test.want, test.again, p.guard)
+			if got != test.want || (test.again != 0 && p.requeueAfter.Duration() != test.again) {
+				t.Errorf("the plan is %s, again in %s; want %s, %s (the guard: %+v)", got, p.requeueAfter.Duration(), test.want, test.again, p.guard)
 			}
 		})
 	}
@@ -328,7 +329,7 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := test.world.server
 			p := makePlan(noon, s, test.world.o)
-			setStatus(noon, s, test.world.o, p)
+			setStatus(noon, s, test.world.o, p, test.world.ports)
 			ready := readyOf(s)
 			if s.Status.State != test.state || ready.reason != test.reason || p.guard.empty != test.deletable {
 				t.Errorf("the state is %s, because %s (%s), deletable %t (%s); want %s, because %s, deletable %t",
@@ -347,17 +348,17 @@ func TestStatus(t *testing.T) {
 func TestFailuresAreForgotten(t *testing.T) {
 	w := newWorld(podEnded, failures(7, -3000))
 	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
 	if w.server.Status.Failures != 8 {
 		t.Errorf("after 599 s of being well there were %d failures, want 8", w.server.Status.Failures)
 	}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
 	if w.server.Status.Failures != 8 {
 		t.Errorf("a Pod that failed once was counted %d times, want 8 failures in all", w.server.Status.Failures)
 	}
 	w = newWorld(podEnded, failures(7, -3000))
 	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o))
+	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
 	if w.server.Status.Failures != 1 {
 		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
 	}
@@ -368,7 +369,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
 	for patience, want := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
 		w := newWorld(waitsForPort, func(w *world) {
-			w.o.better, w.o.patience = func(bool) bool { return true }, patience
+			w.o.better, w.o.betterInVain, w.o.patience = true, true, patience
 		})
 		if p := makePlan(noon, w.server, w.o); !p.erase || p.refused != want {
 			t.Errorf("with a patience of %s: erased %t, refused %t; want true and %t", patience, p.erase, p.refused, want)
@@ -380,9 +381,9 @@ func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
 func TestWhoWaitsForMoreThanPortsKeepsThem(t *testing.T) {
 	w := newWorld(waitsForPort, func(w *world) {
 		w.o.pod.Status.Conditions[0].Message = "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) didn't have free ports for the requested pod ports."
-		w.o.better, w.o.patience = func(inVain bool) bool { return inVain }, time.Second
+		w.o.betterInVain, w.o.patience = true, time.Second
 	})
-	if p := makePlan(noon, w.server, w.o); p.erase || p.refused || p.again == 0 {
-		t.Errorf("erased %t, refused %t, looked at again after %s", p.erase, p.refused, p.again)
+	if p := makePlan(noon, w.server, w.o); p.erase || p.refused || p.requeueAfter == 0 {
+		t.Errorf("erased %t, refused %t, looked at again after %s", p.erase, p.refused, p.requeueAfter.Duration())
 	}
 }

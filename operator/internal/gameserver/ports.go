@@ -16,20 +16,20 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 )
 
-// exposed says whether a port has a number on the node.
+// exposed reports whether a port has a number on the node.
 func exposed(p v1alpha1.ServerPort) bool {
 	return p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
 }
 
-// picked says whether the operator picks that number.
+// picked reports whether the operator picks that number.
 func picked(p v1alpha1.ServerPort) bool { return exposed(p) && p.HostPort == 0 }
 
-// picksPorts says whether the operator picks any of a Server's host ports.
+// picksPorts reports whether the operator picks any of a Server's host ports.
 func picksPorts(s *v1alpha1.Server) bool {
 	return slices.ContainsFunc(s.Spec.Ports, picked)
 }
 
-// reserved says whether the sidecar listens on a port.
+// reserved reports whether the sidecar listens on a port.
 func reserved(port int32) bool { return port >= sdkGRPCPort && port <= sidecarPort }
 
 // listenPort is the number on which the game listens.
@@ -246,6 +246,14 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 	}
 }
 
+// portPick is what came of picking a Server's host ports.
+type portPick struct {
+	// numbers are in the order of spec.ports.
+	numbers []int32
+	// trouble is why there are none, and no Pod could be made.
+	trouble error
+}
+
 // pick picks a Server's host ports and holds them for it: those it had before
 // where nobody else has taken to them, else one of those that are used least, by
 // chance. It prefers those that are no Service's UDP port. A number that was refused is
@@ -358,7 +366,7 @@ func overUDP(p v1alpha1.ServerPort) bool {
 	return slices.Contains(transports(p.Protocol), corev1.ProtocolUDP)
 }
 
-// better says whether a Server that waits with these ports would be better off
+// better reports whether a Server that waits with these ports would be better off
 // with others: ones with fewer users, or after some time any that has no more and
 // that wasn't refused, for a Pod that isn't ours may have its own.
 func (p *picker) better(s *v1alpha1.Server, inVain bool) bool {

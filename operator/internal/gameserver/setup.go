@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -116,28 +115,6 @@ func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []recon
 		}
 	}
 	return requests
-}
-
-// leaderRunnable runs on the leader.
-type leaderRunnable func(ctx context.Context) error
-
-func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
-
-// pass brings keys to the controller's queue, until ctx ends.
-func pass(ctx context.Context, from <-chan types.NamespacedName, to chan<- event.TypedGenericEvent[*v1alpha1.Server]) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case key := <-from:
-			s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-			select {
-			case <-ctx.Done():
-				return nil
-			case to <- event.TypedGenericEvent[*v1alpha1.Server]{Object: s}:
-			}
-		}
-	}
 }
 
 // byPod finds a Pod's Server, which may be gone.

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // finding is where a Server is, and why.
@@ -27,7 +28,7 @@ type finding struct {
 }
 
 // setStatus writes into a Server what was observed and what the pass does.
-func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan) {
+func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) {
 	st := &s.Status
 	st.ObservedGeneration = s.Generation
 	stamp := metav1.NewTime(now)
@@ -39,7 +40,7 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan) {
 		}
 		st.Failures, st.LastFailureTime = failuresAfter(now, s, readySince), &stamp
 	}
-	f := find(now, s, o, p)
+	f := find(now, s, o, p, ports)
 	st.State = f.state
 	setPod(s, o)
 	if report(s, o.pod) == nil {
@@ -88,7 +89,7 @@ func clearGame(s *v1alpha1.Server, deletable bool) {
 }
 
 // find says where a Server is, and why.
-func find(now time.Time, s *v1alpha1.Server, o observed, p plan) finding {
+func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) finding {
 	game := report(s, o.pod)
 	silent, isSilent := o.silentSince()
 	lost, _ := o.nodeLost(now)
@@ -99,7 +100,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan) finding {
 	case !wanted(s):
 		return findEnding(s, o, p)
 	case o.pod == nil:
-		return findMissing(s, p)
+		return findMissing(s, p, ports)
 	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
 		return finding{state: v1alpha1.ServerStarting, reason: v1alpha1.ReasonStarting, message: "The Pod was deleted; another one follows when it is gone."}
 	case wantsPort(why):
@@ -128,7 +129,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan) finding {
 	switch {
 	case s.Spec.Drain:
 		f.state, f.reason = v1alpha1.ServerDraining, v1alpha1.ReasonDraining
-		f.message = "The game gets no new players, and goes when it may: " + lowerFirst(p.guard.message)
+		f.message = "The game gets no new players, and goes when it may: " + text.LowerFirst(p.guard.message)
 		return f
 	case isSilent:
 		f.reason = v1alpha1.ReasonNodeSilent
@@ -153,7 +154,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan) finding {
 	return f
 }
 
-// noRoom says that as many play as may. The sidecar of a Server whose GameType skips
+// noRoom reports whether as many play as may. The sidecar of a Server whose GameType skips
 // full ones then says that its Pod isn't ready, so that nobody else is sent there.
 func noRoom(s *v1alpha1.Server) bool {
 	p := s.Status.Players
@@ -174,16 +175,16 @@ func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
 	}
 	return finding{
 		state: v1alpha1.ServerDraining, reason: v1alpha1.ReasonDraining,
-		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, lowerFirst(p.guard.message)),
+		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, text.LowerFirst(p.guard.message)),
 	}
 }
 
 // findMissing is for a Server that has no Pod and wants one.
-func findMissing(s *v1alpha1.Server, p plan) finding {
+func findMissing(s *v1alpha1.Server, p plan, ports portPick) finding {
 	f := finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPending, message: "The Pod is made."}
 	switch {
-	case p.portTrouble != nil:
-		f.reason, f.message = v1alpha1.ReasonHostPortTaken, upperFirst(p.portTrouble.Error())+"."
+	case ports.trouble != nil:
+		f.reason, f.message = v1alpha1.ReasonHostPortTaken, text.UpperFirst(ports.trouble.Error())+"."
 	case p.waits > 0:
 		// The time itself would be a write a second.
 		f.reason = v1alpha1.ReasonBackoff

@@ -15,8 +15,10 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // maxForced bounds how many Servers one pass ends by force. The next follows.
@@ -39,7 +41,7 @@ type outcome struct {
 	failed error
 }
 
-// wrote says that a Fleet was made or changed.
+// wrote reports whether a Fleet was made or changed.
 func (o outcome) wrote() bool { return o.created != "" || len(o.changed) > 0 }
 
 type scaling struct {
@@ -62,7 +64,7 @@ func (o *outcome) take(err error, done func()) {
 
 // apply does what a plan says. What there will be less of goes first: should the
 // rest not work, there is too little of nothing that an update may not take.
-func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *memory, p plan) outcome {
+func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan) outcome {
 	var o outcome
 	for _, c := range p.change {
 		o.take(r.change(ctx, gt, m, c), func() {
@@ -84,7 +86,7 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *memory
 }
 
 // create makes the Fleet of the GameType's template.
-func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memory, p plan, o *outcome) {
+func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan, o *outcome) {
 	f, err := desiredFleet(gt, p.first, p.number)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
@@ -96,7 +98,7 @@ func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *memor
 		r.noteStored(ctx, f, sent, o)
 		o.created = f.Name
 		m.number = max(m.number, p.number)
-		m.writes.add(r.Now(), wroteCreate, observe(gt, f), f.Spec.Template)
+		remember(m.writes, r.Now(), pending.Create, observe(gt, f), f.Spec.Template)
 	case apierrors.IsAlreadyExists(err):
 		r.collide(ctx, gt, f.Name, o)
 	case refusal.Is(err):
@@ -137,13 +139,13 @@ func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name st
 }
 
 // change makes a Fleet as it should be, if it is still as it was seen.
-func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *memory, c change) error {
+func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *state, c change) error {
 	changed, err := changeFleet(ctx, r.Client, gt, c, nil)
 	if err != nil {
 		return err
 	}
 	m.number = max(m.number, c.number)
-	m.writes.add(r.Now(), wroteChange, observe(gt, changed), changed.Spec.Template)
+	remember(m.writes, r.Now(), pending.Change, observe(gt, changed), changed.Spec.Template)
 	return nil
 }
 
@@ -169,12 +171,12 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 }
 
 // remove deletes a Fleet, if it is still as it was seen.
-func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *memory, f *fleet, how metav1.DeletionPropagation) error {
+func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *state, f *fleet, how metav1.DeletionPropagation) error {
 	err := r.Client.Delete(ctx, f.object(gt), client.PropagationPolicy(how), client.Preconditions{UID: &f.uid, ResourceVersion: &f.resourceVersion})
 	if err != nil {
 		return fmt.Errorf("delete Fleet %s: %w", f.name, err)
 	}
-	m.writes.add(r.Now(), wroteDelete, *f, v1alpha1.ServerTemplate{})
+	remember(m.writes, r.Now(), pending.Delete, *f, v1alpha1.ServerTemplate{})
 	return nil
 }
 
@@ -225,4 +227,4 @@ func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
 }
 
 // words are what the API server said, bounded.
-func words(err error) string { return bounded(refusal.Words(err)) }
+func words(err error) string { return text.Bounded(refusal.Words(err)) }

@@ -3,6 +3,7 @@ package gametype
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,13 +18,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-const (
-	// aheadTime is for how long the cache may lag behind what a wake wrote.
-	aheadTime = 5 * time.Second
-	// spareTime is for how long nothing is made for a target that could not be
-	// scaled, and maxSpared bounds how many such targets are remembered.
-	spareTime, maxSpared = time.Minute, 1024
-)
+// spareTime is for how long nothing is made for a target that could not be scaled, and
+// maxSpared bounds how many such targets are remembered.
+const spareTime, maxSpared = time.Minute, 1024
 
 // Carrier wakes targets. What sleeps at zero and is a GameType or a Fleet it brings
 // to its first Servers in one go: a player waits, and the controllers would decide
@@ -133,7 +130,7 @@ func (c *Carrier) plan(ctx context.Context, ref target.Ref, replicas int32) (*me
 	return &gt.ObjectMeta, c.planGameType(ctx, gt, replicas)
 }
 
-// asleep says that what has these replicas is at zero, and stays.
+// asleep reports whether what has these replicas is at zero, and stays.
 func asleep(meta *metav1.ObjectMeta, replicas *int32) bool {
 	return replicas != nil && *replicas == 0 && meta.DeletionTimestamp.IsZero()
 }
@@ -182,18 +179,9 @@ func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, repli
 	return nil
 }
 
-// behind says that the cache is about to show a later GameType: a Fleet is as that
-// one wants it. What never comes isn't waited for.
-func (m *memory) behind(now time.Time, gt *v1alpha1.GameType, seen []fleet) bool {
-	for i := range seen {
-		if seen[i].ownerGeneration <= gt.Generation {
-			continue
-		}
-		if m.aheadSince.IsZero() {
-			m.aheadSince = now
-		}
-		return now.Sub(m.aheadSince) < aheadTime
-	}
-	m.aheadSince = time.Time{}
-	return false
+// cacheLags reports whether the cache is about to show a later GameType: a Fleet is as
+// that one wants it. What never comes isn't waited for.
+func (m *state) cacheLags(now time.Time, gt *v1alpha1.GameType, seen []fleet) bool {
+	m.lag.See(now, slices.ContainsFunc(seen, func(f fleet) bool { return f.ownerGeneration > gt.Generation }))
+	return m.lag.Lasts(now)
 }

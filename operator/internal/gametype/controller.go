@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,22 +17,14 @@ import (
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
-const (
-	// staleRetry is when to look again after somebody else wrote first: the cache
-	// will tell what.
-	staleRetry = 20 * time.Millisecond
-	// refusedRetry is when to try again what the API server has refused: a quota
-	// may have room by then. Just after the CRDs were installed its admission
-	// doesn't know GameTypes as owners, for some seconds.
-	refusedRetry = 15 * time.Second
-	// endingRetry is when to look again in a namespace that is being deleted.
-	endingRetry = 30 * time.Second
-	// countsPause is the least time between two writes of a status in which
-	// nothing but the players changed.
-	countsPause = time.Second
-)
+// refusedRetry is when to try again what the API server has refused: a quota
+// may have room by then. Just after the CRDs were installed its admission
+// doesn't know GameTypes as owners, for some seconds.
+const refusedRetry = 15 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes/status,verbs=patch
@@ -60,13 +48,12 @@ type Reconciler struct {
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 
-	mu       sync.Mutex
-	memories map[types.NamespacedName]*memory
+	states kit.States[state]
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.memories = map[types.NamespacedName]*memory{}
+	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[written]{}} }}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -74,25 +61,12 @@ func (r *Reconciler) Init() {
 
 // Reconcile brings one GameType to where it should be.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	gt := &v1alpha1.GameType{}
-	if err := r.Client.Get(ctx, req.NamespacedName, gt); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
+	return kit.Pass(ctx, r.Client, req, &v1alpha1.GameType{}, r.states.Forget, func(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
+		if !gt.DeletionTimestamp.IsZero() {
+			return r.finish(ctx, gt)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	do := r.reconcile
-	if !gt.DeletionTimestamp.IsZero() {
-		do = r.finish
-	}
-	result, err := do(ctx, gt)
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{RequeueAfter: endingRetry}, nil
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return result, err
+		return r.reconcile(ctx, gt)
+	})
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
@@ -102,15 +76,15 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 	if err := r.tellSelector(ctx, gt); err != nil {
 		return reconcile.Result{}, err
 	}
-	now, m, original := r.Now(), r.memoryOf(gt), gt.DeepCopy()
+	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
 	list, err := r.owned(ctx, gt)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	acting, found := undone(gt, list)
-	fleets, again := m.observe(now, acting, list)
-	if m.behind(now, gt, fleets) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	fleets, pendingFor := m.observe(now, acting, list)
+	if m.cacheLags(now, gt, fleets) {
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 	p := makePlan(now, &acting.Spec, fleets, m.number)
 	p.undone, p.undoing = found, undoing(gt, fleets, found)
@@ -120,22 +94,22 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 		o.failed = errors.Join(o.failed, err)
 		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, v1alpha1.ReasonPending, "The Service could not be written; it is tried again.")
 	}
-	emit(r.Events, gt, actionEvents(p, o, s))
-	p.lookAgain(again)
+	kit.Emit(r.Events, gt, actionEvents(p, o, s)...)
+	p.requeueAfter.AtMost(pendingFor)
 	if o.stale || s.stale {
-		p.lookAgain(staleRetry)
+		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	if o.refused != "" || s.refused {
-		p.lookAgain(refusedRetry)
+		p.requeueAfter.AtMost(refusedRetry)
 	}
-	if m.putOff = !m.putOff && o.failed == nil && o.wrote(); m.putOff {
-		return reconcile.Result{RequeueAfter: breath}, nil
+	if m.statusPutOff = !m.statusPutOff && o.failed == nil && o.wrote(); m.statusPutOff {
+		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
 	}
 	setStatus(now, gt, fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
 	}
-	return reconcile.Result{RequeueAfter: p.again}, o.failure(gt)
+	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(gt)
 }
 
 // finish lets a deleted GameType go once its Servers are gone. Its Fleets are
@@ -145,12 +119,12 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 	if !controllerutil.ContainsFinalizer(gt, v1alpha1.GameTypeFinalizer) {
 		return reconcile.Result{}, nil
 	}
-	now, m, original := r.Now(), r.memoryOf(gt), gt.DeepCopy()
+	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
 	list, err := r.owned(ctx, gt)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	fleets, again := m.observe(now, gt, list)
+	fleets, pendingFor := m.observe(now, gt, list)
 	// Whoever asks for its dependents to be orphaned gets that.
 	if len(fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, gt, false))
@@ -162,29 +136,25 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 			o.take(r.remove(ctx, gt, m, f, metav1.DeletePropagationForeground), func() {})
 		}
 	}
-	p.lookAgain(again)
+	p.requeueAfter.AtMost(pendingFor)
 	if o.stale {
-		p.lookAgain(staleRetry)
+		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	s := services{ready: condition.False(v1alpha1.ConditionServiceReady, v1alpha1.ReasonDraining, "The GameType is being deleted."), phase: gt.Status.Phase}
 	setStatus(now, gt, fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
 	}
-	return reconcile.Result{RequeueAfter: p.again}, o.failure(gt)
+	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(gt)
 }
 
 // setFinalizer puts the finalizer on, or takes it off.
 func (r *Reconciler) setFinalizer(ctx context.Context, gt *v1alpha1.GameType, on bool) error {
-	before := gt.DeepCopy()
-	change := controllerutil.RemoveFinalizer
+	change := kit.RemoveFinalizer
 	if on {
-		change = controllerutil.AddFinalizer
+		change = kit.AddFinalizer
 	}
-	if !change(gt, v1alpha1.GameTypeFinalizer) {
-		return nil
-	}
-	if err := r.Client.Patch(ctx, gt, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := change(ctx, r.Client, gt, v1alpha1.GameTypeFinalizer); err != nil {
 		return fmt.Errorf("set the finalizer of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
 	}
 	return nil
@@ -215,30 +185,23 @@ func (r *Reconciler) owned(ctx context.Context, gt *v1alpha1.GameType) ([]v1alph
 
 // observe reads the Fleets as they were written since the cache had them, and says when
 // to look again; 0 for never.
-func (m *memory) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fleet) ([]fleet, time.Duration) {
+func (m *state) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fleet) ([]fleet, time.Duration) {
 	fleets := make([]fleet, len(list))
 	for i := range list {
 		fleets[i] = observe(gt, &list[i])
 	}
-	return m.writes.over(now, fleets, func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) })
+	return overlay(func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) }).Over(m.writes, now, fleets)
 }
 
 // writeStatus writes what changed and tells of it. What changes all the time, the
 // players, waits a little, so that one write tells of many.
-func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, gt *v1alpha1.GameType, m *memory, p *plan) error {
-	if wait := m.statusWritten.Add(countsPause).Sub(now); wait > 0 && onlyPlayersDiffer(&original.Status, &gt.Status) {
-		p.lookAgain(wait)
-		return nil
-	}
-	written, err := patch.Status(ctx, r.Client, original, gt)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
+func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, gt *v1alpha1.GameType, m *state, p *plan) error {
+	written, wait, err := m.status.Write(ctx, r.Client, now, original, gt, func() bool { return onlyPlayersDiffer(&original.Status, &gt.Status) })
+	p.requeueAfter.AtMost(wait)
 	if written {
-		m.statusWritten = now
-		emit(r.Events, gt, transitionEvents(&original.Status, &gt.Status))
+		kit.Emit(r.Events, gt, transitionEvents(&original.Status, &gt.Status)...)
 	}
-	return nil
+	return err
 }
 
 // failure is what the controller tries again because of.

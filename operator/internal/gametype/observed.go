@@ -86,7 +86,7 @@ func sentOf(o *v1alpha1.Fleet) sentTemplate {
 	return sentTemplate{o.Annotations[v1alpha1.TemplateHashAnnotation], o.Annotations[v1alpha1.StoredHashAnnotation]}
 }
 
-// isCurrent says whether a Fleet has the GameType's template. It compares what templates
+// isCurrent reports whether a Fleet has the GameType's template. It compares what templates
 // mean, as a hash would tell two ways to write the same one apart; and where that
 // differs, what was sent when the Fleet was made: a webhook or a policy may change what
 // is stored, and another Fleet would be changed likewise. Who changes it later makes it
@@ -124,7 +124,7 @@ func (f *fleet) unready() int32 {
 	return f.desired - f.sure()
 }
 
-// empty says that nothing is left of it but its template.
+// empty reports whether nothing is left of it but its template.
 func (f *fleet) empty() bool { return f.observed && f.desired == 0 && f.active == 0 && f.draining == 0 }
 
 // byNumber puts the oldest revision first, and is never undecided.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
 // plan is what becomes of a GameType's Fleets.
@@ -33,10 +34,8 @@ type plan struct {
 	undoing string
 	// why says in a sentence what this step is for, or what the next one waits for;
 	// empty where nothing is to be done.
-	why string
-	// again is when to look again though nothing that is watched changes; 0 for
-	// never.
-	again time.Duration
+	why          string
+	requeueAfter requeue.After
 }
 
 // change is what a Fleet is to be.
@@ -244,7 +243,7 @@ func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	return b.replicas, left
 }
 
-// unobserved says that a Fleet hasn't yet acted on its spec: what its status says
+// unobserved reports whether a Fleet hasn't yet acted on its spec: what its status says
 // is of an earlier one, which may have asked for more.
 func unobserved(f *fleet) bool { return !f.observed }
 
@@ -291,7 +290,7 @@ func (p *plan) retire(now time.Time, spec *v1alpha1.GameTypeSpec, c change) {
 		return
 	}
 	if left := c.retiringSince.Add(after.Duration).Sub(now); left > 0 {
-		p.lookAgain(left)
+		p.requeueAfter.AtMost(left)
 		return
 	}
 	p.force = append(p.force, c.fleet)
@@ -307,14 +306,7 @@ func (p *plan) forget(spec *v1alpha1.GameTypeSpec, old []*fleet) {
 	p.remove = history[:max(0, len(history)-limit)]
 }
 
-// lookAgain asks for a pass after a time, unless an earlier one was asked for.
-func (p *plan) lookAgain(after time.Duration) {
-	if after > 0 && (p.again == 0 || after < p.again) {
-		p.again = after
-	}
-}
-
-// writes says that the plan changes any Fleet.
+// writes reports whether the plan changes any Fleet.
 func (p *plan) writes() bool {
 	return p.create || len(p.change)+len(p.remove)+len(p.force) > 0
 }

@@ -14,6 +14,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // services is what became of the Service and the ElasticService.
@@ -71,7 +72,7 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (s
 	case c.Status == metav1.ConditionTrue:
 		s.ready = condition.True(kind, v1alpha1.ReasonOK, "Players reach the game through Service %s.", gt.Name)
 	default:
-		s.ready = condition.Unknown(kind, c.Reason, "ElasticService %s: %s", gt.Name, bounded(c.Message))
+		s.ready = condition.Unknown(kind, c.Reason, "ElasticService %s: %s", gt.Name, text.Bounded(c.Message))
 		s.ready.Status = c.Status
 	}
 	return s, nil

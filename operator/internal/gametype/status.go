@@ -2,24 +2,20 @@ package gametype
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-const (
-	// maxWords bounds what is quoted of others, in characters.
-	maxWords = 300
-	// maxRevisions bounds how many revisions the status tells of.
-	maxRevisions = 20
-)
+// maxRevisions bounds how many revisions the status tells of.
+const maxRevisions = 20
 
 // setStatus writes what a pass found and decided into the GameType's status, and
 // says in the plan when to look again because of it.
@@ -54,7 +50,7 @@ func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o 
 	condition.SetAll(&status.Conditions, gt.Generation, metav1.Time{Time: now}, update, updated(&update, p), available(gt, p, c), s.ready)
 }
 
-// settled says that the current revision has taken over before, and that there is
+// settled reports whether the current revision has taken over before, and that there is
 // no other.
 func settled(gt *v1alpha1.GameType, p *plan) bool {
 	was := gt.Status.CurrentRevision
@@ -74,7 +70,7 @@ func count(fleets []fleet, current *fleet) counts {
 	var c counts
 	for i := range fleets {
 		f := &fleets[i]
-		add := func(to *int32, n int32) { *to = added(*to, n) }
+		add := func(to *int32, n int32) { *to = kit.AddCounts(*to, n) }
 		add(&c.active, f.active)
 		add(&c.ready, f.ready)
 		add(&c.allocated, f.allocated)
@@ -91,7 +87,7 @@ func count(fleets []fleet, current *fleet) counts {
 	return c
 }
 
-// progress says that an update has got further since the status was written: more
+// progress reports whether an update has got further since the status was written: more
 // new Servers are Ready, or fewer old ones are there; or that it is another one.
 func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 	was := &gt.Status
@@ -109,7 +105,7 @@ func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 		if r.Name == was.UpdateRevision.Name {
 			ready = r.Ready
 		} else {
-			old = added(old, r.Replicas)
+			old = kit.AddCounts(old, r.Replicas)
 		}
 	}
 	return p.current.ready > ready || c.old < old && len(fleets) <= maxRevisions
@@ -136,7 +132,7 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 	const kind = v1alpha1.ConditionProgressing
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
-		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted; %s players to leave.", waits(c.active+c.draining))
+		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	case o.refused != "":
 		return condition.False(kind, v1alpha1.ReasonFleetRefused, "The API server refuses the Fleet of revision %d: %s", p.number, o.refused)
 	case p.current == nil:
@@ -152,14 +148,14 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 		report += " " + p.why
 	}
 	if p.current.message != "" {
-		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, bounded(p.current.message))
+		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, text.Bounded(p.current.message))
 	}
 	deadline := gt.Spec.Update.ProgressDeadline
 	if deadline == nil || deadline.Duration <= 0 {
 		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
 	}
 	if left := gt.Status.LastProgressTime.Add(deadline.Duration).Sub(now); left > 0 {
-		p.lookAgain(left)
+		p.requeueAfter.AtMost(left)
 		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
 	}
 	return condition.False(kind, v1alpha1.ReasonDeadlineExceeded,
@@ -197,7 +193,7 @@ func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 		return condition.True(kind, v1alpha1.ReasonOK, "%s", report)
 	}
 	if p.current != nil && p.current.message != "" {
-		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, bounded(p.current.message))
+		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, text.Bounded(p.current.message))
 	}
 	return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", report)
 }
@@ -232,36 +228,8 @@ func takers(servers int32) string {
 	return fmt.Sprintf("%d of earlier ones take", servers)
 }
 
-func waits(servers int32) string {
-	if servers == 1 {
-		return "1 Server waits for its"
-	}
-	return fmt.Sprintf("%d Servers wait for their", servers)
-}
-
-// onlyPlayersDiffer says that two statuses differ in how many play and in nothing
+// onlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
 // else.
 func onlyPlayersDiffer(a, b *v1alpha1.GameTypeStatus) bool {
-	if a.Players == b.Players && a.Capacity == b.Capacity {
-		return false
-	}
-	same := *a
-	same.Players, same.Capacity = b.Players, b.Capacity
-	return equality.Semantic.DeepEqual(&same, b)
-}
-
-// bounded cuts what is quoted.
-func bounded(words string) string {
-	if runes := []rune(words); len(runes) > maxWords {
-		return string(runes[:maxWords]) + "…"
-	}
-	return words
-}
-
-// added is bounded by what the status can hold.
-func added(a, b int32) int32 {
-	if a > math.MaxInt32-b {
-		return math.MaxInt32
-	}
-	return a + b
+	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.GameTypeStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })
 }

@@ -66,16 +66,16 @@ func TestTheStatusAddsUpAllRevisions(t *testing.T) {
 // before; each step forward begins the time anew.
 func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	gt := gameTypeOf(3)
-	if p := statusOf(gt, t0, outcome{}, newest(1, 0), earlier(3, 3, 0)); p.again != 10*time.Minute {
-		t.Errorf("it looks again after %s", p.again)
+	if p := statusOf(gt, t0, outcome{}, newest(1, 0), earlier(3, 3, 0)); p.requeueAfter.Duration() != 10*time.Minute {
+		t.Errorf("it looks again after %s", p.requeueAfter.Duration())
 	}
 	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdating,
 		"Revision 2 has 0 of 3 Servers ready; 3 of earlier ones take players. Old Servers wait for new ones to get Ready. Fleet duel-b: No image.")
 	at := t0.Add(6 * time.Minute)
 	statusOf(gt, at, outcome{}, newest(1, 1), earlier(3, 3, 0)) // A step.
 	at = at.Add(9 * time.Minute)
-	if p := statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0)); p.again != 10*time.Minute {
-		t.Errorf("after an old one went it looks again after %s", p.again)
+	if p := statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0)); p.requeueAfter.Duration() != 10*time.Minute {
+		t.Errorf("after an old one went it looks again after %s", p.requeueAfter.Duration())
 	}
 	at = at.Add(9*time.Minute + 59*time.Second)
 	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))

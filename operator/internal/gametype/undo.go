@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // undone is a GameType with the template of the revision that UndoToAnnotation names, and
@@ -38,7 +39,7 @@ func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
 	case name == "":
 		return ""
 	case found:
-		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", v1alpha1.UndoToAnnotation, bounded(name))
+		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", v1alpha1.UndoToAnnotation, text.Bounded(name))
 	}
 	var names []string
 	for i := range fleets {
@@ -46,5 +47,5 @@ func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
 	}
 	slices.Sort(names)
 	return fmt.Sprintf(" There is no revision %s, which the annotation %s names: there are %s.",
-		bounded(name), v1alpha1.UndoToAnnotation, strings.Join(names[:min(len(names), maxRevisions)], ", "))
+		text.Bounded(name), v1alpha1.UndoToAnnotation, strings.Join(names[:min(len(names), maxRevisions)], ", "))
 }

@@ -33,7 +33,7 @@ func versions(t *testing.T, number string) (*v1alpha1.GameType, []v1alpha1.Fleet
 // currentOf is the number of the revision that a GameType's Servers are of.
 func currentOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) int64 {
 	acting, _ := undone(gt, list)
-	fleets, _ := (&memory{}).observe(t0, acting, list)
+	fleets, _ := (&state{}).observe(t0, acting, list)
 	if current, _ := sortOut(fleets); current != nil {
 		return current.number
 	}

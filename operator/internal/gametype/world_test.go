@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
 var t0 = time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -47,7 +48,7 @@ type world struct {
 	// real are the Fleets by template, and cached what the controller sees.
 	real   map[string]*realFleet
 	cached map[types.UID]realFleet
-	writes writes
+	writes pending.Writes[written]
 	// stuck is whether a Fleet can't do what it wants to just now.
 	stuck func() bool
 	// lost are the Servers that were ended with players on them.
@@ -56,7 +57,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, replicas int32, update v1alpha1.UpdateSpec) *world {
-	w := &world{t: t, now: t0, replicas: replicas, template: "a", real: map[string]*realFleet{}, cached: map[types.UID]realFleet{}, writes: writes{}}
+	w := &world{t: t, now: t0, replicas: replicas, template: "a", real: map[string]*realFleet{}, cached: map[types.UID]realFleet{}, writes: pending.Writes[written]{}}
 	w.spec = v1alpha1.GameTypeSpec{Replicas: &w.replicas, Update: update, RevisionHistoryLimit: new(int32(5))}
 	return w
 }
@@ -104,14 +105,14 @@ func (w *world) pass() plan {
 		f.current, f.observed = c.template == w.template, c.seen == f.generation
 		fleets = append(fleets, f)
 	}
-	fleets, _ = w.writes.over(w.now, fleets, func(t v1alpha1.ServerTemplate, _ sentTemplate) bool { return t.Spec.GameContainer == w.template })
+	fleets, _ = overlay(func(t v1alpha1.ServerTemplate, _ sentTemplate) bool { return t.Spec.GameContainer == w.template }).Over(w.writes, w.now, fleets)
 	p := makePlan(w.now, &w.spec, fleets, w.known)
 	w.known = max(w.known, p.number)
 	if p.create {
 		w.create(p)
 	}
 	for _, c := range p.change {
-		w.write(c.fleet, wroteChange, func(f *realFleet) {
+		w.write(c.fleet, pending.Change, func(f *realFleet) {
 			if f.desired != c.replicas {
 				f.generation++
 			}
@@ -122,7 +123,7 @@ func (w *world) pass() plan {
 		w.force(f)
 	}
 	for _, f := range p.remove {
-		w.write(f, wroteDelete, func(f *realFleet) { delete(w.real, f.template); w.lost += occupied(f) })
+		w.write(f, pending.Delete, func(f *realFleet) { delete(w.real, f.template); w.lost += occupied(f) })
 	}
 	return p
 }
@@ -150,18 +151,18 @@ func (w *world) create(p plan) {
 	w.touch(f)
 	f.uid = types.UID(w.template + " " + f.resourceVersion)
 	w.real[w.template] = f
-	w.writes.add(w.now, wroteCreate, f.fleet, v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{GameContainer: f.template}})
+	remember(w.writes, w.now, pending.Create, f.fleet, v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{GameContainer: f.template}})
 }
 
 // write changes a Fleet unless it isn't any more as it was seen.
-func (w *world) write(seen *fleet, kind writeKind, change func(*realFleet)) {
+func (w *world) write(seen *fleet, kind pending.Kind, change func(*realFleet)) {
 	f, ok := w.real[w.templateOf(seen.uid)]
 	if !ok || f.resourceVersion != seen.resourceVersion {
 		return // The API server refuses it.
 	}
 	change(f)
 	w.touch(f)
-	w.writes.add(w.now, kind, f.fleet, v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{GameContainer: f.template}})
+	remember(w.writes, w.now, kind, f.fleet, v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{GameContainer: f.template}})
 }
 
 // act is a pass of a Fleet's own controller: as there, the status is of before

@@ -19,7 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/namespaces"
-	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -97,7 +97,7 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	var es *v1alpha1.ElasticService
 	if w.Namespaces.Has(r.Namespace) {
 		var err error
-		if es, err = elasticservice.ForService(ctx, w.client, r.Namespace, r.Svc); err != nil {
+		if es, err = index.ForService(ctx, w.client, r.Namespace, r.Svc); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
 	}
@@ -141,7 +141,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var raised target.Raised
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(es *v1alpha1.ElasticService) (err error) {
-		raised, err = w.raiser.RaiseTo(ctx, ref, elasticservice.Wanted(es))
+		raised, err = w.raiser.RaiseTo(ctx, ref, target.Wanted(es))
 		if errors.Is(err, target.ErrForbidden) {
 			// Nothing but a wake finds that out: reading a scale may be allowed.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
@@ -188,7 +188,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	return answer, nil
 }
 
-// onItsWay says that a sleep is committed whose target, found with replicas, may still be
+// onItsWay reports whether a sleep is committed whose target, found with replicas, may still be
 // scaled to zero. That write is made to one version of the target: a target of another
 // has been at zero and was woken, or isn't going there. Who committed the sleep may be
 // gone before the write, which only this replica's own clock tells.

@@ -14,7 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
-	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -49,7 +49,7 @@ func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, 
 	shown := es.DeepCopy()
 	es.Status, shown.Status = live, cached
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(es).WithStatusSubresource(es).
-		WithIndex(es, elasticservice.IndexService, func(client.Object) []string { return []string{"lobby"} }).
+		WithIndex(es, index.Service, func(client.Object) []string { return []string{"lobby"} }).
 		WithInterceptorFuncs(interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, l client.ObjectList, _ ...client.ListOption) error {
 			l.(*v1alpha1.ElasticServiceList).Items = []v1alpha1.ElasticService{*shown}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"dormouse.dev/dormouse/internal/namespaces"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 // Options are the operator's settings.
@@ -73,7 +75,7 @@ func Parse(args []string) (Options, error) {
 	f.StringVar(&selector, "resolver-selector", "app.kubernetes.io/name=dormouse-resolver", "labels of the resolver pods")
 	f.IntVar(&o.ResolverPort, "resolver-port", 8080, "port on which resolver pods answer")
 	f.StringVar(&o.ResolverServiceAccount, "resolver-service-account", "dormouse-resolver", "service account whose tokens may wake services")
-	f.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token", "file with the token that resolvers know the operator by")
+	f.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath, "file with the token that resolvers know the operator by")
 	f.StringVar(&o.OperatorURL, "operator-url", "", "where sidecars find the operator (default: http://dormouse-operator.NAMESPACE.svc:8080)")
 	f.StringVar(&o.SidecarTemplate, "sidecar-template", "dormouse-sidecar", "name of the PodTemplate, in the operator's namespace, of what runs beside each game")
 	f.StringVar(&hostPorts, "host-ports", "7000-8000", "host ports that Servers get")
@@ -130,4 +132,12 @@ func Parse(args []string) (Options, error) {
 		errs = append(errs, fmt.Errorf("--operator-url=%s must be a URL such as http://dormouse-operator.dormouse-system.svc:8080", o.OperatorURL))
 	}
 	return o, errors.Join(errs...)
+}
+
+// LogLevel is the least level that is logged. Verbose is logr's V(1).
+func (o Options) LogLevel() slog.Level {
+	if o.Verbose {
+		return -1
+	}
+	return slog.LevelInfo
 }

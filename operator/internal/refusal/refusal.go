@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Is says that the API server won't take an object, however often it is asked. In a
+// Is reports whether the API server won't take an object, however often it is asked. In a
 // namespace that is being deleted it takes nothing new, but there whoever wants the object
 // is about to be deleted, too.
 func Is(err error) bool {

@@ -9,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 const (
@@ -38,11 +37,11 @@ type Peers struct {
 	table     *table
 	operators Operators
 	// self is the name of this replica's own Pod.
-	self      string
-	port      int
-	tokenFile string
-	http      *http.Client
-	flight    singleflight.Group
+	self   string
+	port   int
+	token  *tokenfile.File
+	http   *http.Client
+	flight singleflight.Group
 }
 
 // Recent gives the last report of each Server of an owner, such as Fleet/lobbies, that isn't older than
@@ -119,7 +118,7 @@ func newest(pods map[string]string, answers [][]reportapi.RecentReport) map[stri
 	return all
 }
 
-// newer says that a report counts rather than another of the same Pod. Ages are
+// newer reports whether a report counts rather than another of the same Pod. Ages are
 // known only as exactly as an answer was fast: where they don't tell, somebody
 // plays if one of the two says so.
 func newer(a, b reportapi.RecentReport) bool {
@@ -150,7 +149,7 @@ func (p *Peers) addresses(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// mayHaveReports says that a Pod runs as far as anybody knows. One that should
+// mayHaveReports reports whether a Pod runs as far as anybody knows. One that should
 // have ended long ago is on a node that is lost: nothing it was told still counts.
 func mayHaveReports(now time.Time, pod *corev1.Pod) bool {
 	if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
@@ -168,11 +167,11 @@ func (p *Peers) ask(ctx context.Context, address, namespace, owner string) (_ []
 	if err != nil {
 		return nil, fmt.Errorf("build the request for %s: %w", u.Host, err)
 	}
-	token, err := os.ReadFile(p.tokenFile)
+	token, err := p.token.Get()
 	if err != nil {
 		return nil, fmt.Errorf("read the operator's token: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	req.Header.Set("Authorization", "Bearer "+token)
 	asked := time.Now()
 	res, err := p.http.Do(req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 func TestPeersTellTheNewest(t *testing.T) {
@@ -19,7 +20,7 @@ func TestPeersTellTheNewest(t *testing.T) {
 	two := start(t, c, fmt.Sprintf("127.0.0.2:%d", one.peers.port))
 	one.peers.self, two.peers.self = "operator-2", "operator-1" // the cluster has the first only
 	for _, p := range []*Peers{one.peers, two.peers} {
-		p.tokenFile = writeFile(t, "operator\n")
+		p.token = tokenfile.New(writeFile(t, "operator\n"))
 	}
 	two.say(next(6))
 	got, err := two.peers.Recent(t.Context(), "games", "Fleet/lobby")

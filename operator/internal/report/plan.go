@@ -48,13 +48,13 @@ type said struct {
 	from int64
 }
 
-// busy says that somebody plays, or that the game may not be deleted.
+// busy reports whether somebody plays, or that the game may not be deleted.
 func (s *said) busy() bool {
 	p := s.report.Game.Players
 	return !s.report.DeletionAllowed || p != nil && p.Current > 0
 }
 
-// supersededBy says that a Server's status is of a newer report than this one.
+// supersededBy reports whether a Server's status is of a newer report than this one.
 func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 	g := status.Game
 	switch {
@@ -67,7 +67,7 @@ func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 	}
 }
 
-// unsettled says that another replica may have a report between the status and
+// unsettled reports whether another replica may have a report between the status and
 // this one, which it would still write.
 func (s *said) unsettled(known *v1alpha1.GameStatus) bool {
 	return known.Instance != s.report.Instance || known.Sequence < s.from-1
@@ -101,7 +101,7 @@ func (c change) whilePodStarts() change {
 	return c
 }
 
-// none says that there is nothing to write.
+// none reports whether there is nothing to write.
 func (c change) none() bool {
 	return c.status == nil && len(c.labels) == 0 && len(c.annotations) == 0
 }

@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 
@@ -33,10 +34,10 @@ type Options struct {
 	// Operators says which Pods are the operator's.
 	Operators Operators
 	// Self is the name of this replica's own Pod, Port where each replica answers,
-	// and TokenFile has the token by which they know each other.
-	Self      string
-	Port      int
-	TokenFile string
+	// and Token is that by which they know each other.
+	Self  string
+	Port  int
+	Token *tokenfile.File
 	// Metrics counts; nil counts nothing.
 	Metrics *metrics.Reports
 	// Log takes what a sidecar can't mend.
@@ -64,7 +65,7 @@ func New(o Options) *Reports {
 	return &Reports{
 		Writer: w,
 		Peers: &Peers{
-			cached: o.Cache, table: t, operators: o.Operators, self: o.Self, port: o.Port, tokenFile: o.TokenFile,
+			cached: o.Cache, table: t, operators: o.Operators, self: o.Self, port: o.Port, token: o.Token,
 			http: &http.Client{
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 				Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},

@@ -103,7 +103,7 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 	return e.waiter
 }
 
-// accepts says that a report is newer than what is known. A report of another
+// accepts reports whether a report is newer than what is known. A report of another
 // instance is, if the instance announced itself here, or if the status has come to
 // name it since. If it did that with another replica, only its reporting on tells
 // it from one that has ended.

@@ -59,7 +59,7 @@ func newWriter(cached client.Reader, c client.Client, t *table, m *metrics.Repor
 	}
 }
 
-// NeedLeaderElection says that each replica writes what it was told.
+// NeedLeaderElection reports whether each replica writes what it was told.
 func (*Writer) NeedLeaderElection() bool { return false }
 
 // Start writes until the context ends.

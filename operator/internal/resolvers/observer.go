@@ -13,15 +13,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 const (
@@ -60,26 +59,25 @@ type View struct {
 
 // Observer asks resolver pods.
 type Observer struct {
-	http      *http.Client
-	port      int
-	tokenFile string
+	http  *http.Client
+	port  int
+	token *tokenfile.File
 
 	flight singleflight.Group
 	mu     sync.Mutex
 	views  map[string]View // by address
 }
 
-// NewObserver makes an Observer that asks on the given port, with the token in
-// tokenFile.
-func NewObserver(port int, tokenFile string) *Observer {
+// NewObserver makes an Observer that asks on the given port, with a token.
+func NewObserver(port int, token *tokenfile.File) *Observer {
 	return &Observer{
 		http: &http.Client{
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
 		},
-		port:      port,
-		tokenFile: tokenFile,
-		views:     map[string]View{},
+		port:  port,
+		token: token,
+		views: map[string]View{},
 	}
 }
 
@@ -227,11 +225,11 @@ func (o *Observer) get(ctx context.Context, address, path, uid string, into any)
 	if err != nil {
 		return fmt.Errorf("build the request for %s: %w", u.String(), err)
 	}
-	token, err := os.ReadFile(o.tokenFile)
+	token, err := o.token.Get()
 	if err != nil {
 		return fmt.Errorf("read the token for resolvers: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	req.Header.Set("Authorization", "Bearer "+token)
 	res, err := o.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask the resolver: %w", err)

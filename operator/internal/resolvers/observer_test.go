@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 // pod is a resolver's HTTP server on loopback.
@@ -64,7 +65,7 @@ func newObserver(t *testing.T, p *pod) (*Observer, string) {
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return NewObserver(n, token), host
+	return NewObserver(n, tokenfile.New(token)), host
 }
 
 func TestAViewHasWhatThePodSays(t *testing.T) {

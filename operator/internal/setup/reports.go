@@ -14,13 +14,14 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/report"
 )
 
 // setupReports adds the report server, which takes reports on every replica.
-func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, verifier *serviceauth.Verifier) (*report.Reports, error) {
+func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, verifier *serviceauth.Verifier, token *tokenfile.File) (*report.Reports, error) {
 	reports := report.New(report.Options{
 		Cache:    mgr.GetCache(),
 		Client:   mgr.GetClient(),
@@ -29,11 +30,11 @@ func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, veri
 			Account:  types.NamespacedName{Namespace: o.Namespace, Name: o.ServiceAccount},
 			Selector: o.Selector,
 		},
-		Self:      o.PodName,
-		Port:      o.Port,
-		TokenFile: o.TokenFile,
-		Metrics:   metrics.NewReports(ctrlmetrics.Registry),
-		Log:       mgr.GetLogger().WithName("report"),
+		Self:    o.PodName,
+		Port:    o.Port,
+		Token:   token,
+		Metrics: metrics.NewReports(ctrlmetrics.Registry),
+		Log:     mgr.GetLogger().WithName("report"),
 	})
 	if err := reports.Watch(ctx); err != nil {
 		return nil, err

@@ -30,18 +30,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/fronts"
 	"dormouse.dev/dormouse/operator/internal/gameserver"
 	"dormouse.dev/dormouse/operator/internal/gametype"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -64,7 +69,7 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // Run runs the operator until ctx ends.
-func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *errortracking.Reporter) error {
+func Run(ctx context.Context, p program.Process, config *rest.Config, o options.Options) error {
 	// The API server's priority and fairness limits us, and does it better.
 	config.QPS = -1
 	mgr, err := newManager(config, o)
@@ -72,7 +77,7 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 		return err
 	}
 	log := mgr.GetLogger()
-	if err := errors.Join(elasticservice.SetupIndexes(ctx, mgr.GetFieldIndexer()), report.SetupIndexes(ctx, mgr.GetFieldIndexer())); err != nil {
+	if err := errors.Join(index.Setup(ctx, mgr.GetFieldIndexer()), report.SetupIndexes(ctx, mgr.GetFieldIndexer())); err != nil {
 		return err
 	}
 	if err := udpports.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -81,13 +86,13 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := setupServers(mgr, o, reporter); err != nil {
+	if err := setupServers(mgr, o, p.Errors); err != nil {
 		return err
 	}
-	if err := setupFleets(ctx, mgr, reporter); err != nil {
+	if err := setupFleets(ctx, mgr, p.Errors); err != nil {
 		return err
 	}
-	if err := setupGameTypes(ctx, mgr, reporter); err != nil {
+	if err := setupGameTypes(ctx, mgr, p.Errors); err != nil {
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
@@ -98,16 +103,17 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 	if err := mgr.Add(verifier); err != nil {
 		return fmt.Errorf("add the token verifier: %w", err)
 	}
-	reports, err := setupReports(ctx, mgr, o, verifier)
+	// Resolvers and the other replicas know the operator by the same token.
+	token := tokenfile.New(o.TokenFile)
+	reports, err := setupReports(ctx, mgr, o, verifier, token)
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, scaler, reports.Peers, reporter); err != nil {
+	if err := setupController(mgr, o, token, scaler, reports.Peers, p.Errors); err != nil {
 		return err
 	}
 
-	buildinfo.Register(ctrlmetrics.Registry, "operator")
-	reporter.Register(ctrlmetrics.Registry)
+	p.Register(ctrlmetrics.Registry)
 	metrics.NewServices(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
 	metrics.NewFleets(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
@@ -123,7 +129,7 @@ func Run(ctx context.Context, config *rest.Config, o options.Options, reporter *
 		Gatherer:        ctrlmetrics.Registry,
 		Registerer:      ctrlmetrics.Registry,
 		Log:             log.WithName("http"),
-		OnPanic:         reporter.Panic,
+		OnPanic:         p.Errors.Panic,
 		Ready: func() error {
 			if !synced.Load() {
 				return errors.New("the caches are not filled yet")
@@ -212,7 +218,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		// Of all ConfigMaps only lists of players.
 		&corev1.ConfigMap{}: {
 			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.PlayerListLabel: "true"}),
-			Transform: elasticservice.SlimPlayerLists,
+			Transform: playerlist.Slim,
 		},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
@@ -264,7 +270,7 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -275,24 +281,32 @@ func setupController(mgr ctrl.Manager, o options.Options, scaler *target.Scaler,
 	if err := mgr.Add(poller); err != nil {
 		return fmt.Errorf("add the trigger poller: %w", err)
 	}
-	r := &elasticservice.Reconciler{
-		Client:           mgr.GetClient(),
-		Live:             mgr.GetAPIReader(),
-		Scaler:           scaler,
-		Resolvers:        resolvers.NewObserver(o.ResolverPort, o.TokenFile),
-		Triggers:         poller,
-		Notify:           notify,
-		Players:          players,
-		Events:           lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
-		Metrics:          metrics.NewController(ctrlmetrics.Registry),
-		Reporter:         reporter,
-		Namespace:        o.Namespace,
-		ResolverSelector: o.ResolverSelector,
-		Namespaces:       o.Namespaces,
-
-		MaxPortsPerNamespace: o.MaxPortsPerNamespace,
+	pods := resolvers.Pods{
+		Client:    mgr.GetClient(),
+		Observer:  resolvers.NewObserver(o.ResolverPort, token),
+		Namespace: o.Namespace,
+		Selector:  o.ResolverSelector,
 	}
-	return r.Setup(mgr, changed)
+	ports := resolverports.New(mgr.GetClient(), o.MaxPortsPerNamespace)
+	r := &elasticservice.Reconciler{
+		Client:     mgr.GetClient(),
+		Live:       mgr.GetAPIReader(),
+		Scaler:     scaler,
+		Resolvers:  pods,
+		Triggers:   poller,
+		Notify:     notify,
+		Players:    players,
+		Events:     lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Metrics:    metrics.NewController(ctrlmetrics.Registry),
+		Reporter:   reporter,
+		Ports:      ports,
+		Namespaces: o.Namespaces,
+	}
+	if err := r.Setup(mgr, changed); err != nil {
+		return err
+	}
+	f := &fronts.Reconciler{Client: mgr.GetClient(), Resolvers: pods, Ports: ports, Reporter: reporter}
+	return f.Setup(mgr)
 }
 
 func setupServers(mgr ctrl.Manager, o options.Options, reporter *errortracking.Reporter) error {

@@ -94,7 +94,7 @@ type answer struct {
 	first, end int64
 }
 
-// outlives says whether a pod stays; an error says why that isn't known.
+// outlives reports whether a pod stays; an error says why that isn't known.
 func (q *inquiry) outlives(ctx context.Context, pod PodKey) (bool, error) {
 	is, err := q.pod(ctx, pod)
 	if err != nil || is == nil {

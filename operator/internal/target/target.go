@@ -39,6 +39,11 @@ type Ref struct {
 	Namespace string
 }
 
+// Of is the target of an ElasticService.
+func Of(es *v1alpha1.ElasticService) Ref {
+	return Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
+}
+
 // String is the target as people write it: Deployment games/lobby.
 func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
@@ -116,6 +121,14 @@ type Replicas struct {
 	FromZero int32
 }
 
+// Wanted is how many replicas a wake of an ElasticService asks for.
+func Wanted(es *v1alpha1.ElasticService) Replicas {
+	if es.Spec.MinReplicas != nil {
+		return Replicas{AtLeast: *es.Spec.MinReplicas, FromZero: *es.Spec.MinReplicas}
+	}
+	return Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1)}
+}
+
 // Raised is what a target was found with, and left with.
 type Raised struct {
 	Before, After int32
@@ -150,7 +163,7 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, e
 	}
 }
 
-// HasReadinessProbe says whether the pods that the target makes have a readiness
+// HasReadinessProbe reports whether the pods that the target makes have a readiness
 // probe, by the pod template at the place where the well-known kinds keep it. A
 // target without one there counts as having none. Servers always have one, their
 // sidecar's.
@@ -174,7 +187,7 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	return false, nil
 }
 
-// Same says that two references are of one object, whatever version of its kind
+// Same reports whether two references are of one object, whatever version of its kind
 // they name.
 func Same(a, b v1alpha1.ScaleTargetRef) bool {
 	kind := func(r v1alpha1.ScaleTargetRef) schema.GroupKind {
@@ -183,12 +196,12 @@ func Same(a, b v1alpha1.ScaleTargetRef) bool {
 	return a.Name == b.Name && kind(a) == kind(b)
 }
 
-// ofDormouse says whether its kind is one of Dormouse's own.
+// ofDormouse reports whether its kind is one of Dormouse's own.
 func (r Ref) ofDormouse() bool {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group
 }
 
-// HasServers says whether the target is one of Dormouse's own Fleets or GameTypes.
+// HasServers reports whether the target is one of Dormouse's own Fleets or GameTypes.
 func (r Ref) HasServers() bool {
 	return (r.Kind == "Fleet" || r.Kind == "GameType") && r.ofDormouse()
 }

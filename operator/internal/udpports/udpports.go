@@ -220,3 +220,8 @@ func texts(numbers []int32) []string {
 	}
 	return list
 }
+
+// Has reports whether a Service has a UDP port.
+func Has(svc *corev1.Service) bool {
+	return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP })
+}

@@ -165,7 +165,7 @@ func (l *Line) From(client netip.AddrPort) {
 	l.client = client
 }
 
-// Served says that the client has a server. The last one counts, and the time until
+// Served reports whether the client has a server. The last one counts, and the time until
 // the first.
 func (l *Line) Served(by netip.AddrPort) {
 	if l == nil {
@@ -179,7 +179,7 @@ func (l *Line) Served(by netip.AddrPort) {
 	l.entry.Server = by.String()
 }
 
-// Answered says that the client got an answer to what it asked.
+// Answered reports whether the client got an answer to what it asked.
 func (l *Line) Answered() {
 	if l == nil {
 		return
@@ -198,7 +198,7 @@ func (l *Line) Carried(toServer, toClient int64) {
 	l.toClient.Add(toClient)
 }
 
-// Refused says that the client is sent away.
+// Refused reports whether the client is sent away.
 func (l *Line) Refused(reason string) {
 	if l == nil {
 		return

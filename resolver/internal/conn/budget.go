@@ -59,7 +59,7 @@ func (b *Budget) Force(n int) {
 // Give gives n bytes back.
 func (b *Budget) Give(n int) { b.Force(-n) }
 
-// Full says that nothing is left. A nil budget is never full.
+// Full reports whether nothing is left. A nil budget is never full.
 func (b *Budget) Full() bool {
 	for ; b != nil; b = b.of {
 		if b.used.Load() >= b.max {

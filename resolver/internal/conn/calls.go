@@ -46,28 +46,34 @@ func PeekNow(fd int, b []byte) (int, unix.Errno) {
 // are not copied.
 func SkipNow(fd, n int) {
 	for n > 0 {
-		took, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), 0, uintptr(n), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
+		took, errno := discardNow(uintptr(fd), n)
 		switch {
 		case errno == unix.EINTR:
 		case errno != 0 || took == 0:
 			return
 		default:
-			n -= int(took)
+			n -= took
 		}
 	}
 }
 
-// Readable says that there is something to read, if only the end.
+// discardNow is RecvNow, but throws away what it reads, up to n bytes.
+func discardNow(fd uintptr, n int) (int, unix.Errno) {
+	took, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, 0, uintptr(n), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
+	return int(took), errno
+}
+
+// Readable reports whether there is something to read, if only the end.
 func Readable(fd int) bool { return readable(uintptr(fd)) }
 
-// Unheard says that a TCP socket's other side has not yet taken in all that it was
+// Unheard reports whether a TCP socket's other side has not yet taken in all that it was
 // sent.
 func Unheard(fd int) bool {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	return err == nil && n > 0
 }
 
-// Closed says that a TCP socket has no connection any more.
+// Closed reports whether a TCP socket has no connection any more.
 func Closed(fd int) bool {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return err == nil && info.State == tcpClose
@@ -100,7 +106,7 @@ func sendNow(fd uintptr, b []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// readable says that there is something to read, if only the end.
+// readable reports whether there is something to read, if only the end.
 func readable(fd uintptr) bool {
 	var one [1]byte
 	for {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +33,25 @@ func pair(t testing.TB) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
-	a, b := pair(t)
-	r, err := NewReader(b)
+// stream makes a Stream of a connection, which it is from then on.
+func stream(t testing.TB, c *net.TCPConn) *Stream {
+	t.Helper()
+	fd, err := Take(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s, err := NewStream(loop.Next(), fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
+	a, b := pair(t)
+	in := stream(t, b)
+	r := NewReader(in)
 	waiting := make(chan error, 1)
 	go func() {
 		chunk, err := r.Next(3)
@@ -60,14 +75,14 @@ func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
 		t.Fatalf("got %q, %v", chunk, err)
 	}
 	r.Done()
-	_ = b.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	_ = in.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	if _, err := r.Next(100); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("at the deadline: %v", err)
 	}
 	if r.buf != nil {
 		t.Error("a reader that waited in vain holds a buffer")
 	}
-	_ = b.SetReadDeadline(time.Time{})
+	_ = in.SetReadDeadline(time.Time{})
 	_ = a.CloseWrite()
 	if _, err := r.Next(100); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
@@ -77,10 +92,8 @@ func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
 // What has come is read also after the deadline, and what hasn't is not waited for.
 func TestReaderTakesWhatHasCome(t *testing.T) {
 	a, b := pair(t)
-	r, err := NewReader(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := stream(t, b)
+	r := NewReader(in)
 	if _, err := r.NextNow(10); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("reading nothing: %v", err)
 	}
@@ -90,13 +103,13 @@ func TestReaderTakesWhatHasCome(t *testing.T) {
 	if err := r.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	_ = b.SetReadDeadline(time.Now().Add(-time.Second))
+	_ = in.SetReadDeadline(time.Now().Add(-time.Second))
 	if got, err := r.NextNow(10); err != nil || string(got) != "late" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	r.Done()
 	_ = a.CloseWrite()
-	_ = b.SetReadDeadline(time.Time{})
+	_ = in.SetReadDeadline(time.Time{})
 	if err := r.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +120,8 @@ func TestReaderTakesWhatHasCome(t *testing.T) {
 
 func TestReaderTellsAReset(t *testing.T) {
 	a, b := pair(t)
-	r, err := NewReader(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := stream(t, b)
+	r := NewReader(in)
 	_ = a.SetLinger(0)
 	_ = a.Close()
 	if _, err := r.Next(1); !errors.Is(err, unix.ECONNRESET) {

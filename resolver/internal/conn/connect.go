@@ -2,42 +2,29 @@ package conn
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"os"
-	"syscall"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
-
-// ConnectNow is a net.Dialer's Control that connects already. A server on the same
-// node is connected to when it returns, and the dialer sees that without waiting for
-// it, which costs more than all else of a connection.
-func ConnectNow(to netip.AddrPort) func(network, address string, raw syscall.RawConn) error {
-	if to.Addr().Zone() != "" {
-		return nil // the dialer knows the zones' numbers
-	}
-	return func(_, _ string, raw syscall.RawConn) error {
-		var failed error
-		err := raw.Control(func(fd uintptr) {
-			failed = unix.Connect(int(fd), socketAddress(to))
-		})
-		if errors.Is(failed, unix.EINPROGRESS) || errors.Is(failed, unix.EINTR) {
-			failed = nil
-		}
-		return errors.Join(err, os.NewSyscallError("connect", failed))
-	}
-}
 
 func socketAddress(of netip.AddrPort) unix.Sockaddr {
 	if of.Addr().Unmap().Is4() {
 		return &unix.SockaddrInet4{Port: int(of.Port()), Addr: of.Addr().Unmap().As4()}
 	}
-	return &unix.SockaddrInet6{Port: int(of.Port()), Addr: of.Addr().As16()}
+	address := &unix.SockaddrInet6{Port: int(of.Port()), Addr: of.Addr().As16()}
+	if zone := of.Addr().Zone(); zone != "" {
+		address.ZoneId = zoneNumber(zone)
+	}
+	return address
 }
 
-// Connect begins to connect to a server. Pending says that it isn't done yet: the
-// socket can be written to when it is, or has failed, which Connected tells.
-func Connect(to netip.AddrPort, prepare func(fd int) error) (fd int, pending bool, err error) {
+// Connect begins to connect to a backend, by a socket that Prepare has prepared. Pending
+// says that it isn't done yet: the socket can be written to when it is, or has failed,
+// which Connected tells.
+func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 	family := unix.AF_INET6
 	if to.Addr().Unmap().Is4() {
 		family = unix.AF_INET
@@ -46,7 +33,7 @@ func Connect(to netip.AddrPort, prepare func(fd int) error) (fd int, pending boo
 	if err != nil {
 		return -1, false, os.NewSyscallError("socket", err)
 	}
-	if err = prepare(fd); err == nil {
+	if err = Prepare(fd); err == nil {
 		err = connect(fd, to)
 	}
 	// It is done where the server is on the same node, though the first call says that
@@ -66,6 +53,13 @@ func Connect(to netip.AddrPort, prepare func(fd int) error) (fd int, pending boo
 
 func connect(fd int, to netip.AddrPort) error { return unix.Connect(fd, socketAddress(to)) }
 
+// settled reports whether it is known what came of connecting.
+func settled(fd int) bool {
+	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a file's number
+	n, err := unix.Poll(polled, 0)
+	return err == nil && n > 0
+}
+
 // Connected tells what came of connecting.
 func Connected(fd int) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
@@ -73,4 +67,16 @@ func Connected(fd int) error {
 		err = unix.Errno(errno)
 	}
 	return os.NewSyscallError("connect", err)
+}
+
+// zoneNumber is the number of a network interface, by its name or as a number; 0: there is
+// none.
+func zoneNumber(zone string) uint32 {
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n)
+	}
+	if link, err := net.InterfaceByName(zone); err == nil {
+		return uint32(link.Index) //nolint:gosec // a link's number
+	}
+	return 0
 }

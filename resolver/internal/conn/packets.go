@@ -25,7 +25,7 @@ const ReceiveBytes = 1 << 20
 type Packets struct {
 	fd, port int
 	ipv6     bool
-	// large says that what was received last was, all in all: of such it takes fewer at
+	// large reports whether what was received last was, all in all: of such it takes fewer at
 	// once, or others would wait for long.
 	large bool
 
@@ -87,7 +87,7 @@ func (p *Packets) Port() int { return p.port }
 // FD is the socket's file. Whoever closes it says so before, with Closing.
 func (p *Packets) FD() int { return p.fd }
 
-// Closing says that the socket is about to be closed: nothing is sent from now on.
+// Closing reports whether the socket is about to be closed: nothing is sent from now on.
 func (p *Packets) Closing() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 type Reader struct {
 	raw  syscall.RawConn
 	pool *Pool
-	// stream says that nothing read means the end; else it is an empty datagram.
+	// stream reports whether nothing read means the end; else it is an empty datagram.
 	stream bool
 	// budget, if there is one, is charged with what is read.
 	budget *Budget
@@ -33,19 +33,21 @@ type Reader struct {
 var ErrNoRoom = errors.New("no room for more bytes")
 
 // NewReader makes a reader of a TCP connection.
-func NewReader(c *net.TCPConn) (*Reader, error) { return newReader(c, Streams, true) }
+func NewReader(s *Stream) *Reader { return newReader((*rawStream)(s), Streams, true) }
 
 // NewDatagramReader makes a reader of a connected UDP socket.
-func NewDatagramReader(c *net.UDPConn) (*Reader, error) { return newReader(c, Datagrams, false) }
-
-func newReader(c syscall.Conn, pool *Pool, stream bool) (*Reader, error) {
+func NewDatagramReader(c *net.UDPConn) (*Reader, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("reaching the socket: %w", err)
 	}
+	return newReader(raw, Datagrams, false), nil
+}
+
+func newReader(raw syscall.RawConn, pool *Pool, stream bool) *Reader {
 	r := &Reader{raw: raw, pool: pool, stream: stream}
 	r.attempt = r.read
-	return r, nil
+	return r
 }
 
 // Charge makes reads take what they read from a budget, which the caller gives

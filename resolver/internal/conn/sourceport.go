@@ -136,7 +136,7 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 	return SourcePort{}, fmt.Errorf("%s: %w", server, ErrNoPort)
 }
 
-// shares says that a port is some server's source port, and can be served at all the
+// shares reports whether a port is some server's source port, and can be served at all the
 // same, which it isn't.
 func (s *sourcePorts) shares(port int) bool {
 	s.mu.Lock()

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"syscall"
 
@@ -34,15 +33,4 @@ func Take(c Socket) (fd int, err error) {
 		return -1, fmt.Errorf("taking the socket: %w", err)
 	}
 	return fd, c.Close()
-}
-
-// Give gives a TCP socket to the net package, or closes it.
-func Give(fd int) (*net.TCPConn, error) {
-	file := os.NewFile(uintptr(fd), "client")
-	defer func() { _ = file.Close() }()
-	c, err := net.FileConn(file)
-	if err != nil {
-		return nil, fmt.Errorf("giving a socket away: %w", err)
-	}
-	return c.(*net.TCPConn), nil
 }

@@ -104,7 +104,7 @@ func howItFares(plane *Server, registry *prometheus.Registry) fares {
 	metrics.Read(samples)
 	f := fares{
 		Memory: samples[0].Value.Uint64() - samples[1].Value.Uint64(), Goroutines: samples[2].Value.Uint64(),
-		Carrying: plane.Carrying(), HeldBytes: plane.held.Used(), Refused: map[proto.Reason]int{},
+		Carrying: plane.Carrying(), HeldBytes: plane.Held.Used(), Refused: map[proto.Reason]int{},
 	}
 	for _, s := range plane.Sessions(attacked).Services {
 		f.Held, f.Relayed = s.Queued, s.Sessions
@@ -222,7 +222,7 @@ func (h *host) serve(uid string, protocol v1alpha1.Protocol, with ...func(*route
 	return fmt.Sprintf("127.0.0.1:%d", number)
 }
 
-// played says that those who play elsewhere go on at once, and lose nothing.
+// played reports whether those who play elsewhere go on at once, and lose nothing.
 func (h *host) played() {
 	h.t.Helper()
 	for _, c := range h.players {
@@ -235,7 +235,7 @@ func (h *host) played() {
 	answered(h.t, h.players[1])
 }
 
-// answered says that a server answers a datagram. It is sent again where it gets lost.
+// answered reports whether a server answers a datagram. It is sent again where it gets lost.
 func answered(t testing.TB, c net.Conn) {
 	t.Helper()
 	buf := make([]byte, 16)

@@ -323,7 +323,7 @@ func TestUDPSessionsHaveSeatsAndStick(t *testing.T) {
 	if diff := cmp.Diff(want, [][]string{servers[0].all(), servers[1].all()}); diff != "" {
 		t.Errorf("datagrams by server (-want +got):\n%s", diff)
 	}
-	// A session that ends leaves its seat.
+	// A session that ends leaves its slot.
 	r.change(func(rt *route.Route) { rt.Ports[0].Backends = rt.Ports[0].Backends[1:] })
 	r.change(func(rt *route.Route) { rt.Ports[0].Backends = backends })
 	r.eventually("the lost server's sessions are over", func() bool { return r.sessions().Sessions == 1 })
@@ -350,9 +350,9 @@ func TestAFailingServerGivesItsSeatsBack(t *testing.T) {
 	r.server.mu.Unlock()
 	listenTCP(t, dead, tag("d"))
 	r.eventually("the server that failed gets the one client that it has room for", func() bool {
-		g, ok := sv.queue.Pick("game")
+		g, ok := sv.Queue.Pick("game")
 		if ok {
-			defer g.Seat.Leave()
+			defer g.Slot.Leave()
 		}
 		return ok && g.Address == netip.MustParseAddrPort(dead)
 	})

@@ -34,13 +34,13 @@ func TestHeldConnectionsShareOneBudgetAndLoseNothing(t *testing.T) {
 		}()
 	}
 	r.queued(clients)
-	r.eventually("the budget is used up", func() bool { return r.server.held.Used() == budget })
+	r.eventually("the budget is used up", func() bool { return r.server.Held.Used() == budget })
 	for _, name := range []string{"dormouse_resolver_held_bytes", "dormouse_resolver_max_held_bytes"} {
 		if got := r.metric(name, nil); got != budget {
 			t.Errorf("%s is %v, want %d", name, got, budget)
 		}
 	}
-	r.never("more is held than that", 50*time.Millisecond, func() bool { return r.server.held.Used() > budget })
+	r.never("more is held than that", 50*time.Millisecond, func() bool { return r.server.Held.Used() > budget })
 	// A client that sent nothing is noticed all the same when it leaves.
 	idle := dialTCP(t, address)
 	r.queued(clients + 1)
@@ -61,7 +61,7 @@ func TestHeldConnectionsShareOneBudgetAndLoseNothing(t *testing.T) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 && r.server.Carrying() == 0 })
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 && r.server.Carrying() == 0 })
 }
 
 func TestHeldDatagramsShareOneBudget(t *testing.T) {
@@ -86,7 +86,7 @@ func TestHeldDatagramsShareOneBudget(t *testing.T) {
 	for range 4 {
 		hear(t, c, "re:"+big)
 	}
-	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 })
 }
 
 func TestWhatIsHeldElsewhereKeepsNobodyFromAServerThatIsUp(t *testing.T) {
@@ -98,11 +98,11 @@ func TestWhatIsHeldElsewhereKeepsNobodyFromAServerThatIsUp(t *testing.T) {
 	r.backend(server, true)
 	play(t, dialUDP(t, address), "warm")
 	r.phase(v1alpha1.PhaseAwake)
-	r.eventually("nothing is held", func() bool { return r.server.held.Used() == 0 })
-	r.server.held.Force(budget)
+	r.eventually("nothing is held", func() bool { return r.server.Held.Used() == 0 })
+	r.server.Held.Force(budget)
 	play(t, dialUDP(t, address), "x")
-	r.server.held.Give(budget)
-	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+	r.server.Held.Give(budget)
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 })
 }
 
 func TestWhoGoesAwayGivesBackWhatWasHeld(t *testing.T) {
@@ -111,8 +111,8 @@ func TestWhoGoesAwayGivesBackWhatWasHeld(t *testing.T) {
 	c := dialTCP(t, tcp)
 	write(t, c, "hello")
 	write(t, dialUDP(t, udp), "hello")
-	r.eventually("both are held", func() bool { return r.server.held.Used() == 5+lengthBytes+5 })
+	r.eventually("both are held", func() bool { return r.server.Held.Used() == 5+4+5 })
 	_ = c.SetLinger(0)
 	_ = c.Close()
-	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 })
 }

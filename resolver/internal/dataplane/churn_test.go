@@ -72,7 +72,7 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	expect(t, warm, "warm")
 	_ = warm.Close()
 	c.table.DeleteService("games", "warm")
-	c.eventually("nobody is left", func() bool { return c.server.Carrying() == 0 && c.server.files.Used() == 0 })
+	c.eventually("nobody is left", func() bool { return c.server.Carrying() == 0 && c.server.Usage().Files == 0 })
 	files, goroutines := settled()
 
 	ctx, stop := context.WithTimeout(t.Context(), *churnTime)
@@ -96,7 +96,7 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	most := 0
 	for ; ctx.Err() == nil; changes++ {
 		c.change()
-		most = max(most, c.seats())
+		most = max(most, c.slots())
 		if early == 0 && time.Since(began) > *churnTime/3 {
 			early = inUse()
 		}
@@ -110,9 +110,9 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 		t.Errorf("players of what changed were served %d times only", c.played.Load())
 	}
 	if most == 0 {
-		t.Error("no client ever had a seat: none of the services that choose servers had players")
+		t.Error("no client ever had a slot: none of the services that choose servers had players")
 	}
-	c.eventually("nobody has a seat", func() bool { return c.seats() == 0 })
+	c.eventually("nobody has a slot", func() bool { return c.slots() == 0 })
 	if late > early+churnGrowth {
 		t.Errorf("memory grew from %d to %d bytes", early, late)
 	}
@@ -141,14 +141,14 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// seats are those of all services.
-func (c *churn) seats() (seats int) {
+// slots are those of all services.
+func (c *churn) slots() (slots int) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	for _, sv := range c.server.services {
-		seats += sv.queue.Seats()
+		slots += sv.Queue.Slots()
 	}
-	return seats
+	return slots
 }
 
 // left names the counters that aren't zero.
@@ -158,19 +158,17 @@ func (c *churn) left() string {
 	defer s.mu.Unlock()
 	var left []string
 	for name, n := range map[string]int{
-		"sessions": int(s.sessions.Load()), "files": s.files.Used(), "files of ports": int(s.portFiles.Load()),
-		"UDP sessions": s.udpSessions.Used(), "bytes held": int(s.held.Used()), "bytes of stalled relays": int(s.stalled.Used()),
+		"sessions": int(s.Shared.Sessions.Load()), "files": s.Usage().Files, "files of ports": s.Usage().PortFiles,
+		"UDP sessions": s.Usage().UDPSessions, "bytes held": int(s.Usage().HeldBytes), "bytes of stalled relays": int(s.Usage().StalledBytes),
 		"services": len(s.services), "fronts": len(s.fronts), "names": len(s.named),
 	} {
 		if n != 0 {
 			left = append(left, fmt.Sprintf("%d %s", n, name))
 		}
 	}
-	s.closing.mu.Lock()
-	if n := len(s.closing.all); n > 0 {
+	if n := s.closing.Len(); n > 0 {
 		left = append(left, fmt.Sprintf("%d UDP sockets that are closing", n))
 	}
-	s.closing.mu.Unlock()
 	families, err := c.registry.Gather()
 	if err != nil {
 		return err.Error()

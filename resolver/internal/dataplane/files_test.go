@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestAPortsFileIsGivenBackOnce(t *testing.T) {
 	r := newRig(t, udpIdle(3*time.Second))
 	used := func(want int) {
 		t.Helper()
-		r.eventually("the files are given back", func() bool { return r.server.files.Used() == want })
+		r.eventually("the files are given back", func() bool { return r.server.Usage().Files == want })
 	}
 	for range 3 {
 		r.route.Ports = nil
@@ -38,7 +39,7 @@ func TestAPortsFileIsGivenBackOnce(t *testing.T) {
 	hear(t, c, "re:x")
 	r.eventually("the client is relayed", func() bool { return r.sessions().Sessions == 1 })
 	r.server.Remove(r.route.UID)
-	if n := r.server.files.Used(); n != 1+filesOfUDP {
+	if n := r.server.Usage().Files; n != 1+service.FilesOfUDP {
 		t.Errorf("%d files are counted while a session has its port's, want its own, too", n)
 	}
 	used(0)

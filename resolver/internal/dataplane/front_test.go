@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bytes"
+	"dormouse.dev/dormouse/resolver/internal/query"
 	"fmt"
 	"io"
 	"net"
@@ -330,7 +331,7 @@ func TestAFrontHearsFromItsLoadBalancerWhereClientsAre(t *testing.T) {
 	}
 	// A look whether the port is open is no client.
 	look := dialFrom(t, "127.0.0.3", s.address)
-	write(t, look, string(localHeader))
+	write(t, look, string(query.LocalHeader))
 	expectGone(t, look)
 }
 
@@ -470,7 +471,7 @@ func TestAFrontGoesByTheNewestSettings(t *testing.T) {
 		s.server.mu.Lock()
 		defer s.server.mu.Unlock()
 		f := s.server.fronts[s.key]
-		if got := f.terms.Load().rules.PerSource.Sessions; got != want {
+		if got := f.MaxSessionsPerSource(); got != want {
 			t.Errorf("a source may have %d sessions, want %d", got, want)
 		}
 		if len(f.parts) > 2 {

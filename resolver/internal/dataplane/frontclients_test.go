@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"encoding/pem"
 	"io"
 	"math/big"
@@ -49,7 +50,7 @@ func TestOtherPeoplesMinecraftClientsShareAFront(t *testing.T) {
 	}
 	shows("survival.example.com", "survival sleeps")
 	shows("A.Creative.Example.com", "creative sleeps")
-	shows("nobody.example.com", noSuchServer)
+	shows("nobody.example.com", tcp.NoSuchServer)
 	var fared end
 	run("join", version, portOf(t, s.address), "nobody.example.com").next(&fared)
 	if !strings.Contains(fared.Reason, "no server by this name") {

@@ -2,6 +2,8 @@ package dataplane
 
 import (
 	"bufio"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"net"
 	"testing"
 
@@ -35,9 +37,9 @@ func TestSlowHandshakesOfAFrontMakeRoomAndGiveBackWhatTheyTook(t *testing.T) {
 	s := newShared(t)
 	s.service("alpha", v1alpha1.ProtocolMinecraft, "alpha.example.com")
 	join := login("alpha.example.com")
-	files := s.server.files.Used()
+	files := s.server.Usage().Files
 	var slow []net.Conn
-	for range frontHandshakes + 50 {
+	for range tcp.FrontHandshakes + 50 {
 		c := from(t, here, route.TCP, s.address)
 		write(t, c, join[:3])
 		slow = append(slow, c)
@@ -49,7 +51,7 @@ func TestSlowHandshakesOfAFrontMakeRoomAndGiveBackWhatTheyTook(t *testing.T) {
 		_ = c.(*net.TCPConn).SetLinger(0)
 		_ = c.Close()
 	}
-	s.eventually("only the player's files are taken", func() bool { return s.server.files.Used() == files+filesOfTCP })
+	s.eventually("only the player's files are taken", func() bool { return s.server.Usage().Files == files+service.FilesOfTCP })
 }
 
 // Rules by address are for clients for whom no server is up.

@@ -128,7 +128,7 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 			expectEnd(t, c)
 			s.eventually("all is given back", func() bool {
 				f := s.server.fronts[s.key]
-				return s.server.Carrying() == 0 && f.files.Load() == 0 && s.server.held.Used() == 0
+				return s.server.Carrying() == 0 && f.FilesTaken() == 0 && s.server.Held.Used() == 0
 			})
 			s.eventually("each stay has a line", func() bool {
 				turns, ends := 0, 0
@@ -239,7 +239,7 @@ func TestNothingIsLedAstrayAtAFront(t *testing.T) {
 			})
 			_ = conn.SetLinger(0)
 			_ = conn.Close()
-			s.eventually("nothing is left", func() bool { return s.server.Carrying() == 0 && s.server.held.Used() == 0 })
+			s.eventually("nothing is left", func() bool { return s.server.Carrying() == 0 && s.server.Held.Used() == 0 })
 		})
 	}
 }

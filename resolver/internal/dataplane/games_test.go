@@ -47,7 +47,7 @@ func (r *rig) refused(reason proto.Reason) float64 {
 
 func (r *rig) answered() float64 { return r.metric("dormouse_resolver_answered_queries_total", nil) }
 
-// undisturbed says that nobody was woken, and nobody is carried.
+// undisturbed reports whether nobody was woken, and nobody is carried.
 func (r *rig) undisturbed() {
 	r.t.Helper()
 	if n := r.operator.count(); n != 0 || r.server.Carrying() != 0 {
@@ -220,7 +220,7 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 			defer r.server.mu.Unlock()
 			for _, sv := range r.server.services {
 				for _, p := range sv.ports {
-					return p.told != proto.Answers{}
+					return p.Learnt() != proto.Answers{}
 				}
 			}
 			return false
@@ -300,8 +300,8 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 			r.server.mu.Lock()
 			defer r.server.mu.Unlock()
 			for _, p := range r.server.services["uid-1"].ports {
-				if p.told != of.want {
-					t.Errorf("got %+v, want %+v", p.told, of.want)
+				if p.Learnt() != of.want {
+					t.Errorf("got %+v, want %+v", p.Learnt(), of.want)
 				}
 			}
 		})

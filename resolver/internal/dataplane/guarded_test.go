@@ -113,7 +113,7 @@ func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
 	}
 }
 
-// expectForbidden says that a client of HTTP is told no more than that it may not.
+// expectForbidden reports whether a client of HTTP is told no more than that it may not.
 func expectForbidden(t *testing.T, c net.Conn) {
 	t.Helper()
 	in := bufio.NewReader(c)
@@ -197,7 +197,7 @@ func TestNoProtocolButHTTPTellsWhoIsDenied(t *testing.T) {
 		}
 	}
 	r := newRig(t)
-	for name, protocol := range r.server.opts.Protocols {
+	for name, protocol := range r.server.Protocols {
 		told := false
 		for _, head := range heads {
 			c := proto.Client{Service: &proto.Service{Name: "lobby"}, Now: time.Now()}
@@ -385,7 +385,7 @@ func (r *rig) held(want int32) {
 	r.eventually(fmt.Sprintf("the guard counts %d", want), func() bool {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		return r.server.services[r.route.UID].guard.Held() == want
+		return r.server.services[r.route.UID].Guard.Held() == want
 	})
 }
 
@@ -397,11 +397,11 @@ func TestOneSourceHasSoManyBytesHeldAndLosesNone(t *testing.T) {
 	text := string(make([]byte, 3*most))
 	greedy := from(t, here, route.TCP, tcp)
 	go func() { _, _ = io.WriteString(greedy, text) }()
-	r.eventually("the source's part is used up", func() bool { return r.server.held.Used() == most })
-	r.never("more of it is kept", 50*time.Millisecond, func() bool { return r.server.held.Used() > most })
+	r.eventually("the source's part is used up", func() bool { return r.server.Held.Used() == most })
+	r.never("more of it is kept", 50*time.Millisecond, func() bool { return r.server.Held.Used() > most })
 	modest := from(t, elsewhere, route.TCP, tcp)
 	write(t, modest, "hello")
-	r.eventually("another's is kept", func() bool { return r.server.held.Used() == most+5 })
+	r.eventually("another's is kept", func() bool { return r.server.Held.Used() == most+5 })
 	// Datagrams have no sender that could wait.
 	write(t, from(t, here, route.UDP, udp), "hello")
 	r.eventually("one is dropped", func() bool { return r.metric("dormouse_resolver_dropped_datagrams_total", nil) == 1 })
@@ -410,7 +410,7 @@ func TestOneSourceHasSoManyBytesHeldAndLosesNone(t *testing.T) {
 	r.backend(server, true)
 	expect(t, modest, "hello")
 	expect(t, greedy, text)
-	r.eventually("everything is given back", func() bool { return r.server.held.Used() == 0 })
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 })
 }
 
 func TestASourceIsWhereALoadBalancerSaysThatTheClientIs(t *testing.T) {
@@ -437,9 +437,9 @@ func TestASourceIsWhereALoadBalancerSaysThatTheClientIs(t *testing.T) {
 	r.held(2)
 	// What was read with the header is the source's, too.
 	go func() { _, _ = first.Write(make([]byte, 4096)) }()
-	r.eventually("the source's part is used up", func() bool { return r.server.held.Used() == 1024+5 })
+	r.eventually("the source's part is used up", func() bool { return r.server.Held.Used() == 1024+5 })
 	r.server.Close()
-	if used := r.server.held.Used(); used != 0 {
+	if used := r.server.Held.Used(); used != 0 {
 		t.Errorf("%d bytes are held still", used)
 	}
 }

@@ -135,7 +135,7 @@ func expect(t testing.TB, c net.Conn, want string) {
 	}
 }
 
-// expectEnd says that nothing more comes.
+// expectEnd reports whether nothing more comes.
 func expectEnd(t testing.TB, c net.Conn) {
 	t.Helper()
 	if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
@@ -143,7 +143,7 @@ func expectEnd(t testing.TB, c net.Conn) {
 	}
 }
 
-// expectGone says that the connection is ended or reset, without a byte.
+// expectGone reports whether the connection is ended or reset, without a byte.
 func expectGone(t testing.TB, c net.Conn) {
 	t.Helper()
 	if n, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {

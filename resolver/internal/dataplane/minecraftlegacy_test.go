@@ -3,7 +3,6 @@ package dataplane
 import (
 	"io"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -75,21 +74,4 @@ func TestALoginThatBeginsLikeAnOldPingPlaysBehindTheResolver(t *testing.T) {
 	<-time.After(50 * time.Millisecond)
 	write(t, c, login[1:])
 	r.eventually("the player has a session", func() bool { return r.sessions().Sessions == 1 })
-}
-
-// What comes while the resolver gets no processor time is not late.
-func TestWhatCameInTimeIsHeardLate(t *testing.T) {
-	t.Parallel()
-	ln := listenTCP(t, freeAddress(t, route.TCP), func(c *net.TCPConn) { _, _ = c.Write([]byte("more")) })
-	c := dialTCP(t, ln.Addr().String())
-	h, err := newRig(t).server.hold(c, netip.AddrPort{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.reader.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if !h.goesOn(-time.Second, time.Now().Add(time.Minute)) || string(h.sent) != "more" {
-		t.Fatalf("%q was heard of what had come", h.sent)
-	}
 }

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bufio"
+	"dormouse.dev/dormouse/resolver/internal/query"
 	"fmt"
 	"io"
 	"net"
@@ -142,7 +143,7 @@ func TestServersAreToldWhereClientsAre(t *testing.T) {
 				r.eventually("each byte is counted once", func() bool {
 					return r.metric("dormouse_resolver_bytes_total", map[string]string{"direction": "to_server"}) == float64(sent)
 				})
-				if used := r.server.held.Used(); used != 0 {
+				if used := r.server.Held.Used(); used != 0 {
 					t.Errorf("%d bytes are held still", used)
 				}
 			})
@@ -176,7 +177,7 @@ func TestWithoutAHeaderALoadBalancersConnectionIsRefused(t *testing.T) {
 			expectGone(t, c)
 			r.eventually("it is counted", func() bool { return r.refused("no_proxy_header") == tc.refused })
 			r.undisturbed()
-			if used := r.server.held.Used(); used != 0 {
+			if used := r.server.Held.Used(); used != 0 {
 				t.Errorf("%d bytes are held still", used)
 			}
 		})
@@ -189,7 +190,7 @@ func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 	address := r.serve("game", route.TCP)
 	r.behind("127.0.0.0/8")
 	c := dialTCP(t, address)
-	write(t, c, string(localHeader)+"are you there?")
+	write(t, c, string(query.LocalHeader)+"are you there?")
 	// It sees an end, and no reset, which some would take for a failure.
 	expectEnd(t, c)
 	r.undisturbed()
@@ -205,7 +206,7 @@ func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 	r.eventually("the client is gone", func() bool { return r.sessions().Sessions == 0 })
 	began := time.Now()
 	c = dialTCP(t, address)
-	write(t, c, string(localHeader)+"are you there?")
+	write(t, c, string(query.LocalHeader)+"are you there?")
 	expect(t, c, "local;are you there?")
 	if !r.idleSince(began) {
 		t.Error("a probe keeps the server awake")

@@ -18,7 +18,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// idle says that nobody who counts is or was here since a time.
+// idle reports whether nobody who counts is or was here since a time.
 func (r *rig) idleSince(then time.Time) bool {
 	s := r.sessions()
 	return s.Sessions == 0 && s.Queued == 0 && s.LastActive.Before(then)
@@ -296,7 +296,7 @@ func TestUDPQueriesDontKeepAServerAwakeThatIsBehindTheResolver(t *testing.T) {
 			if joined != 1 {
 				t.Errorf("the server got %d of the two who join, want the first", joined)
 			}
-			r.eventually("the sessions of who asked are over", func() bool { return r.server.udpSessions.Used() == 3 })
+			r.eventually("the sessions of who asked are over", func() bool { return r.server.Usage().UDPSessions == 3 })
 		})
 	}
 }

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"bytes"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"fmt"
 	"net"
 	"net/netip"
@@ -51,7 +52,7 @@ func listedServer(t *testing.T, address string) *atomic.Int64 {
 func TestAStormOfServerListsCostsTheGameOneQueryASecond(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.server.askTimeout = time.Minute
+	r.server.QueryTimeout = time.Minute
 	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))
 	server := freeAddress(t, route.TCP)
 	asked := listedServer(t, server)
@@ -81,7 +82,7 @@ func TestAStormOfServerListsCostsTheGameOneQueryASecond(t *testing.T) {
 	lists.Wait()
 	took := time.Since(began)
 	// And once when it came up.
-	if n, most := asked.Load(), int64(took/freshFor)+2; n > most {
+	if n, most := asked.Load(), int64(took/service.FreshFor)+2; n > most {
 		t.Errorf("1000 lists in %s cost the game %d queries, want %d at most", took, n, most)
 	}
 	if n := r.metric("dormouse_resolver_answered_queries_total", nil); n < 900 {
@@ -118,7 +119,7 @@ func TestAnAnswerThatIsToldAgainIsFresh(t *testing.T) {
 	}
 	// Other names may have other answers, but not any number of them.
 	before, began := asked.Load(), time.Now()
-	for i := range 4 * maxQuestions {
+	for i := range 4 * service.MaxQuestions {
 		c := dialTCP(t, address)
 		write(t, c, status(fmt.Sprintf("n%d.example.com", i)))
 		_ = minecraftStatus(t, c)
@@ -126,15 +127,15 @@ func TestAnAnswerThatIsToldAgainIsFresh(t *testing.T) {
 	}
 	// As many each second ask themselves, and one for all others.
 	seconds := int64(time.Since(began)/time.Second) + 1
-	if n, most := asked.Load()-before, maxQuestions+seconds*(maxQuestions+1); n < maxQuestions-1 || n > most {
-		t.Errorf("%d questions cost %d queries in %d s, want %d to %d", 4*maxQuestions, n, seconds, maxQuestions-1, most)
+	if n, most := asked.Load()-before, service.MaxQuestions+seconds*(service.MaxQuestions+1); n < service.MaxQuestions-1 || n > most {
+		t.Errorf("%d questions cost %d queries in %d s, want %d to %d", 4*service.MaxQuestions, n, seconds, service.MaxQuestions-1, most)
 	}
 	// What was kept is given back with the port.
-	if r.server.held.Used() == 0 {
+	if r.server.Held.Used() == 0 {
 		t.Error("what is kept is charged to nobody")
 	}
 	r.server.Remove(r.route.UID)
-	r.eventually("nothing is kept", func() bool { return r.server.held.Used() == 0 })
+	r.eventually("nothing is kept", func() bool { return r.server.Held.Used() == 0 })
 }
 
 func TestAServerThatDoesNotAnswerListsIsStillReached(t *testing.T) {
@@ -242,7 +243,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.server.askTimeout = time.Minute
+			r.server.QueryTimeout = time.Minute
 			address := r.serve("game", route.UDP, probed, speaks(tc.protocol))
 			server := freeAddress(t, route.UDP)
 			tc.serve(t, server)
@@ -255,7 +256,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 				_ = c.Close()
 			}
 			took := time.Since(began)
-			if n, most := tc.asked.Load(), int64(took/freshFor)+2; n > most {
+			if n, most := tc.asked.Load(), int64(took/service.FreshFor)+2; n > most {
 				t.Errorf("300 queries in %s cost the game %d, want %d at most", took, n, most)
 			}
 			if s := r.sessions(); s.Sessions != 0 || !r.idleSince(began) {
@@ -269,7 +270,7 @@ func TestAStormOfUDPQueriesCostsTheGameOneASecond(t *testing.T) {
 func TestWhoeverAsksMeanwhileIsToldToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.server.askTimeout = time.Minute
+	r.server.QueryTimeout = time.Minute
 	address := r.serve("game", route.UDP, probed, speaks(v1alpha1.ProtocolBedrock))
 	server, answers := freeAddress(t, route.UDP), make(chan struct{})
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
@@ -300,10 +301,8 @@ func TestWhoeverAsksMeanwhileIsToldToo(t *testing.T) {
 	}
 	p := r.server.services[r.route.UID].ports[0]
 	r.eventually("all wait", func() bool {
-		p.retold.mu.Lock()
-		defer p.retold.mu.Unlock()
-		a := p.retold.all["\x01"]
-		return a != nil && len(a.waiting) == 50
+		_, waiting := p.Answers.Kept()
+		return waiting == 50
 	})
 	close(answers)
 	for i, client := range clients {
@@ -381,7 +380,7 @@ func TestAnAnswerInPartsIsTheServersWithItsChallenge(t *testing.T) {
 func TestQuestionsOfManyKindsCostTheGameFew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.server.askTimeout = time.Minute
+	r.server.QueryTimeout = time.Minute
 	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))
 	server := freeAddress(t, route.TCP)
 	asked := listedServer(t, server)
@@ -403,13 +402,11 @@ func TestQuestionsOfManyKindsCostTheGameFew(t *testing.T) {
 	// Once each of those that there is room for, and in each second those who ask by
 	// themselves and one for all others.
 	seconds := int64(time.Since(began)/time.Second) + 2
-	if n, most := asked.Load(), 2+maxQuestions+(maxQuestions+1)*seconds; n > most {
+	if n, most := asked.Load(), 2+service.MaxQuestions+(service.MaxQuestions+1)*seconds; n > most {
 		t.Errorf("questions of 400 kinds in %d s cost the game %d queries, want %d at most", seconds, n, most)
 	}
 	p := r.server.services[r.route.UID].ports[0]
-	p.retold.mu.Lock()
-	defer p.retold.mu.Unlock()
-	if len(p.retold.all) > maxQuestions {
-		t.Errorf("answers to %d kinds are kept, want %d at most", len(p.retold.all), maxQuestions)
+	if kinds, _ := p.Answers.Kept(); kinds > service.MaxQuestions {
+		t.Errorf("answers to %d kinds are kept, want %d at most", kinds, service.MaxQuestions)
 	}
 }

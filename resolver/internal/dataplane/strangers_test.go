@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func TestStrangersAtAFrontAreBounded(t *testing.T) {
 		address: fmt.Sprintf("127.0.0.1:%d", number), routes: map[string]*route.Route{},
 	}
 	s.service("survival", v1alpha1.ProtocolMinecraft, "a.example.com")
-	before := s.server.files.Used()
+	before := s.server.Usage().Files
 	var answered []net.Conn
 	for range maxFiles {
 		c := dialTCP(t, s.address)
@@ -60,7 +61,7 @@ func TestStrangersAtAFrontAreBounded(t *testing.T) {
 			answered = append(answered, c)
 		}
 	}
-	if files := s.server.files.Used() - before; files != filesOfTCP*len(answered) || len(answered) == 0 || files >= maxFiles {
+	if files := s.server.Usage().Files - before; files != service.FilesOfTCP*len(answered) || len(answered) == 0 || files >= maxFiles {
 		t.Errorf("%d strangers are answered and have %d files of %d, want 2 each", len(answered), files, maxFiles)
 	}
 	if got := s.refused("mc", proto.TooManyConnections); got != float64(maxFiles-len(answered)) {
@@ -69,5 +70,5 @@ func TestStrangersAtAFrontAreBounded(t *testing.T) {
 	for _, c := range answered {
 		_ = c.Close()
 	}
-	s.eventually("their files are given back", func() bool { return s.server.files.Used() == before })
+	s.eventually("their files are given back", func() bool { return s.server.Usage().Files == before })
 }

@@ -1,7 +1,7 @@
 package dataplane
 
 import (
-	"net"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"net/netip"
 	"testing"
 
@@ -9,8 +9,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/listener"
-	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -29,7 +27,7 @@ func (r *rig) left() {
 	r.t.Helper()
 	r.eventually("all clients have left", func() bool {
 		sv := r.server.services["uid-1"]
-		return r.server.Carrying() == 0 && sv.active.open.Load() == 0 && sv.files.Load() == 0
+		return r.server.Carrying() == 0 && sv.Active.Open.Load() == 0 && sv.FilesTaken() == 0
 	})
 }
 
@@ -42,8 +40,8 @@ func TestAClientOfAServiceThatIsUpIsCountedWhileItIsServed(t *testing.T) {
 	if got := r.sessions().Sessions; got != 1 {
 		t.Errorf("%d sessions are told, want 1", got)
 	}
-	if got := r.server.services["uid-1"].files.Load(); got != filesOfTCP {
-		t.Errorf("%d files are counted, want %d", got, filesOfTCP)
+	if got := r.server.services["uid-1"].FilesTaken(); got != service.FilesOfTCP {
+		t.Errorf("%d files are counted, want %d", got, service.FilesOfTCP)
 	}
 	_ = c.Close()
 	r.left()
@@ -76,7 +74,7 @@ func TestAServerThatTakesTooLongIsNotWaitedFor(t *testing.T) {
 	crash := shortListener(t, server)
 	at := netip.MustParseAddrPort(server)
 	for full := false; !full; {
-		fd, pending, err := conn.Connect(at, listener.Prepare)
+		fd, pending, err := conn.Connect(at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,48 +86,6 @@ func TestAServerThatTakesTooLongIsNotWaitedFor(t *testing.T) {
 	r.queued(1)
 	crash()
 	listenTCP(t, server, echo)
-	expect(t, c, "hello")
-	_ = c.Close()
-	r.left()
-}
-
-// A server on another node is connected a moment later, which on one machine has to
-// be said.
-func TestAServerThatIsConnectedLaterGetsItsClient(t *testing.T) {
-	r, _, server := awakeRig(t)
-	listenTCP(t, server, echo)
-	p := r.server.services["uid-1"].ports[0]
-	ln := listen(t, "127.0.0.1:0")
-	defer func() { _ = ln.Close() }()
-	c := dialTCP(t, ln.Addr().String())
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := conn.Take(accepted.(*net.TCPConn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, _, err := conn.Connect(netip.MustParseAddrPort(server), listener.Prepare)
-	if err != nil {
-		t.Fatal(err)
-	}
-	from := netip.MustParseAddrPort(c.LocalAddr().String())
-	grant, ok := p.service.queue.Pick(p.key.name)
-	if !ok {
-		t.Fatal("no server is up")
-	}
-	visit, ok := p.visit(nil, from.Addr(), p.known.Load().rules)
-	if !ok {
-		t.Fatal("the client is refused")
-	}
-	s := &straightTCP{port: p, loop: loop.Next(), client: client, from: from, visit: visit, grant: grant, slowly: func(_ *loop.Loop, fd int, _ netip.AddrPort) {
-		t.Error("the client went another way")
-		_ = unix.Close(fd)
-	}}
-	s.begin()
-	s.loop.Do(func() { s.wait(to) })
-	write(t, c, "hello")
 	expect(t, c, "hello")
 	_ = c.Close()
 	r.left()

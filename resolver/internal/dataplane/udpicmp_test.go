@@ -42,11 +42,8 @@ func TestNoICMPErrorEndsASession(t *testing.T) {
 			// The loops have it once it is settled: then errors come to them.
 			r.eventually("the loops have the session", func() bool {
 				r.server.mu.Lock()
-				only := r.server.services[r.route.UID].ports[0].socket.Load().all()[0]
-				r.server.mu.Unlock()
-				only.mu.Lock()
-				defer only.mu.Unlock()
-				return only.taken
+				defer r.server.mu.Unlock()
+				return r.server.services[r.route.UID].ports[0].udp.Settled()
 			})
 			s.mu.Lock()
 			from := slices.Collect(maps.Keys(s.from))

@@ -68,8 +68,8 @@ func TestAUDPPortThatChangesIsOpenToNewcomers(t *testing.T) {
 			r.server.Remove(first)
 			r.server.Remove(r.route.UID)
 			r.server.Close()
-			if files, sessions := r.server.files.Used(), r.server.udpSessions.Used(); files != 0 || sessions != 0 || len(r.server.closing.all) != 0 {
-				t.Errorf("%d files, %d sessions and %d sockets in the end", files, sessions, len(r.server.closing.all))
+			if files, sessions := r.server.Usage().Files, r.server.Usage().UDPSessions; files != 0 || sessions != 0 || r.server.closing.Len() != 0 {
+				t.Errorf("%d files, %d sessions and %d sockets in the end", files, sessions, r.server.closing.Len())
 			}
 		})
 	}

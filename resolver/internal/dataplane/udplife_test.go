@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -74,7 +75,7 @@ func TestAClientThatSpeaksAsItsTimeRunsOutIsAnswered(t *testing.T) {
 					return
 				}
 				// A session ends that long after what was last heard in it, as exact as a timer.
-				<-time.After(idle + momentStep + time.Duration(rand.IntN(1000)-800)*time.Microsecond)
+				<-time.After(idle + service.MomentStep + time.Duration(rand.IntN(1000)-800)*time.Microsecond)
 			}
 		})
 	}

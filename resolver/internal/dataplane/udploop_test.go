@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"fmt"
 	"net"
 	"net/netip"
@@ -56,18 +57,12 @@ func TestBuffersDoNotGrowWithThePorts(t *testing.T) {
 	}
 	replyAll(sendAll())
 	hearAll()
-	loops := map[*udpLoop]bool{}
 	for _, p := range r.server.services[r.route.UID].ports {
-		for _, s := range p.socket.Load().all() {
-			r.eventually("the loops have the session", func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				if s.taken {
-					loops[s.loop] = true
-				}
-				return s.taken
-			})
-		}
+		r.eventually("the loops have the session", p.udp.Settled)
+	}
+	loops := map[*loop.Loop]bool{}
+	for l := loop.Next(); !loops[l]; l = loop.Next() {
+		loops[l] = true
 	}
 	// The first turn of a loop makes what it keeps.
 	replyAll(sendAll())

@@ -122,7 +122,7 @@ func TestAServerIsNotAvoidedForTheKernelsPorts(t *testing.T) {
 		}()
 	}
 	r.never("the server is avoided", time.Second, func() bool {
-		_, ok := r.server.services[r.route.UID].queue.PickForQuery("game")
+		_, ok := r.server.services[r.route.UID].Queue.PickForQuery("game")
 		return !ok
 	})
 	var played []net.Conn
@@ -225,14 +225,7 @@ func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
 	r.phase(v1alpha1.PhaseAwake)
 	first, second := dialUDP(t, address), dialUDP(t, address)
 	play(t, first, "a", "b")
-	r.eventually("the first client's socket stays the same file", func() bool {
-		for _, s := range r.server.services[r.route.UID].portNamed("game").socket.Load().all() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.taken
-		}
-		return false
-	})
+	r.eventually("the first client's socket stays the same file", r.server.services[r.route.UID].portNamed("game").udp.Settled)
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +268,7 @@ func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
 	if !ok {
 		t.Error("a client without a file is not counted as refused")
 	}
-	if _, ok := r.server.services[r.route.UID].queue.Pick("game"); !ok {
+	if _, ok := r.server.services[r.route.UID].Queue.Pick("game"); !ok {
 		t.Error("the server is avoided")
 	}
 	play(t, second, "c")
@@ -307,46 +300,9 @@ func TestStrangersMakeRoomForPlayers(t *testing.T) {
 	if n := r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": string(proto.Evicted)}); n == 0 {
 		t.Error("nobody made room")
 	}
-	if n := r.server.udpSessions.Used(); n > most {
+	if n := r.server.Usage().UDPSessions; n > most {
 		t.Errorf("%d sessions, of %d", n, most)
 	}
-}
-
-// A session that was never answered ends sooner than others.
-func TestAUDPSessionThatWasNeverAnsweredEndsSooner(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	address := r.serve("game", route.UDP, probed)
-	silent, err := net.ListenPacket("udp", freeAddress(t, route.UDP))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = silent.Close() }()
-	r.backend(silent.LocalAddr().String(), true)
-	c := dialUDP(t, address)
-	write(t, c, "hello")
-	var s *udpSession
-	r.eventually("the client is relayed", func() bool {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		for _, s = range r.server.services[r.route.UID].ports[0].socket.Load().all() {
-			return s.state.Load() == sessionLive
-		}
-		return false
-	})
-	if got := s.idle(); got != 30*time.Second {
-		t.Errorf("a session that was not answered may be silent for %s", got)
-	}
-	buf := make([]byte, 10)
-	_, from, err := silent.ReadFrom(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := silent.WriteTo([]byte("hello"), from); err != nil {
-		t.Fatal(err)
-	}
-	hear(t, c, "hello")
-	r.eventually("it may be silent as long as any", func() bool { return s.idle() == DefaultUDPIdle })
 }
 
 // Who speaks, and doesn't speak again once the server has answered, may be anybody:

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -140,7 +139,7 @@ func TestWhatAServerNeverAnsweredIsSentToTheNext(t *testing.T) {
 	hear(t, c, "re:two")
 }
 
-// A pod that was ending when it was granted is gone with what it was sent.
+// A pod that was ending when a client was released to it is gone with what it was sent.
 func TestWhatALostServerNeverAnsweredIsSentToTheNext(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.UDP)
@@ -166,126 +165,4 @@ func TestWhatALostServerNeverAnsweredIsSentToTheNext(t *testing.T) {
 		t.Errorf("the next server got %v", all)
 	}
 	r.eventually("one session is left", func() bool { s := r.sessions(); return s.Sessions == 1 && s.Queued == 0 })
-}
-
-// The server's address becomes another pod's while the last of what was held is on its
-// way there: what the client says next is not that pod's, as if it was in the game.
-func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.UDP)
-	old, next := freeAddress(t, route.UDP), freeAddress(t, route.UDP)
-	first := listenUDP(t, old)
-	starting := serving(old, "a")
-	starting.Serving = false
-	r.servers(starting)
-	c := dialUDP(t, address)
-	write(t, c, "one")
-	r.queued(1)
-	socket := r.server.services[r.route.UID].portNamed("game").socket.Load()
-	s := socket.all()[0]
-	s.mu.Lock()
-	ticket := s.ticket
-	s.mu.Unlock()
-	if !ticket.Leave() {
-		t.Fatal("the client does not wait")
-	}
-	if err := s.connect(netip.MustParseAddrPort(old)); err != nil {
-		t.Fatal(err)
-	}
-	s.lose(map[netip.AddrPort]bool{netip.MustParseAddrPort(old): true})
-	s.flush()
-	write(t, c, "two")
-	r.eventually("what comes is kept", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.queue) > 0
-	})
-	r.servers(serving(next, "b"))
-	second := listenUDP(t, next)
-	socket.loop.Do(s.move)
-	hear(t, c, "re:one")
-	hear(t, c, "re:two")
-	if got := first.all(); len(got) > 0 {
-		t.Errorf("the lost server got %v", got)
-	}
-	if got := second.all(); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("the next server got %v", got)
-	}
-}
-
-func TestAUDPSessionEndsWithItsServersAddress(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.UDP)
-	old, next := freeAddress(t, route.UDP), freeAddress(t, route.UDP)
-	first, second := listenUDP(t, old), listenUDP(t, next)
-	r.phase(v1alpha1.PhaseAwake)
-	r.servers(serving(old, "a"))
-	c := dialUDP(t, address)
-	play(t, c, "one")
-	// A pod that ends, or is not ready, keeps its clients.
-	ending := serving(old, "a")
-	ending.Serving, ending.Terminating = false, true
-	r.servers(ending, serving(next, "b"))
-	play(t, c, "two")
-	r.servers(serving(next, "b"))
-	// The second answer is a live session's; the first may be to a probe.
-	play(t, c, "three", "and")
-	if got := first.all(); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("the first server got %v", got)
-	}
-	// Another pod has the address now, and knows nothing of the session.
-	r.servers(serving(next, "c"))
-	play(t, c, "four")
-	second.mu.Lock()
-	if len(second.from) != 2 {
-		t.Errorf("the second server saw %d peers, want 2", len(second.from))
-	}
-	second.mu.Unlock()
-	// No pod at all: what comes wakes the service.
-	asked := r.operator.count()
-	r.servers()
-	r.eventually("nobody is relayed", func() bool { return r.sessions().Sessions == 0 })
-	write(t, c, "five")
-	r.queued(1)
-	r.eventually("the operator is asked", func() bool { return r.operator.count() > asked })
-	r.servers(serving(old, "d"))
-	hear(t, c, "re:five")
-}
-
-// A port that has moved keeps its sessions on the old socket.
-func TestASessionOfAClosedPortEndsWithItsServersAddress(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.UDP)
-	server := freeAddress(t, route.UDP)
-	listenUDP(t, server)
-	r.phase(v1alpha1.PhaseAwake)
-	r.servers(serving(server, "a"))
-	c := dialUDP(t, address)
-	play(t, c, "one")
-	r.change(func(rt *route.Route) { rt.Ports[0].ResolverPort = int32(freePort(t, route.UDP)) })
-	play(t, c, "two")
-	r.servers()
-	r.eventually("nobody is relayed", func() bool { return r.sessions().Sessions == 0 })
-}
-
-// A server may be lost between the moment it is found and the one a client gets it.
-func TestNoSessionGoesToAServerThatWasLostBeforeItWasGranted(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.UDP)
-	server := netip.MustParseAddrPort(freeAddress(t, route.UDP))
-	listenUDP(t, server.String())
-	c := dialUDP(t, address)
-	write(t, c, "one")
-	r.queued(1)
-	var s *udpSession
-	for _, sv := range r.server.services {
-		for _, p := range sv.ports {
-			s = p.socket.Load().find(c.LocalAddr().(*net.UDPAddr).AddrPort())
-		}
-	}
-	if got := s.Probe(t.Context(), server); got != hold.Failed {
-		t.Errorf("a probe of an address that is no pod's is %v, want Failed", got)
-	}
-	r.servers(serving(server.String(), "a"))
-	hear(t, c, "re:one")
 }

@@ -15,7 +15,7 @@ var (
 // MaxUnproven is how large such an answer may be, in bytes.
 const MaxUnproven = 512
 
-// Answer says that such an answer may be given.
+// Answer reports whether such an answer may be given.
 func (g *Guard) Answer(rules *Rules, from netip.Addr, now time.Time) bool {
 	at := since(now)
 	if rules.SourcesKnown && !g.byPrefix.take(prefixOf(from), at, answersPerPrefix) {

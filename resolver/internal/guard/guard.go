@@ -29,8 +29,8 @@ type source struct {
 	kept *conn.Budget
 }
 
-// Visit is one client's stay. It is for one goroutine at a time.
-type Visit struct {
+// Stay is one client's, from Admit to Leave. It is for one goroutine at a time.
+type Stay struct {
 	guard *Guard
 	rules *Rules
 	from  netip.Addr
@@ -39,10 +39,10 @@ type Visit struct {
 	held, asked bool
 }
 
-// Enter begins a client's stay; the reason, if there is one, is why it can't. Budget
+// Admit begins a client's stay; the reason, if there is one, is why it can't. Budget
 // is what bounds all that is kept.
-func (g *Guard) Enter(rules *Rules, from netip.Addr, budget *conn.Budget) (Visit, proto.Reason) {
-	v := Visit{guard: g, rules: rules, from: from}
+func (g *Guard) Admit(rules *Rules, from netip.Addr, budget *conn.Budget) (Stay, proto.Reason) {
+	v := Stay{guard: g, rules: rules, from: from}
 	if rules.PerSource == (Limits{}) {
 		return v, ""
 	}
@@ -70,7 +70,7 @@ func (g *Guard) Enter(rules *Rules, from netip.Addr, budget *conn.Budget) (Visit
 
 // Hold is for a client that has no server so far; the reason is why it can't wait
 // for one.
-func (v *Visit) Hold() proto.Reason {
+func (v *Stay) Hold() proto.Reason {
 	if !v.rules.Permits(v.from) {
 		return proto.Denied
 	}
@@ -78,7 +78,7 @@ func (v *Visit) Hold() proto.Reason {
 }
 
 // Hear is Hold for a client that gets no server in any case, but is told why.
-func (v *Visit) Hear() proto.Reason {
+func (v *Stay) Hear() proto.Reason {
 	if v.source == nil || v.held {
 		return ""
 	}
@@ -94,7 +94,7 @@ func (v *Visit) Hear() proto.Reason {
 
 // Ask is for a client that would wake the service or wait for it; the reason is why
 // it may not. It is asked once.
-func (v *Visit) Ask(now time.Time) proto.Reason {
+func (v *Stay) Ask(now time.Time) proto.Reason {
 	if v.asked {
 		return ""
 	}
@@ -113,7 +113,7 @@ func (v *Visit) Ask(now time.Time) proto.Reason {
 }
 
 // Served is for a client that has its server.
-func (v *Visit) Served() {
+func (v *Stay) Served() {
 	if v.held {
 		v.guard.mu.Lock()
 		defer v.guard.mu.Unlock()
@@ -123,7 +123,7 @@ func (v *Visit) Served() {
 }
 
 // Leave ends the stay. Its bytes have been given back.
-func (v *Visit) Leave() {
+func (v *Stay) Leave() {
 	if v.source == nil {
 		return
 	}
@@ -149,12 +149,12 @@ func (g *Guard) Held() (n int32) {
 
 // Budget is what bounds the bytes that are kept of the client, where all has the
 // bound of all clients.
-func (v *Visit) Budget(all *conn.Budget) *conn.Budget {
+func (v *Stay) Budget(all *conn.Budget) *conn.Budget {
 	if v.source == nil {
 		return all
 	}
 	return v.source.kept
 }
 
-// over says that there is no room for one more.
+// over reports whether there is no room for one more.
 func over(n, most int32) bool { return most > 0 && n >= most }

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"io"
 	"net/netip"
 	"sync"
 	"testing"
@@ -15,9 +14,9 @@ func at(d time.Duration) time.Time { return epoch.Add(time.Hour + d) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func enter(t *testing.T, g *Guard, rules *Rules, from string) *Visit {
+func enter(t *testing.T, g *Guard, rules *Rules, from string) *Stay {
 	t.Helper()
-	v, reason := g.Enter(rules, addr(from), conn.NewBudget(1<<20))
+	v, reason := g.Admit(rules, addr(from), conn.NewBudget(1<<20))
 	if reason != "" {
 		t.Fatalf("%s may not enter: %s", from, reason)
 	}
@@ -119,7 +118,7 @@ func TestNobodyCanMakeTheGuardForgetHim(t *testing.T) {
 	from := addr("10.0.0.0")
 	for range 100_000 {
 		from = from.Next()
-		v, _ := g.Enter(rules, from, nil)
+		v, _ := g.Admit(rules, from, nil)
 		v.Ask(at(time.Second))
 		v.Leave()
 	}
@@ -165,8 +164,8 @@ func TestAServiceMayBeAskedForSoOften(t *testing.T) {
 func TestWhatASourceHasAtOnceIsBoundedAndGivenBack(t *testing.T) {
 	g, rules := &Guard{}, &Rules{PerSource: Limits{Connections: 1, Sessions: 3, Bytes: 100}}
 	budget := conn.NewBudget(1 << 20)
-	here := func() (*Visit, proto.Reason) {
-		v, reason := g.Enter(rules, addr("2001:db8::1"), budget)
+	here := func() (*Stay, proto.Reason) {
+		v, reason := g.Admit(rules, addr("2001:db8::1"), budget)
 		return &v, reason
 	}
 	first, _ := here()
@@ -195,7 +194,7 @@ func TestWhatASourceHasAtOnceIsBoundedAndGivenBack(t *testing.T) {
 		t.Errorf("of 100 bytes %d are kept", budget.Used())
 	}
 	first.Budget(budget).Give(100)
-	for _, v := range []*Visit{first, first, second, third} {
+	for _, v := range []*Stay{first, first, second, third} {
 		v.Leave()
 	}
 	again, reason := here()
@@ -211,7 +210,7 @@ func TestWhatASourceHasAtOnceIsBoundedAndGivenBack(t *testing.T) {
 func TestWithoutRulesNothingIsCounted(t *testing.T) {
 	g, rules := &Guard{}, &Rules{}
 	if n := testing.AllocsPerRun(100, func() {
-		v, _ := g.Enter(rules, addr("192.0.2.1"), nil)
+		v, _ := g.Admit(rules, addr("192.0.2.1"), nil)
 		_, _ = v.Hold(), v.Ask(at(0))
 		v.Served()
 		v.Leave()
@@ -278,15 +277,12 @@ func TestAnswersToWhoMayBeElsewhereAreRare(t *testing.T) {
 
 type closer struct{ closed bool }
 
-func (c *closer) Close() error {
-	c.closed = true
-	return nil
-}
+func (c *closer) Cut() { c.closed = true }
 
 func TestTheOldestHandshakeMakesRoom(t *testing.T) {
 	g := &Guard{}
 	var all [5]closer
-	begin := func(i int) (Handshake, bool) { return g.Handshake(io.Closer(&all[i]), 2) }
+	begin := func(i int) (Handshake, bool) { return g.Handshake(&all[i], 2) }
 	first, _ := begin(0)
 	second, full := begin(1)
 	if full {
@@ -314,7 +310,7 @@ func TestTheGuardIsForManyAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				v, _ := g.Enter(rules, addr("192.0.2.1"), budget)
+				v, _ := g.Admit(rules, addr("192.0.2.1"), budget)
 				b := v.Budget(budget)
 				got := b.Some(10)
 				if v.Ask(at(0)) == "" {

@@ -2,9 +2,11 @@ package guard
 
 import (
 	"container/list"
-	"io"
 	"sync"
 )
+
+// Cutter is a connection that others may end, for whoever waits on it.
+type Cutter interface{ Cut() }
 
 // handshakes are a service's clients that haven't said what they want, the oldest
 // first. Honest ones say it at once, and so the oldest makes room where there is
@@ -20,14 +22,13 @@ type Handshake struct {
 	at *list.Element
 }
 
-// Handshake begins one. Evicted says that the oldest was closed to make room.
-func (g *Guard) Handshake(c io.Closer, most int) (h Handshake, evicted bool) {
+// Handshake begins one. Evicted reports whether the oldest was cut to make room.
+func (g *Guard) Handshake(c Cutter, most int) (h Handshake, evicted bool) {
 	s := &g.handshake
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all.Len() >= most {
-		oldest := s.all.Remove(s.all.Front()).(io.Closer)
-		_ = oldest.Close()
+		s.all.Remove(s.all.Front()).(Cutter).Cut()
 		evicted = true
 	}
 	return Handshake{s, s.all.PushBack(c)}, evicted

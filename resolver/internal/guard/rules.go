@@ -13,7 +13,7 @@ import (
 
 // Rules are what one service asks for. They are never changed.
 type Rules struct {
-	// Only says that nobody but Allow may wake the service.
+	// Only reports whether nobody but Allow may wake the service.
 	Only bool
 	// Allow and Deny are networks; Deny comes first.
 	Allow, Deny []netip.Prefix
@@ -22,7 +22,7 @@ type Rules struct {
 	PerSourceRate, PerServiceRate int32
 	// PerSource bounds what one source has at once.
 	PerSource Limits
-	// SourcesKnown says that addresses are those of clients, and not of a node that
+	// SourcesKnown reports whether addresses are those of clients, and not of a node that
 	// stands for many.
 	SourcesKnown bool
 }
@@ -46,7 +46,7 @@ func NewRules(allow, deny []string) Rules {
 // Hidden are the rules without those that go by the source.
 func (r Rules) Hidden() Rules { return Rules{PerServiceRate: r.PerServiceRate} }
 
-// Permits says that clients from an address may wake the service.
+// Permits reports whether clients from an address may wake the service.
 func (r *Rules) Permits(from netip.Addr) bool {
 	from = from.Unmap()
 	within := func(p netip.Prefix) bool { return p.Contains(from) }

@@ -7,20 +7,20 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Load is what a server carries, as far as one resolver knows.
+// Load is what a backend carries, as far as one resolver knows.
 type Load struct {
 	// Players and Capacity are what its game last reported. A Capacity of 0 is one
 	// that isn't known.
 	Players, Capacity int
-	// Counts says that the game was seen to count its players. Another reports
+	// Counts reports whether the game was seen to count its players. Another reports
 	// none, whoever plays.
 	Counts bool
-	// Sessions are the clients that this resolver gave the server, and Fresh those
+	// Sessions are the clients that this resolver gave the backend, and Fresh those
 	// among them that the report can't have counted yet.
 	Sessions, Fresh int
 }
 
-// Expected is how many players the server has, or is about to have.
+// Expected is how many players the backend has, or is about to have.
 func (l Load) Expected() int {
 	if l.Counts {
 		return l.Players + l.Fresh
@@ -28,7 +28,7 @@ func (l Load) Expected() int {
 	return max(l.Players+l.Fresh, l.Sessions)
 }
 
-// Full says that the server has no room for another player.
+// Full reports whether the backend has no room for another player.
 func (l Load) Full() bool { return l.room().free <= 0 }
 
 // room is what a load leaves.
@@ -51,10 +51,10 @@ func (r room) compare(o room) int {
 	return cmp.Or(cmp.Compare(r.free, o.free), cmp.Compare(o.players, r.players))
 }
 
-// Choose picks the server for a new client among n; -1: none has room. It looks at
+// Choose picks the backend for a new client among n; -1: none has room. It looks at
 // each once. Of several that are alike Spread takes the first from start on, so that
 // another is taken each time where start moves on, and Packed the first of all. Load
-// is not ok for a server that takes no clients.
+// is not ok for a backend that takes no clients.
 func Choose(policy v1alpha1.Balance, n, start int, load func(i int) (l Load, ok bool)) int {
 	better := 1
 	if policy == v1alpha1.BalancePacked {

@@ -18,43 +18,43 @@ func TestChoose(t *testing.T) {
 	of := func(players, capacity int) Load { return Load{Players: players, Capacity: capacity, Counts: true} }
 	sessions := func(n int) Load { return Load{Sessions: n} }
 	cases := map[string]struct {
-		servers []Load
-		// down are servers that take nobody.
+		backends []Load
+		// down are backends that take nobody.
 		down           map[int]bool
 		start          int
 		spread, packed int
 	}{
-		"no servers":                           {spread: -1, packed: -1},
-		"one server":                           {servers: []Load{of(0, 10)}},
-		"the emptiest, the fullest":            {servers: []Load{of(5, 10), of(2, 10), of(8, 10)}, spread: 1, packed: 2},
-		"a full one gets nobody":               {servers: []Load{of(10, 10), of(3, 10), of(4, 10)}, spread: 1, packed: 2},
-		"one above its capacity gets nobody":   {servers: []Load{of(12, 10), of(3, 10)}, spread: 1, packed: 1},
-		"all are full":                         {servers: []Load{of(10, 10), of(4, 4)}, spread: -1, packed: -1},
-		"who just came counts":                 {servers: []Load{{Players: 9, Capacity: 10, Counts: true, Fresh: 1}, of(1, 10)}, spread: 1, packed: 1},
-		"one that is down gets nobody":         {servers: []Load{of(0, 10), of(9, 10), of(5, 10)}, down: map[int]bool{0: true, 1: true}, spread: 2, packed: 2},
-		"all are down":                         {servers: []Load{of(0, 10)}, down: map[int]bool{0: true}, spread: -1, packed: -1},
-		"sizes differ: what counts is room":    {servers: []Load{of(10, 100), of(9, 10), of(1, 20)}, spread: 0, packed: 1},
-		"nothing is reported: sessions count":  {servers: []Load{sessions(3), sessions(1), sessions(7)}, spread: 1, packed: 2},
-		"room that isn't known is without end": {servers: []Load{of(1, 10), sessions(500)}, spread: 1, packed: 0},
+		"no backends":                          {spread: -1, packed: -1},
+		"one backend":                          {backends: []Load{of(0, 10)}},
+		"the emptiest, the fullest":            {backends: []Load{of(5, 10), of(2, 10), of(8, 10)}, spread: 1, packed: 2},
+		"a full one gets nobody":               {backends: []Load{of(10, 10), of(3, 10), of(4, 10)}, spread: 1, packed: 2},
+		"one above its capacity gets nobody":   {backends: []Load{of(12, 10), of(3, 10)}, spread: 1, packed: 1},
+		"all are full":                         {backends: []Load{of(10, 10), of(4, 4)}, spread: -1, packed: -1},
+		"who just came counts":                 {backends: []Load{{Players: 9, Capacity: 10, Counts: true, Fresh: 1}, of(1, 10)}, spread: 1, packed: 1},
+		"one that is down gets nobody":         {backends: []Load{of(0, 10), of(9, 10), of(5, 10)}, down: map[int]bool{0: true, 1: true}, spread: 2, packed: 2},
+		"all are down":                         {backends: []Load{of(0, 10)}, down: map[int]bool{0: true}, spread: -1, packed: -1},
+		"sizes differ: what counts is room":    {backends: []Load{of(10, 100), of(9, 10), of(1, 20)}, spread: 0, packed: 1},
+		"nothing is reported: sessions count":  {backends: []Load{sessions(3), sessions(1), sessions(7)}, spread: 1, packed: 2},
+		"room that isn't known is without end": {backends: []Load{of(1, 10), sessions(500)}, spread: 1, packed: 0},
 		"a game that reports no players": {
-			servers: []Load{{Capacity: 4, Sessions: 4}, {Capacity: 4, Sessions: 3}, {Capacity: 4, Sessions: 1}}, spread: 2, packed: 1,
+			backends: []Load{{Capacity: 4, Sessions: 4}, {Capacity: 4, Sessions: 3}, {Capacity: 4, Sessions: 1}}, spread: 2, packed: 1,
 		},
 		"a game that counts knows better than sessions do": {
-			servers: []Load{{Capacity: 4, Sessions: 8, Players: 2, Counts: true}, {Capacity: 4, Sessions: 1, Players: 3, Counts: true}}, packed: 1,
+			backends: []Load{{Capacity: 4, Sessions: 8, Players: 2, Counts: true}, {Capacity: 4, Sessions: 1, Players: 3, Counts: true}}, packed: 1,
 		},
 		"of several alike Spread takes the next, Packed the first": {
-			servers: []Load{of(2, 10), of(2, 10), of(2, 10)}, start: 1, spread: 1, packed: 0,
+			backends: []Load{of(2, 10), of(2, 10), of(2, 10)}, start: 1, spread: 1, packed: 0,
 		},
-		"Spread begins anew behind the last": {servers: []Load{of(2, 10), of(2, 10), of(3, 10)}, start: 2, spread: 0, packed: 2},
+		"Spread begins anew behind the last": {backends: []Load{of(2, 10), of(2, 10), of(3, 10)}, start: 2, spread: 0, packed: 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			load := func(i int) (Load, bool) { return tc.servers[i], !tc.down[i] }
-			if got := Choose(v1alpha1.BalanceSpread, len(tc.servers), tc.start, load); got != tc.spread {
+			load := func(i int) (Load, bool) { return tc.backends[i], !tc.down[i] }
+			if got := Choose(v1alpha1.BalanceSpread, len(tc.backends), tc.start, load); got != tc.spread {
 				t.Errorf("Spread picks %d, want %d", got, tc.spread)
 			}
-			if got := Choose(v1alpha1.BalancePacked, len(tc.servers), tc.start, load); got != tc.packed {
+			if got := Choose(v1alpha1.BalancePacked, len(tc.backends), tc.start, load); got != tc.packed {
 				t.Errorf("Packed picks %d, want %d", got, tc.packed)
 			}
 		})
@@ -67,14 +67,14 @@ func TestACrowdIsSharedOut(t *testing.T) {
 	for policy, want := range map[v1alpha1.Balance][]int{
 		v1alpha1.BalanceSpread: {6, 7, 7}, v1alpha1.BalancePacked: {4, 8, 8},
 	} {
-		servers, next := []Load{{Players: 3, Capacity: 8, Counts: true}, {Players: 5, Capacity: 8, Counts: true}, {Capacity: 8, Counts: true}}, 0
+		backends, next := []Load{{Players: 3, Capacity: 8, Counts: true}, {Players: 5, Capacity: 8, Counts: true}, {Capacity: 8, Counts: true}}, 0
 		for range 12 {
-			at := Choose(policy, len(servers), next, func(i int) (Load, bool) { return servers[i], true })
-			servers[at].Fresh++
-			next = (at + 1) % len(servers)
+			at := Choose(policy, len(backends), next, func(i int) (Load, bool) { return backends[i], true })
+			backends[at].Fresh++
+			next = (at + 1) % len(backends)
 		}
 		var got []int
-		for _, s := range servers {
+		for _, s := range backends {
 			got = append(got, s.Expected())
 		}
 		slices.Sort(got)
@@ -93,11 +93,11 @@ func TestLoad(t *testing.T) {
 	report := func(current int) step {
 		return func(l *load) { l.report(route.Players{Current: current, Capacity: 10}) }
 	}
-	var seats []*Seat
+	var slots []*Slot
 	come := func(seconds int) step {
-		return func(l *load) { seats = append(seats, (&server{load: l}).sit(q, at(seconds))) }
+		return func(l *load) { slots = append(slots, (&backend{load: l}).takeSlot(q, at(seconds))) }
 	}
-	leave := func(i int) step { return func(*load) { seats[i].Leave(); seats[i].Leave() } }
+	leave := func(i int) step { return func(*load) { slots[i].Leave(); slots[i].Leave() } }
 	cases := map[string]struct {
 		steps []step
 		now   int
@@ -120,7 +120,7 @@ func TestLoad(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			seats = nil
+			slots = nil
 			l := &load{}
 			for _, s := range tc.steps {
 				s(l)
@@ -128,7 +128,7 @@ func TestLoad(t *testing.T) {
 			if got := l.at(at(tc.now)).Expected(); got != tc.want {
 				t.Errorf("%d players are expected, want %d", got, tc.want)
 			}
-			for _, s := range seats {
+			for _, s := range slots {
 				s.Leave()
 			}
 			if l.sessions != 0 || len(l.fresh) != 0 {
@@ -140,7 +140,7 @@ func TestLoad(t *testing.T) {
 
 func BenchmarkPick(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprintf("servers=%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("backends=%d", n), func(b *testing.B) {
 			r := &route.Route{Balance: v1alpha1.BalancePacked, Phase: v1alpha1.PhaseAwake}
 			p := route.Port{Name: "game", Network: route.TCP, Probed: true}
 			for i := range n {
@@ -155,7 +155,7 @@ func BenchmarkPick(b *testing.B) {
 				if !ok {
 					b.Fatal("nobody was picked")
 				}
-				g.Seat.Leave()
+				g.Slot.Leave()
 			}
 		})
 	}

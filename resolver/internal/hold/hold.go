@@ -1,18 +1,18 @@
 // Package hold owns the clients that wait for a sleeping service: one Queue for
 // each ElasticService, with its bounds and timeouts, the calls that wake the
-// service, and the probing that finds out when a server is up.
+// service, and the dialing that finds out when a backend is up.
 //
-// It knows clients only as something that can be granted a server or refused.
+// It knows clients only as something that can be released to a backend or refused.
 // What a client sent, and how it is relayed, is the data plane's.
 package hold
 
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/wake"
 )
@@ -29,35 +29,35 @@ const (
 	wakeGap = 50 * time.Millisecond
 	// crowdedPeriod is how far apart they are where clients wait for room.
 	crowdedPeriod = 10 * time.Second
-	// hopeTime is for how long the operator must have said that there is nothing
+	// nothingTime is for how long the operator must have said that there is nothing
 	// to wake before clients are sent away for it: a target that is replaced, or
 	// an operator that lags behind, costs nobody the connection. New clients are
-	// sent away at once for hopelessTime after the last such answer.
-	hopeTime     = 3 * time.Second
-	hopelessTime = time.Minute
-	// hopeGap is how far apart answers may be that count as one after the other.
-	hopeGap = 3 * time.Second
+	// sent away at once for nothingMemory after the last such answer.
+	nothingTime   = 3 * time.Second
+	nothingMemory = time.Minute
+	// nothingGap is how far apart answers may be that count as one after the other.
+	nothingGap = 3 * time.Second
 
-	// probePeriod is how often a server that is not up is dialled.
-	probePeriod = 10 * time.Millisecond
-	// probeShort bounds most dials: within a cluster an answer takes a few
-	// milliseconds, and one that got lost would hide a server that is up.
-	probeShort = 50 * time.Millisecond
-	// probeLong bounds every fifth, for pods that are far away.
-	probeLong = 250 * time.Millisecond
-	// probeWidth is how many addresses are dialled at once.
-	probeWidth = 4
+	// dialPeriod is how often a backend that is not up is dialled.
+	dialPeriod = 10 * time.Millisecond
+	// dialShort bounds most dials: within a cluster an answer takes a few
+	// milliseconds, and one that got lost would hide a backend that is up.
+	dialShort = 50 * time.Millisecond
+	// dialLong bounds every fifth, for pods that are far away.
+	dialLong = 250 * time.Millisecond
+	// dialWidth is how many addresses are dialled at once.
+	dialWidth = 4
 
 	// asideFor is how long an address is left alone after a failed dial, or after
 	// it refused a datagram; that may not be more often, see datagramPeriods.
 	asideFor = 1050 * time.Millisecond
-	// DialTimeout bounds a dial to a server that is thought to be up.
+	// DialTimeout bounds a dial to a backend that is thought to be up.
 	DialTimeout = 250 * time.Millisecond
 )
 
 // datagramPeriods space the tries of a datagram that was refused. Linux sends a
 // peer a burst of about six port-unreachable messages, then one a second: tried
-// more often, a datagram that met no server would look as if it was delivered.
+// more often, a datagram that met no backend would look as if it was delivered.
 var datagramPeriods = []time.Duration{
 	20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
 	160 * time.Millisecond, 320 * time.Millisecond, 1050 * time.Millisecond,
@@ -71,61 +71,61 @@ var (
 	ErrGone = errors.New("the service is gone")
 )
 
-// Grant is a server for a client that waited.
-type Grant struct {
-	// Address is the server's.
+// Release is a backend for a client that waited.
+type Release struct {
+	// Address is the backend's.
 	Address netip.AddrPort
 	// Conn is a connection to it that is already made; may be nil.
-	Conn net.Conn
-	// Unproven says that nobody knows whether the server takes datagrams. The
+	Conn *conn.Stream
+	// Unproven reports whether nobody knows whether the backend takes datagrams. The
 	// client is the only one that tries it, and must end that with Queue.Proven
 	// or Queue.Avoid.
 	Unproven bool
-	// Seat is the client's place on the server, which it leaves when it goes to
-	// another or ends; nil where servers are not chosen by what they carry.
-	Seat *Seat
-	// server is who it is; nil where several were granted at once.
-	server *server
+	// Slot is the client's place on the backend, which it leaves when it goes to
+	// another or ends; nil where backends are not chosen by what they carry.
+	Slot *Slot
+	// backend is who it is; nil where clients were released to several at once.
+	backend *backend
 }
 
-// Reached notes that the client has connected to the server.
-func (g Grant) Reached(now time.Time) {
-	if g.server != nil {
-		g.server.reached.Store(now.UnixNano())
+// Reached notes that the client has connected to the backend.
+func (g Release) Reached(now time.Time) {
+	if g.backend != nil {
+		g.backend.reached.Store(now.UnixNano())
 	}
 }
 
 // Client waits in a queue. Its methods are called without locks held and must
-// not block, Probe excepted. Each wait ends in exactly one call of Granted or
+// not block, Try excepted. Each wait ends in exactly one call of Released or
 // Refused, unless the client leaves first.
 type Client interface {
-	// Granted gives the client a server to try.
-	Granted(Grant)
+	// Released gives the client a backend to try.
+	Released(Release)
 	// Refused sends it away.
 	Refused(proto.Reason)
 }
 
 // Datagrams is a Client of a UDP port. One of those that wait is asked to try
-// whether a server is up.
+// whether a backend is up.
 type Datagrams interface {
 	Client
-	// Probe sends the client's first datagram and waits a moment for a refusal.
-	Probe(ctx context.Context, server netip.AddrPort) Probed
+	// Try sends the client's first datagram and waits a moment for a refusal.
+	Try(ctx context.Context, backend netip.AddrPort) Tried
 }
 
-// Probed is what came of a datagram.
-type Probed int
+// Tried is what came of a datagram.
+type Tried int
 
 const (
 	// Taken says that nothing refused it.
-	Taken Probed = iota
-	// NotBound says that the server's port is not bound yet; the datagram is to
+	Taken Tried = iota
+	// NotBound says that the backend's port is not bound yet; the datagram is to
 	// be sent again.
 	NotBound
 	// Failed says that it could not be sent.
 	Failed
 	// Spent says that the client has left, because it had nothing that could be sent:
-	// that tells nothing of the server.
+	// that tells nothing of the backend.
 	Spent
 )
 
@@ -134,6 +134,5 @@ type Waker interface {
 	Wake(ctx context.Context, namespace, service string, count int) wake.Result
 }
 
-// DialFunc connects to a server of a port once it is up. The timeout is for the
-// connection; what else tells that a server is up may take longer.
-type DialFunc func(ctx context.Context, port string, address netip.AddrPort, timeout time.Duration) (net.Conn, error)
+// DialFunc connects to a backend.
+type DialFunc func(ctx context.Context, address netip.AddrPort, timeout time.Duration) (*conn.Stream, error)

@@ -9,7 +9,7 @@ import (
 )
 
 // port is one service port's part of a queue: who waits for it, and what is
-// known of its servers. The queue's lock guards it.
+// known of its backends. The queue's lock guards it.
 type port struct {
 	queue   *Queue
 	name    string
@@ -18,20 +18,20 @@ type port struct {
 	closed  bool
 
 	waiting []*Ticket
-	// ready says that the pods have a readiness probe, and probed that
-	// Kubernetes' word for a server being up is enough.
+	// ready reports whether the pods have a readiness probe, and probed that
+	// Kubernetes' word for a backend being up is enough.
 	ready, probed bool
-	servers       []*server
+	backends      []*backend
 	next          int
 
-	probing bool
-	// rouse makes the prober look again.
+	dialing bool
+	// rouse makes the dialer look again.
 	rouse chan struct{}
-	// notBefore spaces the probes; tries counts those since the servers changed.
+	// notBefore spaces the dials; tries counts those since the backends changed.
 	notBefore time.Time
 	tries     int
 	// addressAt and upAt are when the first client that waits now could have
-	// been sent to an address, and to a server that was up.
+	// been sent to an address, and to a backend that was up.
 	addressAt, upAt time.Time
 }
 
@@ -43,7 +43,7 @@ func newPort(q *Queue, r *route.Route, p *route.Port) *port {
 	}
 }
 
-// wake makes the prober look again.
+// wake makes the dialer look again.
 func (p *port) wake() {
 	select {
 	case p.rouse <- struct{}{}:

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -18,10 +20,15 @@ import (
 
 // Options are what a queue works with.
 type Options struct {
-	Waker   Waker
-	Dial    DialFunc
-	Metrics *metrics.Metrics
-	Log     logr.Logger
+	Waker Waker
+	// Dial connects to backends; nil: conn.Dial.
+	Dial DialFunc
+	// Protocols are asked where they can tell more of a backend than that it takes
+	// connections; Told is told what such a backend told of itself.
+	Protocols map[v1alpha1.Protocol]proto.Protocol
+	Told      func(port string, answers proto.Answers)
+	Metrics   *metrics.Metrics
+	Log       logr.Logger
 }
 
 // Queue holds the clients of one ElasticService. It is bounded over all of the
@@ -37,10 +44,10 @@ type Queue struct {
 	route  *route.Route
 	ports  map[string]*port
 	closed bool
-	// loads are the pods' players, where servers are chosen by them.
+	// loads are the pods' players, where backends are chosen by them.
 	loads map[string]*load
 
-	// tickets counts clients that wait or try a server; waiting, of those, the
+	// tickets counts clients that wait or try a backend; waiting, of those, the
 	// ones that have none to try.
 	tickets, waiting int
 	// lastSeq numbers clients in the order in which they came.
@@ -52,8 +59,8 @@ type Queue struct {
 	lastCall        time.Time
 	lastResult      wake.Result
 	// slept is the last sleep that the operator told of.
-	slept time.Time
-	hope  hope
+	slept   time.Time
+	nothing nothingToWake
 	// rouse makes the wake loop look again.
 	rouse chan struct{}
 	// began and called are when the first of these clients came, and when the
@@ -76,12 +83,15 @@ type state int
 
 const (
 	waiting state = iota
-	granted
+	released
 	gone
 )
 
 // New makes the queue of a route.
 func New(r *route.Route, opts Options) *Queue {
+	if opts.Dial == nil {
+		opts.Dial = conn.Dial
+	}
 	q := &Queue{opts: opts, ports: map[string]*port{}, loads: map[string]*load{}, rouse: make(chan struct{}, 1)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.Update(r)
@@ -157,77 +167,77 @@ func refuse(tickets []*Ticket, reason proto.Reason) {
 }
 
 // Len is how many clients are held: those that wait, and those that try a
-// server and may come back.
+// backend and may come back.
 func (q *Queue) Len() int { return int(q.size.Load()) }
 
-// Pick gives a server that a new client of a port may use at once; false when
+// Pick gives a backend that a new client of a port may use at once; false when
 // it has to wait its turn.
-func (q *Queue) Pick(name string) (Grant, bool) {
+func (q *Queue) Pick(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
 	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 {
-		return Grant{}, false
+		return Release{}, false
 	}
 	return p.pick(time.Now())
 }
 
-// PickForQuery gives a server that may answer a client who only asks, whether it
+// PickForQuery gives a backend that may answer a client who only asks, whether it
 // has room or not; false: there is none. That it is up the client finds out.
-func (q *Queue) PickForQuery(name string) (Grant, bool) {
+func (q *Queue) PickForQuery(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
 	if p == nil || q.route.AwaitsWake() || q.behind() {
-		return Grant{}, false
+		return Release{}, false
 	}
 	at := p.find(time.Now(), true)
 	if at < 0 {
-		return Grant{}, false
+		return Release{}, false
 	}
-	p.next = (at + 1) % len(p.servers)
-	return p.grantOf(p.servers[at]), true
+	p.next = (at + 1) % len(p.backends)
+	return p.releaseTo(p.backends[at]), true
 }
 
-// Avoid leaves a server alone for a moment after it could not be reached.
-func (q *Queue) Avoid(name string, server netip.AddrPort) {
+// Avoid leaves a backend alone for a moment after it could not be reached.
+func (q *Queue) Avoid(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.ports[name]; p != nil {
-		p.avoid(server)
+		p.avoid(backend)
 	}
 }
 
-// Silent is for a client who began to connect to the server that it was granted then,
+// Silent is for a client who began to connect to the backend that it was released to then,
 // and heard nothing.
-func (q *Queue) Silent(name string, g Grant, began time.Time) {
+func (q *Queue) Silent(name string, g Release, began time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.ports[name]; p != nil && g.server != nil {
-		p.silent(g.server, began, time.Now())
+	if p := q.ports[name]; p != nil && g.backend != nil {
+		p.silent(g.backend, began, time.Now())
 	}
 }
 
-// Untried ends the try of a server that was not proven to be up and was sent nothing.
-func (q *Queue) Untried(name string, server netip.AddrPort) {
+// Untried ends the try of a backend that was not proven to be up and was sent nothing.
+func (q *Queue) Untried(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.ports[name]; p != nil {
-		p.untried(server)
+		p.untried(backend)
 	}
 }
 
-// Proven ends the try of a server that was not proven to be up: it took the
+// Proven ends the try of a backend that was not proven to be up: it took the
 // client's first datagram.
-func (q *Queue) Proven(name string, server netip.AddrPort) {
+func (q *Queue) Proven(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.ports[name]; p != nil {
-		p.reached(server)
+		p.reached(backend)
 	}
 }
 
-// Enter makes a client wait for a server of a port, for as long as the route says
+// Enter makes a client wait for a backend of a port, for as long as the route says
 // and, unless that is 0, atMost.
 func (q *Queue) Enter(name string, client Client, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
@@ -283,7 +293,7 @@ func (q *Queue) end(t *Ticket) {
 }
 
 // Leave ends the wait of a client that went away. False says that it was
-// granted a server or refused meanwhile and has been, or will be, told.
+// released or refused meanwhile and has been, or will be, told.
 func (t *Ticket) Leave() bool {
 	q := t.queue
 	q.mu.Lock()
@@ -297,13 +307,13 @@ func (t *Ticket) Leave() bool {
 	return true
 }
 
-// Delivered ends the stay of a client that has its server, or that went away
-// after it was granted one.
+// Delivered ends the stay of a client that has its backend, or that went away
+// after it was released to one.
 func (t *Ticket) Delivered() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.state != granted {
+	if t.state != released {
 		return
 	}
 	q.end(t)
@@ -315,17 +325,17 @@ func (t *Ticket) Abandon() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.state == granted {
+	if t.state == released {
 		q.end(t)
 	}
 }
 
-// Back makes a client wait again whose server could not be reached after all: failed,
-// or nobody where that tells nothing of the server. It is refused when its time is over.
+// Back makes a client wait again whose backend could not be reached after all: failed,
+// or nobody where that tells nothing of the backend. It is refused when its time is over.
 func (t *Ticket) Back(failed netip.AddrPort) {
 	q := t.queue
 	q.mu.Lock()
-	if t.state != granted {
+	if t.state != released {
 		q.mu.Unlock()
 		return
 	}
@@ -356,7 +366,7 @@ func (t *Ticket) expire() {
 	q := t.queue
 	q.mu.Lock()
 	if t.state != waiting {
-		// It tries a server; Back refuses it if that comes to nothing.
+		// It tries a backend; Back refuses it if that comes to nothing.
 		q.mu.Unlock()
 		return
 	}

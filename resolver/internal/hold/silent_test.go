@@ -8,7 +8,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// Packets are lost in bursts. A server is left alone once a client that began after
+// Packets are lost in bursts. A backend is left alone once a client that began after
 // such a loss hears nothing either, and nobody has connected meanwhile.
 func TestALostPacketSetsNoServerAside(t *testing.T) {
 	t.Parallel()
@@ -27,21 +27,21 @@ func TestALostPacketSetsNoServerAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &server{Backend: route.Backend{Serving: true}, up: true}
-			other := &server{Backend: route.Backend{Serving: true, Address: netip.MustParseAddrPort("10.244.1.10:7777")}, up: true}
-			p := &port{servers: []*server{s, other}}
+			s := &backend{Backend: route.Backend{Serving: true}, up: true}
+			other := &backend{Backend: route.Backend{Serving: true, Address: netip.MustParseAddrPort("10.244.1.10:7777")}, up: true}
+			p := &port{backends: []*backend{s, other}}
 			p.group()
 			for i, f := range c.failures {
 				if i < len(c.reached) && c.reached[i] > 0 && c.reached[i] < f.ended {
-					Grant{server: s}.Reached(at(c.reached[i]))
+					Release{backend: s}.Reached(at(c.reached[i]))
 				}
 				p.silent(s, at(f.began), at(f.ended))
 				if i < len(c.reached) && c.reached[i] > f.ended {
-					Grant{server: s}.Reached(at(c.reached[i]))
+					Release{backend: s}.Reached(at(c.reached[i]))
 				}
 			}
 			if got := !s.aside.IsZero(); got != c.want {
-				t.Errorf("the server is left alone: %v, want %v", got, c.want)
+				t.Errorf("the backend is left alone: %v, want %v", got, c.want)
 			}
 		})
 	}

@@ -58,8 +58,8 @@ func (q *Queue) wakeLoop() {
 
 		result := q.opts.Waker.Wake(q.ctx, r.Namespace, r.Service, count)
 		q.answered(result, seq)
-		if q.hope.answered(time.Now(), result.Outcome) {
-			q.sendAway(seq)
+		if q.nothing.answered(time.Now(), result.Outcome) {
+			q.refuseUpTo(seq)
 		}
 	}
 }
@@ -84,9 +84,9 @@ func (q *Queue) due() time.Time {
 	return q.lastCall.Add(wakePeriod)
 }
 
-// mayConnect says that a client's wish is known to the operator, as far as that
+// mayConnect reports whether a client's wish is known to the operator, as far as that
 // is needed: while a sleep is under way only a call that was made for the client
-// keeps the servers from going down under it.
+// keeps the backends from going down under it.
 func (q *Queue) mayConnect(t *Ticket) bool {
 	if q.behind() {
 		return false

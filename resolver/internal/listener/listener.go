@@ -59,7 +59,7 @@ func Start(log func() logr.Logger, open Open) *Listener {
 	return l
 }
 
-// State says whether the port is open and, if it isn't, why.
+// State reports whether the port is open and, if it isn't, why.
 func (l *Listener) State() (listening bool, failed error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Listener) Cut() {
 	}
 }
 
-// Ended says that Wait would not wait.
+// Ended reports whether Wait would not wait.
 func (l *Listener) Ended() bool {
 	for _, end := range l.ends() {
 		select {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,57 +20,11 @@ import (
 const (
 	// acceptPause follows an error of a port that is open, such as too many open files.
 	acceptPause = 50 * time.Millisecond
-
-	keepAliveIdle     = 30 * time.Second
-	keepAliveInterval = 10 * time.Second
-	keepAliveCount    = 3
 )
-
-// KeepAlive finds peers that are gone without a word: within a minute, whether they
-// were told something meanwhile or not.
-var KeepAlive = net.KeepAliveConfig{
-	Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
-}
-
-// patience is for how long a peer may take in nothing, TCP's user timeout: as long as
-// keep-alive takes to find it gone.
-func patience(k net.KeepAliveConfig) time.Duration {
-	return k.Idle + time.Duration(k.Count)*k.Interval
-}
-
-// Watch has a connection fail whose peer is gone, or takes nothing in, for as long as k
-// takes to tell.
-func Watch(c *net.TCPConn, k net.KeepAliveConfig) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("reaching the socket: %w", err)
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience(k).Milliseconds()))
-	})
-	return errors.Join(err, os.NewSyscallError("setsockopt", failed), c.SetKeepAliveConfig(k))
-}
-
-// Prepare has a socket watched by KeepAlive, and send at once what it is given.
-func Prepare(fd int) error {
-	var failed error
-	for _, option := range []struct{ level, name, value int }{
-		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAliveIdle.Seconds())},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(keepAliveInterval.Seconds())},
-		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
-		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience(KeepAlive).Milliseconds())},
-	} {
-		failed = errors.Join(failed, unix.SetsockoptInt(fd, option.level, option.name, option.value))
-	}
-	return os.NewSyscallError("setsockopt", failed)
-}
 
 func prepare(_, _ string, raw syscall.RawConn) error {
 	var failed error
-	err := raw.Control(func(fd uintptr) { failed = Prepare(int(fd)) })
+	err := raw.Control(func(fd uintptr) { failed = conn.Prepare(int(fd)) })
 	return errors.Join(err, failed)
 }
 
@@ -79,43 +32,28 @@ func prepare(_, _ string, raw syscall.RawConn) error {
 // them. It must not wait.
 type Clients func(on *loop.Loop, fd int, from netip.AddrPort)
 
-// Conns gives clients to the net package, and what that makes of them to handle. From
-// is where a client is, which the net package doesn't know of one that is gone again.
-func Conns(handle func(c *net.TCPConn, from netip.AddrPort)) Clients {
-	return func(_ *loop.Loop, fd int, from netip.AddrPort) {
-		c, err := conn.Give(fd)
-		if err != nil {
-			return
-		}
-		_ = Watch(c, KeepAlive)
-		handle(c, from)
+// OpenTCP opens a TCP port. Host is empty for all addresses.
+func OpenTCP(host string, port int, clients Clients) (Socket, error) {
+	// What is set on the listening socket holds for its connections, which saves
+	// setting it on each.
+	config := net.ListenConfig{KeepAlive: -1, Control: prepare}
+	// No player's network takes several paths at once, and such sockets take longer
+	// to accept from.
+	config.SetMultipathTCP(false)
+	opened, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 	}
-}
-
-// TCP opens a TCP port. Host is empty for all addresses.
-func TCP(host string, port int, clients Clients) Open {
-	return func() (Socket, error) {
-		// What is set on the listening socket holds for its connections, which saves
-		// setting it on each.
-		config := net.ListenConfig{KeepAlive: -1, Control: prepare}
-		// No player's network takes several paths at once, and such sockets take longer
-		// to accept from.
-		config.SetMultipathTCP(false)
-		opened, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err != nil {
-			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
-		}
-		fd, err := conn.Take(opened.(*net.TCPListener))
-		if err != nil {
-			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
-		}
-		s := &tcpSocket{clients: clients}
-		if err := s.file.OpenShared(fd, s); err != nil {
-			s.file.Close()
-			return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
-		}
-		return s, nil
+	fd, err := conn.Take(opened.(*net.TCPListener))
+	if err != nil {
+		return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
 	}
+	s := &tcpSocket{clients: clients}
+	if err := s.file.OpenShared(fd, s); err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("opening TCP port %d: %w", port, err)
+	}
+	return s, nil
 }
 
 // tcpSocket accepts in all loops, for one alone would get no more of the processors'
@@ -191,7 +129,7 @@ func (s *tcpSocket) accept() (int, netip.AddrPort, error) {
 		return -1, netip.AddrPort{}, net.ErrClosed
 	}
 	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-	return fd, addressOf(from), err
+	return fd, conn.AddressOf(from), err
 }
 
 // pause leaves clients in the kernel's queue for a moment.
@@ -202,19 +140,4 @@ func (s *tcpSocket) pause() {
 		_ = s.file.Want(0)
 		time.AfterFunc(acceptPause, s.resume)
 	}
-}
-
-// addressOf is an IPv4 address as such.
-func addressOf(a unix.Sockaddr) netip.AddrPort {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
-	case *unix.SockaddrInet6:
-		address := netip.AddrFrom16(a.Addr).Unmap()
-		if a.ZoneId != 0 && address.Is6() {
-			address = address.WithZone(strconv.Itoa(int(a.ZoneId)))
-		}
-		return netip.AddrPortFrom(address, uint16(a.Port)) //nolint:gosec // a port
-	}
-	return netip.AddrPort{}
 }

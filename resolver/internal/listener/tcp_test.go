@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
@@ -27,21 +28,21 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 			}
 			accepted <- socket{fd, func() error { return unix.Close(fd) }}
 		},
-		"of the net package": Conns(func(c *net.TCPConn, _ netip.AddrPort) {
-			raw, err := c.SyscallConn()
+		"as a Stream": func(on *loop.Loop, fd int, _ netip.AddrPort) {
+			c, err := conn.NewStream(on, fd)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			_ = raw.Control(func(fd uintptr) { accepted <- socket{int(fd), c.Close} })
-		}),
+			accepted <- socket{fd, c.Close}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The ports of the resolver aren't ephemeral; this one is the kernel's choice.
 			var opened Socket
 			l := Start(logr.Discard, func() (Socket, error) {
 				var err error
-				opened, err = TCP("127.0.0.1", 0, clients)()
+				opened, err = OpenTCP("127.0.0.1", 0, clients)
 				return opened, err
 			})
 			defer l.Wait()
@@ -50,7 +51,7 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := net.Dial("tcp", addressOf(address).String())
+			c, err := net.Dial("tcp", conn.AddressOf(address).String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,10 +81,10 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 // that it is told whether it begins with a header.
 func TestWhoIsGoneHasAnAddress(t *testing.T) {
 	accepted := make(chan netip.AddrPort, 1)
-	socket, err := TCP("127.0.0.1", 0, Conns(func(c *net.TCPConn, from netip.AddrPort) {
-		_ = c.Close()
+	socket, err := OpenTCP("127.0.0.1", 0, func(_ *loop.Loop, fd int, from netip.AddrPort) {
+		_ = unix.Close(fd)
 		accepted <- from
-	}))()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestWhoIsGoneHasAnAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.Dial("tcp", addressOf(address).String())
+	c, err := net.Dial("tcp", conn.AddressOf(address).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +113,10 @@ func TestWhoIsGoneHasAnAddress(t *testing.T) {
 func TestClientsWaitWhileThereAreNoFiles(t *testing.T) {
 	const clients = 3
 	accepted := make(chan netip.AddrPort, clients)
-	socket, err := TCP("127.0.0.1", 0, func(_ *loop.Loop, fd int, from netip.AddrPort) {
+	socket, err := OpenTCP("127.0.0.1", 0, func(_ *loop.Loop, fd int, from netip.AddrPort) {
 		_ = unix.Close(fd)
 		accepted <- from
-	})()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestClientsWaitWhileThereAreNoFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want[addressOf(own)] = true
+		want[conn.AddressOf(own)] = true
 	}
 	for range fds {
 		from := <-accepted

@@ -24,6 +24,9 @@ import (
 const (
 	In  = unix.EPOLLIN
 	Out = unix.EPOLLOUT
+	// Edge has In and Out told once each time when more can be done, and not for as long
+	// as it can.
+	Edge = unix.EPOLLET
 	// Broken is told whatever else is waited for.
 	Broken = unix.EPOLLERR | unix.EPOLLHUP
 )

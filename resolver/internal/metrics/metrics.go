@@ -58,7 +58,7 @@ type serviceKey struct{ namespace, service string }
 type service struct {
 	key serviceKey
 	has map[series]struct{}
-	// gone says that it was forgotten: what is counted of it from then on is nowhere.
+	// gone reports whether it was forgotten: what is counted of it from then on is nowhere.
 	gone bool
 }
 

@@ -16,13 +16,11 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/flags"
 	"dormouse.dev/dormouse/internal/namespaces"
-	"dormouse.dev/dormouse/resolver/internal/dataplane"
+	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 )
-
-// envPrefix precedes a flag's name in the environment: --operator-url is
-// DORMOUSE_OPERATOR_URL there.
-const envPrefix = "DORMOUSE_"
 
 // minHeldBytes is what a single client may hold by the API, twice.
 const minHeldBytes = 2 << 20
@@ -55,24 +53,24 @@ type Options struct {
 // was asked for, which has been written to out then.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
-	var level, limited string
+	var limited string
 	fs := flag.NewFlagSet("resolver", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&o.OperatorURL, "operator-url", "http://dormouse-operator.dormouse-system.svc:8080",
 		"where wake calls go: http://host:port")
 	fs.StringVar(&o.OperatorServiceAccount, "operator-service-account", "dormouse-system/dormouse-operator",
 		"the service account that may ask for /routes and /sessions: namespace/name")
-	fs.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token",
+	fs.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath,
 		"the file with the token for wake calls, of audience "+v1alpha1.TokenAudience)
 	fs.StringVar(&o.HTTPAddress, "http-address", ":8080",
 		"where /routes, /sessions, /metrics, /healthz and /readyz are answered: host:port")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "a kubeconfig file; empty: the Pod's own service account")
 	fs.StringVar(&limited, "namespaces", "", "the namespaces whose services are served, separated by commas; empty: all")
-	fs.IntVar(&o.MaxUDPSessions, "max-udp-sessions", dataplane.DefaultMaxUDPSessions, "how many UDP sessions there may be at once")
-	fs.Int64Var(&o.MaxHeldBytes, "max-held-bytes", dataplane.DefaultMaxHeldBytes,
+	fs.IntVar(&o.MaxUDPSessions, "max-udp-sessions", service.DefaultMaxUDPSessions, "how many UDP sessions there may be at once")
+	fs.Int64Var(&o.MaxHeldBytes, "max-held-bytes", service.DefaultMaxHeldBytes,
 		"how many bytes are held at once for the clients of all services that wake")
-	fs.DurationVar(&o.UDPIdle, "udp-idle", dataplane.DefaultUDPIdle, "how long a UDP session may be silent before it ends")
-	fs.DurationVar(&o.TCPHalfClosed, "tcp-half-closed", dataplane.DefaultTCPHalfClosed,
+	fs.DurationVar(&o.UDPIdle, "udp-idle", service.DefaultUDPIdle, "how long a UDP session may be silent before it ends")
+	fs.DurationVar(&o.TCPHalfClosed, "tcp-half-closed", service.DefaultTCPHalfClosed,
 		"how long a TCP session may be silent once one side has said all, before it is reset")
 	fs.DurationVar(&o.TCPIdle, "tcp-idle", 0, "how long any TCP session may be silent before it is reset; 0s: for ever")
 	fs.BoolVar(&o.AccessLog, "access-log", false,
@@ -81,24 +79,18 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 		"how long clients are taken at least after the resolver is told to stop")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", time.Hour,
 		"how long clients are carried at most after the resolver is told to stop")
-	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	level := flags.LogLevel(fs)
 	fs.Usage = func() {
-		_, _ = fmt.Fprintf(out, "Usage: resolver [flags]\nEach flag can be set in the environment, too: --operator-url as %sOPERATOR_URL.\n\n", envPrefix)
+		_, _ = fmt.Fprintf(out, "Usage: resolver [flags]\nEach flag can be set in the environment, too: --operator-url as %sOPERATOR_URL.\n\n", flags.EnvPrefix)
 		fs.PrintDefaults()
 	}
-	if err := fs.Parse(args); err != nil {
-		return Options{}, fmt.Errorf("reading the flags: %w", err)
-	}
-	if fs.NArg() > 0 {
-		return Options{}, fmt.Errorf("reading the flags: %q is not a flag", fs.Arg(0))
-	}
-	if err := fromEnv(fs, env); err != nil {
+	if err := flags.Parse(fs, args, env); err != nil {
 		return Options{}, err
 	}
-	if err := o.LogLevel.UnmarshalText([]byte(level)); err != nil {
-		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
-	}
 	var err error
+	if o.LogLevel, err = level(); err != nil {
+		return Options{}, err
+	}
 	if o.Namespaces, err = namespaces.Parse(limited); err != nil {
 		return Options{}, fmt.Errorf("--namespaces=%s: %w", limited, err)
 	}
@@ -126,24 +118,6 @@ func podIPs(env func(string) (string, bool)) (out []netip.Addr, err error) {
 		out = append(out, address)
 	}
 	return out, nil
-}
-
-// fromEnv sets the flags that were not given.
-func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) error {
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	var errs []error
-	fs.VisitAll(func(f *flag.Flag) {
-		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := env(name)
-		if !ok || given[f.Name] {
-			return
-		}
-		if err := fs.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("reading %s from the environment: %w", name, err))
-		}
-	})
-	return errors.Join(errs...)
 }
 
 func (o *Options) validate() error {

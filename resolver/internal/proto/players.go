@@ -13,7 +13,7 @@ import (
 // all.
 type Players struct {
 	allow, deny PlayerList
-	// only says that nobody may but those in allow.
+	// only reports whether nobody may but those in allow.
 	only bool
 	// Message is told to those who may not; empty: the protocol's own.
 	Message string
@@ -34,7 +34,7 @@ func (p *Players) Deny(list PlayerList) *Players {
 	return p
 }
 
-// May says that a player may wake the service, who said a name and, maybe, a UUID.
+// May reports whether a player may wake the service, who said a name and, maybe, a UUID.
 func (p *Players) May(name, uuid string) bool {
 	if p == nil {
 		return true

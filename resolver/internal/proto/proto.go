@@ -8,7 +8,6 @@
 package proto
 
 import (
-	"net"
 	"time"
 )
 
@@ -40,14 +39,14 @@ type Verdict struct {
 	Answer []byte
 	// Used is how many bytes an Answer is for; they are not replayed.
 	Used int
-	// Once says that a connection gets one such Answer, and no more time for it: who asks
+	// Once: a connection gets one such Answer, and no more time for it: who asks
 	// again is refused. Answers are larger than questions, and a connection that is
 	// answered without end is a place that nobody else gets.
 	Once bool
 	// After is how long a connection must have said nothing more for the verdict to
 	// hold: what it said so far may be all, or the beginning of something else.
 	After time.Duration
-	// Proven says that who sent a datagram has shown that it receives what is sent to
+	// Proven: who sent a datagram has shown that it receives what is sent to
 	// its address. Nobody else is told much more than it said.
 	Proven bool
 }
@@ -67,31 +66,31 @@ type Reason string
 
 // Reasons.
 const (
-	// TimedOut says that the server was not up in time.
+	// TimedOut: the server was not up in time.
 	TimedOut Reason = "timeout"
-	// QueueFull says that as many clients are held as may be.
+	// QueueFull: as many clients are held as may be.
 	QueueFull Reason = "queue_full"
-	// TooManySessions says that the pod has as many UDP sessions as it may have.
+	// TooManySessions: the pod has as many UDP sessions as it may have.
 	TooManySessions Reason = "too_many_sessions"
-	// TooManyBytes says that the pod holds as many bytes as it may hold.
+	// TooManyBytes: the pod holds as many bytes as it may hold.
 	TooManyBytes Reason = "too_many_bytes"
-	// NothingToWake says that the service has no target that could be woken.
+	// NothingToWake: the service has no target that could be woken.
 	NothingToWake Reason = "nothing_to_wake"
-	// RouteGone says that the service is not served here any more.
+	// RouteGone: the service is not served here any more.
 	RouteGone Reason = "route_gone"
-	// Unwanted says that the protocol refused what the client sent.
+	// Unwanted: the protocol refused what the client sent.
 	Unwanted Reason = "unwanted"
-	// NoProxyHeader says that a connection from where the PROXY protocol is spoken
+	// NoProxyHeader: a connection from where the PROXY protocol is spoken
 	// doesn't begin with its header.
 	NoProxyHeader Reason = "no_proxy_header"
-	// UnknownName says that the client asks for a host name that no service has.
+	// UnknownName: the client asks for a host name that no service has.
 	UnknownName Reason = "unknown_name"
-	// Unfinished says that the client did not send enough in time to tell what
+	// Unfinished: the client did not send enough in time to tell what
 	// it wants.
 	Unfinished Reason = "unfinished"
-	// Evicted says that others came and the client had not said what it wants.
+	// Evicted: others came and the client had not said what it wants.
 	Evicted Reason = "evicted"
-	// Denied says that clients from its address, or this player, may not wake the
+	// Denied: clients from its address, or this player, may not wake the
 	// service.
 	Denied Reason = "denied"
 	// SourceRate and ServiceRate say that as many clients of the source, or of all,
@@ -102,10 +101,10 @@ const (
 	// without a server, or as many altogether, as it may have at once.
 	SourceConnections Reason = "source_connections"
 	SourceSessions    Reason = "source_sessions"
-	// TooManyConnections says that the pod, or the service's share of it, has no
+	// TooManyConnections: the pod, or the service's share of it, has no
 	// room for another connection.
 	TooManyConnections Reason = "too_many_connections"
-	// AnswerRate says that a query was dropped, because answers that could be sent to
+	// AnswerRate: a query was dropped, because answers that could be sent to
 	// somebody else's address are given so often only.
 	AnswerRate Reason = "answer_rate"
 )
@@ -132,62 +131,3 @@ type Protocol interface {
 	// there is nothing but to close.
 	Refusal(why Reason, head []byte, c Client) []byte
 }
-
-// Prover is a Protocol of datagrams some of whose clients can show that they are
-// where they say.
-type Prover interface {
-	Protocol
-	// Prove is Inspect where anything wakes the service, but for who could show where
-	// it is and hasn't: that one is asked to.
-	Prove(datagram []byte, c Client) Verdict
-}
-
-// Namer is a Protocol whose clients say first which host they want, so that several
-// services can share one address.
-type Namer interface {
-	Protocol
-	// ServerName reads that host out of what a client sent so far: in lower case and
-	// without a dot at its end, empty when the client doesn't say it. The action is
-	// Hold once it is known, NeedMore, or Refuse for what is not of the protocol.
-	ServerName(head []byte) (name string, action Action)
-}
-
-// Asker is a Protocol whose servers tell of themselves when they are asked.
-type Asker interface {
-	Protocol
-	// Ask asks a server over a connection of its own, on which the caller has set a
-	// deadline. A server that answers is up. What it tells is told in its place
-	// later.
-	Ask(c net.Conn) (Answers, error)
-}
-
-// Question is what a client asks of a server that others ask, too.
-type Question struct {
-	// Key is the same for questions that have the same answer.
-	Key string
-	// Ask is what to ask the server with. It may lie in what the client sent.
-	Ask []byte
-	// Used is how many bytes of what the client sent are the question.
-	Used int
-}
-
-// Reteller is a Protocol in which what a server said to one client who only asked may
-// be told to others who ask the same.
-type Reteller interface {
-	Protocol
-	// Asks reads what a client asks, from what it sent so far or from a datagram; ok
-	// is false where the server must answer it itself. The verdict is an Answer where the
-	// client must show first where it is, and is told so: then it asks the same again.
-	Asks(head []byte, c Client) (q Question, v Verdict, ok bool)
-	// Fetch asks a server, over a connection of its own on which the caller has set a
-	// deadline, and gives its answer in at most MaxRetold bytes.
-	Fetch(c net.Conn, ask []byte) (answer []byte, err error)
-	// Retell writes a server's answer for a client that sent head.
-	Retell(to, answer, head []byte) []byte
-	// Proves says that whoever asks has shown that it receives what is sent to its
-	// address: connections do.
-	Proves() bool
-}
-
-// MaxRetold bounds an answer that is told again, in bytes.
-const MaxRetold = 64 << 10

@@ -10,7 +10,7 @@ type Waiter interface {
 	// and for how long its answer is waited for: together less than what clients
 	// wait for.
 	Patience() (ask, answer time.Duration)
-	// WouldWait says whether a client that sent head is one of those.
+	// WouldWait reports whether a client that sent head is one of those.
 	WouldWait(head []byte) bool
 	// Question appends what a client is asked for the n-th time, from 1 on.
 	Question(to []byte, n int32) []byte

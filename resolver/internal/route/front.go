@@ -135,7 +135,7 @@ func (t *Table) ownHosts(r *Route) *Front {
 	return &own
 }
 
-// losesHost says that a route has no more a host that it had.
+// losesHost reports whether a route has no more a host that it had.
 func losesHost(was, is *Front) bool {
 	if was == nil {
 		return false

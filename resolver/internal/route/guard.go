@@ -8,7 +8,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 )
 
-// sourcesKnown says that the clients of an ElasticService's own port are seen as who they
+// sourcesKnown reports whether the clients of an ElasticService's own port are seen as who they
 // are: by the operator's word, or a load balancer's.
 func sourcesKnown(es *v1alpha1.ElasticService, network Network, proxy Proxy) bool {
 	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionSourceIPPreserved)

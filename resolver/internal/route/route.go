@@ -54,7 +54,7 @@ type Route struct {
 	// PodsBeforeSleep are those that were there then, and may be gone by now, and of which
 	// it isn't known whether they stay.
 	PodsBeforeSleep []types.UID
-	// Direct says that new clients go straight to the pods, past the resolver.
+	// Direct reports whether new clients go straight to the pods, past the resolver.
 	Direct bool
 	Hold   Hold
 	Ports  []Port
@@ -81,7 +81,7 @@ type Proxy struct {
 	Send bool
 }
 
-// Trusts says that a connection from an address begins with a header.
+// Trusts reports whether a connection from an address begins with a header.
 func (p *Proxy) Trusts(source netip.Addr) bool {
 	return slices.ContainsFunc(p.Trusted, func(n netip.Prefix) bool { return n.Contains(source) })
 }
@@ -105,16 +105,16 @@ type Port struct {
 	Network  Network
 	// ResolverPort is where the resolver listens for it.
 	ResolverPort int32
-	// Probed says that a backend is up once Kubernetes calls it serving, because
+	// Probed reports whether a backend is up once Kubernetes calls it serving, because
 	// the pods have a readiness probe and the spec does not overrule it.
 	Probed bool
-	// ByConnect says that a server is up once it takes a connection, whatever its
+	// ByConnect reports whether a server is up once it takes a connection, whatever its
 	// protocol has to say.
 	ByConnect bool
-	// WakeOnConnect says that whatever a client sends wakes the service, though the
+	// WakeOnConnect reports whether whatever a client sends wakes the service, though the
 	// protocol knows better.
 	WakeOnConnect bool
-	// AbortOnClose says that a client who ends its side while it waits is gone.
+	// AbortOnClose reports whether a client who ends its side while it waits is gone.
 	AbortOnClose bool
 	// Answers are what is told in the server's place.
 	Answers proto.Answers
@@ -136,15 +136,15 @@ type Backend struct {
 	// Pod is the UID of the pod: with two address families a pod has two
 	// Backends. Empty when the slice doesn't say.
 	Pod types.UID
-	// Serving says that the pod is ready or, terminating, still serves. In the
+	// Serving reports whether the pod is ready or, terminating, still serves. In the
 	// private Service's slices ready itself is always true.
 	Serving bool
-	// Terminating says that it takes no new clients: its pod is being deleted, or may be
+	// Terminating reports whether it takes no new clients: its pod is being deleted, or may be
 	// because it is from before a sleep, or its Server drains.
 	Terminating bool
 }
 
-// AwaitsWake says that new clients must ask the operator before they are
+// AwaitsWake reports whether new clients must ask the operator before they are
 // connected: a sleep is under way or done, and only a wake call undoes it.
 func (r *Route) AwaitsWake() bool {
 	return r.Phase != v1alpha1.PhaseAwake && r.Phase != v1alpha1.PhaseWaking
@@ -160,7 +160,7 @@ func (r *Route) Port(name string) (Port, bool) {
 	return Port{}, false
 }
 
-// Has says that one of the port's servers has the address, whatever its state.
+// Has reports whether one of the port's servers has the address, whatever its state.
 func (p *Port) Has(address netip.AddrPort) bool {
 	return slices.ContainsFunc(p.Backends, func(b Backend) bool { return b.Address == address })
 }
@@ -286,7 +286,7 @@ func answers(es *v1alpha1.ElasticService, port string) proto.Answers {
 	return proto.Answers{}
 }
 
-// older says that a has a port that both claim.
+// older reports whether a has a port that both claim.
 func older(a, b *Route) bool {
 	if !a.Created.Equal(b.Created) {
 		return a.Created.Before(b.Created)

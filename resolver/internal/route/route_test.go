@@ -85,7 +85,7 @@ func (s slice) endpoint(address string, serving, terminating bool) slice {
 	return s
 }
 
-// pod says that the last endpoint is a pod.
+// pod reports whether the last endpoint is a pod.
 func (s slice) pod() slice {
 	s.Endpoints[len(s.Endpoints)-1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "games", Name: "lobby-0", UID: "pod-a"}
 	return s

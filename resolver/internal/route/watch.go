@@ -101,7 +101,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// Synced says that the table has seen everything that the cluster held when
+// Synced reports whether the table has seen everything that the cluster held when
 // the watch began, and that its sink has been told.
 func (w *Watcher) Synced() bool {
 	for _, synced := range w.synced {

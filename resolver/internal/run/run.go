@@ -11,16 +11,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/buildinfo"
-	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
@@ -41,11 +38,9 @@ const (
 )
 
 // Run runs the resolver until the context ends and its clients are gone.
-func Run(ctx context.Context, config *rest.Config, opts options.Options, log logr.Logger, reporter *errortracking.Reporter) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	buildinfo.Register(registry, "resolver")
-	reporter.Register(registry)
+func Run(ctx context.Context, p program.Process, config *rest.Config, opts options.Options) error {
+	log := p.Log
+	registry := p.NewRegistry()
 	waker, err := wake.New(opts.OperatorURL, tokenfile.New(opts.TokenFile))
 	if err != nil {
 		return fmt.Errorf("making the wake client: %w", err)
@@ -76,7 +71,7 @@ func Run(ctx context.Context, config *rest.Config, opts options.Options, log log
 	}
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
-		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: reporter.Panic,
+		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: p.Errors.Panic,
 		// Of the files that are left to all that is no client.
 		MaxConnections: 512,
 		Ready: func() error {

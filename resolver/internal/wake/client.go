@@ -73,7 +73,7 @@ type Result struct {
 	Err error
 }
 
-// Cancelled says that no sleep is under way any more: the service is or comes
+// Cancelled reports whether no sleep is under way any more: the service is or comes
 // up, and clients that the call was made for may be connected.
 func (r Result) Cancelled() bool {
 	return r.Outcome == Accepted && r.Phase != v1alpha1.PhaseAsleep
@@ -123,7 +123,7 @@ func New(operator string, token *tokenfile.File) (*Client, error) {
 	}, nil
 }
 
-// Wake says that count clients wait for a service.
+// Wake reports whether count clients wait for a service.
 func (c *Client) Wake(_ context.Context, namespace, service string, count int) Result {
 	token, err := c.token.Get()
 	if err != nil {

@@ -22,7 +22,7 @@ type Config struct {
 	Unreported v1alpha1.DeletionPermission
 	// Capacity is how many may play while nobody says otherwise; 0: not known.
 	Capacity int32
-	// Probed says that the game is asked for its players.
+	// Probed reports whether the game is asked for its players.
 	Probed bool
 	// Health says when a game is taken for broken.
 	Health Health
@@ -43,12 +43,12 @@ type Snapshot struct {
 	Game reportapi.Game
 	// DeletionAllowed is whether its Server may be deleted.
 	DeletionAllowed bool
-	// ShutdownSeen says that DeletionAllowed was found after the operator told to
+	// ShutdownSeen reports whether DeletionAllowed was found after the operator told to
 	// shut down.
 	ShutdownSeen bool
-	// Answered says that the probe has been answered by the process that runs.
+	// Answered reports whether the probe has been answered by the process that runs.
 	Answered bool
-	// Restored says that the operator has told what was before this sidecar
+	// Restored reports whether the operator has told what was before this sidecar
 	// started. Before that nothing but a wish for it is worth a report.
 	Restored bool
 	// Capacity is how many may play; 0: not known.
@@ -132,7 +132,7 @@ func (c *core) unwell() (since time.Time, message string) {
 	return since, message
 }
 
-// running says whether the game's container runs. What the game says proves that
+// running reports whether the game's container runs. What the game says proves that
 // it does before the operator has seen it.
 func (c *core) running() bool {
 	return c.stopped.IsZero() || c.words.last.After(c.stopped)
@@ -157,7 +157,7 @@ func (c *core) state(now time.Time) (v1alpha1.GameState, string) {
 	return v1alpha1.GameStarting, ""
 }
 
-// open says whether what readiness waits for has come.
+// open reports whether what readiness waits for has come.
 func (c *core) open(now time.Time) bool {
 	switch {
 	case c.config.Readiness == v1alpha1.ServerReadinessSDK:
@@ -201,7 +201,7 @@ func (c *core) players() *v1alpha1.PlayersStatus {
 	return nil
 }
 
-// reported says whether anything is known by which a deletion could be judged. A
+// reported reports whether anything is known by which a deletion could be judged. A
 // ping, a label or a counter is nothing of that.
 func (c *core) reported() bool {
 	return !c.words.reported.IsZero() || c.players() != nil
@@ -220,13 +220,13 @@ func (c *core) silent() time.Time {
 	return since.Add(goneAfter)
 }
 
-// deserted says whether nobody can be playing, whatever was said.
+// deserted reports whether nobody can be playing, whatever was said.
 func (c *core) deserted(now time.Time) bool {
 	gone := c.silent()
 	return !gone.IsZero() && !now.Before(gone)
 }
 
-// restsOnProbe says whether what the probe was answered decides over the deletion,
+// restsOnProbe reports whether what the probe was answered decides over the deletion,
 // because the game itself has said nothing that comes before it.
 func (c *core) restsOnProbe(now time.Time) bool {
 	w := &c.words
@@ -238,7 +238,7 @@ func (c *core) restsOnProbe(now time.Time) bool {
 	return w.answer.said() && !w.permission.said() && !w.players.said() && w.tracked.IsZero()
 }
 
-// shutdownSeen says whether deletionAllowed was found after the operator told to
+// shutdownSeen reports whether deletionAllowed was found after the operator told to
 // shut down. A probe that fails is no answer to that where one that didn't was
 // what counted: somebody may have come since.
 func (c *core) shutdownSeen(now time.Time) bool {
@@ -306,7 +306,7 @@ func (c *core) notReady(now time.Time) string {
 	return ""
 }
 
-// full says that there is no room for another player.
+// full reports whether there is no room for another player.
 func (c *core) full() bool {
 	p := c.players()
 	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity

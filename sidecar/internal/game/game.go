@@ -143,11 +143,11 @@ func (g *Game) do(by voice, change func(c *core, now time.Time) error) error {
 	return nil
 }
 
-// Ready says that the game takes players. It ends an allocation and a
+// Ready reports whether the game takes players. It ends an allocation and a
 // reservation.
 func (g *Game) Ready() { g.enter(phase{state: v1alpha1.GameReady}) }
 
-// Allocate says that the game is in use, until Ready.
+// Allocate reports whether the game is in use, until Ready.
 func (g *Game) Allocate() { g.enter(phase{state: v1alpha1.GameAllocated}) }
 
 // Reserve is Allocate for a while, and Ready after it. 0 and less is for ever.
@@ -204,7 +204,7 @@ func (g *Game) Permit(allowed bool) {
 	})
 }
 
-// Ping says that the game is well. From the first one on it is expected to go on.
+// Ping reports whether the game is well. From the first one on it is expected to go on.
 func (g *Game) Ping() {
 	_ = g.do(sign, func(c *core, now time.Time) error {
 		c.words.ping, c.words.broken = now, word[brokenness]{}
@@ -225,7 +225,7 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	})
 }
 
-// Unanswered says that a probe which was sent at began had no answer.
+// Unanswered reports whether a probe which was sent at began had no answer.
 func (g *Game) Unanswered(began time.Time) {
 	_ = g.do(silence, func(c *core, now time.Time) error {
 		c.probed = began

@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/flags"
+	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 )
-
-// envPrefix precedes a flag's name in the environment: --token-file is
-// DORMOUSE_TOKEN_FILE there.
-const envPrefix = "DORMOUSE_"
 
 // Names of the environment variables that say whose game it is. The game's own
 // container has them, too.
@@ -56,12 +54,12 @@ var probeTypes = map[v1alpha1.ProbeType]bool{
 // was asked for, which has been written to out then.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
-	var level, readiness, unreported, probe string
+	var readiness, unreported, probe string
 	var capacity int
 	fs := flag.NewFlagSet("sidecar", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&o.OperatorURL, "operator", "http://dormouse-operator.dormouse-system.svc:8080", "where reports go: http://host:port")
-	fs.StringVar(&o.TokenFile, "token-file", "/var/run/secrets/dormouse.dev/token",
+	fs.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath,
 		"the file with the token for reports, of audience "+v1alpha1.TokenAudience)
 	fs.IntVar(&o.GRPCPort, "grpc-port", 9357, "the loopback port of the Agones SDK over gRPC")
 	fs.IntVar(&o.HTTPPort, "http-port", 9358, "the loopback port of the Agones SDK over REST, and of what a game without an SDK calls")
@@ -75,23 +73,18 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.IntVar(&o.Game.Health.FailureThreshold, "health-failure-threshold", 3, "how many periods in a row without a word make a game Unhealthy")
 	fs.BoolVar(&o.Game.Health.Disabled, "health-disabled", false, "whether every game is taken for healthy")
 	fs.StringVar(&probe, "probe", "", "how to ask the game for its players, such as minecraft:25565; empty: it isn't asked")
-	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	level := flags.LogLevel(fs)
 	fs.Usage = func() {
 		_, _ = fmt.Fprintf(out, "Usage: sidecar [flags]\nEach flag can be set in the environment, too: --token-file as %sTOKEN_FILE.\n"+
-			"%s and %s, which must be set there, say whose game it is.\n\n", envPrefix, envName, envNamespace)
+			"%s and %s, which must be set there, say whose game it is.\n\n", flags.EnvPrefix, envName, envNamespace)
 		fs.PrintDefaults()
 	}
-	if err := fs.Parse(args); err != nil {
-		return Options{}, fmt.Errorf("reading the flags: %w", err)
-	}
-	if fs.NArg() > 0 {
-		return Options{}, fmt.Errorf("reading the flags: %q is not a flag", fs.Arg(0))
-	}
-	if err := fromEnv(fs, env); err != nil {
+	if err := flags.Parse(fs, args, env); err != nil {
 		return Options{}, err
 	}
-	if err := o.LogLevel.UnmarshalText([]byte(level)); err != nil {
-		return Options{}, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
+	var err error
+	if o.LogLevel, err = level(); err != nil {
+		return Options{}, err
 	}
 	o.Name, _ = env(envName)
 	o.Namespace, _ = env(envNamespace)
@@ -113,24 +106,6 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 }
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }
-
-// fromEnv sets the flags that were not given.
-func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) error {
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	var errs []error
-	fs.VisitAll(func(f *flag.Flag) {
-		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := env(name)
-		if !ok || given[f.Name] {
-			return
-		}
-		if err := fs.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("reading %s from the environment: %w", name, err))
-		}
-	})
-	return errors.Join(errs...)
-}
 
 func (o *Options) validate() error {
 	var errs []error

@@ -68,7 +68,7 @@ func askHumans(conn net.Conn, s quake3.Status) (int, error) {
 	return len(s.Players), nil
 }
 
-// checkChallenge says whether an answer is to the question that had the
+// checkChallenge reports whether an answer is to the question that had the
 // challenge. A few games don't repeat it.
 func checkChallenge(info quake3.Info, challenge string) error {
 	if got, ok := info[quake3.VarChallenge]; ok && got != challenge {

@@ -146,13 +146,13 @@ func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
 	return report
 }
 
-// alike says whether two reports say the same of the game.
+// alike reports whether two reports say the same of the game.
 func alike(a, b reportapi.Report) bool {
 	a.Sequence, a.Seen, b.Sequence, b.Seen = 0, "", 0, ""
 	return reflect.DeepEqual(a, b)
 }
 
-// urgent says whether somebody may be waiting for what is new.
+// urgent reports whether somebody may be waiting for what is new.
 func urgent(before, now reportapi.Report) bool {
 	return before.Restore != now.Restore ||
 		before.Game.State != now.Game.State ||

@@ -11,16 +11,14 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/utils/clock"
 
-	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/local"
@@ -36,12 +34,10 @@ import (
 const loopback = "127.0.0.1"
 
 // Run runs the sidecar until the context ends and the last report is out.
-func Run(ctx context.Context, opts options.Options, log logr.Logger, reporter *errortracking.Reporter) error {
+func Run(ctx context.Context, p program.Process, opts options.Options) error {
+	log := p.Log
 	g := game.New(opts.Game, clock.RealClock{})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	buildinfo.Register(registry, "sidecar")
-	reporter.Register(registry)
+	registry := p.NewRegistry()
 	m := metrics.New(registry, g.Snapshot)
 
 	reports, err := report.New(opts.OperatorURL, opts.Name, tokenfile.New(opts.TokenFile), g, m, log)
@@ -49,7 +45,7 @@ func Run(ctx context.Context, opts options.Options, log logr.Logger, reporter *e
 		return fmt.Errorf("making the reporter: %w", err)
 	}
 	public := httpserver.New(httpserver.Options{
-		Address: opts.ListenAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: reporter.Panic,
+		Address: opts.ListenAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: p.Errors.Panic,
 		Ready: func() error {
 			if why := g.Snapshot().NotReady; why != "" {
 				return errors.New(why)
@@ -64,7 +60,7 @@ func Run(ctx context.Context, opts options.Options, log logr.Logger, reporter *e
 	if err := public.Listen(running); err != nil {
 		return err
 	}
-	private, err := listen(running, opts, g, log, reporter)
+	private, err := listen(running, opts, g, log, p.Errors)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/sidecar/internal/options"
 	"dormouse.dev/dormouse/test/reports"
 )
@@ -88,7 +89,7 @@ func environment(name string) (string, bool) {
 func (s *sidecar) run(opts options.Options, log logr.Logger) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, opts, log, nil) }()
+	go func() { done <- Run(ctx, program.Process{Name: "sidecar", Log: log}, opts) }()
 	ended := false
 	s.stop = func() error {
 		if ended {

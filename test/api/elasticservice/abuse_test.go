@@ -11,7 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/abuse"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const (
@@ -34,7 +34,7 @@ func TestAbuseOfTheWakeEndpoint(t *testing.T) {
 	pod := cluster.resolvers.members[0].pod
 	token := func(account, audience string, pod *corev1.Pod) string {
 		t.Helper()
-		got, err := cluster.token(t.Context(), systemNamespace, account, audience, pod)
+		got, err := fixture.Token(t.Context(), cluster.client, fixture.SystemNamespace, account, audience, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,16 +43,16 @@ func TestAbuseOfTheWakeEndpoint(t *testing.T) {
 	tokens := abuse.Tokens{
 		Good:          token(resolverAccount, v1alpha1.TokenAudience, pod),
 		OtherAudience: token(resolverAccount, "example.com", pod),
-		OtherAccount:  token(operatorAccount, v1alpha1.TokenAudience, nil),
+		OtherAccount:  token(fixture.OperatorAccount, v1alpha1.TokenAudience, nil),
 		NoPod:         token(resolverAccount, v1alpha1.TokenAudience, nil),
-		SigningKey:    apiserver.SigningKey(t),
+		SigningKey:    fixture.SigningKey(t),
 	}
 	kinds, err := abuse.Kinds(tokens, 200)
 	if err != nil {
 		t.Fatal(err)
 	}
 	attack := abuse.Attack{
-		Address: cluster.operators[0].address, Kinds: kinds, Calls: abuseCalls, Connections: 16,
+		Address: cluster.operators[0].Address, Kinds: kinds, Calls: abuseCalls, Connections: 16,
 		Good: func(i int) []byte {
 			return abuse.Call(tokens.Good, fmt.Sprintf(`{"count":1,"svc":"lobby-%d","namespace":%q}`, i%services, w.ns))
 		},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // publicGame is a dual-stack Service as somebody has in front of players, with
@@ -59,7 +60,7 @@ func TestAServiceAtZeroIsHandedToTheResolversOnceTheyListen(t *testing.T) {
 		return err
 	}
 	cluster.resolvers.change(w.ns, func(b *behaviour) { b.closed["game"], b.closed["query"] = false, false })
-	consistently(t, 2*time.Second, "no endpoints while resolvers listen on two ports of three", noEndpoints)
+	fixture.Consistently(t, 2*time.Second, "no endpoints while resolvers listen on two ports of three", noEndpoints)
 
 	cluster.resolvers.change(w.ns, func(b *behaviour) { b.closed["web"] = false })
 	want := resolversAre(takesClients)
@@ -231,7 +232,7 @@ func TestThePrivateServiceAndSlicesFollowTheServicesPorts(t *testing.T) {
 	if after.Status.Ports[0].ResolverPort != before.Status.Ports[0].ResolverPort {
 		t.Errorf("resolver port of game went from %d to %d, want the same", before.Status.Ports[0].ResolverPort, after.Status.Ports[0].ResolverPort)
 	}
-	eventually(t, promptly, "private Service and slice", func(ctx context.Context) error {
+	fixture.Eventually(t, promptly, "private Service and slice", func(ctx context.Context) error {
 		private := &corev1.Service{}
 		if err := w.read(ctx, after.Status.PrivateService, private); err != nil {
 			return err

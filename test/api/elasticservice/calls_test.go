@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // callTimeout is the second after which a resolver gives up, and what a machine
@@ -45,7 +46,7 @@ func (a answer) sentence(t *testing.T) string {
 // call calls an operator with any method, path, token and body.
 func call(t *testing.T, replica int, method, path, token string, body []byte) (answer, error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+cluster.operators[replica].address+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+cluster.operators[replica].Address+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -65,7 +66,7 @@ func call(t *testing.T, replica int, method, path, token string, body []byte) (a
 // resolverToken is the token of one of the resolver pods.
 func resolverToken(t *testing.T) string {
 	t.Helper()
-	token, err := cluster.token(t.Context(), systemNamespace, resolverAccount, v1alpha1.TokenAudience, cluster.resolvers.members[0].pod)
+	token, err := fixture.Token(t.Context(), cluster.client, fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, cluster.resolvers.members[0].pod)
 	if err != nil {
 		t.Fatal(err)
 	}

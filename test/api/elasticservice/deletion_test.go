@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func (w *world) delete(name string) {
@@ -24,7 +25,7 @@ func (w *world) delete(name string) {
 
 func (w *world) wantGone(name string, within time.Duration) {
 	w.t.Helper()
-	eventually(w.t, within, "ElasticService "+name+" is gone", func(ctx context.Context) error {
+	fixture.Eventually(w.t, within, "ElasticService "+name+" is gone", func(ctx context.Context) error {
 		es := &v1alpha1.ElasticService{}
 		err := w.read(ctx, name, es)
 		if err == nil {
@@ -37,7 +38,7 @@ func (w *world) wantGone(name string, within time.Duration) {
 // waitForAnotherSecond lets two objects' ages differ, which count in seconds.
 func (w *world) waitForAnotherSecond(created metav1.Time) {
 	w.t.Helper()
-	eventually(w.t, promptly, "another second", func(context.Context) error {
+	fixture.Eventually(w.t, promptly, "another second", func(context.Context) error {
 		if time.Since(created.Time) < time.Second {
 			return fmt.Errorf("it is still %s", created)
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // awake makes a service that is awake with servers whose players are counted;
@@ -282,7 +283,7 @@ func TestATriggerThatCannotBeReadKeepsTheServiceAwake(t *testing.T) {
 					return nil
 				})
 			asked := players.asked.Load()
-			eventually(t, promptly, "the trigger is asked on", func(context.Context) error {
+			fixture.Eventually(t, promptly, "the trigger is asked on", func(context.Context) error {
 				if n := players.asked.Load() - asked; n < 3 {
 					return fmt.Errorf("%d times", n)
 				}

@@ -10,12 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // wantReplicas waits until the Deployment lobby wants some replicas.
 func (w *world) wantReplicas(want int32) {
 	w.t.Helper()
-	eventually(w.t, promptly, "Deployment lobby", func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "Deployment lobby", func(ctx context.Context) error {
 		d := &appsv1.Deployment{}
 		if err := w.read(ctx, "lobby", d); err != nil {
 			return err

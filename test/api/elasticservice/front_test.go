@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func front(text string) string { return "spec: {front: {service: mc, " + text + "}}" }
@@ -198,7 +199,7 @@ func TestAFrontPointsAtNobodyWhoDoesNotListen(t *testing.T) {
 	w.want("lobby", promptly, frontReady)
 	w.wantEndpoints("mc", promptly, resolversAre(takesClients))
 	// Slices that somebody deletes come back.
-	eventually(t, promptly, "the slices are deleted", func(ctx context.Context) error {
+	fixture.Eventually(t, promptly, "the slices are deleted", func(ctx context.Context) error {
 		slices, err := w.ourSlices(ctx, "mc")
 		for i := range slices {
 			if err := w.c.Delete(ctx, &slices[i]); client.IgnoreNotFound(err) != nil {

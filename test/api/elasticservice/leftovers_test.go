@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // kubernetesSlice is one that a controller of Kubernetes wrote for a Service.
@@ -47,7 +48,7 @@ func TestWhatKubernetesLeavesOfASelectorIsRemoved(t *testing.T) {
 	others := w.kubernetesSlice("other", "other-x7c2p", "endpointslice-controller.k8s.io", server)
 	since := w.latest()
 	w.edit(svc, func() { svc.Spec.Selector = nil })
-	eventually(t, promptly, "the slice is gone", func(ctx context.Context) error {
+	fixture.Eventually(t, promptly, "the slice is gone", func(ctx context.Context) error {
 		if err := w.read(ctx, left.Name, &discoveryv1.EndpointSlice{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading it: %w", err)
 		}

@@ -8,9 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -18,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // operatorBinary is in the environment of the sandboxed process.
@@ -48,12 +46,9 @@ func enterSandbox() (int, error) {
 		return 1, fmt.Errorf("make a directory for the operator: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	binary := filepath.Join(dir, "operator")
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./operator")
-	build.Dir = apiserver.Path()
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		return 1, fmt.Errorf("build the operator: %w", err)
+	binary, err := fixture.BuildOperator(ctx, dir)
+	if err != nil {
+		return 1, err
 	}
 	return runSandboxed(ctx, operatorBinary+"="+binary)
 }
@@ -64,7 +59,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	log.SetLogger(logr.Discard()) // What clients say here is no news.
-	return apiserver.Main(m, apiserver.Options{Beside: func(config *rest.Config) (func(bool) error, error) {
+	return fixture.Main(m, fixture.Options{Beside: func(config *rest.Config) (func(bool) error, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		started, err := startEnvironment(ctx, config, os.Getenv(operatorBinary))
 		if err != nil {

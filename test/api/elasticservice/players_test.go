@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // fleet is one Server that plays the sidecar's part, too.
@@ -39,7 +40,7 @@ func (w *world) fleet(name string) *fleet {
 		}}}},
 	})
 	f := &fleet{w: w}
-	eventually(w.t, promptly, "the Pod of the Fleet's Server", func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "the Pod of the Fleet's Server", func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := w.c.List(ctx, &pods, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.FleetLabel: name}); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (w *world) fleet(name string) *fleet {
 		w.t.Fatalf("write the status of Pod %s: %v", f.pod.Name, err)
 	}
 	var err error
-	if f.token, err = cluster.token(w.t.Context(), w.ns, "default", v1alpha1.TokenAudience, f.pod); err != nil {
+	if f.token, err = fixture.Token(w.t.Context(), cluster.client, w.ns, "default", v1alpha1.TokenAudience, f.pod); err != nil {
 		w.t.Fatal(err)
 	}
 	return f
@@ -79,7 +80,7 @@ func (f *fleet) tell(players int32) {
 		f.w.t.Fatal(err)
 	}
 	for replica := range cluster.operators {
-		eventually(f.w.t, promptly, "the report is taken", func(context.Context) error {
+		fixture.Eventually(f.w.t, promptly, "the report is taken", func(context.Context) error {
 			got, err := call(f.w.t, replica, http.MethodPost, reportapi.ReportPath, f.token, body) //nolint:contextcheck // it takes the test's own
 			if err == nil && got.code != http.StatusOK {
 				err = fmt.Errorf("answered %d %s", got.code, got.body)
@@ -109,7 +110,7 @@ func TestAFleetSleepsOnceEveryServerSaysThatNobodyPlays(t *testing.T) {
 	w.stays("arena", 6*time.Second, awake)
 	f.tell(0)
 	w.want("arena", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
-	eventually(t, promptly, "the Fleet at zero", func(ctx context.Context) error {
+	fixture.Eventually(t, promptly, "the Fleet at zero", func(ctx context.Context) error {
 		got := &v1alpha1.Fleet{}
 		if err := w.read(ctx, "arena", got); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // change is one write to an object. Revisions order writes to all kinds, since
@@ -101,7 +102,7 @@ func (r *recorder) firstAfter(after uint64, pass func(change) bool) (change, boo
 func (w *world) must(what string, within time.Duration, after uint64, pass func(change) bool) change {
 	w.t.Helper()
 	var found change
-	eventually(w.t, within, what, func(context.Context) error {
+	fixture.Eventually(w.t, within, what, func(context.Context) error {
 		var ok bool
 		if found, ok = w.firstAfter(after, pass); !ok {
 			return fmt.Errorf("no such change after revision %d", after)

@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // resolverPort is where the resolvers answer.
@@ -27,7 +28,6 @@ const resolverPort = 18080
 // they see and carry nobody, unless a test says otherwise for its namespace.
 type resolverFleet struct {
 	client  client.Client
-	pods    *environment
 	seen    cache.Cache
 	token   string
 	members []*fakeResolver
@@ -71,7 +71,7 @@ func startResolvers(ctx context.Context, config *rest.Config, c client.WithWatch
 		return nil, errors.New("the resolvers' cache didn't fill")
 	}
 	f := &resolverFleet{
-		client: c, pods: &environment{client: c}, seen: seen, token: token,
+		client: c, seen: seen, token: token,
 		behaviours: map[string]*behaviour{},
 	}
 	for i, ahead := range []time.Duration{0, time.Hour} {
@@ -88,8 +88,8 @@ func (f *resolverFleet) add(ctx context.Context, name string, number int, ahead 
 	if err := r.answer(ctx); err != nil {
 		return nil, err
 	}
-	labels := map[string]string{resolverLabel: resolverApp}
-	pod, err := f.pods.pod(ctx, name, labels, resolverAccount, "node-"+name, r.address, fmt.Sprintf("fd00:244::%d", number))
+	labels := map[string]string{fixture.NameLabel: resolverApp}
+	pod, err := fixture.RunningPod(ctx, f.client, name, labels, resolverAccount, "node-"+name, r.address, fmt.Sprintf("fd00:244::%d", number))
 	if err != nil {
 		return nil, errors.Join(err, r.silence())
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // These tests touch what all services share, so that they don't run in parallel.
@@ -26,9 +27,9 @@ import (
 func leaderIs(t *testing.T, pass func(holder string) bool) string {
 	t.Helper()
 	var holder string
-	eventually(t, afterElection, "a leader", func(ctx context.Context) error {
+	fixture.Eventually(t, afterElection, "a leader", func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{}
-		if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "operator.dormouse.dev"}, lease); err != nil {
+		if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: fixture.SystemNamespace, Name: "operator.dormouse.dev"}, lease); err != nil {
 			return fmt.Errorf("read the lease: %w", err)
 		}
 		if holder = ptr.Deref(lease.Spec.HolderIdentity, ""); !pass(holder) {
@@ -39,9 +40,9 @@ func leaderIs(t *testing.T, pass func(holder string) bool) string {
 	return holder
 }
 
-// leads says whether an operator's controllers run.
-func (o *operator) leads(ctx context.Context) (bool, error) {
-	values, err := o.counters(ctx, "leader_election_master_status")
+// isLeader reports whether an operator's controllers run.
+func isLeader(ctx context.Context, o *fixture.Operator) (bool, error) {
+	values, err := counters(ctx, o, "leader_election_master_status")
 	for _, v := range values {
 		return v > 0, err
 	}
@@ -49,8 +50,8 @@ func (o *operator) leads(ctx context.Context) (bool, error) {
 }
 
 // counters are an operator's metrics whose names start so, by name and labels.
-func (o *operator) counters(ctx context.Context, name string) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+"/metrics", nil)
+func counters(ctx context.Context, o *fixture.Operator, name string) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.Address+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func writes(ctx context.Context, t *testing.T) map[string]float64 {
 	t.Helper()
 	sum := map[string]float64{}
 	for _, o := range cluster.operators {
-		values, err := o.counters(ctx, "rest_client_requests_total")
+		values, err := counters(ctx, o, "rest_client_requests_total")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestPassesThatChangeNothingWriteNothing(t *testing.T) {
 	w := settled(t)
 	// Earlier tests' objects are still being deleted.
 	sent, since := writes(t.Context(), t), time.Now()
-	eventually(t, afterSettling, "no write for two seconds", func(ctx context.Context) error {
+	fixture.Eventually(t, afterSettling, "no write for two seconds", func(ctx context.Context) error {
 		if now := writes(ctx, t); !maps.Equal(sent, now) {
 			sent, since = now, time.Now()
 		}
@@ -141,7 +142,7 @@ func TestPassesThatChangeNothingWriteNothing(t *testing.T) {
 			// The pods' slice is the test's own; each touch makes a pass.
 			w.touchService(name, fmt.Sprint(i))
 		}
-		consistently(t, time.Second, "no write", func(ctx context.Context) error {
+		fixture.Consistently(t, time.Second, "no write", func(ctx context.Context) error {
 			if now := writes(ctx, t); !maps.Equal(sent, now) {
 				return fmt.Errorf("the operators had sent %v and have %v", sent, now)
 			}
@@ -170,9 +171,9 @@ func TestALostLeaderCostsNothingButTime(t *testing.T) {
 	before := w.versions()
 	statusBefore := w.want("awake", promptly, ready).Status
 	var leader, other int
-	eventually(t, afterElection, "one leader", func(ctx context.Context) error {
-		first, err1 := cluster.operators[0].leads(ctx)
-		second, err2 := cluster.operators[1].leads(ctx)
+	fixture.Eventually(t, afterElection, "one leader", func(ctx context.Context) error {
+		first, err1 := isLeader(ctx, cluster.operators[0])
+		second, err2 := isLeader(ctx, cluster.operators[1])
 		if err := errors.Join(err1, err2); err != nil || first == second {
 			return fmt.Errorf("leading: %v and %v, error %w", first, second, err)
 		}
@@ -183,7 +184,7 @@ func TestALostLeaderCostsNothingButTime(t *testing.T) {
 	})
 	holder := leaderIs(t, func(string) bool { return true })
 	lost := cluster.operators[leader]
-	if err := lost.kill(); err != nil {
+	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	// Without a leader, a wake is answered and its server is on its way.
@@ -195,12 +196,12 @@ func TestALostLeaderCostsNothingButTime(t *testing.T) {
 
 	leaderIs(t, func(h string) bool { return h != "" && h != holder })
 	w.want("asleep", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
-	if err := lost.start(cluster.cleanup); err != nil {
+	if err := lost.Start(cluster.cleanup); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), promptly)
 	defer cancel()
-	if err := lost.waitReady(ctx); err != nil {
+	if err := lost.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
 	statusAfter := w.want("awake", promptly, ready).Status

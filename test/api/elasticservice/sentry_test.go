@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 	"dormouse.dev/dormouse/test/sentrysink"
 )
 
@@ -41,10 +42,10 @@ func TestAnErrorOfTheReconcilerIsReportedToSentry(t *testing.T) {
 	w.edit(es, func() { es.Spec.MinReplicas = new(int32(2)) })
 
 	var found sentrysink.Event
-	eventually(t, reportedWithin, "a report", func(context.Context) error {
+	fixture.Eventually(t, reportedWithin, "a report", func(context.Context) error {
 		events, problems, _ := cluster.sentry.Events()
 		if len(problems) > 0 {
-			return fatal{errors.New(strings.Join(problems, "; "))}
+			return fixture.Fatal(errors.New(strings.Join(problems, "; ")))
 		}
 		for _, e := range events {
 			if e.Tags["namespace"] == w.ns {
@@ -142,7 +143,7 @@ func (w *world) refuse(group, version, resource string, operation admissionregis
 			}
 		})
 	}
-	eventually(w.t, promptly, "the API server refuses "+resource, func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "the API server refuses "+resource, func(ctx context.Context) error {
 		err := probe(ctx)
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 			return nil
@@ -154,7 +155,7 @@ func (w *world) refuse(group, version, resource string, operation admissionregis
 func TestAnOperatorWithABadDSNSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), os.Getenv(operatorBinary))
-	command.Env = append(os.Environ(), "POD_NAMESPACE="+systemNamespace, "SENTRY_DSN=https://secretkey@")
+	command.Env = append(os.Environ(), "POD_NAMESPACE="+fixture.SystemNamespace, "SENTRY_DSN=https://secretkey@")
 	output, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {

@@ -21,6 +21,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // afterLooking is for what the operator looks at only once a server is late, and
@@ -40,7 +41,7 @@ func (w *world) wantEvent(reason, words string) {
 
 func (w *world) wantEventOf(kind, reason, words string) {
 	w.t.Helper()
-	eventually(w.t, promptly, "the event "+reason, func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "the event "+reason, func(ctx context.Context) error {
 		var list eventsv1.EventList
 		if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil {
 			return err
@@ -238,7 +239,7 @@ func (w *world) forbidScaling() {
 		}
 		w.t.Cleanup(func() { _ = w.c.Delete(cluster.cleanup, o) })
 	}
-	eventually(w.t, afterLooking, "the policy", func(ctx context.Context) error {
+	fixture.Eventually(w.t, afterLooking, "the policy", func(ctx context.Context) error {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby"}}
 		s := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
 		err := w.c.SubResource("scale").Update(ctx, d, client.WithSubResourceBody(s),

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // What an endpoint is to kube-proxy.
@@ -65,7 +66,7 @@ func endpoints(list []discoveryv1.EndpointSlice) map[string]string {
 // wantEndpoints waits until a Service's endpoints of ours are exactly these.
 func (w *world) wantEndpoints(service string, within time.Duration, want map[string]string) {
 	w.t.Helper()
-	eventually(w.t, within, "endpoints of Service "+service, func(ctx context.Context) error {
+	fixture.Eventually(w.t, within, "endpoints of Service "+service, func(ctx context.Context) error {
 		list, err := w.ourSlices(ctx, service)
 		if err != nil {
 			return err
@@ -125,7 +126,7 @@ func newServer() gameServer {
 func (w *world) servers(service string, pods ...gameServer) {
 	w.t.Helper()
 	var private corev1.ServiceList
-	eventually(w.t, promptly, "private Service of "+service, func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "private Service of "+service, func(ctx context.Context) error {
 		if err := w.c.List(ctx, &private, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.PrivateServiceLabel: service}); err != nil {
 			return fmt.Errorf("list Services: %w", err)
 		}

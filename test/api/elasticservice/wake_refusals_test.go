@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // asleep makes a service that sleeps and returns the revision since when it does.
@@ -47,7 +48,7 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 	ctx := t.Context()
 	token := func(namespace, account, audience string, pod *corev1.Pod) string {
 		t.Helper()
-		got, err := cluster.token(ctx, namespace, account, audience, pod)
+		got, err := fixture.Token(ctx, cluster.client, namespace, account, audience, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,15 +56,15 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 	}
 	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: resolverAccount}})
 
-	gone, err := cluster.pod(ctx, "gone-"+w.ns, map[string]string{resolverLabel: resolverApp}, resolverAccount, "")
+	gone, err := fixture.RunningPod(ctx, cluster.client, "gone-"+w.ns, map[string]string{fixture.NameLabel: resolverApp}, resolverAccount, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofGone := token(systemNamespace, resolverAccount, v1alpha1.TokenAudience, gone)
+	ofGone := token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, gone)
 	if err := w.c.Delete(ctx, gone, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	unlabelled, err := cluster.pod(ctx, "unlabelled-"+w.ns, nil, resolverAccount, "")
+	unlabelled, err := fixture.RunningPod(ctx, cluster.client, "unlabelled-"+w.ns, nil, resolverAccount, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +86,13 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 		"another signature":                  {header + "." + payload + "." + other, "signature"},
 		"no algorithm":                       {"eyJhbGciOiJub25lIn0." + payload + ".", ""},
 		"a very long token":                  {strings.Repeat("a", 3000), "malformed"},
-		"another audience":                   {token(systemNamespace, resolverAccount, "example.com", cluster.resolvers.members[0].pod), "audience"},
-		"the API server's audience":          {token(systemNamespace, resolverAccount, "", cluster.resolvers.members[0].pod), "audience"},
-		"another service account":            {token(systemNamespace, operatorAccount, v1alpha1.TokenAudience, nil), "only that of the resolver"},
+		"another audience":                   {token(fixture.SystemNamespace, resolverAccount, "example.com", cluster.resolvers.members[0].pod), "audience"},
+		"the API server's audience":          {token(fixture.SystemNamespace, resolverAccount, "", cluster.resolvers.members[0].pod), "audience"},
+		"another service account":            {token(fixture.SystemNamespace, fixture.OperatorAccount, v1alpha1.TokenAudience, nil), "only that of the resolver"},
 		"the same name in another namespace": {token(w.ns, resolverAccount, v1alpha1.TokenAudience, nil), "only that of the resolver"},
-		"a token of no pod":                  {token(systemNamespace, resolverAccount, v1alpha1.TokenAudience, nil), "resolver pod that is gone"},
+		"a token of no pod":                  {token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, nil), "resolver pod that is gone"},
 		"a pod that is gone":                 {ofGone, "resolver pod that is gone"},
-		"a pod that is no resolver":          {token(systemNamespace, resolverAccount, v1alpha1.TokenAudience, unlabelled), "resolver pod that is gone"},
+		"a pod that is no resolver":          {token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, unlabelled), "resolver pod that is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for replica := range cluster.operators {

@@ -23,6 +23,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestTwoHundredWakeCallsWriteTheTargetOnce(t *testing.T) {
@@ -115,7 +116,7 @@ func (w *world) slowScaling(think time.Duration) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = w.c.Delete(cluster.cleanup, config) })
-	eventually(w.t, promptly, "the API server is slow", func(ctx context.Context) error {
+	fixture.Eventually(w.t, promptly, "the API server is slow", func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby"}}
 		scale := &autoscalingv1.Scale{}
 		if err := w.c.SubResource("scale").Get(ctx, deployment, scale); err != nil {
@@ -246,7 +247,7 @@ func TestAwakeServersTakeOverFromTheResolvers(t *testing.T) {
 		}
 		return nil
 	})
-	consistently(t, 2*time.Second, "the resolver with sessions keeps its endpoint", func(ctx context.Context) error {
+	fixture.Consistently(t, 2*time.Second, "the resolver with sessions keeps its endpoint", func(ctx context.Context) error {
 		list, err := w.ourSlices(ctx, "lobby")
 		if err == nil && endpoints(list)[r[0].address] != keepsClients {
 			err = fmt.Errorf("endpoints are %v", endpoints(list))

@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // world is a namespace of one test's own, with all that happens in it recorded.
@@ -177,7 +178,7 @@ func (w *world) read(ctx context.Context, name string, o client.Object) error {
 func (w *world) want(name string, within time.Duration, checks ...check) *v1alpha1.ElasticService {
 	w.t.Helper()
 	var es *v1alpha1.ElasticService
-	eventually(w.t, within, "ElasticService "+name, func(ctx context.Context) error {
+	fixture.Eventually(w.t, within, "ElasticService "+name, func(ctx context.Context) error {
 		es = &v1alpha1.ElasticService{}
 		if err := w.read(ctx, name, es); err != nil {
 			return err
@@ -190,7 +191,7 @@ func (w *world) want(name string, within time.Duration, checks ...check) *v1alph
 // stays fails when an ElasticService doesn't pass every check for a while.
 func (w *world) stays(name string, during time.Duration, checks ...check) {
 	w.t.Helper()
-	consistently(w.t, during, "ElasticService "+name, func(ctx context.Context) error {
+	fixture.Consistently(w.t, during, "ElasticService "+name, func(ctx context.Context) error {
 		es := &v1alpha1.ElasticService{}
 		if err := w.read(ctx, name, es); err != nil {
 			return err

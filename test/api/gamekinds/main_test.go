@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Main(m, apiserver.Options{})) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, fixture.Options{})) }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // spec is the least that a Server says.
@@ -67,7 +67,7 @@ func merge(a, b map[string]any) {
 // try creates an object without keeping it.
 func try(t *testing.T, content map[string]any) error {
 	t.Helper()
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestFleetIsChecked(t *testing.T) {
 func TestAFleetFromBeforeARuleIsScaled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

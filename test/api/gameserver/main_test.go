@@ -9,15 +9,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // cluster is what all tests share.
@@ -33,13 +31,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	return apiserver.Main(m, apiserver.Options{Beside: func(config *rest.Config) (func(bool) error, error) {
+	return fixture.Main(m, fixture.Options{Beside: func(config *rest.Config) (func(bool) error, error) {
 		ctx, cancel := context.WithCancel(context.Background())
-		binary := filepath.Join(dir, "operator")
-		build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./operator")
-		build.Dir = apiserver.Path()
-		build.Stdout, build.Stderr = os.Stderr, os.Stderr
-		err := build.Run()
+		binary, err := fixture.BuildOperator(ctx, dir)
 		if err == nil {
 			cluster, err = startEnvironment(ctx, config, binary)
 		}

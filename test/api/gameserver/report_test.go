@@ -34,7 +34,7 @@ func TestAReportWantsTheTokenOfItsServersPod(t *testing.T) {
 		"the API server's audience": {w.token("", one.pod), "audience", http.StatusUnauthorized},
 		"a token of no Pod":         {w.token(v1alpha1.TokenAudience, nil), "bound to no Pod", http.StatusUnauthorized},
 		"another Server's":          {two.token, "Server lobby-2", http.StatusForbidden},
-		"the operator's own":        {cluster.operators[0].token, "not a Server's", http.StatusForbidden},
+		"the operator's own":        {cluster.operators[0].Access.Token, "not a Server's", http.StatusForbidden},
 	} {
 		t.Run(name, func(*testing.T) {
 			for replica := range cluster.operators {
@@ -240,7 +240,7 @@ func TestReplicasTellEachOtherOfRecentReports(t *testing.T) {
 	g := w.game("lobby-1", func(s *v1alpha1.Server) { s.Labels = map[string]string{v1alpha1.FleetLabel: "lobby"} })
 	g.say(0, g.report(1, players(1)))
 	path := reportapi.RecentPath + "?namespace=" + w.ns + "&owner=Fleet/lobby"
-	got, err := call(t.Context(), 0, http.MethodGet, path, cluster.operators[1].token, nil)
+	got, err := call(t.Context(), 0, http.MethodGet, path, cluster.operators[1].Access.Token, nil)
 	want := fmt.Sprintf(`"name":"lobby-1","podUID":"%s"`, g.pod.UID)
 	if err != nil || got.code != http.StatusOK || !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"busy":true`) {
 		t.Errorf("answered %d %s, %v; want %s, busy", got.code, got.body, err, want)

@@ -19,6 +19,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // world is a namespace of one test's own.
@@ -100,7 +101,7 @@ func podSpec() corev1.PodSpec {
 
 func (w *world) token(audience string, pod *corev1.Pod) string {
 	w.t.Helper()
-	token, err := cluster.token(w.t.Context(), w.ns, "default", audience, pod)
+	token, err := fixture.Token(w.t.Context(), cluster.client, w.ns, "default", audience, pod)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -116,11 +117,7 @@ func (w *world) eventually(what string, check func(ctx context.Context) error) {
 // within waits for some time until check returns nil.
 func (w *world) within(long time.Duration, what string, check func(ctx context.Context) error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), long)
-	defer cancel()
-	if err := poll(ctx, func() error { return check(w.t.Context()) }); err != nil {
-		w.t.Fatalf("%s: not within %s: %v", what, long, err)
-	}
+	fixture.Eventually(w.t, long, what, check)
 }
 
 // server reads the Server.
@@ -153,7 +150,7 @@ type answer struct {
 
 // call makes a request of a replica.
 func call(ctx context.Context, replica int, method, path, token string, body []byte) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+cluster.operators[replica].address+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+cluster.operators[replica].Address+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -221,7 +218,7 @@ func (g *game) say(replica int, r *reportapi.Report) (reportapi.Answer, time.Dur
 	return a, took
 }
 
-// steady says that nothing changed until the answer stays as it is, and gives its
+// steady reports whether nothing changed until the answer stays as it is, and gives its
 // version: the controller has written then what it had to.
 func (g *game) steady(replica int, sequence *uint64, change ...func(*reportapi.Report)) string {
 	g.w.t.Helper()

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // Whoever applies a sample again, every three minutes say, changes nothing: it has the
@@ -20,11 +20,11 @@ func TestASampleThatIsAppliedAgainChangesNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	install(ctx, t)
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sample := range build(t, apiserver.Path("config", "samples")) {
+	for _, sample := range build(t, fixture.Path("config", "samples")) {
 		if sample.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
 			continue
 		}

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/internal/dev/manifests"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(apiserver.Main(m, apiserver.Options{WithoutDefinitions: true}))
+	os.Exit(fixture.Main(m, fixture.Options{WithoutDefinitions: true}))
 }
 
 // overlays are the directories of config/ that build by themselves.
@@ -31,7 +31,7 @@ func overlays(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{"*", "*/*"} {
-		files, err := filepath.Glob(filepath.Join(apiserver.Path("config"), pattern, "kustomization.yaml"))
+		files, err := filepath.Glob(filepath.Join(fixture.Path("config"), pattern, "kustomization.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func withComponent(t *testing.T, component string) string {
 		}
 		return found
 	}
-	text := "resources: [" + relative(apiserver.Path("config", "default")) + "]\ncomponents: [" + relative(component) + "]\n"
+	text := "resources: [" + relative(fixture.Path("config", "default")) + "]\ncomponents: [" + relative(component) + "]\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func withComponent(t *testing.T, component string) string {
 
 func components(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(apiserver.Path("config", "components"), "*"))
+	found, err := filepath.Glob(filepath.Join(fixture.Path("config", "components"), "*"))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("find components: %v, %v", found, err)
 	}
@@ -95,7 +95,7 @@ func TestKubectlBuildsWhatWeBuild(t *testing.T) {
 		dirs[component] = withComponent(t, component)
 	}
 	for name, dir := range dirs {
-		relative, err := filepath.Rel(apiserver.Path("config"), name)
+		relative, err := filepath.Rel(fixture.Path("config"), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func parse(t *testing.T, text string) []*unstructured.Unstructured {
 func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 			}
 		}
 	}
-	samples := build(t, apiserver.Path("config", "samples"))
+	samples := build(t, fixture.Path("config", "samples"))
 	for _, sample := range samples {
 		sample.SetNamespace("default")
 	}
@@ -160,7 +160,7 @@ func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 	// No controller runs here that would remove a namespace's content and the
 	// namespace; all the rest goes.
 	var installed []*unstructured.Unstructured
-	for _, object := range build(t, apiserver.Path("config", "default")) {
+	for _, object := range build(t, fixture.Path("config", "default")) {
 		if object.GetKind() != "Namespace" && object.GetKind() != "Deployment" {
 			installed = append(installed, object)
 		}
@@ -212,22 +212,22 @@ func foreignKinds() []*unstructured.Unstructured {
 func TestTheAPIServerKnowsEveryField(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := manifests.Apply(ctx, c, "tester", foreignKinds(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := manifests.Apply(ctx, c, "tester", build(t, apiserver.Path("config", "default")), nil); err != nil {
+	if err := manifests.Apply(ctx, c, "tester", build(t, fixture.Path("config", "default")), nil); err != nil {
 		t.Fatal(err)
 	}
 	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
-	objects := build(t, apiserver.Path("config", "default"))
+	objects := build(t, fixture.Path("config", "default"))
 	for _, component := range components(t) {
 		objects = append(objects, build(t, withComponent(t, component))...)
 	}
-	for _, sample := range build(t, apiserver.Path("config", "samples")) {
+	for _, sample := range build(t, fixture.Path("config", "samples")) {
 		sample.SetNamespace("default")
 		objects = append(objects, sample)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // peer is an end of a flow: a pod, or an address that is no pod's.
@@ -57,8 +57,8 @@ var (
 // TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse evaluates the policies:
 // the cluster of the tests enforces none.
 func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
-	policies := policiesOf(t, build(t, withComponent(t, apiserver.Path("config", "components", "network-policies"))))
-	for _, sample := range build(t, apiserver.Path("config", "samples")) {
+	policies := policiesOf(t, build(t, withComponent(t, fixture.Path("config", "components", "network-policies"))))
+	for _, sample := range build(t, fixture.Path("config", "samples")) {
 		sample.SetNamespace("games")
 		policies = append(policies, policiesOf(t, []*unstructured.Unstructured{sample})...)
 	}
@@ -139,7 +139,7 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 	}
 }
 
-// flows says whether the policies let a flow out of where it comes from, and in
+// flows reports whether the policies let a flow out of where it comes from, and in
 // to where it goes, as Kubernetes defines them: a pod that any policy of a
 // direction selects is closed but for what one of those policies says.
 func flows(policies []networkingv1.NetworkPolicy, from, to peer, protocol corev1.Protocol, port int32) bool {

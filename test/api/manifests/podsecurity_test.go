@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // insecure are single settings, each of which Pod Security's level restricted
@@ -43,7 +43,7 @@ var hostPath = corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{Hos
 func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := client.New(apiserver.Config(t), client.Options{})
+	c, err := client.New(fixture.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirs := map[string]string{
-		"default": apiserver.Path("config", "default"), "dev": apiserver.Path("config", "dev"), "samples": apiserver.Path("config", "samples"),
+		"default": fixture.Path("config", "default"), "dev": fixture.Path("config", "dev"), "samples": fixture.Path("config", "samples"),
 	}
 	for _, component := range components(t) {
 		dirs[filepath.Base(component)] = withComponent(t, component)
@@ -85,7 +85,7 @@ func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 // TestTheSystemNamespaceEnforcesRestricted is so that the test above says
 // something about where the programs really run.
 func TestTheSystemNamespaceEnforcesRestricted(t *testing.T) {
-	for _, o := range build(t, apiserver.Path("config", "default")) {
+	for _, o := range build(t, fixture.Path("config", "default")) {
 		if o.GetKind() == "Namespace" && o.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
 			t.Errorf("namespace %s has labels %v", o.GetName(), o.GetLabels())
 		}

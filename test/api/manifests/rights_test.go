@@ -25,7 +25,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/manifests"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const systemNamespace = "dormouse-system"
@@ -101,14 +101,14 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	admin := install(ctx, t)
-	c, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme(t)})
+	c, err := client.New(fixture.Config(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "games"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := build(t, apiserver.Path("config", "namespaced"))
+	objects := build(t, fixture.Path("config", "namespaced"))
 	for _, o := range objects {
 		if o.GetKind() == "ClusterRoleBinding" && rights[o.GetName()].anywhere != nil {
 			t.Errorf("it has the ClusterRoleBinding %s", o.GetName())
@@ -212,14 +212,14 @@ func account(program string) string {
 // install applies what gives the programs their rights.
 func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
 	t.Helper()
-	config := apiserver.Config(t)
+	config := fixture.Config(t)
 	config.QPS = -1
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"namespace", "crd", "rbac"} {
-		if err := manifests.Apply(ctx, c, "tester", build(t, apiserver.Path("config", part)), nil); err != nil {
+		if err := manifests.Apply(ctx, c, "tester", build(t, fixture.Path("config", part)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -300,7 +300,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 // makeAs makes an object in a dry run, as a user.
 func makeAs(ctx context.Context, t *testing.T, user string, o client.Object) error {
 	t.Helper()
-	config := apiserver.Config(t)
+	config := fixture.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	as, err := client.New(config, client.Options{Scheme: scheme(t)})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // grant gives a user rights in the namespace default.
@@ -94,7 +94,7 @@ func TestWhoMayNotScaleAWorkloadMayNotHaveItScaled(t *testing.T) {
 
 	// Another's may be changed, but for its target.
 	theirs := elastic("theirs", "apps/v1", "Deployment", "theirs")
-	config := apiserver.Config(t)
+	config := fixture.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)

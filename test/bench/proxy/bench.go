@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/proxy/traffic"
 )
 
 // figures are one proxy's of one round, or their medians, by measure and unit.
@@ -35,7 +37,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	server, err := startProcess(ctx, "the server", b.self, serverRole)
+	server, err := startProcess(ctx, "the server", b.self, traffic.ServerRole)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ type players []*process
 
 // start starts the clients of some jobs, spread over all processes, and returns once
 // they are prepared.
-func (b *bench) start(ctx context.Context, jobs ...job) (all players, err error) {
+func (b *bench) start(ctx context.Context, jobs ...traffic.Job) (all players, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, all.stop())
@@ -141,7 +143,7 @@ func (b *bench) start(ctx context.Context, jobs ...job) (all players, err error)
 			share := j
 			share.Count = (i+1)*j.Count/b.processes - i*j.Count/b.processes
 			share.Rate = j.Rate / float64(b.processes)
-			p, err := startProcess(ctx, "a process of clients", b.self, loadRole)
+			p, err := startProcess(ctx, "a process of clients", b.self, traffic.LoadRole)
 			if err != nil {
 				return all, err
 			}
@@ -173,7 +175,7 @@ func (l players) stop() error {
 
 // play has the clients do their jobs, and adds up what came of them. Cores is what
 // the proxy used meanwhile, in seconds of processor time; 0 where there is none.
-func (l players) play(of *process) (sum outcome, cores float64, err error) {
+func (l players) play(of *process) (sum traffic.Outcome, cores float64, err error) {
 	var before, after float64
 	if of != nil {
 		if before, err = of.processor(); err != nil {
@@ -185,20 +187,20 @@ func (l players) play(of *process) (sum outcome, cores float64, err error) {
 			return sum, 0, err
 		}
 	}
-	sum.Took = histogram{}
+	sum.Took = traffic.Histogram{}
 	for _, p := range l {
 		line, err := p.line()
 		if err != nil {
 			return sum, 0, err
 		}
-		var o outcome
+		var o traffic.Outcome
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			return sum, 0, fmt.Errorf("read what came of a job: %w", err)
 		}
 		sum.Done += o.Done
 		sum.Lost += o.Lost
 		sum.Seconds = max(sum.Seconds, o.Seconds)
-		sum.Took.merge(o.Took)
+		sum.Took.Merge(o.Took)
 	}
 	if of != nil {
 		if after, err = of.processor(); err != nil {
@@ -209,7 +211,7 @@ func (l players) play(of *process) (sum outcome, cores float64, err error) {
 }
 
 // once has clients do jobs from their start to their end.
-func (b *bench) once(ctx context.Context, of *process, jobs ...job) (sum outcome, cores float64, err error) {
+func (b *bench) once(ctx context.Context, of *process, jobs ...traffic.Job) (sum traffic.Outcome, cores float64, err error) {
 	l, err := b.start(ctx, jobs...)
 	if err != nil {
 		return sum, 0, err

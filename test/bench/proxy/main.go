@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/proxy/traffic"
 )
 
 // options are what flags say.
@@ -51,10 +53,10 @@ func run(ctx context.Context, args []string) error {
 	// A process that this program starts plays the part that its first argument names.
 	if len(args) == 1 {
 		switch args[0] {
-		case serverRole:
-			return serve(ctx)
-		case loadRole:
-			return load(os.Stdin, os.Stdout)
+		case traffic.ServerRole:
+			return traffic.Serve(ctx)
+		case traffic.LoadRole:
+			return traffic.Load(os.Stdin, os.Stdout)
 		}
 	}
 	o, err := parse(args)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/proxy/traffic"
 )
 
 // measure is something that can be measured by its name.
@@ -55,8 +57,8 @@ const bulkConnections = 2
 
 func measureBulk(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, false, func(p proxy, of *process) (figures, error) {
-		down := job{Kind: "download", Port: p.base + sourcePort, Count: bulkConnections, Duration: b.duration}
-		up := job{Kind: "upload", Port: p.base + sinkPort, Count: bulkConnections, Duration: b.duration}
+		down := traffic.Job{Kind: "download", Port: p.base + traffic.SourcePort, Count: bulkConnections, Duration: b.duration}
+		up := traffic.Job{Kind: "upload", Port: p.base + traffic.SinkPort, Count: bulkConnections, Duration: b.duration}
 		sum, cores, err := b.once(ctx, of, down, up)
 		bytes := float64(sum.Done)
 		return used(figures{"bulk_tcp_bytes_per_second": per(bytes, sum.Seconds)},
@@ -66,21 +68,21 @@ func measureBulk(ctx context.Context, b *bench) error {
 
 func measurePings(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, false, func(p proxy, of *process) (figures, error) {
-		sum, cores, err := b.once(ctx, of, job{Kind: "ping", Port: p.base + echoPort, Count: b.connections, Duration: b.duration})
+		sum, cores, err := b.once(ctx, of, traffic.Job{Kind: "ping", Port: p.base + traffic.EchoPort, Count: b.connections, Duration: b.duration})
 		return used(figures{
 			"ping_pongs_per_second":      per(float64(sum.Done), sum.Seconds),
-			"ping_pong_p50_microseconds": microseconds(sum.Took.rank(0.5)),
-			"ping_pong_p99_microseconds": microseconds(sum.Took.rank(0.99)),
+			"ping_pong_p50_microseconds": microseconds(sum.Took.Rank(0.5)),
+			"ping_pong_p99_microseconds": microseconds(sum.Took.Rank(0.99)),
 		}, "ping_pong_cpu_seconds_per_100k", of, cores, float64(sum.Done)/perHundredThousand), err
 	})
 }
 
 func measurePacedPings(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, false, func(p proxy, of *process) (figures, error) {
-		sum, cores, err := b.once(ctx, of, job{Kind: "ping", Port: p.base + echoPort, Count: b.connections, Rate: b.rate, Duration: b.duration})
+		sum, cores, err := b.once(ctx, of, traffic.Job{Kind: "ping", Port: p.base + traffic.EchoPort, Count: b.connections, Rate: b.rate, Duration: b.duration})
 		return used(figures{
-			"paced_ping_pong_p50_microseconds": microseconds(sum.Took.rank(0.5)),
-			"paced_ping_pong_p99_microseconds": microseconds(sum.Took.rank(0.99)),
+			"paced_ping_pong_p50_microseconds": microseconds(sum.Took.Rank(0.5)),
+			"paced_ping_pong_p99_microseconds": microseconds(sum.Took.Rank(0.99)),
 		}, "paced_ping_pong_cpu_seconds_per_100k", of, cores, float64(sum.Done)/perHundredThousand), err
 	})
 }
@@ -90,7 +92,7 @@ const setupConnections = 64
 
 func measureSetups(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, false, func(p proxy, of *process) (figures, error) {
-		sum, cores, err := b.once(ctx, of, job{Kind: "setup", Port: p.base + echoPort, Count: setupConnections, Duration: b.duration})
+		sum, cores, err := b.once(ctx, of, traffic.Job{Kind: "setup", Port: p.base + traffic.EchoPort, Count: setupConnections, Duration: b.duration})
 		return used(figures{
 			"connection_setups_per_second": per(float64(sum.Done), sum.Seconds),
 			"connection_setups_failed":     float64(sum.Lost),
@@ -100,7 +102,7 @@ func measureSetups(ctx context.Context, b *bench) error {
 
 func measureEchoes(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, true, func(p proxy, of *process) (figures, error) {
-		sum, cores, err := b.once(ctx, of, job{Kind: "udp", Port: p.base + udpPort, Count: b.flows, Duration: b.duration})
+		sum, cores, err := b.once(ctx, of, traffic.Job{Kind: "udp", Port: p.base + traffic.UDPPort, Count: b.flows, Duration: b.duration})
 		done, lost := float64(sum.Done), float64(sum.Lost)
 		return used(figures{
 			"udp_echoes_per_second": per(done, sum.Seconds),
@@ -111,7 +113,7 @@ func measureEchoes(ctx context.Context, b *bench) error {
 
 func measurePacedEchoes(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, true, func(p proxy, of *process) (figures, error) {
-		sum, cores, err := b.once(ctx, of, job{Kind: "udp", Port: p.base + udpPort, Count: b.flows, Rate: b.udpRate, Duration: b.duration})
+		sum, cores, err := b.once(ctx, of, traffic.Job{Kind: "udp", Port: p.base + traffic.UDPPort, Count: b.flows, Rate: b.udpRate, Duration: b.duration})
 		done, lost := float64(sum.Done), float64(sum.Lost)
 		return used(figures{"udp_paced_lost_percent": 100 * per(lost, done+lost)},
 			"udp_paced_cpu_seconds_per_100k", of, cores, done/perHundredThousand), err
@@ -145,7 +147,7 @@ func (b *bench) fanIn(ctx context.Context, p proxy) (f figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.start(ctx, job{Kind: "hold", Port: sleepy.listen, Count: b.held})
+	l, err := b.start(ctx, traffic.Job{Kind: "hold", Port: sleepy.listen, Count: b.held})
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (b *bench) fanIn(ctx context.Context, p proxy) (f figures, err error) {
 		return nil, err
 	}
 	began := time.Now()
-	sleepy.server = serverBase + echoPort
+	sleepy.server = traffic.ServerBase + traffic.EchoPort
 	if err := route(of, sleepy, 1); err != nil {
 		return nil, err
 	}

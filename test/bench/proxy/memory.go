@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/proxy/traffic"
 )
 
 const (
@@ -40,8 +42,8 @@ func (b *bench) settled(ctx context.Context, of *process) (float64, error) {
 }
 
 // grown is by how much a proxy's memory is more with more ports or clients, each.
-func (b *bench) grown(ctx context.Context, p proxy, few, many []relay, clients ...job) (each float64, err error) {
-	memory := func(relays []relay, clients ...job) (_ float64, err error) {
+func (b *bench) grown(ctx context.Context, p proxy, few, many []relay, clients ...traffic.Job) (each float64, err error) {
+	memory := func(relays []relay, clients ...traffic.Job) (_ float64, err error) {
 		of, err := p.start(ctx, b.options, b.dir, relays)
 		if of != nil {
 			defer func() { err = errors.Join(err, of.stop()) }()
@@ -99,12 +101,12 @@ func measurePorts(ctx context.Context, b *bench) error {
 
 func measureConnections(ctx context.Context, b *bench) error {
 	return b.each(false, "relayed_connection_bytes", func(p proxy) (float64, error) {
-		return b.grown(ctx, p, p.relays(), p.relays(), job{Kind: "idle", Port: p.base + echoPort, Count: b.held})
+		return b.grown(ctx, p, p.relays(), p.relays(), traffic.Job{Kind: "idle", Port: p.base + traffic.EchoPort, Count: b.held})
 	})
 }
 
 func measureSessions(ctx context.Context, b *bench) error {
 	return b.each(true, "udp_session_bytes", func(p proxy) (float64, error) {
-		return b.grown(ctx, p, p.relays(), p.relays(), job{Kind: "udp", Port: p.base + udpPort, Count: b.held})
+		return b.grown(ctx, p, p.relays(), p.relays(), traffic.Job{Kind: "udp", Port: p.base + traffic.UDPPort, Count: b.held})
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/proxy/traffic"
 )
 
 // Where the other proxies are.
@@ -18,13 +20,8 @@ const (
 	nginxModule    = "/usr/lib/nginx/modules/ngx_stream_module.so"
 )
 
-// Ports. Those of the server are what a proxy listens on less its base.
+// Ports that the server hasn't.
 const (
-	serverBase = 13_000
-	echoPort   = 1
-	sourcePort = 2
-	sinkPort   = 3
-	udpPort    = 4
 	// sleepyPort is one whose server the resolver doesn't know of yet.
 	sleepyPort = 5
 	// idleBase is the first of the ports on which nothing happens.
@@ -35,9 +32,6 @@ const (
 
 // startTime bounds the start of a proxy.
 const startTime = 30 * time.Second
-
-// maxFiles is what a proxy that asks may open.
-const maxFiles = 20_000
 
 // relay is one port that a proxy is to serve. Server is 0 where there is none yet.
 type relay struct {
@@ -62,23 +56,21 @@ var proxies = []proxy{
 	{name: "nginx", base: 12_000, start: nginx("auto"), tcp: true, udp: true},
 	// nginx as it is where its configuration doesn't say how many workers it has.
 	{name: "nginx_one_worker", base: 9_000, start: nginx("1"), udp: true},
-	{name: "direct", base: serverBase, tcp: true, udp: true},
+	{name: "direct", base: traffic.ServerBase, tcp: true, udp: true},
 }
 
-// serves says whether a proxy takes part where TCP, or UDP, is measured.
+// serves reports whether a proxy takes part where TCP, or UDP, is measured.
 func (p proxy) serves(udp bool) bool { return udp && p.udp || !udp && p.tcp }
-
-func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // relays are the ports of a proxy for all that the server has.
 func (p proxy) relays() []relay {
 	all := []relay{
-		{"tcp", p.base + echoPort, serverBase + echoPort},
-		{"tcp", p.base + sourcePort, serverBase + sourcePort},
-		{"tcp", p.base + sinkPort, serverBase + sinkPort},
+		{"tcp", p.base + traffic.EchoPort, traffic.ServerBase + traffic.EchoPort},
+		{"tcp", p.base + traffic.SourcePort, traffic.ServerBase + traffic.SourcePort},
+		{"tcp", p.base + traffic.SinkPort, traffic.ServerBase + traffic.SinkPort},
 	}
 	if p.udp {
-		all = append(all, relay{"udp", p.base + udpPort, serverBase + udpPort})
+		all = append(all, relay{"udp", p.base + traffic.UDPPort, traffic.ServerBase + traffic.UDPPort})
 	}
 	return all
 }
@@ -87,9 +79,9 @@ func (p proxy) relays() []relay {
 func idle(network string, count int) []relay {
 	var all []relay
 	for i := range count {
-		server := serverBase + echoPort
+		server := traffic.ServerBase + traffic.EchoPort
 		if network == "udp" {
-			server = serverBase + udpPort
+			server = traffic.ServerBase + traffic.UDPPort
 		}
 		all = append(all, relay{network, idleBase + i, server})
 	}
@@ -130,7 +122,7 @@ func startResolver(ctx context.Context, program string, relays []relay) (*proces
 func route(p *process, r relay, count int) error {
 	change := map[string]any{"network": r.network, "port": r.listen, "count": count}
 	if r.server != 0 {
-		change["server"] = local(r.server)
+		change["server"] = traffic.Local(r.server)
 	}
 	text, err := json.Marshal(change)
 	if err != nil {
@@ -153,10 +145,10 @@ func route(p *process, r relay, count int) error {
 func startHAProxy(ctx context.Context, _ options, dir string, relays []relay) (*process, error) {
 	var text strings.Builder
 	// It counts two sockets a connection, and some for itself.
-	connections := (maxFiles-len(relays))/2 - 100
-	fmt.Fprintf(&text, "global\n maxconn %d\n ulimit-n %d\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 2m\n timeout server 2m\n", connections, maxFiles)
+	connections := (traffic.MaxFiles-len(relays))/2 - 100
+	fmt.Fprintf(&text, "global\n maxconn %d\n ulimit-n %d\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 2m\n timeout server 2m\n", connections, traffic.MaxFiles)
 	for _, r := range relays {
-		fmt.Fprintf(&text, "listen port%d\n bind %s\n server game %s\n", r.listen, local(r.listen), local(r.server))
+		fmt.Fprintf(&text, "listen port%d\n bind %s\n server game %s\n", r.listen, traffic.Local(r.listen), traffic.Local(r.server))
 	}
 	config := filepath.Join(dir, "haproxy.cfg")
 	if err := os.WriteFile(config, []byte(text.String()), 0o644); err != nil {
@@ -178,7 +170,7 @@ func startNginx(ctx context.Context, workers, dir string, relays []relay) (*proc
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "load_module %s;\ndaemon off;\nworker_processes %s;\nworker_rlimit_nofile %d;\npid %s;\nerror_log stderr crit;\nevents { worker_connections %d; }\nstream {\n proxy_timeout 2m;\n",
-		nginxModule, workers, maxFiles, filepath.Join(dir, "nginx.pid"), maxFiles)
+		nginxModule, workers, traffic.MaxFiles, filepath.Join(dir, "nginx.pid"), traffic.MaxFiles)
 	for _, r := range relays {
 		more := ""
 		if r.network == "udp" {
@@ -189,7 +181,7 @@ func startNginx(ctx context.Context, workers, dir string, relays []relay) (*proc
 				more = " udp reuseport"
 			}
 		}
-		fmt.Fprintf(&text, " server { listen %s%s; proxy_pass %s; }\n", local(r.listen), more, local(r.server))
+		fmt.Fprintf(&text, " server { listen %s%s; proxy_pass %s; }\n", traffic.Local(r.listen), more, traffic.Local(r.server))
 	}
 	text.WriteString("}\n")
 	config := filepath.Join(dir, "nginx.conf")
@@ -217,13 +209,13 @@ func startListening(ctx context.Context, relays []relay, name, program string, a
 
 func listens(ctx context.Context, r relay) bool {
 	if r.network == "tcp" {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", local(r.listen))
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", traffic.Local(r.listen))
 		if err == nil {
 			_ = c.Close()
 		}
 		return err == nil
 	}
-	c, err := new(net.ListenConfig).ListenPacket(ctx, "udp", local(r.listen))
+	c, err := new(net.ListenConfig).ListenPacket(ctx, "udp", traffic.Local(r.listen))
 	if err == nil {
 		_ = c.Close()
 	}

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
@@ -57,7 +57,7 @@ func startCluster(ctx context.Context) (_ *cluster, err error) {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	assets, err := devcluster.EnvtestAssets(ctx, "", os.Stderr)
+	assets, err := binaries.EnvtestAssets(ctx, "", os.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("build the API server: %w", err)
 	}

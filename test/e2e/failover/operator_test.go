@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/container"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -16,15 +16,15 @@ import (
 // Scenario 10: the leading operator is lost during a wake, and another during the
 // next sleep. Whoever leads then finishes both, and no client fails.
 func TestANewLeaderFinishesWhatAnotherBegan(t *testing.T) {
-	for name, lose := range map[string]func(*testing.T, context.Context, devcluster.Container) func(){
-		"killed": func(t *testing.T, ctx context.Context, c devcluster.Container) func() {
+	for name, lose := range map[string]func(*testing.T, context.Context, container.Container) func(){
+		"killed": func(t *testing.T, ctx context.Context, c container.Container) func() {
 			if err := c.Kill(ctx); err != nil {
 				t.Fatal(err)
 			}
 			return func() {}
 		},
 		// It goes on, once another leads, as if it still did.
-		"paused": func(t *testing.T, _ context.Context, c devcluster.Container) func() {
+		"paused": func(t *testing.T, _ context.Context, c container.Container) func() {
 			if err := c.Pause(); err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestANewLeaderFinishesWhatAnotherBegan(t *testing.T) {
 }
 
 // leading waits until an operator leads, and gives its pod and container.
-func leading(ctx context.Context, t *testing.T) (corev1.Pod, devcluster.Container) {
+func leading(ctx context.Context, t *testing.T) (corev1.Pod, container.Container) {
 	t.Helper()
 	var leader corev1.Pod
 	err := env.WaitUntil(ctx, "an operator leads", func(ctx context.Context) (bool, error) {

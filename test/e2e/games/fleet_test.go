@@ -14,7 +14,7 @@ import (
 	"dormouse.dev/dormouse/test/env"
 )
 
-// ready says that a Fleet has so many Servers, all ready, and no more than that
+// ready reports whether a Fleet has so many Servers, all ready, and no more than that
 // are on their way out.
 func ready(n int32) func(*v1alpha1.Fleet) bool {
 	return func(f *v1alpha1.Fleet) bool {

@@ -54,7 +54,7 @@ func waitGameType(ctx context.Context, t *testing.T, g env.Game, what string, do
 	return gt
 }
 
-// settled says that so many Servers are Ready, all of the newest revision.
+// settled reports whether so many Servers are Ready, all of the newest revision.
 func settled(gt *v1alpha1.GameType, replicas int32) bool {
 	s := gt.Status
 	return s.ObservedGeneration == gt.Generation && s.Replicas == replicas && s.ReadyReplicas == replicas && s.UpdatedReplicas == replicas &&

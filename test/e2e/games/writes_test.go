@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
 	"dormouse.dev/dormouse/test/e2e/suite"
 )
 
@@ -56,7 +56,7 @@ func TestAServerCostsFewWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := map[string][]devcluster.AuditEntry{}
+	of := map[string][]audit.Entry{}
 	for _, e := range all {
 		of[subject(e, servers)] = append(of[subject(e, servers)], e)
 	}
@@ -108,7 +108,7 @@ func startOf(s *v1alpha1.Server) time.Duration {
 
 // writes are the calls of our programs that write in a namespace, up to a time in
 // which there are none.
-func writes(ctx context.Context, namespace string, since time.Time) ([]devcluster.AuditEntry, error) {
+func writes(ctx context.Context, namespace string, since time.Time) ([]audit.Entry, error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -116,7 +116,7 @@ func writes(ctx context.Context, namespace string, since time.Time) ([]devcluste
 		if err != nil {
 			return nil, err
 		}
-		all = slices.DeleteFunc(all, func(e devcluster.AuditEntry) bool {
+		all = slices.DeleteFunc(all, func(e audit.Entry) bool {
 			return e.Namespace != namespace || e.Verb == "get" || e.Verb == "list" || e.Verb == "watch"
 		})
 		if len(all) > 0 && time.Since(all[len(all)-1].Received) > silence {
@@ -132,7 +132,7 @@ func writes(ctx context.Context, namespace string, since time.Time) ([]devcluste
 
 // subject is the Server that a call is about: by its name, its Pod's, or that of
 // an event. It is empty for a call that is about none.
-func subject[T any](e devcluster.AuditEntry, servers map[string]T) string {
+func subject[T any](e audit.Entry, servers map[string]T) string {
 	name := e.Name
 	if e.Resource == "events" {
 		// An event is named like what it is about, with a dot and a number.
@@ -145,7 +145,7 @@ func subject[T any](e devcluster.AuditEntry, servers map[string]T) string {
 }
 
 // count counts calls by what they do.
-func count(entries []devcluster.AuditEntry) map[string]int {
+func count(entries []audit.Entry) map[string]int {
 	counts := map[string]int{}
 	for _, e := range entries {
 		what := e.Verb + " " + e.Resource

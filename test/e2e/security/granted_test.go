@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
 	"dormouse.dev/dormouse/internal/dev/manifests"
 )
 
@@ -31,9 +31,9 @@ func (r right) String() string {
 	return fmt.Sprintf("%s %s of %s %s", r.verb, r.resource, group, where)
 }
 
-// allows says whether the right is what a request needed. Where two rights would
+// allows reports whether the right is what a request needed. Where two rights would
 // do, the one in the request's own namespace is it: see used.
-func (r right) allows(e devcluster.AuditEntry, verb string) bool {
+func (r right) allows(e audit.Entry, verb string) bool {
 	resource := e.Resource
 	if e.Subresource != "" {
 		resource += "/" + e.Subresource
@@ -108,9 +108,9 @@ func expand(namespace string, rules []rbacv1.PolicyRule) []right {
 }
 
 // used are the rights that requests needed, with how often.
-func used(rights []right, entries []devcluster.AuditEntry) map[right]int {
+func used(rights []right, entries []audit.Entry) map[right]int {
 	counts := map[right]int{}
-	count := func(e devcluster.AuditEntry, verb string) {
+	count := func(e audit.Entry, verb string) {
 		best := -1
 		for i, r := range rights {
 			if r.allows(e, verb) && (best < 0 || r.namespace != "") {

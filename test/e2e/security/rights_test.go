@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -76,7 +76,7 @@ func TestEachRightIsUsedAndNoneIsMissing(t *testing.T) {
 
 // settled reads what a program asked for, again and again until each right was
 // used or it takes too long: events and the like come a little later.
-func settled(ctx context.Context, rights []right, program string, since time.Time) ([]devcluster.AuditEntry, error) {
+func settled(ctx context.Context, rights []right, program string, since time.Time) ([]audit.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", env.SystemNamespace, program)
@@ -85,7 +85,7 @@ func settled(ctx context.Context, rights []right, program string, since time.Tim
 		if err != nil {
 			return nil, err
 		}
-		entries := slices.DeleteFunc(all, func(e devcluster.AuditEntry) bool { return e.User != user })
+		entries := slices.DeleteFunc(all, func(e audit.Entry) bool { return e.User != user })
 		counts := used(rights, entries)
 		if !slices.ContainsFunc(rights, func(r right) bool { return counts[r] == 0 && unseen[r] == "" }) {
 			return entries, nil
@@ -98,7 +98,7 @@ func settled(ctx context.Context, rights []right, program string, since time.Tim
 	}
 }
 
-func judge(t *testing.T, rights []right, entries []devcluster.AuditEntry) {
+func judge(t *testing.T, rights []right, entries []audit.Entry) {
 	t.Helper()
 	if len(entries) == 0 {
 		t.Fatal("the API server's audit log has no request of it: an API server that an older source started keeps none; take the cluster down (make down) and up again")

@@ -12,9 +12,9 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/buildinfo"
+	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
-	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 

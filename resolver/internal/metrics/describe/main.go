@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"dormouse.dev/dormouse/internal/buildinfo"
+	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
-	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 )
 

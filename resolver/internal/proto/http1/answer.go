@@ -92,7 +92,7 @@ func page(c proto.Client, state string, retry int) string {
 	).Replace(pageSource)
 }
 
-// wantsPage says whether a person waits for the answer: browsers ask for HTML
+// wantsPage reports whether a person waits for the answer: browsers ask for HTML
 // where they are to show it.
 func wantsPage(r *Request) bool {
 	return (string(r.Method) == "GET" || string(r.Method) == "HEAD") && !r.upgrades && r.each(func(name, value []byte) bool {

@@ -41,9 +41,9 @@ type Exchange struct {
 	head  bool
 	code  int
 	minor [2]int
-	// passing says that what was read from a side is not passed on yet.
+	// passing reports whether what was read from a side is not passed on yet.
 	passing [2]bool
-	// answered says that there was a request, and all its answer; since is when
+	// answered reports whether there was a request, and all its answer; since is when
 	// all was quiet after that.
 	answered, lost bool
 	since          time.Time
@@ -226,7 +226,7 @@ func (x *Exchange) lose() {
 	x.streams = [2]stream{}
 }
 
-// Passed says that what was read from a side has been passed on.
+// Passed reports whether what was read from a side has been passed on.
 func (x *Exchange) Passed(from Side) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,13 +236,13 @@ func (x *Exchange) Passed(from Side) {
 	}
 }
 
-// settled says that nothing is under way.
+// settled reports whether nothing is under way.
 func (x *Exchange) settled() bool {
 	return !x.lost && x.answered && x.open == 0 && x.streams[Client].atRest() && x.streams[Server].atRest() &&
 		!x.passing[Client] && !x.passing[Server]
 }
 
-// Lost says that it is followed no more.
+// Lost reports whether it is followed no more.
 func (x *Exchange) Lost() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

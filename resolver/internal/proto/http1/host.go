@@ -76,7 +76,7 @@ func (x *Exchange) Only(host func(name string) bool) {
 	x.streams[Client].keepsHost = host != nil
 }
 
-// Guards says that Only was called, and that the protocol is the same still.
+// Guards reports whether Only was called, and that the protocol is the same still.
 func (x *Exchange) Guards() bool {
 	if x.only == nil {
 		return false
@@ -93,14 +93,14 @@ func (x *Exchange) Stopped() Stop {
 	return x.stop
 }
 
-// InHead says that what the client says next is part of a request's head.
+// InHead reports whether what the client says next is part of a request's head.
 func (x *Exchange) InHead() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return !x.lost && x.streams[Client].inHead()
 }
 
-// Between says that all requests that were passed are answered.
+// Between reports whether all requests that were passed are answered.
 func (x *Exchange) Between() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

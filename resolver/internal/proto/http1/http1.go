@@ -19,7 +19,7 @@ import (
 // Protocol is the module.
 type Protocol struct{}
 
-var _ proto.Protocol = Protocol{}
+var _ proto.Requester = Protocol{}
 
 // Name implements proto.Protocol.
 func (Protocol) Name() string { return "http" }
@@ -27,6 +27,9 @@ func (Protocol) Name() string { return "http" }
 // WakeOn implements proto.Protocol. Browsers open connections that they may never
 // use, and load balancers try whether a port is open.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
+
+// MakesRequests implements proto.Requester.
+func (Protocol) MakesRequests() {}
 
 // HoldAtMost implements proto.Protocol.
 func (Protocol) HoldAtMost() time.Duration { return 0 }
@@ -71,7 +74,7 @@ func find(probes []proto.Probe, r *Request) *proto.Probe {
 	return nil
 }
 
-// hasAll says whether a request has all headers, each in one of its fields.
+// hasAll reports whether a request has all headers, each in one of its fields.
 func hasAll(r *Request, headers []proto.HeaderMatch) bool {
 	for i := range headers {
 		h := &headers[i]

@@ -82,7 +82,7 @@ func (r *Request) each(enough func(name, value []byte) bool) bool {
 	return false
 }
 
-// mayBeRequest says whether a line without an end may be that of a request.
+// mayBeRequest reports whether a line without an end may be that of a request.
 func mayBeRequest(line []byte) bool {
 	method, _, found := bytes.Cut(line, []byte(" "))
 	if found {
@@ -91,7 +91,7 @@ func mayBeRequest(line []byte) bool {
 	return len(method) <= maxMethod && (len(method) == 0 || isToken(method))
 }
 
-// headEnds says whether what follows the first line has an empty line, in
+// headEnds reports whether what follows the first line has an empty line, in
 // whatever way lines end.
 func headEnds(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\n")) || bytes.HasPrefix(b, []byte("\r\n")) ||
@@ -187,16 +187,16 @@ type framing struct {
 	// length is the Content-Length; lengths counts how many there were.
 	length  int64
 	lengths int
-	// chunked says that there is one Transfer-Encoding, and that it is chunked;
+	// chunked reports whether there is one Transfer-Encoding, and that it is chunked;
 	// encodings counts them.
 	chunked   bool
 	encodings int
-	// upgrades says that another protocol than HTTP/2 is asked for, which is so
+	// upgrades reports whether another protocol than HTTP/2 is asked for, which is so
 	// common that servers pass it over.
 	upgrades bool
-	// closes says that the connection is to end with the message.
+	// closes reports whether the connection is to end with the message.
 	closes bool
-	// bad says that a field can't be read, or not in one way alone.
+	// bad reports whether a field can't be read, or not in one way alone.
 	bad bool
 	// host is the Host, and hosts counts how many there were. It is no copy.
 	host  []byte
@@ -225,12 +225,12 @@ func (f *framing) add(name, value []byte) {
 	}
 }
 
-// matters says whether add looks at fields of the name.
+// matters reports whether add looks at fields of the name.
 func matters(name []byte) bool {
 	return is(name, "Host") || is(name, "Content-Length") || is(name, "Transfer-Encoding") || is(name, "Upgrade") || is(name, "Connection")
 }
 
-// plain says that the message's end is where all would look for it, as far as the
+// plain reports whether the message's end is where all would look for it, as far as the
 // fields tell.
 func (f *framing) plain(minor int) bool {
 	if f.encodings > 0 {
@@ -239,7 +239,7 @@ func (f *framing) plain(minor int) bool {
 	return f.lengths <= 1 && !f.bad
 }
 
-// is says whether a name is another, which is ASCII, in lower or upper case.
+// is reports whether a name is another, which is ASCII, in lower or upper case.
 func is(name []byte, other string) bool {
 	if len(name) != len(other) {
 		return false
@@ -264,7 +264,7 @@ func decimal(value []byte) (n int64, ok bool) {
 	return n, len(value) > 0
 }
 
-// isToken says whether b is a token, as methods and names are.
+// isToken reports whether b is a token, as methods and names are.
 func isToken(b []byte) bool {
 	for _, c := range b {
 		if !tokens[c] {
@@ -274,7 +274,7 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// isTarget says whether b is of characters that a target may have. Some clients
+// isTarget reports whether b is of characters that a target may have. Some clients
 // don't escape what is not ASCII.
 func isTarget(b []byte) bool {
 	for _, c := range b {
@@ -285,7 +285,7 @@ func isTarget(b []byte) bool {
 	return len(b) > 0
 }
 
-// isValue says whether b may stand in a field's value.
+// isValue reports whether b may stand in a field's value.
 func isValue(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' || c == 0x7f {

@@ -53,19 +53,19 @@ type stream struct {
 	framing framing
 	// left is what is to come of a body or a chunk.
 	left int64
-	// keepsHost says that the head's Host is asked for at its end.
+	// keepsHost reports whether the head's Host is asked for at its end.
 	keepsHost bool
 	// pending is the beginning of a line.
 	pending []byte
-	// passing says that the rest of a long line is passed over, and carriage that
+	// passing reports whether the rest of a long line is passed over, and carriage that
 	// it ended in a carriage return so far.
 	passing, carriage bool
 }
 
-// atRest says that the stream is between two messages.
+// atRest reports whether the stream is between two messages.
 func (s *stream) atRest() bool { return s.stage == atStart && s.pending == nil }
 
-// inHead says that what comes next is part of a message's head.
+// inHead reports whether what comes next is part of a message's head.
 func (s *stream) inHead() bool { return s.stage == atStart || s.stage == inFields }
 
 // take takes in what b begins with, up to an event, and gives the rest.

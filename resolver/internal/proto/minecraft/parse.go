@@ -109,13 +109,13 @@ func parseLoginStart(packet []byte, version int32) (name, uuid []byte, err error
 	return name, uuid, nil
 }
 
-// isStatusRequest says whether a packet asks for the status.
+// isStatusRequest reports whether a packet asks for the status.
 func isStatusRequest(packet []byte) bool { return len(packet) == 1 && packet[0] == statusID }
 
-// isPing says whether a packet is a ping: a number of eight bytes.
+// isPing reports whether a packet is a ping: a number of eight bytes.
 func isPing(packet []byte) bool { return len(packet) == 1+8 && packet[0] == pingID }
 
-// isLegacy says whether b is what clients before 1.7, and newer ones that got no
+// isLegacy reports whether b is what clients before 1.7, and newer ones that got no
 // answer, ask for the status with; newer is for those since 1.4. A handshake of
 // 254 bytes begins alike but for its third byte: with fewer than three it may be the
 // beginning of that.

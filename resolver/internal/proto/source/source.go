@@ -104,7 +104,7 @@ func answer(b, head []byte) proto.Verdict {
 	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head), Proven: true}
 }
 
-// knows says whether a challenge is one that was given to the client lately.
+// knows reports whether a challenge is one that was given to the client lately.
 func (p *Protocol) knows(challenge []byte, c proto.Client) bool {
 	if challenge == nil {
 		return false

@@ -169,7 +169,7 @@ func record(b []byte) (fragment, rest []byte, err error) {
 	return b[:length], b[length:], nil
 }
 
-// mayBegin says whether a client's hello may begin so.
+// mayBegin reports whether a client's hello may begin so.
 func mayBegin(message []byte) bool { return len(message) == 0 || message[0] == handshakeHello }
 
 // messageLength is how long a handshake message is with its header.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/test/chaos"
+	"dormouse.dev/dormouse/test/chaos/schedule"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -68,15 +69,15 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-func parseKinds(names string) ([]chaos.Kind, error) {
+func parseKinds(names string) ([]schedule.Kind, error) {
 	if names == "" {
 		return nil, nil
 	}
-	var only []chaos.Kind
+	var only []schedule.Kind
 	for name := range strings.SplitSeq(names, ",") {
-		k := chaos.Kind(strings.TrimSpace(name))
-		if !slices.Contains(chaos.Kinds(), k) {
-			return nil, fmt.Errorf("--faults: %q is none of %v", name, chaos.Kinds())
+		k := schedule.Kind(strings.TrimSpace(name))
+		if !slices.Contains(schedule.Kinds(), k) {
+			return nil, fmt.Errorf("--faults: %q is none of %v", name, schedule.Kinds())
 		}
 		only = append(only, k)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// countCrash says whether this start is one of the first ones, which crash,
+// countCrash reports whether this start is one of the first ones, which crash,
 // and counts it in file.
 func countCrash(file string, first int) (bool, error) {
 	content, err := os.ReadFile(file)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 )
 
 const usage = `usage: devcluster COMMAND
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Print(usage)
 		return nil
 	case "install":
-		return devcluster.Install(ctx, os.Stderr)
+		return binaries.Install(ctx, os.Stderr)
 	case "up":
 		return up(ctx, args)
 	case "status":

@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
-// gone says that the Fleet isn't there any more.
+// gone reports whether the Fleet isn't there any more.
 func (w *world) gone() bool {
 	w.t.Helper()
-	err := w.admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: fleetName}, &v1alpha1.Fleet{})
+	err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: fleetName}, &v1alpha1.Fleet{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
@@ -39,12 +40,12 @@ func TestADeletedFleetLetsItsPlayersFinish(t *testing.T) {
 			names := w.ready(3)
 			w.is(names[0], v1alpha1.ServerReady, 2)
 			w.settled()
-			if err := w.admin.Delete(t.Context(), f, client.PropagationPolicy(test.how)); err != nil {
+			if err := w.Admin.Delete(t.Context(), f, client.PropagationPolicy(test.how)); err != nil {
 				t.Fatal(err)
 			}
 			w.eventually("the empty ones go", func() error {
 				w.guard()
-				return wantEqual("Servers", len(w.servers()), 1)
+				return fixture.WantEqual("Servers", len(w.servers()), 1)
 			})
 			w.settled()
 			s := w.server(names[0])
@@ -63,7 +64,7 @@ func TestADeletedFleetLetsItsPlayersFinish(t *testing.T) {
 			w.is(names[0], v1alpha1.ServerDraining, 0)
 			w.eventually("all goes", func() error {
 				w.guard()
-				return errors.Join(wantEqual("Servers", len(w.servers()), 0), wantEqual("the Fleet is gone", w.gone(), true))
+				return errors.Join(fixture.WantEqual("Servers", len(w.servers()), 0), fixture.WantEqual("the Fleet is gone", w.gone(), true))
 			})
 		})
 	}
@@ -73,10 +74,10 @@ func TestADeletedFleetMayLeaveItsServers(t *testing.T) {
 	w := byHand(t)
 	f := w.create(2)
 	names := w.ready(2)
-	if err := w.admin.Delete(t.Context(), f, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+	if err := w.Admin.Delete(t.Context(), f, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the Fleet goes", func() error { return wantEqual("gone", w.gone(), true) })
+	w.eventually("the Fleet goes", func() error { return fixture.WantEqual("gone", w.gone(), true) })
 	w.settled()
 	for _, name := range names {
 		if s := w.server(name); s == nil || !s.DeletionTimestamp.IsZero() || len(s.OwnerReferences) > 0 {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // newest is the Server that isn't one of those.
@@ -38,7 +39,7 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 		w.is(failing, v1alpha1.ServerUnhealthy, 0)
 		w.eventually("the broken one goes", func() error {
 			w.guard()
-			return wantEqual("Servers", len(w.servers()), 1)
+			return fixture.WantEqual("Servers", len(w.servers()), 1)
 		})
 		w.settled()
 		if fresh := w.newest(known); fresh != "" {
@@ -47,7 +48,7 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 		if c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonBackoff {
 			t.Errorf("while a replacement waits, Ready is %s with %s: %s", c.Status, c.Reason, c.Message)
 		}
-		w.pass(wait - time.Second/10)
+		w.Clock.Pass(wait - time.Second/10)
 		if result := w.reconcile(); result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
 			t.Errorf("a little before its time the next look comes in %s", result.RequeueAfter)
 		}
@@ -55,7 +56,7 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 		if fresh := w.newest(known); fresh != "" {
 			t.Fatalf("%s came before %s were over", fresh, wait)
 		}
-		w.pass(time.Second / 10)
+		w.Clock.Pass(time.Second / 10)
 		w.eventually("it is replaced", func() error {
 			if failing = w.newest(known); failing == "" {
 				return errors.New("it isn't")
@@ -65,9 +66,9 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 		known[failing] = true
 		w.is(failing, v1alpha1.ServerReady, 0)
 		w.settled()
-		w.pass(30 * time.Second)
+		w.Clock.Pass(30 * time.Second)
 	}
-	if n := w.told("Unhealthy"); n != 4 {
+	if n := w.Told("Unhealthy"); n != 4 {
 		t.Errorf("%d events tell of broken Servers, want 4", n)
 	}
 }
@@ -77,9 +78,9 @@ func TestABrokenServerKeepsItsPlayersAndIsReplaced(t *testing.T) {
 	w.create(1)
 	names := w.ready(1)
 	w.is(names[0], v1alpha1.ServerUnhealthy, 3)
-	w.eventually("it drains", func() error { return wantEqual("spec.drain", w.server(names[0]).Spec.Drain, true) })
-	w.pass(time.Second)
-	w.eventually("it is replaced", func() error { return wantEqual("Servers", len(w.servers()), 2) })
+	w.eventually("it drains", func() error { return fixture.WantEqual("spec.drain", w.server(names[0]).Spec.Drain, true) })
+	w.Clock.Pass(time.Second)
+	w.eventually("it is replaced", func() error { return fixture.WantEqual("Servers", len(w.servers()), 2) })
 	w.settled()
 	if n := len(w.servers()); n != 2 {
 		t.Errorf("there are %d Servers", n)
@@ -87,7 +88,7 @@ func TestABrokenServerKeepsItsPlayersAndIsReplaced(t *testing.T) {
 	w.is(names[0], v1alpha1.ServerDraining, 0)
 	w.eventually("it goes with its players", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 1)
+		return fixture.WantEqual("Servers", len(w.servers()), 1)
 	})
 }
 
@@ -99,15 +100,15 @@ func TestAGameThatEndsIsReplaced(t *testing.T) {
 	w.settled()
 	s := w.server(names[0])
 	before := s.DeepCopy()
-	s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameShutdown, Since: &metav1.Time{Time: w.clock()}, Reported: true}
+	s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameShutdown, Since: &metav1.Time{Time: w.Clock.Now()}, Reported: true}
 	s.Status.Players.Current = 0
-	if err := w.admin.Status().Patch(t.Context(), s, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Status().Patch(t.Context(), s, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	// It was played, so that the next match begins at once.
 	w.eventually("it is replaced without a wait", func() error {
 		w.guard()
-		return errors.Join(wantEqual("Servers", len(w.servers()), 1), wantEqual("the old one is there", w.server(names[0]) != nil, false))
+		return errors.Join(fixture.WantEqual("Servers", len(w.servers()), 1), fixture.WantEqual("the old one is there", w.server(names[0]) != nil, false))
 	})
 }
 
@@ -115,14 +116,14 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	w := byHand(t)
 	const key = corev1.ResourceName("count/servers.dormouse.dev")
 	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "few"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "few"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{key: resource.MustParse("2")}},
 	}
-	if err := w.admin.Create(t.Context(), quota); err != nil {
+	if err := w.Admin.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
 	w.wait("the quota holds", func() error {
-		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
+		if err := w.Admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}
 		if _, ok := quota.Status.Used[key]; !ok {
@@ -133,7 +134,7 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	w.create(50)
 	w.reconcile()
 	// One, and two more, of which one is refused.
-	if got := w.writes.take()[http.MethodPost+" servers"]; got > 3 {
+	if got := w.Writes.Take()[http.MethodPost+" servers"]; got > 3 {
 		t.Errorf("the first pass asks for %d Servers, want 3 at most", got)
 	}
 	tries := 0
@@ -150,15 +151,15 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 		if result.RequeueAfter <= 0 || result.RequeueAfter > 5*time.Minute {
 			t.Errorf("the next try is in %s", result.RequeueAfter)
 		}
-		w.writes.take()
-		w.pass(result.RequeueAfter)
+		w.Writes.Take()
+		w.Clock.Pass(result.RequeueAfter)
 		w.reconcile()
-		tries += w.writes.take()[http.MethodPost+" servers"]
+		tries += w.Writes.Take()[http.MethodPost+" servers"]
 	}
 	if tries != 4 {
 		t.Errorf("in four rounds %d Servers are asked for, want 4", tries)
 	}
-	if n := w.told(v1alpha1.ReasonServerRefused); n != 1 {
+	if n := w.Told(v1alpha1.ReasonServerRefused); n != 1 {
 		t.Errorf("%d events tell of the refusal, want 1", n)
 	}
 	if n := len(w.servers()); n != 2 {
@@ -166,12 +167,12 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	}
 	before := quota.DeepCopy()
 	quota.Spec.Hard[key] = resource.MustParse("100")
-	if err := w.admin.Patch(t.Context(), quota, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(t.Context(), quota, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("with room for them all come", func() error {
-		w.pass(time.Minute)
-		return wantEqual("Servers", len(w.servers()), 50)
+		w.Clock.Pass(time.Minute)
+		return fixture.WantEqual("Servers", len(w.servers()), 50)
 	})
 }
 
@@ -184,18 +185,18 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	w.scale(2)
 	w.eventually("two go", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 2)
+		return fixture.WantEqual("Servers", len(w.servers()), 2)
 	})
 	w.settled()
-	w.pass(time.Minute)
+	w.Clock.Pass(time.Minute)
 	w.settled()
 	for range 50 {
 		if result := w.reconcile(); result.RequeueAfter != 0 {
 			t.Fatalf("a Fleet at rest is looked at again after %s", result.RequeueAfter)
 		}
-		w.pass(time.Minute)
+		w.Clock.Pass(time.Minute)
 	}
-	if n := w.writes.take(); len(n) > 0 {
+	if n := w.Writes.Take(); len(n) > 0 {
 		t.Errorf("fifty passes over a Fleet at rest write %v", n)
 	}
 }
@@ -204,19 +205,21 @@ func TestPlayersAreToldOncePerSecond(t *testing.T) {
 	w := byHand(t)
 	w.create(1)
 	names := w.ready(1)
-	w.pass(time.Minute)
+	w.Clock.Pass(time.Minute)
 	told := 0
 	for players := range int32(10) {
 		w.is(names[0], v1alpha1.ServerReady, players+1)
-		w.wait("the cache shows them", func() error { return wantEqual("current", w.cacheIsCurrent(), true) })
+		w.wait("the cache shows them", func() error {
+			return fixture.WantEqual("current", w.CacheIsCurrent(&v1alpha1.ServerList{}, &v1alpha1.FleetList{}), true)
+		})
 		if result := w.reconcile(); players > 0 && (result.RequeueAfter <= 0 || result.RequeueAfter > time.Second) {
 			t.Errorf("the players are told after %s", result.RequeueAfter)
 		}
-		told += w.writes.take()[http.MethodPatch+" fleets"]
+		told += w.Writes.Take()[http.MethodPatch+" fleets"]
 	}
 	if told != 1 {
 		t.Errorf("the status was written %d times within a second, want once", told)
 	}
-	w.pass(time.Second)
-	w.eventually("the rest is told", func() error { return wantEqual("players", w.fleet().Status.Players, 10) })
+	w.Clock.Pass(time.Second)
+	w.eventually("the rest is told", func() error { return fixture.WantEqual("players", w.fleet().Status.Players, 10) })
 }

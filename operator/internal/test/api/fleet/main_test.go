@@ -11,11 +11,10 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"dormouse.dev/dormouse/operator/internal/test/api/controlplane"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // What clients say here is no news.
-	os.Exit(apiserver.Main(m, apiserver.Options{Beside: controlplane.Start}))
+	os.Exit(fixture.Main(m, fixture.Options{Beside: fixture.StartControllers}))
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/operator/internal/test/api/controlplane"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestAFleetMakesItsServersAndReplacesOneThatIsKilled(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAFleetMakesItsServersAndReplacesOneThatIsKilled(t *testing.T) {
 		t.Errorf("the status is %+v", status)
 	}
 
-	if err := w.admin.Delete(t.Context(), w.server(names[0])); err != nil {
+	if err := w.Admin.Delete(t.Context(), w.server(names[0])); err != nil {
 		t.Fatal(err)
 	}
 	w.guard()
@@ -46,13 +46,13 @@ func TestAFleetMakesItsServersAndReplacesOneThatIsKilled(t *testing.T) {
 		if w.server(names[0]) != nil {
 			return errors.New("it is still there")
 		}
-		return wantEqual("Servers", len(w.servers()), 3)
+		return fixture.WantEqual("Servers", len(w.servers()), 3)
 	})
 	w.settled()
 	if n := len(w.servers()); n != 3 {
 		t.Errorf("in the end there are %d Servers", n)
 	}
-	if n := w.told("Created"); n != 2 {
+	if n := w.Told("Created"); n != 2 {
 		t.Errorf("%d events tell of new Servers, want one for the three and one for the replacement", n)
 	}
 }
@@ -66,7 +66,7 @@ func TestAnOccupiedServerStaysUntilItsPlayersLeave(t *testing.T) {
 	w.scale(0)
 	w.eventually("four go", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 1)
+		return fixture.WantEqual("Servers", len(w.servers()), 1)
 	})
 	w.settled()
 	s := w.server(names[2])
@@ -76,12 +76,12 @@ func TestAnOccupiedServerStaysUntilItsPlayersLeave(t *testing.T) {
 	w.is(names[2], v1alpha1.ServerDraining, 4)
 	w.eventually("the status tells", func() error {
 		f := w.fleet().Status
-		return errors.Join(wantEqual("replicas", f.Replicas, 0), wantEqual("draining", f.DrainingReplicas, 1), wantEqual("players", f.Players, 4))
+		return errors.Join(fixture.WantEqual("replicas", f.Replicas, 0), fixture.WantEqual("draining", f.DrainingReplicas, 1), fixture.WantEqual("players", f.Players, 4))
 	})
 	w.is(names[2], v1alpha1.ServerDraining, 0)
 	w.eventually("the fifth goes", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 0)
+		return fixture.WantEqual("Servers", len(w.servers()), 0)
 	})
 }
 
@@ -110,7 +110,7 @@ func TestDrainedServersLeaveOneByOne(t *testing.T) {
 		w.is(name, v1alpha1.ServerDraining, 0)
 		w.eventually("the empty one goes", func() error {
 			w.guard()
-			return wantEqual("Servers", len(w.servers()), 2-i)
+			return fixture.WantEqual("Servers", len(w.servers()), 2-i)
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestAScaleUpTakesBackWhatTheFleetDrained(t *testing.T) {
 	hand := w.server(names[3])
 	before := hand.DeepCopy()
 	hand.Spec.Drain = true
-	if err := w.admin.Patch(t.Context(), hand, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(t.Context(), hand, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.scale(0)
@@ -136,13 +136,13 @@ func TestAScaleUpTakesBackWhatTheFleetDrained(t *testing.T) {
 				n++
 			}
 		}
-		return wantEqual("drained by the Fleet", n, 3)
+		return fixture.WantEqual("drained by the Fleet", n, 3)
 	})
 	w.settled()
 	w.scale(2)
 	w.eventually("two are taken back", func() error {
 		w.guard()
-		return errors.Join(wantEqual("the fullest drains", w.server(names[2]).Spec.Drain, false), wantEqual("the second drains", w.server(names[1]).Spec.Drain, false))
+		return errors.Join(fixture.WantEqual("the fullest drains", w.server(names[2]).Spec.Drain, false), fixture.WantEqual("the second drains", w.server(names[1]).Spec.Drain, false))
 	})
 	w.settled()
 	for i, want := range []bool{true, false, false, true} {
@@ -166,7 +166,7 @@ func TestAllocatedServersStay(t *testing.T) {
 	w.scale(0)
 	w.eventually("two go", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 1)
+		return fixture.WantEqual("Servers", len(w.servers()), 1)
 	})
 	w.settled()
 	s, f := w.server(names[0]), w.fleet()
@@ -179,7 +179,7 @@ func TestAllocatedServersStay(t *testing.T) {
 	w.is(names[0], v1alpha1.ServerReady, 0)
 	w.eventually("it goes when its game ends", func() error {
 		w.guard()
-		return wantEqual("Servers", len(w.servers()), 0)
+		return fixture.WantEqual("Servers", len(w.servers()), 0)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestAServerThatIsAllocatedInThatVeryMomentStays(t *testing.T) {
 			w.settled()
 			w.scale(0)
 			w.wait("the cache shows the scale", func() error {
-				if !w.cacheIsCurrent() {
+				if !w.CacheIsCurrent(&v1alpha1.ServerList{}, &v1alpha1.FleetList{}) {
 					return errors.New("not yet")
 				}
 				return nil
@@ -229,14 +229,14 @@ func TestKubectlScalesAFleet(t *testing.T) {
 	w := byHand(t)
 	f := w.create(1)
 	w.ready(1)
-	command := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+controlplane.Kubeconfig, "--namespace="+w.ns, "scale", "fleet/"+fleetName, "--replicas=3")
+	command := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+fixture.Kubeconfig, "--namespace="+w.Namespace, "scale", "fleet/"+fleetName, "--replicas=3")
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl scale: %v\n%s", err, output)
 	}
-	w.eventually("there are three", func() error { return wantEqual("Servers", len(w.servers()), 3) })
+	w.eventually("there are three", func() error { return fixture.WantEqual("Servers", len(w.servers()), 3) })
 	w.settled()
 	scale := &autoscalingv1.Scale{}
-	if err := w.admin.SubResource("scale").Get(t.Context(), f, scale); err != nil {
+	if err := w.Admin.SubResource("scale").Get(t.Context(), f, scale); err != nil {
 		t.Fatal(err)
 	}
 	if scale.Spec.Replicas != 3 || scale.Status.Replicas != 3 || scale.Status.Selector != "dormouse.dev/fleet=lobbies" {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,29 +14,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const (
 	// promptly is for what happens at once. It is long because machines that build
 	// are slow.
 	promptly = 30 * time.Second
-	// pollInterval is how often is looked.
-	pollInterval = 20 * time.Millisecond
 	// fleetName is the Fleet of each test.
 	fleetName = "lobbies"
 )
@@ -45,85 +35,21 @@ const (
 // world is a namespace with one Fleet, and a controller of Fleets whose clock and
 // passes are the test's.
 type world struct {
-	t  *testing.T
-	ns string
-	// admin is the test's own client; it reads from the API server.
-	admin      client.Client
-	mgr        ctrl.Manager
+	*fixture.Controlled
+	t          *testing.T
 	reconciler *fleet.Reconciler
-	recorder   *events.FakeRecorder
-	writes     *writes
-
-	mu  sync.Mutex
-	now time.Time
-}
-
-// writes counts what the controller writes, by verb and kind.
-type writes struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (w *writes) wrap(inner http.RoundTripper) http.RoundTripper { return &counter{w, inner} }
-
-type counter struct {
-	*writes
-	inner http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
-		path := strings.Split(r.URL.Path, "/") // /apis/dormouse.dev/v1alpha1/namespaces/NS/servers/...
-		c.mu.Lock()
-		c.counts[r.Method+" "+path[min(6, len(path)-1)]]++
-		c.mu.Unlock()
-	}
-	return c.inner.RoundTrip(r)
-}
-
-func (w *writes) take() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	taken := w.counts
-	w.counts = map[string]int{}
-	return taken
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	w := &world{t: t, Controlled: fixture.NewControlled(t, "fleet", func(r *http.Request) string {
+		path := strings.Split(r.URL.Path, "/") // /apis/dormouse.dev/v1alpha1/namespaces/NS/servers/...
+		return r.Method + " " + path[min(6, len(path)-1)]
+	})}
+	if err := fleet.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer()); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{
-		t: t, ns: ns.Name, admin: admin, writes: &writes{counts: map[string]int{}},
-		recorder: events.NewFakeRecorder(10000), now: time.Now().Truncate(time.Second),
-	}
-	as := apiserver.Config(t)
-	as.QPS = -1
-	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:dormouse-system:dormouse-operator"}
-	as.Wrap(w.writes.wrap)
-	w.mgr, err = ctrl.NewManager(as, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.SetupIndexes(t.Context(), w.mgr.GetFieldIndexer()); err != nil {
-		t.Fatal(err)
-	}
-	w.reconciler = &fleet.Reconciler{Client: w.mgr.GetClient(), Events: w.recorder, Now: w.clock}
+	w.reconciler = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}
 	return w
 }
 
@@ -133,48 +59,18 @@ func byHand(t *testing.T) *world {
 	w := newWorld(t)
 	w.reconciler.Init()
 	for _, o := range []client.Object{&v1alpha1.Fleet{}, &v1alpha1.Server{}} {
-		if _, err := w.mgr.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := w.Manager.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.start()
+	w.Start()
 	return w
-}
-
-// start starts the manager until the test ends.
-func (w *world) start() {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.mgr.Start(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Errorf("the manager ended with %v", err)
-		}
-	})
-	if !w.mgr.GetCache().WaitForCacheSync(ctx) {
-		w.t.Fatal("the caches don't fill")
-	}
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-// pass lets time pass by.
-func (w *world) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 // reconcile makes one pass.
 func (w *world) reconcile() reconcile.Result {
 	w.t.Helper()
-	result, err := w.reconciler.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.ns, Name: fleetName}})
+	result, err := w.reconciler.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.Namespace, Name: fleetName}})
 	if err != nil {
 		w.t.Fatalf("reconcile: %v", err)
 	}
@@ -193,19 +89,7 @@ func (w *world) eventually(what string, check func() error) {
 // wait waits until check returns nil.
 func (w *world) wait(what string, check func() error) {
 	w.t.Helper()
-	deadline, ticker := time.After(promptly), time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			w.t.Fatalf("%s: not within %s: %v", what, promptly, err)
-		case <-ticker.C:
-		}
-	}
+	fixture.Eventually(w.t, promptly, what, func(context.Context) error { return check() })
 }
 
 // settled makes passes until the cache shows what the API server has and nothing
@@ -214,7 +98,7 @@ func (w *world) settled() {
 	w.t.Helper()
 	quiet := 0
 	w.eventually("the controller comes to rest", func() error {
-		if n := len(w.writes.take()); n > 0 || !w.cacheIsCurrent() {
+		if n := len(w.Writes.Take()); n > 0 || !w.CacheIsCurrent(&v1alpha1.ServerList{}, &v1alpha1.FleetList{}) {
 			quiet = 0
 			return fmt.Errorf("it made %d kinds of writes", n)
 		}
@@ -225,33 +109,11 @@ func (w *world) settled() {
 	})
 }
 
-// cacheIsCurrent says that the cache has what the API server has.
-func (w *world) cacheIsCurrent() bool {
-	w.t.Helper()
-	versions := func(c client.Reader) string {
-		var servers v1alpha1.ServerList
-		var fleets v1alpha1.FleetList
-		if err := errors.Join(c.List(w.t.Context(), &servers, client.InNamespace(w.ns)), c.List(w.t.Context(), &fleets, client.InNamespace(w.ns))); err != nil {
-			w.t.Fatal(err)
-		}
-		var all []string
-		for _, s := range servers.Items {
-			all = append(all, s.Name+" "+s.ResourceVersion)
-		}
-		for _, f := range fleets.Items {
-			all = append(all, f.Name+" "+f.ResourceVersion)
-		}
-		slices.Sort(all)
-		return strings.Join(all, ",")
-	}
-	return versions(w.admin) == versions(w.mgr.GetClient())
-}
-
 // create makes the Fleet.
 func (w *world) create(replicas int32) *v1alpha1.Fleet {
 	w.t.Helper()
 	f := &v1alpha1.Fleet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fleetName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fleetName},
 		Spec: v1alpha1.FleetSpec{
 			Replicas: &replicas,
 			Template: v1alpha1.ServerTemplate{
@@ -262,11 +124,11 @@ func (w *world) create(replicas int32) *v1alpha1.Fleet {
 			},
 		},
 	}
-	if err := w.admin.Create(w.t.Context(), f); err != nil {
+	if err := w.Admin.Create(w.t.Context(), f); err != nil {
 		w.t.Fatal(err)
 	}
 	w.wait("the cache shows the Fleet", func() error {
-		return w.mgr.GetClient().Get(w.t.Context(), client.ObjectKeyFromObject(f), &v1alpha1.Fleet{})
+		return w.Manager.GetClient().Get(w.t.Context(), client.ObjectKeyFromObject(f), &v1alpha1.Fleet{})
 	})
 	return f
 }
@@ -282,7 +144,7 @@ func (w *world) change(change func(*v1alpha1.Fleet)) {
 	f := w.fleet()
 	before := f.DeepCopy()
 	change(f)
-	if err := w.admin.Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -290,7 +152,7 @@ func (w *world) change(change func(*v1alpha1.Fleet)) {
 func (w *world) fleet() *v1alpha1.Fleet {
 	w.t.Helper()
 	f := &v1alpha1.Fleet{}
-	if err := w.admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: fleetName}, f); err != nil {
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: fleetName}, f); err != nil {
 		w.t.Fatal(err)
 	}
 	return f
@@ -300,7 +162,7 @@ func (w *world) fleet() *v1alpha1.Fleet {
 func (w *world) servers() []v1alpha1.Server {
 	w.t.Helper()
 	var list v1alpha1.ServerList
-	if err := w.admin.List(w.t.Context(), &list, client.InNamespace(w.ns)); err != nil {
+	if err := w.Admin.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items
@@ -310,7 +172,7 @@ func (w *world) servers() []v1alpha1.Server {
 func (w *world) server(name string) *v1alpha1.Server {
 	w.t.Helper()
 	s := &v1alpha1.Server{}
-	err := w.admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, s)
+	err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: name}, s)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -333,8 +195,8 @@ func (w *world) is(name string, state v1alpha1.ServerState, players int32) {
 	if state == v1alpha1.ServerReady || state == v1alpha1.ServerAllocated {
 		ready = condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The game takes players.")
 	}
-	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.clock()}, ready)
-	if err := w.admin.Status().Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {
+	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()}, ready)
+	if err := w.Admin.Status().Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -348,7 +210,7 @@ func (w *world) guard() {
 		}
 		before := s.DeepCopy()
 		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == v1alpha1.DeletionGuardFinalizer })
-		if err := w.admin.Patch(w.t.Context(), &s, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		if err := w.Admin.Patch(w.t.Context(), &s, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -357,7 +219,7 @@ func (w *world) guard() {
 // ready brings the Fleet to a number of Ready Servers, and gives their names.
 func (w *world) ready(replicas int) []string {
 	w.t.Helper()
-	w.eventually("the Servers are there", func() error { return wantEqual("Servers", len(w.servers()), replicas) })
+	w.eventually("the Servers are there", func() error { return fixture.WantEqual("Servers", len(w.servers()), replicas) })
 	var names []string
 	for _, s := range w.servers() {
 		w.is(s.Name, v1alpha1.ServerReady, 0)
@@ -372,26 +234,4 @@ func (w *world) ready(replicas int) []string {
 	})
 	w.settled()
 	return names
-}
-
-// told are the events so far that name a reason.
-func (w *world) told(reason string) int {
-	n := 0
-	for {
-		select {
-		case e := <-w.recorder.Events:
-			if strings.Contains(e, " "+reason+" ") {
-				n++
-			}
-		default:
-			return n
-		}
-	}
-}
-
-func wantEqual[T comparable](what string, got, want T) error {
-	if got != want {
-		return fmt.Errorf("%s: %v, want %v", what, got, want)
-	}
-	return nil
 }

@@ -21,17 +21,18 @@ import (
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // carrier wakes as the operator does.
 func (w *world) carrier() *gametype.Carrier {
-	return &gametype.Carrier{Client: w.mgr.GetClient(), Scaler: target.NewScaler(w.mgr.GetClient())}
+	return &gametype.Carrier{Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient())}
 }
 
 // raise wakes the GameType, and says what that found and left.
 func (w *world) raise(kind, name string, replicas int32) (before, after int32) {
 	w.t.Helper()
-	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name}}
+	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name}}
 	raised, err := w.carrier().RaiseTo(w.t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: replicas})
 	if err != nil {
 		w.t.Errorf("wake %s: %v", ref, err)
@@ -81,11 +82,11 @@ func TestAWakeMakesTheServersOfAGameTypeInOneGo(t *testing.T) {
 	}
 	// One more than a wake makes itself, and after another sleep none of the old names.
 	w.change(asleep)
-	w.eventually("no Servers", func() error { return wantEqual("Servers", len(w.alive()), 0) })
+	w.eventually("no Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 0) })
 	w.guard()
 	w.settled()
 	w.raise("GameType", game, 6)
-	w.eventually("six Servers", func() error { return wantEqual("Servers", len(w.alive()), 6) })
+	w.eventually("six Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 6) })
 	for _, s := range w.alive() {
 		if s.Name == made[0].Name || s.Name == made[1].Name {
 			t.Errorf("Server %s has the name of an earlier one", s.Name)
@@ -100,9 +101,9 @@ func TestManyWakesAtOnceMakeEachServerOnce(t *testing.T) {
 		w.create(asleep)
 		name := game
 		if kind == "Fleet" {
-			plain := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "plain"}}
+			plain := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "plain"}}
 			plain.Spec = *w.of("game:1").Spec.DeepCopy()
-			if err := w.admin.Create(t.Context(), plain); err != nil {
+			if err := w.Admin.Create(t.Context(), plain); err != nil {
 				t.Fatal(err)
 			}
 			name = plain.Name
@@ -135,8 +136,8 @@ func TestAWakeAfterTheControllerMakesNothing(t *testing.T) {
 	w.create(asleep)
 	before := w.of("game:1")
 	w.change(func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(3)) })
-	w.eventually("three Servers", func() error { return wantEqual("Servers", len(w.alive()), 3) })
-	fleet.Carry(t.Context(), w.mgr.GetClient(), before, 3)
+	w.eventually("three Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 3) })
+	fleet.Carry(t.Context(), w.Manager.GetClient(), before, 3)
 	if n := len(w.servers()); n != 3 {
 		t.Errorf("the wake made %d Servers beside those of the controller, want none", n-3)
 	}
@@ -147,7 +148,7 @@ func TestAWakeAfterTheControllerMakesNothing(t *testing.T) {
 func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 	w := newWorld(t, true)
 	w.create(asleep)
-	refusing, err := client.NewWithWatch(w.mgr.GetConfig(), client.Options{Scheme: w.mgr.GetScheme()})
+	refusing, err := client.NewWithWatch(w.Manager.GetConfig(), client.Options{Scheme: w.Manager.GetScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +157,8 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "gametypes/scale"}, game, errors.New("a policy"))
 		},
 	})
-	carrier := &gametype.Carrier{Client: w.mgr.GetClient(), Scaler: target.NewScaler(refusing)}
-	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
+	carrier := &gametype.Carrier{Client: w.Manager.GetClient(), Scaler: target.NewScaler(refusing)}
+	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	wake := func() {
 		t.Helper()
 		if _, err := carrier.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrForbidden) {
@@ -166,10 +167,10 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 	}
 	wake()
 	w.reconcile()
-	w.pass(time.Minute) // the controllers wait no longer for a GameType that isn't coming
+	w.Clock.Pass(time.Minute) // the controllers wait no longer for a GameType that isn't coming
 	w.eventually("the wake is undone", func() error {
 		w.guard()
-		return wantEqual("replicas and Servers", [2]int{int(*w.of("game:1").Spec.Replicas), len(w.servers())}, [2]int{0, 0})
+		return fixture.WantEqual("replicas and Servers", [2]int{int(*w.of("game:1").Spec.Replicas), len(w.servers())}, [2]int{0, 0})
 	})
 	wake()
 	if n := len(w.servers()); n != 0 {
@@ -181,7 +182,7 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 func TestAWakeLeavesWhatItCantDoToTheControllers(t *testing.T) {
 	w := newWorld(t, true)
 	w.create(func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(1)) })
-	w.eventually("one Server", func() error { return wantEqual("Servers", len(w.alive()), 1) })
+	w.eventually("one Server", func() error { return fixture.WantEqual("Servers", len(w.alive()), 1) })
 	if before, after := w.raise("GameType", game, 3); before != 1 || after != 1 {
 		t.Errorf("a wake of what is awake found %d and left %d replicas, want 1 and 1", before, after)
 	}
@@ -189,7 +190,7 @@ func TestAWakeLeavesWhatItCantDoToTheControllers(t *testing.T) {
 	w.plays(2)
 	w.change(asleep)
 	w.eventually("a Server that drains", func() error {
-		return wantEqual("draining", ptr.Deref(w.of("game:1").Spec.Replicas, -1), 0)
+		return fixture.WantEqual("draining", ptr.Deref(w.of("game:1").Spec.Replicas, -1), 0)
 	})
 	w.settled()
 	w.raise("GameType", game, 1)
@@ -198,7 +199,7 @@ func TestAWakeLeavesWhatItCantDoToTheControllers(t *testing.T) {
 	}
 	w.eventually("the Server back", func() error {
 		s := w.servers()
-		return wantEqual("drained and Servers", [2]any{s[0].Spec.Drain, len(s)}, [2]any{false, 1})
+		return fixture.WantEqual("drained and Servers", [2]any{s[0].Spec.Drain, len(s)}, [2]any{false, 1})
 	})
 }
 
@@ -208,24 +209,24 @@ func TestAWakeOfWhatIsBeingDeletedFindsNothing(t *testing.T) {
 	w.create(asleep)
 	w.settled()
 	for _, o := range []client.Object{
-		&v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ending"}, Spec: *w.gameType().Spec.DeepCopy()},
-		&v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "ending"}, Spec: *w.of("game:1").Spec.DeepCopy()},
+		&v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "ending"}, Spec: *w.gameType().Spec.DeepCopy()},
+		&v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "ending"}, Spec: *w.of("game:1").Spec.DeepCopy()},
 	} {
 		kind := "GameType"
 		if _, is := o.(*v1alpha1.Fleet); is {
 			kind = "Fleet"
 		}
 		o.SetFinalizers([]string{"example.com/keep"})
-		if err := w.admin.Create(t.Context(), o); err != nil {
+		if err := w.Admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = w.admin.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			_ = w.Admin.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		})
-		if err := w.admin.Delete(t.Context(), o); err != nil {
+		if err := w.Admin.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "ending"}}
+		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "ending"}}
 		w.eventually("nothing is found", func() error {
 			if _, err := w.carrier().RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), "is being deleted") {
 				return fmt.Errorf("a wake of %s ends with %w", ref, err)

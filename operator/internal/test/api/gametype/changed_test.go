@@ -17,12 +17,12 @@ import (
 // a webhook of an administrator's may.
 func (w *world) mutate() {
 	w.t.Helper()
-	name := "label-" + w.ns
+	name := "label-" + w.Namespace
 	policy := &admissionv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.ns}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
 					Rule:       admissionv1.Rule{APIGroups: []string{"dormouse.dev"}, APIVersions: []string{"*"}, Resources: []string{"fleets"}},
@@ -38,19 +38,19 @@ func (w *world) mutate() {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
 	}
 	for _, o := range []client.Object{policy, binding} {
-		if err := w.admin.Create(w.t.Context(), o); err != nil {
+		if err := w.Admin.Create(w.t.Context(), o); err != nil {
 			w.t.Fatal(err)
 		}
-		w.t.Cleanup(func() { _ = w.admin.Delete(w.t.Context(), o) })
+		w.t.Cleanup(func() { _ = w.Admin.Delete(w.t.Context(), o) })
 	}
-	trial := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{GenerateName: "trial-", Namespace: w.ns}}
+	trial := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{GenerateName: "trial-", Namespace: w.Namespace}}
 	trial.Spec.Template.Spec.Template = corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "trial"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "game"}}},
 	}
 	w.eventually("the policy works", func() error {
 		f := trial.DeepCopy()
-		if err := w.admin.Create(w.t.Context(), f, client.DryRunAll); err != nil {
+		if err := w.Admin.Create(w.t.Context(), f, client.DryRunAll); err != nil {
 			return err
 		}
 		if f.Spec.Template.Spec.Template.Labels["cost-center"] == "" {
@@ -67,7 +67,7 @@ func TestAFleetThatAPolicyChangesIsMadeOnce(t *testing.T) {
 	w.mutate()
 	w.create(nil)
 	for range 10 {
-		w.pass(time.Second)
+		w.Clock.Pass(time.Second)
 		w.reconcile()
 	}
 	w.settled()
@@ -91,7 +91,7 @@ func TestAFleetThatAPolicyChangesIsMadeOnce(t *testing.T) {
 	changed := w.of("game:1")
 	before := changed.DeepCopy()
 	changed.Spec.Template.Spec.Template.Labels["cost-center"] = "43"
-	if err := w.admin.Patch(t.Context(), changed, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(t.Context(), changed, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.settled()

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
@@ -22,7 +23,7 @@ func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s is labelled %v, and its Pod %v", s.Name, s.Labels, s.Spec.Template.Labels)
 		}
 	}
-	if err := w.admin.Delete(t.Context(), gt); err != nil {
+	if err := w.Admin.Delete(t.Context(), gt); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the Servers are to go", func() error {
@@ -44,18 +45,18 @@ func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
 	w.eventually("all goes", func() error {
 		w.guard()
 		return errors.Join(
-			wantEqual("Servers", len(w.servers()), 0), wantEqual("Fleets", len(w.all()), 0), wantEqual("a GameType", w.there(&v1alpha1.GameType{}), false),
-			wantEqual("a Service", w.there(&corev1.Service{}), false), wantEqual("an ElasticService", w.there(&v1alpha1.ElasticService{}), false))
+			fixture.WantEqual("Servers", len(w.servers()), 0), fixture.WantEqual("Fleets", len(w.all()), 0), fixture.WantEqual("a GameType", w.there(&v1alpha1.GameType{}), false),
+			fixture.WantEqual("a Service", w.there(&corev1.Service{}), false), fixture.WantEqual("an ElasticService", w.there(&v1alpha1.ElasticService{}), false))
 	})
 }
 
 func TestADeletedGameTypeMayLeaveWhatItMade(t *testing.T) {
 	w := newWorld(t, true)
 	gt := w.create(nil)
-	if err := w.admin.Delete(t.Context(), gt, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+	if err := w.Admin.Delete(t.Context(), gt, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("it goes", func() error { return wantEqual("a GameType", w.there(&v1alpha1.GameType{}), false) })
+	w.eventually("it goes", func() error { return fixture.WantEqual("a GameType", w.there(&v1alpha1.GameType{}), false) })
 	f := w.of("game:1")
 	if f == nil || !f.DeletionTimestamp.IsZero() || len(f.OwnerReferences) > 0 || !w.there(&corev1.Service{}) || len(w.servers()) != 3 {
 		t.Errorf("the Fleet is %+v, of %d Servers", f, len(w.servers()))
@@ -77,19 +78,19 @@ func TestServersWhoseTimeIsOverAreEndedByForce(t *testing.T) {
 	if !s.Spec.Drain || !s.DeletionTimestamp.IsZero() {
 		t.Fatalf("the old one is %+v", s.Spec)
 	}
-	w.pass(59 * time.Minute)
+	w.Clock.Pass(59 * time.Minute)
 	w.settled()
 	w.get(old, s)
 	if s.Spec.Deletion.Force || !s.DeletionTimestamp.IsZero() {
 		t.Fatal("it is ended before its time")
 	}
-	w.pass(2 * time.Minute)
+	w.Clock.Pass(2 * time.Minute)
 	w.settled()
 	w.get(old, s)
 	if !s.Spec.Deletion.Force || s.DeletionTimestamp.IsZero() {
 		t.Fatalf("its time is over, and it is %+v", s.Spec.Deletion)
 	}
-	if n := w.told("Forced"); n != 1 {
+	if n := w.Told("Forced"); n != 1 {
 		t.Errorf("%d events tell of it, want 1", n)
 	}
 	w.guard()

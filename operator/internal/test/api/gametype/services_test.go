@@ -53,7 +53,7 @@ func TestAGameTypeHasAServiceAndAnElasticService(t *testing.T) {
 	before := es.DeepCopy()
 	es.Status.Phase = v1alpha1.PhaseFallingAsleep
 	condition.SetAll(&es.Status.Conditions, es.Generation, metav1.Now(), condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "All is well."))
-	if err := w.admin.Status().Patch(t.Context(), es, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Status().Patch(t.Context(), es, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.settled()
@@ -77,7 +77,7 @@ func TestAServiceKeepsWhatIsNotTheGameTypes(t *testing.T) {
 	before := service.DeepCopy()
 	service.Annotations["theirs"] = "2"
 	service.Spec.Selector = map[string]string{"app": "x"} // A hand slipped.
-	if err := w.admin.Patch(t.Context(), service, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(t.Context(), service, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.change(func(gt *v1alpha1.GameType) {
@@ -116,9 +116,9 @@ func TestAnothersServiceIsLeftAlone(t *testing.T) {
 	for kind, other := range tests {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t, false)
-			other.SetNamespace(w.ns)
+			other.SetNamespace(w.Namespace)
 			other.SetName(game)
-			if err := w.admin.Create(t.Context(), other); err != nil {
+			if err := w.Admin.Create(t.Context(), other); err != nil {
 				t.Fatal(err)
 			}
 			w.create(nil)
@@ -137,10 +137,10 @@ func TestAnothersServiceIsLeftAlone(t *testing.T) {
 			if w.of("game:1") == nil {
 				t.Error("there is no Fleet")
 			}
-			if n := w.told("NameTaken"); n != 1 {
+			if n := w.Told("NameTaken"); n != 1 {
 				t.Errorf("%d events tell of it, want 1", n)
 			}
-			if err := w.admin.Delete(t.Context(), other); err != nil {
+			if err := w.Admin.Delete(t.Context(), other); err != nil {
 				t.Fatal(err)
 			}
 			w.settled()

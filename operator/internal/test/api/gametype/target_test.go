@@ -21,15 +21,15 @@ func TestTheOperatorMayReadTheConditionsOfItsOwnKinds(t *testing.T) {
 	w.create(asleep)
 	w.settled()
 	gt, fleet := w.gameType(), w.of("game:1")
-	scaler := target.NewScaler(w.mgr.GetClient())
+	scaler := target.NewScaler(w.Manager.GetClient())
 	for name, o := range map[string]metav1.Object{"GameType": gt, "Fleet": fleet} {
-		ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: name, Name: o.GetName()}}
+		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: name, Name: o.GetName()}}
 		uid, _, err := scaler.Status(t.Context(), ref)
 		if err != nil || uid != o.GetUID() {
 			t.Errorf("%s: %s, %v; want %s", name, uid, err, o.GetUID())
 		}
 	}
-	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
+	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	if _, conditions, err := scaler.Status(t.Context(), ref); err != nil || meta.FindStatusCondition(conditions, v1alpha1.ConditionProgressing) == nil {
 		t.Errorf("the GameType's conditions are %v, %v", conditions, err)
 	}
@@ -43,16 +43,16 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	server := w.servers()[0]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.ns, Name: server.Name,
+			Namespace: w.Namespace, Name: server.Name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&server, v1alpha1.GroupVersion.WithKind("Server"))},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}},
 	}
-	if err := w.admin.Create(t.Context(), pod); err != nil {
+	if err := w.Admin.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	scaler := target.NewScaler(w.mgr.GetClient())
-	ref := target.Ref{Namespace: w.ns, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
+	scaler := target.NewScaler(w.Manager.GetClient())
+	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	want := func(stays bool, waits string) {
 		t.Helper()
 		got := scaler.Settled(t.Context(), ref, []target.PodKey{{Name: pod.Name, UID: pod.UID}})
@@ -67,21 +67,21 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 		gt := w.gameType()
 		before := gt.DeepCopy()
 		gt.Spec.Replicas = new(replicas)
-		if err := w.admin.Patch(t.Context(), gt, client.MergeFrom(before)); err != nil {
+		if err := w.Admin.Patch(t.Context(), gt, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	scale(0)
-	want(false, "GameType "+w.ns+"/"+game+" wants no pods yet")
+	want(false, "GameType "+w.Namespace+"/"+game+" wants no pods yet")
 	scale(1)
-	want(false, "GameType "+w.ns+"/"+game+" has a controller that hasn't taken in that it wants 1 replicas")
+	want(false, "GameType "+w.Namespace+"/"+game+" has a controller that hasn't taken in that it wants 1 replicas")
 	w.settled()
 	want(true, "")
 
 	before := server.DeepCopy()
 	server.Spec.Drain = true
-	if err := w.admin.Patch(t.Context(), &server, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(t.Context(), &server, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	want(false, "Server "+w.ns+"/"+server.Name+" drains")
+	want(false, "Server "+w.Namespace+"/"+server.Name+" drains")
 }

@@ -58,7 +58,7 @@ func TestAnUpdateGoesServerByServer(t *testing.T) {
 		t.Errorf("the status is %+v", status)
 	}
 	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdated, "of revision 2.")
-	if n := w.told("ScaledDown"); n != 3 {
+	if n := w.Told("ScaledDown"); n != 3 {
 		t.Errorf("%d events tell that the old Fleet became smaller, want 3", n)
 	}
 }
@@ -70,14 +70,14 @@ func TestABrokenRevisionCostsNothingAndGoingBackHeals(t *testing.T) {
 	first := w.of("game:1").UID
 	w.image("game:2")
 	w.obeys("game:2", 0)
-	w.pass(9 * time.Minute)
+	w.Clock.Pass(9 * time.Minute)
 	w.settled()
 	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonUpdating, "The image can't be pulled.")
-	w.pass(2 * time.Minute)
+	w.Clock.Pass(2 * time.Minute)
 	w.settled()
 	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonDeadlineExceeded, "The image can't be pulled.")
 	w.wantReplicas("3 1", "game:1", "game:2")
-	if n := w.told("DeadlineExceeded"); n != 1 {
+	if n := w.Told("DeadlineExceeded"); n != 1 {
 		t.Errorf("%d events tell of it, want 1", n)
 	}
 	w.image("game:1")
@@ -93,12 +93,12 @@ func TestATakenNameOfAFleetLeadsToAnother(t *testing.T) {
 	w := newWorld(t, false)
 	w.create(nil)
 	f := w.of("game:1")
-	if err := w.admin.Delete(t.Context(), f); err != nil {
+	if err := w.Admin.Delete(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	// Somebody else's, before the controller looks.
-	other := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: f.Name}, Spec: f.Spec}
-	if err := w.admin.Create(t.Context(), other); err != nil {
+	other := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: f.Name}, Spec: f.Spec}
+	if err := w.Admin.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	w.settled()
@@ -121,18 +121,18 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 		gt.Spec.Service = v1alpha1.GameServiceSpec{Type: v1alpha1.GameServiceLoadBalancer, Annotations: map[string]string{"a": "b"}}
 	})
 	w.obeys("game:1", 3)
-	w.writes.take()
+	w.Writes.Take()
 	for range 10 {
-		w.pass(time.Hour)
+		w.Clock.Pass(time.Hour)
 		w.reconcile()
 	}
-	if did := w.writes.take(); len(did) > 0 {
+	if did := w.Writes.Take(); len(did) > 0 {
 		t.Errorf("it wrote %v", did)
 	}
 	// A new leader remembers nothing, and writes nothing either.
 	w.reconciler.Init()
 	w.reconcile()
-	if did := w.writes.take(); len(did) > 0 {
+	if did := w.Writes.Take(); len(did) > 0 {
 		t.Errorf("a new leader wrote %v", did)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,31 +14,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const (
 	// promptly is for what happens at once. It is long because machines that build
 	// are slow.
 	promptly = 30 * time.Second
-	// pollInterval is how often is looked.
-	pollInterval = 20 * time.Millisecond
 	// game is the GameType of each test.
 	game = "duel"
 )
@@ -47,50 +38,11 @@ const (
 // world is a namespace with one GameType, and a controller of GameTypes whose clock
 // and passes are the test's.
 type world struct {
-	t  *testing.T
-	ns string
-	// admin is the test's own client; it reads from the API server.
-	admin      client.Client
-	mgr        ctrl.Manager
+	*fixture.Controlled
+	t          *testing.T
 	reconciler *gametype.Reconciler
 	// fleets is the real controller of Fleets; nil where the test stands in for it.
-	fleets   *fleet.Reconciler
-	recorder *events.FakeRecorder
-	writes   *writes
-
-	mu  sync.Mutex
-	now time.Time
-}
-
-// writes counts what the controllers write, by verb and kind.
-type writes struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (w *writes) wrap(inner http.RoundTripper) http.RoundTripper { return &counter{w, inner} }
-
-type counter struct {
-	*writes
-	inner http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
-		c.mu.Lock()
-		c.counts[r.Method+" "+r.URL.Path]++
-		c.mu.Unlock()
-	}
-	return c.inner.RoundTrip(r)
-}
-
-func (w *writes) take() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	taken := w.counts
-	w.counts = map[string]int{}
-	return taken
+	fleets *fleet.Reconciler
 }
 
 // kinds are those whose cache must be current for a test to look at what is done.
@@ -101,87 +53,30 @@ var kinds = []client.ObjectList{
 // newWorld gives a world whose passes are the test's.
 func newWorld(t *testing.T, realFleets bool) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "gametype-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{
-		t: t, ns: ns.Name, admin: admin, writes: &writes{counts: map[string]int{}},
-		recorder: events.NewFakeRecorder(10000), now: time.Now().Truncate(time.Second),
-	}
-	as := apiserver.Config(t)
-	as.QPS = -1
-	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:dormouse-system:dormouse-operator"}
-	as.Wrap(w.writes.wrap)
-	w.mgr, err = ctrl.NewManager(as, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	indexer := w.mgr.GetFieldIndexer()
+	w := &world{t: t, Controlled: fixture.NewControlled(t, "gametype", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
+	indexer := w.Manager.GetFieldIndexer()
 	if err := errors.Join(fleet.SetupIndexes(t.Context(), indexer), gametype.SetupIndexes(t.Context(), indexer)); err != nil {
 		t.Fatal(err)
 	}
-	w.reconciler = &gametype.Reconciler{Client: w.mgr.GetClient(), Events: w.recorder, Now: w.clock}
+	w.reconciler = &gametype.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}
 	w.reconciler.Init()
 	if realFleets {
-		w.fleets = &fleet.Reconciler{Client: w.mgr.GetClient(), Events: events.NewFakeRecorder(10000), Now: w.clock}
+		w.fleets = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: events.NewFakeRecorder(10000), Now: w.Clock.Now}
 		w.fleets.Init()
 	}
 	for _, o := range []client.Object{&v1alpha1.GameType{}, &v1alpha1.Fleet{}, &v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}} {
-		if _, err := w.mgr.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := w.Manager.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.start()
+	w.Start()
 	return w
-}
-
-// start starts the manager until the test ends.
-func (w *world) start() {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.mgr.Start(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Errorf("the manager ended with %v", err)
-		}
-	})
-	if !w.mgr.GetCache().WaitForCacheSync(ctx) {
-		w.t.Fatal("the caches don't fill")
-	}
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-// pass lets time pass by.
-func (w *world) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 // reconcile makes one pass, and one of each Fleet.
 func (w *world) reconcile() {
 	w.t.Helper()
-	if _, err := w.reconciler.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.ns, Name: game}}); err != nil {
+	if _, err := w.reconciler.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.Namespace, Name: game}}); err != nil {
 		w.t.Fatalf("reconcile: %v", err)
 	}
 	if w.fleets == nil {
@@ -197,20 +92,11 @@ func (w *world) reconcile() {
 // eventually makes passes until check returns nil.
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
-	deadline, ticker := time.After(promptly), time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	pass := func() error {
 		w.reconcile()
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			w.t.Fatalf("%s: not within %s: %v", what, promptly, err)
-		case <-ticker.C:
-		}
+		return check()
 	}
+	fixture.Eventually(w.t, promptly, what, func(context.Context) error { return pass() })
 }
 
 // settled makes passes until the cache shows what the API server has and nothing
@@ -219,7 +105,7 @@ func (w *world) settled() {
 	w.t.Helper()
 	quiet := 0
 	w.eventually("the controller comes to rest", func() error {
-		if did := w.writes.take(); len(did) > 0 || !w.cacheIsCurrent() {
+		if did := w.Writes.Take(); len(did) > 0 || !w.CacheIsCurrent(kinds...) {
 			quiet = 0
 			return fmt.Errorf("it made %v", did)
 		}
@@ -230,42 +116,12 @@ func (w *world) settled() {
 	})
 }
 
-// cacheIsCurrent says that the cache has what the API server has.
-func (w *world) cacheIsCurrent() bool {
-	w.t.Helper()
-	versions := func(c client.Reader) string {
-		var all []string
-		for _, kind := range kinds {
-			list, ok := kind.DeepCopyObject().(client.ObjectList)
-			if !ok {
-				w.t.Fatalf("%T is no list", kind)
-			}
-			if err := c.List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
-				w.t.Fatal(err)
-			}
-			err := meta.EachListItem(list, func(o runtime.Object) error {
-				m, err := meta.Accessor(o)
-				if err == nil {
-					all = append(all, fmt.Sprintf("%T %s %s", o, m.GetName(), m.GetResourceVersion()))
-				}
-				return err
-			})
-			if err != nil {
-				w.t.Fatal(err)
-			}
-		}
-		slices.Sort(all)
-		return strings.Join(all, ",")
-	}
-	return versions(w.admin) == versions(w.mgr.GetClient())
-}
-
 // create makes the GameType, of three Servers and updated one by one, and waits
 // until the controller has made what it asks for.
 func (w *world) create(change func(*v1alpha1.GameType)) *v1alpha1.GameType {
 	w.t.Helper()
 	gt := &v1alpha1.GameType{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: game},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: game},
 		Spec: v1alpha1.GameTypeSpec{
 			Replicas: new(int32(3)),
 			Update:   v1alpha1.UpdateSpec{MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0))},
@@ -283,7 +139,7 @@ func (w *world) create(change func(*v1alpha1.GameType)) *v1alpha1.GameType {
 	if change != nil {
 		change(gt)
 	}
-	if err := w.admin.Create(w.t.Context(), gt); err != nil {
+	if err := w.Admin.Create(w.t.Context(), gt); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settled()
@@ -296,7 +152,7 @@ func (w *world) change(change func(*v1alpha1.GameType)) {
 	gt := w.gameType()
 	before := gt.DeepCopy()
 	change(gt)
-	if err := w.admin.Patch(w.t.Context(), gt, client.MergeFrom(before)); err != nil {
+	if err := w.Admin.Patch(w.t.Context(), gt, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settled()
@@ -317,15 +173,15 @@ func (w *world) gameType() *v1alpha1.GameType {
 
 func (w *world) get(name string, o client.Object) {
 	w.t.Helper()
-	if err := w.admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, o); err != nil {
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: name}, o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// there says whether there is an object of the GameType's name.
+// there reports whether there is an object of the GameType's name.
 func (w *world) there(o client.Object) bool {
 	w.t.Helper()
-	err := w.admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: game}, o)
+	err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: game}, o)
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
@@ -335,7 +191,7 @@ func (w *world) there(o client.Object) bool {
 func (w *world) all() []v1alpha1.Fleet {
 	w.t.Helper()
 	var list v1alpha1.FleetList
-	if err := w.admin.List(w.t.Context(), &list, client.InNamespace(w.ns)); err != nil {
+	if err := w.Admin.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items
@@ -386,8 +242,8 @@ func (w *world) is(image string, active, ready, draining int32) {
 	if ready < *f.Spec.Replicas {
 		ok = condition.False(v1alpha1.ConditionReady, v1alpha1.ReasonServersMissing, "The image can't be pulled.")
 	}
-	condition.SetAll(&f.Status.Conditions, f.Generation, metav1.Time{Time: w.clock()}, ok)
-	if err := w.admin.Status().Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
+	condition.SetAll(&f.Status.Conditions, f.Generation, metav1.Time{Time: w.Clock.Now()}, ok)
+	if err := w.Admin.Status().Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settled()
@@ -404,7 +260,7 @@ func (w *world) obeys(image string, ready int32) {
 func (w *world) servers() []v1alpha1.Server {
 	w.t.Helper()
 	var list v1alpha1.ServerList
-	if err := w.admin.List(w.t.Context(), &list, client.InNamespace(w.ns)); err != nil {
+	if err := w.Admin.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items
@@ -419,9 +275,9 @@ func (w *world) plays(players int32) {
 		s.Status.Players = &v1alpha1.PlayersStatus{Current: players, Capacity: 10}
 		s.Status.DeletionAllowed = players == 0
 		s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: true}
-		condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.clock()},
+		condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()},
 			condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The game takes players."))
-		if err := w.admin.Status().Patch(w.t.Context(), &s, client.MergeFrom(before)); err != nil {
+		if err := w.Admin.Status().Patch(w.t.Context(), &s, client.MergeFrom(before)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -438,7 +294,7 @@ func (w *world) guard() {
 		}
 		before := s.DeepCopy()
 		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == v1alpha1.DeletionGuardFinalizer })
-		if err := w.admin.Patch(w.t.Context(), &s, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		if err := w.Admin.Patch(w.t.Context(), &s, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -451,26 +307,4 @@ func (w *world) wantCondition(kind string, status metav1.ConditionStatus, reason
 	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, part) {
 		w.t.Errorf("%s is %+v, want %s with reason %s and %q", kind, c, status, reason, part)
 	}
-}
-
-// told are the events so far that name a reason.
-func (w *world) told(reason string) int {
-	n := 0
-	for {
-		select {
-		case e := <-w.recorder.Events:
-			if strings.Contains(e, " "+reason+" ") {
-				n++
-			}
-		default:
-			return n
-		}
-	}
-}
-
-func wantEqual[T comparable](what string, got, want T) error {
-	if got != want {
-		return fmt.Errorf("%s: %v, want %v", what, got, want)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ package namespaced_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,32 +15,30 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/manifests"
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/setup"
-	"dormouse.dev/dormouse/test/api/apiserver"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	os.Exit(apiserver.Main(m, apiserver.Options{}))
+	os.Exit(fixture.Main(m, fixture.Options{}))
 }
 
 func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	scheme, err := fixture.Scheme()
+	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.NewWithWatch(apiserver.Config(t), client.Options{Scheme: scheme})
+	admin, err := client.NewWithWatch(fixture.Config(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +47,7 @@ func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	objects, err := manifests.Build(apiserver.Path("config", "namespaced"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := manifests.Apply(ctx, admin, "tester", objects, nil); err != nil {
+	if err := fixture.Install(ctx, admin, "namespaced"); err != nil {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"others", "games"} {
@@ -112,13 +105,13 @@ func start(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := apiserver.Config(t)
+	config := fixture.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:dormouse-system:dormouse-operator", Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- setup.Run(running, config, o, nil) }()
+	go func() { ended <- setup.Run(running, program.Process{Name: "operator"}, config, o) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -1,0 +1,82 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// apply does what the plan says. It reports whether that ends the pass, because the deletion
+// or the sleep was finished, or something stands in the way.
+func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Result, ended bool, err error) {
+	if p.plan.Raise {
+		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), target.Wanted(p.es)); err != nil && !p.plan.Release {
+			return result, true, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
+		}
+	}
+	if p.plan.Release {
+		return result, true, r.release(ctx, p.es, p.observed)
+	}
+	if p.observed.Service != nil {
+		err := r.applySlices(ctx, p)
+		if refusal.Is(err) && p.es.DeletionTimestamp.IsZero() {
+			result, err = r.stop(ctx, p, obstacle.New(v1alpha1.ReasonRefused,
+				"The API server refuses the EndpointSlices of Service %s (%s), so that they stay as they are: change what refuses them.",
+				p.observed.Service.Name, refusal.Words(err)))
+			return result, true, err
+		}
+		if err != nil {
+			return result, true, err
+		}
+		p.found.Note(r.removeLeftovers(ctx, p.es, p.observed))
+	}
+	p.applied = r.Now()
+	if p.plan.Commit {
+		result, err = r.commitSleep(ctx, p)
+		return result, true, err
+	}
+	return result, false, nil
+}
+
+// applySlices makes the Service's slices of ours what they should be.
+func (r *Reconciler) applySlices(ctx context.Context, p *pass) error {
+	pending := &p.state.pendingSlices
+	pending.Seen(p.observed.Slices)
+	return endpoints.Sync(ctx, r.Client, pending, p.observed.Slices, planner.SlicesOf(p.es, p.observed, p.plan))
+}
+
+// removeLeftovers deletes the slices that nobody writes any more. Those servers that have
+// clients are in Dormouse's own by now. The flaw, if there is one, says why they stay.
+func (r *Reconciler) removeLeftovers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) *obstacle.Obstacle {
+	m := &r.stateOf(es).leftovers
+	var names []string
+	for i := range o.Leftovers.Slices {
+		s := &o.Leftovers.Slices[i]
+		if err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+			// Somebody writes it after all, perhaps: it is looked for again.
+			m.next = m.since
+			return obstacle.New(v1alpha1.ReasonRefused,
+				"Service %s has no selector any more, and EndpointSlice %s, by which clients go past the resolver, can't be deleted (%s): delete it yourself.",
+				es.Spec.Service, s.Name, refusal.Words(err))
+		}
+		names = append(names, s.Name)
+	}
+	m.last.Slices = nil
+	if len(names) > 0 {
+		kit.Emit(r.Events, es, kit.Normal("LeftoversDeleted", "Proxy",
+			"Service %s has no selector any more, and Kubernetes had left EndpointSlices of it that nobody writes: deleted %s.",
+			es.Spec.Service, strings.Join(names, ", ")))
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// When a selector is removed from a Service, Kubernetes leaves the EndpointSlices that it
+// wrote by it as they are, and copies the Endpoints object that it wrote into more of
+// them. Both lead clients to the pods that were there then, past the resolver.
+
+// endpointsMirror is how Kubernetes labels the slices that it copies from Endpoints.
+const endpointsMirror = "endpointslicemirroring-controller.k8s.io"
+
+const (
+	// mirrorTime is how long Kubernetes is given to copy Endpoints after a change.
+	mirrorTime = 10 * time.Second
+	// mirroredRetry is how often Endpoints that are in the way are looked for.
+	mirroredRetry = 10 * time.Second
+)
+
+// leftoverState is what the last look for them found.
+type leftoverState struct {
+	// version is the Service's, and since when it is.
+	version string
+	since   time.Time
+	next    time.Time
+	last    planner.Leftovers
+}
+
+// observeLeftovers looks for them after each change of a Service without a selector. The
+// cache has no slices but Dormouse's own.
+func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
+	m := &r.stateOf(es).leftovers
+	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
+		*m = leftoverState{}
+		return nil
+	}
+	if m.version != o.Service.ResourceVersion {
+		*m = leftoverState{version: o.Service.ResourceVersion, since: now, next: now}
+	}
+	o.Leftovers = m.last
+	if m.next.IsZero() || now.Before(m.next) {
+		return nil
+	}
+	var list discoveryv1.EndpointSliceList
+	if err := r.Live.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: es.Spec.Service}); err != nil {
+		return fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
+	}
+	m.last = planner.Leftovers{}
+	for _, s := range list.Items {
+		switch s.Labels[discoveryv1.LabelManagedBy] {
+		case endpointSliceController:
+			m.last.Slices = append(m.last.Slices, s)
+		case endpointsMirror:
+			m.last.Mirrored = true
+		}
+	}
+	switch {
+	case m.last.Mirrored:
+		m.next = now.Add(mirroredRetry)
+	case now.Before(m.since.Add(mirrorTime)):
+		m.next = m.since.Add(mirrorTime)
+	default:
+		m.next = time.Time{}
+	}
+	m.last.Next = m.next
+	o.Leftovers = m.last
+	return nil
+}
+
+// A Service's selector may match pods that aren't the target's. Nobody needs to ask for
+// pods to find out: those that go on serving while the target is at zero are not its own.
+
+// strangerAfter is how long after the target went to zero its own pods may look as if they
+// stayed.
+const strangerAfter = 30 * time.Second
+
+// observeStrangers finds pods that the Service's selector, or the target's, matches and that
+// aren't the target's. They are remembered while the target has pods of its own. Before any
+// are found left tells, by the API server, how many the target still has: some end their pods
+// one after the other.
+func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed, left func() (int32, error)) {
+	if m.target.Name != "" && m.target != target.Of(es) {
+		m.strangers = nil
+	}
+	if target.Of(es).HasServers() {
+		return // Its draining Servers outlast its sleep.
+	}
+	serving := map[string]string{}
+	for i := range o.Sources {
+		for _, e := range o.Sources[i].Endpoints {
+			if e.TargetRef != nil && ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false) {
+				serving[endpoints.UIDOf(&e)] = e.TargetRef.Name
+			}
+		}
+	}
+	asleep := o.Scale.Err == nil && o.Scale.Replicas == 0 && es.Status.Phase == v1alpha1.PhaseAsleep
+	maps.DeleteFunc(m.strangers, func(uid, _ string) bool { return serving[uid] == "" })
+	if asleep && len(serving) > len(m.strangers) {
+		if wait := spec.PhaseSince(es).Add(strangerAfter).Sub(now); wait > 0 {
+			o.StrangersNext = wait
+		} else if n, err := left(); n > 0 || err != nil {
+			o.StrangersNext = strangerAfter
+		} else {
+			m.strangers = serving
+		}
+	}
+	o.Strangers = slices.Sorted(maps.Values(m.strangers))
+}

@@ -1,0 +1,87 @@
+package idleness
+
+import (
+	"slices"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// Game is a Server in which a game runs.
+type Game struct {
+	Server, PodUID string
+	Started        time.Time
+	// Busy says that by the Server's status somebody plays, or that the game may
+	// not be deleted. Whichever replica is told so writes it at once.
+	Busy bool
+}
+
+// Players is who plays, as far as it is known.
+type Players struct {
+	Games []Game
+	// Busy is the name of a Server on which somebody plays by its status; empty
+	// when there is none.
+	Busy string
+	// IdleSince is since when nobody has played, as far as this process knows.
+	IdleSince time.Time
+	// Reports is what the replicas said when they were last asked.
+	Reports Reports
+}
+
+// Reports is what the replicas of the operator said together.
+type Reports struct {
+	// Asked is when they were; zero when they weren't.
+	Asked time.Time
+	// Err says why it isn't known what they know.
+	Err error
+	// Busy is a Server on which somebody plays.
+	Busy string
+	// Silent are Servers that should have reported and didn't. young are those
+	// whose game has only just been started.
+	Silent, young []string
+}
+
+// NobodyPlays reports whether every Server said that nobody plays.
+func (p Reports) NobodyPlays() bool {
+	return !p.Asked.IsZero() && p.Err == nil && p.Busy == "" && len(p.Silent) == 0 && len(p.young) == 0
+}
+
+// Judge says what the reports of some games say together.
+func Judge(asked time.Time, games []Game, recent map[string]reportapi.RecentReport, err error) Reports {
+	p := Reports{Asked: asked, Err: err}
+	if err != nil {
+		return p
+	}
+	for _, g := range games {
+		said, ok := recent[g.Server]
+		switch {
+		case ok && said.PodUID == g.PodUID && said.Busy:
+			p.Busy = g.Server
+		case ok && said.PodUID == g.PodUID:
+		case asked.Sub(g.Started) < reportapi.FreshFor:
+			p.young = append(p.young, g.Server)
+		default:
+			p.Silent = append(p.Silent, g.Server)
+		}
+	}
+	slices.Sort(p.Silent)
+	slices.Sort(p.young)
+	return p
+}
+
+// BusyOf is a Server on which somebody plays by its status; empty when there is none.
+func BusyOf(games []Game) string {
+	for _, g := range games {
+		if g.Busy {
+			return g.Server
+		}
+	}
+	return ""
+}
+
+// Busy reports whether by a Server's status somebody plays, or that its game may not be
+// deleted.
+func Busy(s *v1alpha1.Server) bool {
+	return !s.Status.DeletionAllowed || s.Status.Players != nil && s.Status.Players.Current > 0
+}

@@ -1,0 +1,42 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/times"
+)
+
+// clients are those of all resolvers together.
+type clients struct {
+	sessions, queued int32
+	lastActive       time.Time
+	// watched is since when all of them have watched, where clients have no way but
+	// through them; zero where that doesn't matter.
+	watched time.Time
+	err     error
+}
+
+func sumClients(now time.Time, resolvers []endpoints.Resolver, handoff v1alpha1.Handoff) clients {
+	var c clients
+	var errs []error
+	for _, r := range resolvers {
+		if !r.Reachable {
+			if now.Sub(r.SilentSince) < endpoints.LostAfter {
+				errs = append(errs, fmt.Errorf("resolver %s doesn't answer: %w", r.PodName, r.Err))
+			}
+			continue
+		}
+		c.sessions += r.Sessions
+		c.queued += r.Queued
+		c.lastActive = times.Latest(c.lastActive, r.LastActive)
+		if r.LastActive.IsZero() && handoff == v1alpha1.HandoffNever {
+			c.watched = times.Latest(c.watched, r.Started) // what was before it started is not known
+		}
+	}
+	c.err = errors.Join(errs...)
+	return c
+}

@@ -1,0 +1,26 @@
+package planner
+
+import (
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// What the tests of plans go by. They are in a package of their own, since they share what
+// they observe with those of other packages.
+const (
+	Settle          = settle
+	WakePeriod      = wakePeriod
+	MinQueuedPeriod = minQueuedPeriod
+	MaxQueuedPeriod = maxQueuedPeriod
+)
+
+// PlanRoles decides the resolvers' roles alone.
+func (p *Plan) PlanRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
+	p.planRoles(now, es, o)
+}
+
+// AwaitFront decides alone when to look whether a front has a listener.
+func (p *Plan) AwaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed) {
+	p.awaitFront(now, es, o)
+}

@@ -1,0 +1,77 @@
+package planner
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/requeue"
+	"dormouse.dev/dormouse/operator/internal/spec"
+)
+
+// planRoles decides who gets new clients, and what each resolver's endpoint is.
+func (p *Plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
+	p.Mode = v1alpha1.ModeServe
+	standIn := p.Phase != v1alpha1.PhaseAwake || spec.Handoff(es) == v1alpha1.HandoffNever
+	if p.Phase == "" && endpoints.CountUp(o.Servers) > 0 {
+		// The target was never found, and its Service works without us.
+		standIn = false
+	}
+	if standIn {
+		p.Mode = v1alpha1.ModeProxy
+	}
+	var requeueAfter requeue.After
+	p.Roles, requeueAfter = endpoints.StandIns(now, es.Status.Ports, o.Resolvers, o.Slices, standIn)
+	p.RequeueAfter.AtMost(requeueAfter.Duration())
+	if left := endpoints.FamilyLag - now.Sub(spec.PhaseSince(es)); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) {
+		p.planStay(es, o, left)
+	}
+}
+
+// planStay decides who may stay ready in a family that lags.
+func (p *Plan) planStay(es *v1alpha1.ElasticService, o Observed, left time.Duration) {
+	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, o.Pods()) }) {
+		return
+	}
+	p.stay = map[string]bool{}
+	for _, r := range o.Resolvers {
+		if r.Ready && r.Reachable && r.ListensOn(es.Status.Ports) {
+			p.stay[r.UID] = true
+		}
+	}
+	p.RequeueAfter.AtMost(left)
+}
+
+// awaitFront looks again until somebody listens for a front: soon at first, for a
+// listener that is about to open. That a resolver becomes ready is watched.
+func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed) {
+	if es.Status.Front == nil || endpoints.AnyListens(es.Status.Front, o.Resolvers) || !slices.ContainsFunc(o.Resolvers, func(r endpoints.Resolver) bool { return r.Ready }) {
+		return
+	}
+	wait := 200 * time.Millisecond
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady)
+	if c != nil && c.Status == metav1.ConditionFalse && now.Sub(c.LastTransitionTime.Time) > NewResolverTime {
+		wait = 5 * time.Second
+	}
+	p.RequeueAfter.AtMost(wait)
+}
+
+// SlicesOf are the EndpointSlices that a plan wants.
+func SlicesOf(es *v1alpha1.ElasticService, o Observed, p Plan) []*discoveryv1.EndpointSlice {
+	return endpoints.Slices(es, endpoints.Wanted{
+		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.stay,
+		Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
+		Accepting: p.Phase == v1alpha1.PhaseAwake && spec.Handoff(es) == v1alpha1.HandoffDirect,
+	})
+}
+
+// NewResolverTime is how long a new resolver pod may take to stand in for all services
+// before their conditions say that it doesn't. Where a pod is replaced nothing is
+// wrong, and a status of each service would be written twice.
+const NewResolverTime = 10 * time.Second

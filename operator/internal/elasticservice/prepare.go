@@ -1,0 +1,153 @@
+package elasticservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/front"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/resolverports"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// prepare keeps what a plan builds on: a former target, the resolver ports, the private
+// Service and the part of a front. It returns what stands in the way of all else. What
+// doesn't is noted as a flaw.
+func (r *Reconciler) prepare(ctx context.Context, p *pass) (*obstacle.Obstacle, error) {
+	former, err := r.wakeFormer(ctx, p.now, p.es)
+	if err != nil {
+		return nil, err
+	}
+	p.found.Former = former != nil
+	blocked, err := r.keepPortsAndService(ctx, p)
+	p.found.Note(former)
+	p.found.Note(planner.StrangersFlaw(p.es, p.observed))
+	if blocked == nil && err == nil {
+		r.keepFront(ctx, p)
+	} else {
+		front.Refresh(p.es, p.observed.Front.Service)
+	}
+	if err != nil && !p.observed.NamespaceEnding && !patienceOver(p.now, p.es) {
+		return nil, err
+	}
+	p.found.NeverStarted = blocked != nil && p.es.Status.Phase == ""
+	return blocked, nil
+}
+
+// keepPortsAndService keeps the resolver ports and the private Service.
+func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacle.Obstacle, error) {
+	es, o := p.es, p.observed
+	if ob := planner.CheckService(es, o); ob != nil {
+		return ob, nil
+	}
+	ports, flaw := resolverports.Assign(p.now, es, o.Service, r.Ports, r.Ports.InSlices(ctx))
+	if len(ports) == 0 {
+		return flaw, nil
+	}
+	es.Status.Ports, p.found.Flaw = ports, flaw
+	p.state.keepPorts(ports)
+
+	if o.Scale.Err != nil && len(o.Service.Spec.Selector) == 0 {
+		return nil, nil // the selector is not known; TargetFound says why
+	}
+	ob, err := r.keepPrivateService(ctx, es, o)
+	if err != nil || ob == nil {
+		return nil, err
+	}
+	if es.Status.Phase == "" {
+		return ob, nil // nobody counts on Dormouse yet
+	}
+	p.found.Flaw = ob
+	return nil, nil
+}
+
+// keepPrivateService makes the private Service what it should be, and says what stands in
+// the way.
+func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (*obstacle.Obstacle, error) {
+	selector, ob := endpoints.PodSelector(o.Service, o.Scale.Selector)
+	if ob != nil {
+		return ob, nil
+	}
+	desired := endpoints.PrivateService(es, o.Service, selector)
+	es.Status.PrivateService = desired.Name
+	if o.Private != nil && !metav1.IsControlledBy(o.Private, es) {
+		return obstacle.New(v1alpha1.ReasonNameTaken,
+			"Dormouse needs a Service named %s and somebody else's is there: delete or rename it.", desired.Name), nil
+	}
+	if o.Private != nil && endpoints.SamePrivateService(o.Private, desired) {
+		return nil, nil
+	}
+	err := patch.Apply(ctx, r.Client, fieldOwner, desired)
+	if refusal.Is(err) {
+		return obstacle.New(v1alpha1.ReasonRefused,
+			"The API server refuses the Service %s, by which Dormouse finds the target's pods (%s): change what refuses it.", desired.Name, refusal.Words(err)), nil
+	}
+	return nil, err
+}
+
+// keepFront writes what the ElasticService gets of its front into its status.
+func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
+	key, _ := index.FrontOf(p.es)
+	p.es.Status.Front, p.found.Front = front.Plan(p.es, p.observed.Front, func(port string) (int32, *obstacle.Obstacle) {
+		number, err := r.Ports.Allocate(p.now, resolverports.OfFront(key, port), r.Ports.InSlices(ctx))
+		if err != nil {
+			return 0, r.Ports.Exhausted(err, key.Namespace, "the front "+key.String())
+		}
+		return number, nil
+	})
+}
+
+// wakeFormer gives a target its replicas back that was put to sleep before
+// spec.scaleTargetRef named another: nobody else would. One that another ElasticService
+// has by now is that one's. The flaw, if there is one, says why it can't be done.
+func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1.ElasticService) (flaw *obstacle.Obstacle, err error) {
+	former := es.Status.AsleepTarget
+	if former == nil || target.Same(former.ScaleTargetRef, es.Spec.ScaleTargetRef) || patienceOver(now, es) {
+		return nil, nil
+	}
+	taken, err := r.hasElastic(ctx, es, former.ScaleTargetRef)
+	if err != nil {
+		return nil, err
+	}
+	if !taken {
+		ref := target.Ref{ScaleTargetRef: former.ScaleTargetRef, Namespace: es.Namespace}
+		raised, err := r.Scaler.RaiseTo(ctx, ref, target.Replicas{AtLeast: 1, FromZero: max(former.Replicas, 1)})
+		switch {
+		case target.IsUserError(err): // it is gone, and so is what was to do
+		case err != nil:
+			return obstacle.New(v1alpha1.ReasonFormerTargetAsleep,
+				"Dormouse had put %s to sleep before spec.scaleTargetRef named another target, and can't scale it up again (%s): it tries again; or scale it up yourself.", ref, refusal.Words(err)), nil
+		case raised.After > raised.Before:
+			kit.Emit(r.Events, es, kit.Normal("FormerTargetAwake", "Wake",
+				"%s %s isn't the target any more and was asleep: scaled it from %d to %d replicas.", former.Kind, former.Name, raised.Before, raised.After))
+		}
+	}
+	es.Status.AsleepTarget = nil
+	return nil, nil
+}
+
+// hasElastic reports whether another ElasticService has a target.
+func (r *Reconciler) hasElastic(ctx context.Context, es *v1alpha1.ElasticService, ref v1alpha1.ScaleTargetRef) (bool, error) {
+	var list v1alpha1.ElasticServiceList
+	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})
+	if err != nil {
+		return false, fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID != es.UID && target.Same(list.Items[i].Spec.ScaleTargetRef, ref) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

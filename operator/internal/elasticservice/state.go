@@ -1,0 +1,115 @@
+package elasticservice
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// state is what the controller remembers of one object between passes. All of
+// it can be lost: a new leader then waits a little longer, and a sleep that had
+// begun begins anew.
+type state struct {
+	// noneUpSince is since when no server has been up, upSince since when one has, and
+	// noneLastingSince since when none has been for long; zero where that isn't so.
+	noneUpSince, upSince, noneLastingSince time.Time
+	// steppedDown is since when resolvers' endpoints have been terminating.
+	steppedDown endpoints.SteppedDown
+	// sleepBegun is as in observed.
+	sleepBegun *time.Time
+	// unblockedAt is when the resolvers began to see all clients, after others had a way
+	// past them.
+	unblockedAt time.Time
+	// target is what the status was last written of.
+	target target.Ref
+	// triggersSince is when the triggers were to be asked once more before the target is
+	// put to sleep; zero where they weren't.
+	triggersSince time.Time
+	settling      settling
+	lastSleep     sleepState
+	leftovers     leftoverState
+	scale         scaleState
+	players       playerState
+	lastObstacle  string
+	diagnosis     lookout.History
+	wake          wakestages.Wake
+	// pendingSlices are those that were written and that the cache doesn't show yet.
+	pendingSlices endpoints.PendingSlices
+	// strangers are the names, by UIDs, of pods that aren't the target's and that a
+	// selector matches.
+	strangers map[string]string
+	// ports are the resolver ports that it has.
+	ports []int32
+}
+
+// recovered is how long a server must have been up to count as one that lasts.
+const recovered = time.Minute
+
+// up takes in whether a server is, and whether one is wanted. One that crashes soon after
+// its start, again and again, isn't one that lasts.
+func (m *state) up(now time.Time, is, wanted bool) {
+	if !is {
+		m.upSince = time.Time{}
+		if m.noneUpSince.IsZero() {
+			m.noneUpSince = now
+		}
+		if !wanted {
+			m.noneLastingSince = time.Time{}
+		} else if m.noneLastingSince.IsZero() {
+			m.noneLastingSince = now
+		}
+		return
+	}
+	m.noneUpSince = time.Time{}
+	if m.upSince.IsZero() {
+		m.upSince = now
+	}
+	if now.Sub(m.upSince) >= recovered {
+		m.noneLastingSince = time.Time{}
+	}
+}
+
+// unblocked is when the resolvers began to see all clients; zero where they always did, as
+// far as the status tells.
+func (m *state) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstacle.Obstacle) time.Time {
+	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionIdleSignal)
+	was := c != nil && (c.Reason == v1alpha1.ReasonSelectorBypassesResolver || c.Reason == v1alpha1.ReasonEndpointsBypassResolver)
+	if was || ob != nil {
+		m.unblockedAt = now
+	}
+	return m.unblockedAt
+}
+
+// stayAwake forgets that a sleep has begun.
+func (m *state) stayAwake() { m.sleepBegun, m.triggersSince = nil, time.Time{} }
+
+// stateOf is only used by the one worker that has the object.
+func (r *Reconciler) stateOf(es *v1alpha1.ElasticService) *state {
+	return r.states.Of(client.ObjectKeyFromObject(es), es.UID)
+}
+
+// dropped lets go of all that is known of an object that is gone, also when its finalizer
+// was removed by force.
+func (r *Reconciler) dropped(uid types.UID, m *state) {
+	r.lookouts.Forget(uid)
+	for _, port := range m.ports {
+		r.Ports.Free(r.Now(), port, uid)
+	}
+}
+
+// keepPorts remembers which resolver ports the object has.
+func (m *state) keepPorts(ports []v1alpha1.PortStatus) {
+	m.ports = m.ports[:0]
+	for _, p := range ports {
+		m.ports = append(m.ports, p.ResolverPort)
+	}
+}

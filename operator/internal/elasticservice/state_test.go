@@ -1,0 +1,99 @@
+package elasticservice
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/resolverports"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/test/seen"
+)
+
+// An object whose finalizer somebody removed by force is never released. What
+// was known of it goes all the same, and its ports rest.
+func TestAnObjectThatIsGoneLeavesNothingBehind(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	named := func(uid types.UID) *v1alpha1.ElasticService {
+		return &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: uid}}
+	}
+	cases := map[string]func(*Reconciler){
+		"it is not there any more":        func(r *Reconciler) { r.states.Forget(types.NamespacedName{Namespace: "games", Name: "lobby"}) },
+		"another of its name is in place": func(r *Reconciler) { r.stateOf(named("second")) },
+	}
+	for name, goes := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Now: func() time.Time { return now }}
+			r.Init()
+			owner := resolverports.Owner{Namespace: "games", UID: "first", Name: "game", Protocol: corev1.ProtocolTCP}
+			port, err := r.Ports.Allocate(now, owner, func(int32) bool { return false })
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := r.stateOf(named("first"))
+			m.keepPorts([]v1alpha1.PortStatus{{Name: "game", ResolverPort: port}})
+			m.lastObstacle = "something"
+
+			goes(r)
+			if r.Ports.Taken(port) {
+				t.Errorf("port %d is still taken", port)
+			}
+			if until := r.Ports.RestsUntil(port); !until.Equal(now.Add(resolverports.Rest)) {
+				t.Errorf("port %d rests until %s, want %s", port, until, now.Add(resolverports.Rest))
+			}
+			if m := r.stateOf(named("second")); m.lastObstacle != "" {
+				t.Errorf("the next object is known for %q", m.lastObstacle)
+			}
+			if len(r.states.Keys()) != 1 {
+				t.Errorf("%d objects are remembered, want 1", len(r.states.Keys()))
+			}
+		})
+	}
+}
+
+func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
+	terminating := map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating}
+	m := &state{}
+	look := func(now float64, roles map[string]endpoints.Role) time.Time {
+		o := seen.InSlices(seen.Of(1, seen.UpServer), fixture.Lobby("", fixture.At(0)), roles)
+		m.steppedDown.Follow(fixture.At(now), o.Slices, o.Resolvers)
+		return o.Resolvers[0].SteppedDown
+	}
+	if since := look(0, map[string]endpoints.Role{"resolver-1": endpoints.RoleReady}); !since.IsZero() {
+		t.Errorf("a ready endpoint is terminating since %s", since)
+	}
+	look(1, terminating)
+	if since := look(5, terminating); !since.Equal(fixture.At(1)) {
+		t.Errorf("terminating since %s, want %s", since, fixture.At(1))
+	}
+	look(6, nil)
+	if since := look(7, terminating); !since.Equal(fixture.At(7)) {
+		t.Errorf("terminating once more since %s, want %s", since, fixture.At(7))
+	}
+}
+
+// A server that crashes soon after each of its starts is never up for long.
+func TestAServerThatCrashesAgainAndAgainDoesntLast(t *testing.T) {
+	var m state
+	for _, s := range []float64{0, 20, 60} {
+		m.up(fixture.At(s), false, true)
+		m.up(fixture.At(s+2), true, true)
+		m.up(fixture.At(s+10), true, true)
+	}
+	if !m.noneLastingSince.Equal(fixture.At(0)) || !m.noneUpSince.IsZero() {
+		t.Errorf("none lasts since %s, none is up since %s; want %s and none", m.noneLastingSince, m.noneUpSince, fixture.At(0))
+	}
+	if m.up(fixture.At(122), true, true); !m.noneLastingSince.IsZero() {
+		t.Error("one that has been up for a minute doesn't last")
+	}
+	// It has its time from when it is wanted: nobody may have made a wake call.
+	m.up(fixture.At(200), false, false)
+	if m.up(fixture.At(900), false, true); !m.noneLastingSince.Equal(fixture.At(900)) {
+		t.Errorf("none lasts since %s, want %s, when one was wanted", m.noneLastingSince, fixture.At(900))
+	}
+}

@@ -1,0 +1,96 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/spec"
+)
+
+// Events tell of what a pass has changed, once it is written.
+func Events(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+	return slices.Concat(
+		phaseEvents(before.Status.Phase, after, p), conditionEvents(before, after), resolverEvents(before, after),
+		frontEvents(before, after), clashEvents(before, after),
+	)
+}
+
+// phaseEvents tell of a change of phase, once it is written.
+func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+	if before == p.Phase {
+		return nil
+	}
+	target := fmt.Sprintf("%s %s", es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
+	normal := func(reason, action, format string, args ...any) []kit.Notice {
+		return []kit.Notice{kit.Normal(reason, action, format, args...)}
+	}
+	switch {
+	case p.Phase == v1alpha1.PhaseFallingAsleep:
+		return normal("FallingAsleep", "Sleep", "%s New clients go to the resolver now; %s is scaled to zero unless one comes.", p.Idle.Reason, target)
+	case p.Phase == v1alpha1.PhaseAsleep && before != "" && !p.Commit:
+		return normal("TargetAtZero", "Sleep", "%s has zero replicas, though not by Dormouse; the resolver stands in for it.", target)
+	case p.Phase == v1alpha1.PhaseAwake && before == v1alpha1.PhaseFallingAsleep:
+		return normal("SleepCancelled", "Wake", "The service stays awake: it is used again.")
+	case p.Phase == v1alpha1.PhaseAwake && before != "":
+		return normal("Awake", "Wake", "A server is up; new clients go to it.")
+	case p.Phase == v1alpha1.PhaseWaking && spec.IsAwake(before):
+		return []kit.Notice{kit.Warning("NoServerUp", "Proxy", "%s", "No server is up any more; the resolver holds new clients until one is.")}
+	default:
+		return nil
+	}
+}
+
+// Asleep tells of a target that was put to sleep.
+func Asleep(es *v1alpha1.ElasticService, replicas int32) kit.Notice {
+	return kit.Normal("Asleep", "Sleep", "Scaled %s %s from %d replicas to zero; the next client wakes it.",
+		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, replicas)
+}
+
+// conditionEvents tell of what a user must mend that has no event of its own, once a
+// condition says so.
+func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice) {
+	for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionIdleSignal} {
+		is, was := meta.FindStatusCondition(after.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
+		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		list = append(list, kit.Warning(is.Reason, "Reconcile", "%s", is.Message))
+	}
+	return list
+}
+
+// resolverEvents tell of the moment when nobody can stand in any more.
+func resolverEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
+	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEndpointsInSync),
+		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
+	if is == nil || is.Reason != v1alpha1.ReasonNoResolver || was != nil && was.Reason == is.Reason {
+		return nil
+	}
+	return []kit.Notice{kit.Warning(is.Reason, "Proxy", "%s", is.Message)}
+}
+
+// frontEvents tell of the moment when a front can't be had any more.
+func frontEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
+	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionFrontReady),
+		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrontReady)
+	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == v1alpha1.ReasonResolverNotListening || was != nil && was.Message == is.Message {
+		return nil
+	}
+	return []kit.Notice{kit.Warning(is.Reason, "Share", "%s", is.Message)}
+}
+
+// clashEvents tell of the moment when a number began to end sessions.
+func clashEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
+	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionUDPSessionsKept),
+		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
+	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Message == is.Message {
+		return nil
+	}
+	return []kit.Notice{kit.Warning(is.Reason, "Proxy", "%s", is.Message)}
+}

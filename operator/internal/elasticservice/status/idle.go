@@ -1,0 +1,62 @@
+package status
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/text"
+)
+
+// triggersHealthy is whether the idle triggers can be read.
+func triggersHealthy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
+	const kind = v1alpha1.ConditionTriggersHealthy
+	switch {
+	case !spec.HasTriggers(es):
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec has no triggers.")
+	case o.Triggers.Err != nil:
+		return condition.False(kind, v1alpha1.ReasonTriggerUnreadable, "A trigger can't be read, so the service stays awake: %v.", o.Triggers.Err)
+	case o.Triggers.At.IsZero():
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Triggers are asked while a server is up.")
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "Every trigger was read.")
+	}
+}
+
+// playersKnown is whether every Server says who plays.
+func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
+	const kind = v1alpha1.ConditionPlayersKnown
+	p := o.Players.Reports
+	switch {
+	case !spec.HasPlayers(es):
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec doesn't ask for players.")
+	case p.Asked.IsZero():
+		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Servers' reports are looked for once nothing else keeps the service awake.")
+	case p.Err != nil:
+		return condition.False(kind, v1alpha1.ReasonReplicaSilent, "Who plays is not known, so the service stays awake: %v.", p.Err)
+	case len(p.Silent) > 0:
+		return condition.False(kind, v1alpha1.ReasonServersSilent,
+			"A game runs and nothing was reported of it lately, so the service stays awake: %s. Look at the log of the container %s of each.",
+			text.Some(p.Silent), v1alpha1.SidecarContainer)
+	default:
+		return condition.True(kind, v1alpha1.ReasonOK, "Every Server reports its players.")
+	}
+}
+
+// idleSignal is whether anything tells that the service is idle.
+func idleSignal(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
+	const kind = v1alpha1.ConditionIdleSignal
+	switch {
+	case planner.Blocked(es, o) != nil:
+		return condition.False(kind, planner.Blocked(es, o).Reason, "The resolver doesn't see all clients, so the service stays awake.")
+	case spec.SleepAfter(es) == 0:
+		return condition.True(kind, v1alpha1.ReasonNotNeeded, "sleepAfter is 0s, so the service never sleeps by itself.")
+	case es.Spec.Handoff == v1alpha1.HandoffNever, spec.HasTriggers(es), spec.HasPlayers(es):
+		return condition.True(kind, v1alpha1.ReasonOK, "Dormouse can tell whether the service is idle.")
+	default:
+		return condition.False(kind, v1alpha1.ReasonNoIdleSignal,
+			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or spec.idle.players for a Fleet or a GameType, or set handoff: Never.")
+	}
+}

@@ -1,0 +1,134 @@
+// Package status writes what a pass observed, found and decided into an ElasticService's
+// status, and tells which events that is worth. Every condition is set on every pass, and is
+// Unknown where what it says could not be observed.
+//
+// It is a function of observed, findings and plan. Writing the status to the API server, and
+// the events after it, is the controller's.
+package status
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/sourceip"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// Set writes what a pass observed, found and decided into the object's status.
+func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) {
+	s := &es.Status
+	s.ObservedGeneration = es.Generation
+	if f.Obstacle == nil {
+		if s.Phase != p.Phase && p.Phase != "" {
+			if p.Phase == v1alpha1.PhaseAsleep {
+				s.LastSleepTime = &metav1.MicroTime{Time: now}
+				keepReplicas(es, p)
+			}
+			s.PhaseSince = &metav1.MicroTime{Time: now}
+		}
+		s.Phase, s.Mode = p.Phase, p.Mode
+		s.IdleSince = idleness.Kept(now, es, p.Idle, p.Phase)
+		s.Sessions, s.Queued = p.Sessions, p.Queued
+		if o.Scale.Err == nil {
+			s.Replicas = o.Scale.Replicas
+			s.Readiness = o.Scale.Readiness
+			if s.Replicas > 0 && s.AsleepTarget != nil && target.Same(s.AsleepTarget.ScaleTargetRef, es.Spec.ScaleTargetRef) {
+				s.AsleepTarget = nil
+			}
+		}
+	}
+	s.PodsBeforeSleep = o.Unsettled.List()
+	keepLists(es, o)
+	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, f, p)...)
+}
+
+// keepReplicas notes with how many replicas a service has fallen asleep. Whoever put it
+// to sleep by hand scaled what was seen last.
+func keepReplicas(es *v1alpha1.ElasticService, p planner.Plan) {
+	if !p.Commit && es.Status.Replicas > 0 {
+		es.Status.ReplicasBeforeSleep = es.Status.Replicas
+	}
+}
+
+// keepLists writes the players of the lists into the status. Those of before hold on
+// while their list can't be read. Where it never could, nobody is on it.
+func keepLists(es *v1alpha1.ElasticService, o planner.Observed) {
+	if len(index.PlayerLists(es)) == 0 {
+		es.Status.WakePlayers = nil
+		return
+	}
+	before := es.Status.WakePlayers
+	if before == nil {
+		before = &v1alpha1.WakePlayersStatus{}
+	}
+	keep := func(from *v1alpha1.PlayerList, read *[]string, before []string) []string {
+		switch {
+		case from == nil:
+			return nil
+		case read == nil:
+			return before
+		}
+		return *read
+	}
+	p := es.Spec.Wake.Players
+	es.Status.WakePlayers = &v1alpha1.WakePlayersStatus{
+		Allow: keep(p.AllowFrom, o.Lists.Allow, before.Allow), Deny: keep(p.DenyFrom, o.Lists.Deny, before.Deny),
+	}
+}
+
+// conditions are all that an ElasticService has. Ready sums up the others: its
+// message is that of the first thing that stands in the way.
+func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) []metav1.Condition {
+	list := []metav1.Condition{
+		targetFound(es, o),
+		endpointsInSync(now, es, o, f, p),
+		triggersHealthy(es, o),
+		playersKnown(es, o),
+		idleSignal(es, o),
+		directGated(es, o),
+		drainSafe(es, o),
+		udpSessionsKept(o),
+		sourceip.Condition(es, o.Service),
+		trafficPolicy(es, o),
+		serverUp(o, f),
+		frontReady(es, o, f),
+		wakePlayersKnown(es, o),
+	}
+	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
+	switch {
+	case f.Obstacle != nil:
+		ready = condition.False(v1alpha1.ConditionReady, f.Obstacle.Reason, "%s", f.Obstacle.Message)
+	case list[0].Status != metav1.ConditionTrue:
+		ready = condition.False(v1alpha1.ConditionReady, list[0].Reason, "%s", list[0].Message)
+	case planner.Blocked(es, o) != nil:
+		ready = condition.False(v1alpha1.ConditionReady, planner.Blocked(es, o).Reason, "%s", planner.Blocked(es, o).Message)
+	case f.Flaw != nil:
+		ready = condition.False(v1alpha1.ConditionReady, f.Flaw.Reason, "%s", f.Flaw.Message)
+	case list[1].Status != metav1.ConditionTrue:
+		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
+	case f.Cause != nil && f.Cause.Wrong:
+		ready = condition.False(v1alpha1.ConditionReady, f.Cause.Reason, "%s", f.Cause.Sentence)
+	case f.Front != nil:
+		ready = condition.False(v1alpha1.ConditionReady, f.Front.Reason, "%s", f.Front.Message)
+	default:
+		// It wakes as asked, and may not sleep so.
+		for _, c := range list {
+			if c.Status == metav1.ConditionFalse && slices.Contains(keepAwake, c.Type) {
+				ready = condition.False(v1alpha1.ConditionReady, c.Reason, "%s", c.Message)
+				break
+			}
+		}
+	}
+	return append(list, ready)
+}
+
+// keepAwake are the conditions that say, where they are False, why a service doesn't
+// sleep as the spec asks.
+var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}

@@ -1,0 +1,107 @@
+package elasticservice
+
+import (
+	"context"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/times"
+)
+
+// updateStatus finds out why no server is up, writes the status, and says when to look again.
+func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Result, error) {
+	var requeueAfter time.Duration
+	p.found.Cause, requeueAfter = r.diagnose(ctx, p)
+	p.plan.RequeueAfter.AtMost(requeueAfter)
+	if err := r.writeStatus(ctx, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.timeWake(ctx, p)
+	if p.observed.Scale.Err != nil || p.found.Flaw != nil {
+		p.plan.RequeueAfter.AtMost(missingRetry)
+	}
+	return reconcile.Result{RequeueAfter: p.plan.RequeueAfter.Duration()}, nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
+	es, m, before := p.es, p.state, p.original.Status.Phase
+	status.Set(p.now, es, p.observed, p.found, p.plan)
+	if p.plan.Phase != v1alpha1.PhaseFallingAsleep {
+		m.stayAwake()
+	}
+	if _, err := patch.Status(ctx, r.Client, p.original, es); err != nil {
+		return err
+	}
+	m.target = target.Of(es)
+	m.lastSleep.wrote(&es.Status)
+	if p.plan.Phase == v1alpha1.PhaseFallingAsleep && before != p.plan.Phase {
+		begun := times.Micro(es.Status.LastWakeTime)
+		m.sleepBegun = &begun
+	}
+	if before != p.plan.Phase {
+		r.Metrics.PhaseChanged(es.Namespace, es.Name, string(p.plan.Phase))
+	}
+	r.tellObstacle(es, p.found.Flaw)
+	kit.Emit(r.Events, es, status.Events(p.original, es, p.plan)...)
+	kit.Emit(r.Events, es, m.diagnosis.Events(p.original, es, p.found.Cause)...)
+	return nil
+}
+
+// stop reports an obstacle and leaves everything else as it is.
+func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (reconcile.Result, error) {
+	p.found.Obstacle = ob
+	status.Set(p.now, p.es, p.observed, p.found, planner.Plan{Phase: p.es.Status.Phase, Mode: p.es.Status.Mode})
+	if _, err := patch.Status(ctx, r.Client, p.original, p.es); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.state.stayAwake()
+	r.tellObstacle(p.es, ob)
+	if next := p.observed.Unsettled.Next; !next.IsZero() {
+		return reconcile.Result{RequeueAfter: min(max(next.Sub(p.now), minAskPeriod), missingRetry)}, nil
+	}
+	return reconcile.Result{RequeueAfter: missingRetry}, nil
+}
+
+// tellObstacle tells of an obstacle once; nil is none.
+func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obstacle) {
+	m, message := r.stateOf(es), ""
+	if ob != nil {
+		message = ob.Message
+	}
+	if m.lastObstacle == message {
+		return
+	}
+	if m.lastObstacle = message; ob != nil {
+		kit.Emit(r.Events, es, kit.Warning(ob.Reason, "Reconcile", "%s", ob.Message))
+	}
+}
+
+// wakePodsTime bounds the look at the pods of a wake that is over.
+const wakePodsTime = 2 * time.Second
+
+// timeWake measures a wake once it is over: a server was seen up when the pass observed, and
+// the Service's endpoints said so when its plan was applied.
+func (r *Reconciler) timeWake(ctx context.Context, p *pass) {
+	wake := &p.state.wake
+	if p.observed.Scale.Err != nil || !wake.Pass(p.es, p.observed.Scale.Replicas, p.plan.Phase) {
+		return
+	}
+	wake.HandedOver(r.Metrics, p.es, p.now, p.applied)
+	ctx, cancel := context.WithTimeout(ctx, wakePodsTime)
+	defer cancel()
+	pods, _, err := r.podsOf(ctx, p.es, p.observed)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "measure the stages of a wake")
+		return
+	}
+	wake.Started(r.Metrics, p.es, p.now, pods)
+}

@@ -1,0 +1,100 @@
+package endpoints
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+)
+
+// PrivateServiceName is the name of the headless Service beside a user's, within
+// the 63 characters that a Service's name may have.
+func PrivateServiceName(service string) string {
+	const suffix = "-dormouse"
+	if len(service)+len(suffix) <= 63 {
+		return service + suffix
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(service))
+	return fmt.Sprintf("%s-%08x%s", service[:63-len(suffix)-9], h.Sum32(), suffix)
+}
+
+func ownerReference(es *v1alpha1.ElasticService) metav1.OwnerReference {
+	return *metav1.NewControllerRef(es, v1alpha1.GroupVersion.WithKind("ElasticService"))
+}
+
+func childLabels(es *v1alpha1.ElasticService) map[string]string {
+	return map[string]string{
+		v1alpha1.PrivateServiceLabel:   es.Spec.Service,
+		"app.kubernetes.io/managed-by": "dormouse",
+	}
+}
+
+// PodSelector is what finds the target's pods: the Service's selector, or else
+// the one in the target's scale, as far as a Service can express it.
+func PodSelector(svc *corev1.Service, scaleSelector string) (map[string]string, *obstacle.Obstacle) {
+	if len(svc.Spec.Selector) > 0 {
+		return svc.Spec.Selector, nil
+	}
+	set, err := labels.ConvertSelectorToLabelsMap(scaleSelector)
+	if err != nil || len(set) == 0 {
+		return nil, obstacle.New(v1alpha1.ReasonNoTargetSelector,
+			"Service %s has no selector, and the target's scale has none of the form key=value either (it says %q), so its pods can't be found: give the Service a selector.",
+			svc.Name, scaleSelector)
+	}
+	return set, nil
+}
+
+// PrivateService is the headless Service by which Kubernetes tells us the
+// addresses of the target's pods as soon as they have one. It has the ports of
+// the user's Service and nothing that would open it to the outside.
+func PrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector map[string]string) *corev1.Service {
+	private := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            PrivateServiceName(svc.Name),
+			Namespace:       es.Namespace,
+			Labels:          childLabels(es),
+			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:                     corev1.ServiceTypeClusterIP,
+			ClusterIP:                corev1.ClusterIPNone,
+			Selector:                 selector,
+			PublishNotReadyAddresses: true,
+			IPFamilies:               svc.Spec.IPFamilies,
+			IPFamilyPolicy:           svc.Spec.IPFamilyPolicy,
+		},
+	}
+	for _, p := range svc.Spec.Ports {
+		private.Spec.Ports = append(private.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort, AppProtocol: p.AppProtocol,
+		})
+	}
+	return private
+}
+
+// SamePrivateService reports whether what we set in the private Service is so.
+func SamePrivateService(have, want *corev1.Service) bool {
+	if len(have.Spec.Ports) != len(want.Spec.Ports) {
+		return false
+	}
+	for i := range want.Spec.Ports {
+		h, w := have.Spec.Ports[i], want.Spec.Ports[i]
+		if w.TargetPort.String() == "0" {
+			w.TargetPort = h.TargetPort
+		}
+		if !equality.Semantic.DeepEqual(h, w) {
+			return false
+		}
+	}
+	return have.Spec.PublishNotReadyAddresses == want.Spec.PublishNotReadyAddresses &&
+		equality.Semantic.DeepEqual(have.Spec.Selector, want.Spec.Selector) &&
+		equality.Semantic.DeepEqual(have.Spec.IPFamilies, want.Spec.IPFamilies) &&
+		have.Labels[v1alpha1.PrivateServiceLabel] == want.Labels[v1alpha1.PrivateServiceLabel]
+}

@@ -1,0 +1,153 @@
+package endpoints
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/times"
+)
+
+// Resolver is one resolver pod and what it said of one ElasticService.
+type Resolver struct {
+	UID       string
+	PodName   string
+	Namespace string
+	Node      string
+	Addresses []string
+	// Ready says that the pod is ready and not being deleted.
+	Ready bool
+	// FirstAsked is when this process first asked the pod.
+	FirstAsked time.Time
+	// Reachable says that the pod answered.
+	Reachable bool
+	// SilentSince is since when it has not.
+	SilentSince time.Time
+	// Err says why.
+	Err error
+	// Phase is the phase of the ElasticService that the pod knows.
+	Phase string
+	// Listening holds the resolver ports on which it takes clients.
+	Listening map[int32]bool
+	// PortErrors says why it does not take clients on others.
+	PortErrors []string
+	Sessions   int32
+	Queued     int32
+	// LastActive is when it last had a client; zero when it never had.
+	LastActive time.Time
+	// Started is when it began to take clients.
+	Started time.Time
+	// SteppedDown is since when its endpoint has been terminating, as far as this
+	// process knows; zero when it isn't.
+	SteppedDown time.Time
+}
+
+// ListensOn reports whether the pod takes clients on every port.
+func (r Resolver) ListensOn(ports []v1alpha1.PortStatus) bool {
+	for _, p := range ports {
+		if !r.Listening[p.ResolverPort] {
+			return false
+		}
+	}
+	return len(ports) > 0
+}
+
+// ResolverOf puts together what the API server and the pod itself say of a service.
+func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) Resolver {
+	r := NewResolver(pod, v)
+	if route, ok := v.Routes[string(es.UID)]; ok {
+		// One that is far behind may know the same phase of an earlier time.
+		if since := route.PhaseSince; since == nil || since.Equal(spec.PhaseSince(es)) {
+			r.Phase = route.Phase
+		}
+		for _, p := range route.Ports {
+			if p.Listening {
+				r.Listening[p.Port] = true
+			} else if p.Error != "" && p.Front == "" {
+				r.PortErrors = append(r.PortErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
+			}
+		}
+	}
+	if s, ok := v.Sessions[string(es.UID)]; ok {
+		r.Sessions, r.Queued = s.Sessions, s.Queued
+		if !s.LastActive.IsZero() {
+			r.LastActive = s.LastActive.Add(v.ClockSkew)
+		}
+	}
+	return r
+}
+
+// NewResolver is a resolver pod of which nothing is known but that it is there.
+func NewResolver(pod *corev1.Pod, v resolvers.View) Resolver {
+	r := Resolver{
+		UID:         string(pod.UID),
+		PodName:     pod.Name,
+		Namespace:   pod.Namespace,
+		Node:        pod.Spec.NodeName,
+		Ready:       podstatus.Ready(pod) && pod.DeletionTimestamp.IsZero(),
+		FirstAsked:  v.FirstAsked,
+		Reachable:   v.Err == nil,
+		SilentSince: times.Latest(v.Answered, v.FirstAsked, pod.CreationTimestamp.Time),
+		Err:         v.Err,
+		Listening:   map[int32]bool{},
+		Started:     v.Started.Add(v.ClockSkew),
+	}
+	for _, ip := range pod.Status.PodIPs {
+		r.Addresses = append(r.Addresses, ip.IP)
+	}
+	return r
+}
+
+// AddFront takes in what a resolver said of one of a front's ElasticServices.
+func (r *Resolver) AddFront(v resolvers.View, uid string) {
+	for _, p := range v.Routes[uid].Ports {
+		switch {
+		case p.Front == "":
+		case p.Listening:
+			r.Listening[p.Port] = true
+		case p.Error != "" && len(r.PortErrors) == 0: // each says the same
+			r.PortErrors = []string{fmt.Sprintf("port %d: %s", p.Port, p.Error)}
+		}
+	}
+	if s, ok := v.Sessions[uid]; ok {
+		r.Sessions, r.Queued = r.Sessions+s.Sessions, r.Queued+s.Queued
+		if !s.LastActive.IsZero() {
+			r.LastActive = times.Latest(r.LastActive, s.LastActive.Add(v.ClockSkew))
+		}
+	}
+}
+
+// AnyEligible reports whether some resolver can stand in for these ports.
+func AnyEligible(ports []v1alpha1.PortStatus, resolvers []Resolver) bool {
+	for _, r := range resolvers {
+		if r.Ready && r.Reachable && r.ListensOn(ports) {
+			return true
+		}
+	}
+	return false
+}
+
+// AnyListens reports whether some resolver takes a front's clients.
+func AnyListens(front *v1alpha1.FrontStatus, resolvers []Resolver) bool {
+	for _, r := range resolvers {
+		if r.Ready && r.Reachable && r.Listening[front.ResolverPort] {
+			return true
+		}
+	}
+	return false
+}
+
+// MaxViewAge is how old what a resolver said may be: who has no slices yet waits for
+// it.
+func MaxViewAge(have []discoveryv1.EndpointSlice) time.Duration {
+	if len(have) == 0 {
+		return 100 * time.Millisecond
+	}
+	return time.Second
+}

@@ -1,0 +1,245 @@
+// Package endpoints has what Dormouse writes beside a Service so that its clients reach
+// resolvers or servers: the EndpointSlices and the private Service. It reads resolver pods
+// and servers out of what was observed, decides which role each resolver has, builds the
+// slices, and writes those that differ.
+//
+// All but writer.go are functions of what was observed. The package doesn't know phases, nor
+// when a service sleeps: whoever calls says whether resolvers are to stand in. It must not
+// touch slices that aren't labelled as managed by Dormouse, nor the user's Service.
+package endpoints
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Wanted is what a Service's slices are made of.
+type Wanted struct {
+	Service *corev1.Service
+	// Resolvers have roles, by the UIDs of their pods. Those in Stay may stay ready in a
+	// family that lags.
+	Resolvers []Resolver
+	Roles     map[string]Role
+	Stay      map[string]bool
+	// Sources are the private Service's slices as Kubernetes writes them, and Pods what is
+	// known of the pods in them.
+	Sources []discoveryv1.EndpointSlice
+	Pods    Pods
+	// Slices are those that Dormouse wrote, and Leftovers others of the Service.
+	Slices, Leftovers []discoveryv1.EndpointSlice
+	// Accepting is whether servers get new clients.
+	Accepting bool
+}
+
+// Slices are the EndpointSlices that Dormouse adds to the Service: the
+// resolvers', one for each address family, and, for a Service without a selector,
+// those of the servers. A slice without endpoints is not wanted.
+func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice {
+	var all []*discoveryv1.EndpointSlice
+	for _, family := range w.Service.Spec.IPFamilies {
+		if s := resolverSlice(es, w, rolesIn(discoveryv1.AddressType(family), w), discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+			all = append(all, s)
+		}
+	}
+	if len(w.Service.Spec.Selector) == 0 {
+		had := addressesIn(slices.Concat(w.Slices, w.Leftovers))
+		for i := range w.Sources {
+			if s := serverSlice(es, &w.Sources[i], w.Pods, had, w.Accepting); len(s.Endpoints) > 0 {
+				all = append(all, s)
+			}
+		}
+	}
+	return readyFirst(all)
+}
+
+// readyFirst puts slices in the order in which they are to be written. kube-proxy
+// takes them in one by one, and while no endpoint is ready it sends new clients to
+// terminating ones, among them servers that drain: so what is ready from now on
+// comes before what isn't any more.
+func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var ready, others []*discoveryv1.EndpointSlice
+	for _, s := range all {
+		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
+			ready = append(ready, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return append(ready, others...)
+}
+
+// newSlice is a slice of an ElasticService, without endpoints.
+func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	l := childLabels(es)
+	l[discoveryv1.LabelServiceName] = es.Spec.Service
+	l[discoveryv1.LabelManagedBy] = v1alpha1.ManagedBy
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: es.Namespace, Labels: l,
+			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+		},
+		AddressType: family,
+	}
+}
+
+func resolverSlice(es *v1alpha1.ElasticService, w Wanted, roles map[string]Role, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	s := newSlice(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family)), family)
+	s.Ports = ResolverPorts(w.Service, es.Status.Ports)
+	s.Endpoints = ResolverEndpoints(w.Resolvers, roles, family)
+	return s
+}
+
+// ResolverPorts are the ports of a slice of resolvers.
+func ResolverPorts(svc *corev1.Service, ports []v1alpha1.PortStatus) []discoveryv1.EndpointPort {
+	protocols := map[string]corev1.ServicePort{}
+	for _, p := range svc.Spec.Ports {
+		protocols[p.Name] = p
+	}
+	var list []discoveryv1.EndpointPort
+	for _, p := range ports {
+		list = append(list, discoveryv1.EndpointPort{
+			Name:        new(p.Name),
+			Protocol:    new(p.Protocol.Transport()),
+			Port:        new(p.ResolverPort),
+			AppProtocol: protocols[p.Name].AppProtocol,
+		})
+	}
+	return list
+}
+
+// ResolverEndpoints are the resolvers that have a role, by their addresses.
+func ResolverEndpoints(resolvers []Resolver, roles map[string]Role, family discoveryv1.AddressType) []discoveryv1.Endpoint {
+	var list []discoveryv1.Endpoint
+	for _, r := range resolvers {
+		role := roles[r.UID]
+		address := AddressOf(r.Addresses, family)
+		if role == RoleNone || address == "" {
+			continue
+		}
+		e := discoveryv1.Endpoint{
+			Addresses: []string{address},
+			Conditions: discoveryv1.EndpointConditions{
+				Ready:       new(role == RoleReady),
+				Serving:     new(true),
+				Terminating: new(role == RoleTerminating),
+			},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: r.Namespace, Name: r.PodName, UID: types.UID(r.UID)},
+		}
+		if r.Node != "" {
+			e.NodeName = new(r.Node)
+		}
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+	return list
+}
+
+// serverSlice follows one of the private Service's slices. A server gets new
+// clients while it is up; it keeps those it has, over UDP too, until its pod is
+// gone, which is why serving stays true. Unless servers are accepting, new clients
+// go to the resolver alone. A server that never got any, by the addresses of those that had,
+// is left out.
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known Pods, had map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
+	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
+	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
+	s.Ports = source.Ports
+	for _, e := range source.Endpoints {
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
+		ready := up && accepting && !known.takeNobody(&e)
+		if !ready && !had[e.Addresses[0]] {
+			continue
+		}
+		e.Conditions = discoveryv1.EndpointConditions{Ready: new(ready), Serving: new(true), Terminating: new(!ready)}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	return s
+}
+
+func serverSliceName(service, suffix string) string { return service + "-servers-" + suffix }
+
+// FamilyLag bounds for how long after a wake a family may lag.
+const FamilyLag = 30 * time.Second
+
+// rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each
+// family, one after the other: when the first says that a server is up again, the other
+// may still have those from before alone, which are gone. As long as a family has only
+// such, whoever is ready there stays so, or kube-proxy would send new clients to them.
+func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
+	if len(w.Stay) == 0 || !Lags(family, w.Sources, w.Pods) {
+		return w.Roles
+	}
+	var ours []discoveryv1.EndpointSlice
+	for _, s := range w.Slices {
+		if s.AddressType == family {
+			ours = append(ours, s)
+		}
+	}
+	roles := maps.Clone(w.Roles)
+	for uid, was := range CurrentRoles(ours) {
+		if was == RoleReady && w.Stay[uid] {
+			roles[uid] = RoleReady
+		}
+	}
+	return roles
+}
+
+// Lags reports whether a family has servers, and none that takes new clients.
+func Lags(family discoveryv1.AddressType, sources []discoveryv1.EndpointSlice, known Pods) bool {
+	var ofFamily []discoveryv1.EndpointSlice
+	for _, s := range sources {
+		if s.AddressType == family {
+			ofFamily = append(ofFamily, s)
+		}
+	}
+	servers := ServersOf(ofFamily, known)
+	return len(servers) > 0 && CountUp(servers) == 0
+}
+
+func addressesIn(slices []discoveryv1.EndpointSlice) map[string]bool {
+	known := map[string]bool{}
+	for _, s := range slices {
+		for _, e := range s.Endpoints {
+			for _, a := range e.Addresses {
+				known[a] = true
+			}
+		}
+	}
+	return known
+}
+
+// AddressOf picks the address of a family out of a pod's.
+func AddressOf(addresses []string, family discoveryv1.AddressType) string {
+	for _, a := range addresses {
+		if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() == (family == discoveryv1.AddressTypeIPv4) {
+			return a
+		}
+	}
+	return ""
+}
+
+// sameSlice reports whether a slice has the endpoints and ports that are wanted.
+func sameSlice(have, want *discoveryv1.EndpointSlice) bool {
+	return equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
+		equality.Semantic.DeepEqual(have.Ports, want.Ports) &&
+		have.Labels[discoveryv1.LabelServiceName] == want.Labels[discoveryv1.LabelServiceName]
+}
+
+// OfServers tells a slice of servers from one of resolvers.
+func OfServers(s *discoveryv1.EndpointSlice) bool {
+	return strings.HasPrefix(s.Name, serverSliceName(s.Labels[discoveryv1.LabelServiceName], ""))
+}

@@ -1,0 +1,103 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/internal/patch"
+)
+
+// sliceOwner is the owner of the fields that are written.
+const sliceOwner = "dormouse-operator"
+
+// Sync makes slices what they should be, and deletes those that aren't wanted.
+func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
+	have := map[string]*discoveryv1.EndpointSlice{}
+	for i := range are {
+		have[are[i].Name] = &are[i]
+	}
+	for _, want := range wanted {
+		old := have[want.Name]
+		delete(have, want.Name)
+		current := written.current(old)
+		if current != nil && sameSlice(current, want) {
+			continue
+		}
+		is, err := writeSlice(ctx, c, current, want)
+		if err != nil {
+			return err
+		}
+		written.add(old, is)
+	}
+	for _, old := range have {
+		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
+		}
+	}
+	return nil
+}
+
+// writeSlice changes a slice, or makes it where there is none. A change is a merge
+// patch: where a resolver is replaced all sleeping services' slices change, and
+// a server-side apply takes the API server about twice as long.
+func writeSlice(ctx context.Context, c client.Client, old, want *discoveryv1.EndpointSlice) (is *discoveryv1.EndpointSlice, err error) {
+	if old != nil {
+		is = old.DeepCopy()
+		is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
+		maps.Copy(is.Labels, want.Labels)
+		err := c.Patch(ctx, is, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
+		if err == nil {
+			return is, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("change EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
+		}
+	}
+	return nil, patch.Apply(ctx, c, sliceOwner, want)
+}
+
+// PendingSlices are one object's slices that were changed and that the cache shows as
+// they were before, by name: passes that come sooner than the cache build on these.
+type PendingSlices map[string]pendingSlice
+
+type pendingSlice struct {
+	// over is the version that the cache shows, and is what the API server has.
+	over string
+	is   *discoveryv1.EndpointSlice
+}
+
+// current is a slice as it is now, as far as we know; nil when there is none.
+func (w PendingSlices) current(cached *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	if cached == nil {
+		return nil
+	}
+	if last, ok := w[cached.Name]; ok && last.over == cached.ResourceVersion {
+		return last.is
+	}
+	return cached
+}
+
+// Seen forgets what came back.
+func (w PendingSlices) Seen(have []discoveryv1.EndpointSlice) {
+	versions := map[string]string{}
+	for i := range have {
+		versions[have[i].Name] = have[i].ResourceVersion
+	}
+	maps.DeleteFunc(w, func(name string, last pendingSlice) bool { return versions[name] != last.over })
+}
+
+// add notes what became of a slice that the cache has; nil: it is not known.
+func (w *PendingSlices) add(cached, is *discoveryv1.EndpointSlice) {
+	if cached == nil || is == nil {
+		return
+	}
+	if *w == nil {
+		*w = PendingSlices{}
+	}
+	(*w)[cached.Name] = pendingSlice{over: cached.ResourceVersion, is: is}
+}

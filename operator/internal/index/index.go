@@ -1,0 +1,137 @@
+// Package index has the cache's indexes over ElasticServices and their EndpointSlices, and
+// what is looked up by them. It reads the cache and nothing else, and decides nothing but
+// which of two ElasticServices is the older.
+package index
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+)
+
+// Keys of the cache's indexes over ElasticServices and their EndpointSlices.
+const (
+	// Service finds ElasticServices by the name of their Service.
+	Service = "spec.service"
+	// PrivateService finds them by the name of the private Service that they need.
+	PrivateService = "private-service"
+	// Target finds them by kind/name of their target.
+	Target = "spec.scaleTargetRef"
+	// Front finds them by the Service that they share, and by that and one of their
+	// hosts, as FrontKeys names them.
+	Front = "spec.front"
+	// Players finds them by the ConfigMaps with their lists of players.
+	Players = "spec.wake.players"
+	// SliceService finds slices by the user's Service that they are about.
+	SliceService = "dormouse.private-service"
+	// SlicePort finds Dormouse's slices by a port that they name.
+	SlicePort = "dormouse.port"
+)
+
+// Setup adds the indexes that the controllers and the wake endpoint use.
+func Setup(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range []struct {
+		object client.Object
+		key    string
+		fn     client.IndexerFunc
+	}{
+		{&v1alpha1.ElasticService{}, Service, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.ElasticService).Spec.Service}
+		}},
+		{&v1alpha1.ElasticService{}, PrivateService, func(o client.Object) []string {
+			return []string{endpoints.PrivateServiceName(o.(*v1alpha1.ElasticService).Spec.Service)}
+		}},
+		{&v1alpha1.ElasticService{}, Target, func(o client.Object) []string {
+			ref := o.(*v1alpha1.ElasticService).Spec.ScaleTargetRef
+			return []string{ref.Kind + "/" + ref.Name}
+		}},
+		{&v1alpha1.ElasticService{}, Front, FrontKeys},
+		{&v1alpha1.ElasticService{}, Players, playerListKeys},
+		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
+			return []string{o.GetLabels()[v1alpha1.PrivateServiceLabel]}
+		}},
+		{&discoveryv1.EndpointSlice{}, SlicePort, slicePorts},
+	} {
+		if err := indexer.IndexField(ctx, i.object, i.key, i.fn); err != nil {
+			return fmt.Errorf("add the index %s: %w", i.key, err)
+		}
+	}
+	return nil
+}
+
+// slicePorts are the ports that one of Dormouse's slices names.
+func slicePorts(o client.Object) []string {
+	if o.GetLabels()[discoveryv1.LabelManagedBy] != v1alpha1.ManagedBy {
+		return nil
+	}
+	var ports []string
+	for _, p := range o.(*discoveryv1.EndpointSlice).Ports {
+		if p.Port != nil {
+			ports = append(ports, strconv.Itoa(int(*p.Port)))
+		}
+	}
+	return ports
+}
+
+// FrontOf is the Service that an ElasticService wants to share.
+func FrontOf(es *v1alpha1.ElasticService) (types.NamespacedName, bool) {
+	f := es.Spec.Front
+	if f == nil {
+		return types.NamespacedName{}, false
+	}
+	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Service}
+	if key.Namespace == "" {
+		key.Namespace = es.Namespace
+	}
+	return key, true
+}
+
+// FrontHost is the key in the index Front of a host at a front.
+func FrontHost(front types.NamespacedName, host v1alpha1.FrontHost) string {
+	return front.String() + "/" + string(host)
+}
+
+// FrontKeys are an ElasticService's keys in the index Front: that of its front, and then those
+// of its hosts.
+func FrontKeys(o client.Object) []string {
+	es, ok := o.(*v1alpha1.ElasticService)
+	if !ok || es.Spec.Front == nil {
+		return nil
+	}
+	front, _ := FrontOf(es)
+	keys := []string{front.String()}
+	for _, host := range es.Spec.Front.Hosts {
+		keys = append(keys, FrontHost(front, host))
+	}
+	return keys
+}
+
+// PlayerLists are the lists of players that an ElasticService's spec names.
+func PlayerLists(es *v1alpha1.ElasticService) (lists []v1alpha1.PlayerList) {
+	if es.Spec.Wake == nil || es.Spec.Wake.Players == nil {
+		return nil
+	}
+	for _, l := range []*v1alpha1.PlayerList{es.Spec.Wake.Players.AllowFrom, es.Spec.Wake.Players.DenyFrom} {
+		if l != nil {
+			lists = append(lists, *l)
+		}
+	}
+	return lists
+}
+
+func playerListKeys(o client.Object) (names []string) {
+	if es, ok := o.(*v1alpha1.ElasticService); ok {
+		for _, l := range PlayerLists(es) {
+			names = append(names, l.ConfigMap)
+		}
+	}
+	return slices.Compact(names)
+}

@@ -1,0 +1,60 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Find finds ElasticServices in the cache.
+func Find(ctx context.Context, cached client.Reader, opts ...client.ListOption) []reconcile.Request {
+	var list v1alpha1.ElasticServiceList
+	if err := cached.List(ctx, &list, opts...); err != nil {
+		return nil // only when the cache is gone, and so are we
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for _, es := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: es.Namespace, Name: es.Name}})
+	}
+	return requests
+}
+
+// ForService finds the ElasticService that has a Service: the oldest, where
+// there are several. It returns nil when there is none.
+func ForService(ctx context.Context, c client.Reader, namespace, service string) (*v1alpha1.ElasticService, error) {
+	var list v1alpha1.ElasticServiceList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{Service: service}); err != nil {
+		return nil, fmt.Errorf("list ElasticServices of Service %s/%s: %w", namespace, service, err)
+	}
+	var oldest *v1alpha1.ElasticService
+	for i := range list.Items {
+		if oldest == nil || OlderThan(&list.Items[i], oldest) {
+			oldest = &list.Items[i]
+		}
+	}
+	return oldest, nil
+}
+
+// OlderThan reports whether a is older than b. Of two of the same second one is, too.
+func OlderThan(a, b *v1alpha1.ElasticService) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// SortByAge puts the oldest first.
+func SortByAge(items []v1alpha1.ElasticService) {
+	slices.SortFunc(items, func(a, b v1alpha1.ElasticService) int {
+		if OlderThan(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+}

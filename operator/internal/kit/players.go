@@ -1,0 +1,59 @@
+package kit
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/internal/patch"
+)
+
+// playersPause is the least time between two writes of a status in which nothing but the
+// players changed. They change all the time.
+const playersPause = time.Second
+
+// PlayersStatus writes a status that counts players, so that one write tells of many who
+// come and go.
+type PlayersStatus struct {
+	written time.Time
+}
+
+// Write writes what changed. Where onlyPlayers reports that nothing else differs it may
+// leave that to a later pass, and returns after how long.
+func (p *PlayersStatus) Write(ctx context.Context, c client.Client, now time.Time, original, changed client.Object, onlyPlayers func() bool) (written bool, requeueAfter time.Duration, err error) {
+	if wait := p.written.Add(playersPause).Sub(now); wait > 0 && onlyPlayers() {
+		return false, wait, nil
+	}
+	written, err = patch.Status(ctx, c, original, changed)
+	if err != nil {
+		return false, 0, client.IgnoreNotFound(err)
+	}
+	if written {
+		p.written = now
+	}
+	return written, 0, nil
+}
+
+// OnlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
+// else. counts are where a status has the players and the capacity.
+func OnlyPlayersDiffer[S any](a, b *S, counts func(*S) (players, capacity *int32)) bool {
+	players, capacity := counts(b)
+	if had, could := counts(a); *had == *players && *could == *capacity {
+		return false
+	}
+	same := *a
+	had, could := counts(&same)
+	*had, *could = *players, *capacity
+	return equality.Semantic.DeepEqual(&same, b)
+}
+
+// AddCounts adds what a status counts, and is bounded by what the status can hold.
+func AddCounts(a, b int32) int32 {
+	if a > math.MaxInt32-b {
+		return math.MaxInt32
+	}
+	return a + b
+}

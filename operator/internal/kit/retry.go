@@ -1,0 +1,54 @@
+package kit
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Retries are when a controller looks again after errors that time mends. They are nobody's
+// mistake, and neither logged nor counted.
+type Retries struct {
+	// Conflict is for a write to an object that somebody else wrote first. The cache will
+	// show what they wrote.
+	Conflict time.Duration
+	// NamespaceEnding is for a namespace that is being deleted and takes nothing new. The
+	// object is about to be deleted, too.
+	NamespaceEnding time.Duration
+}
+
+// StaleRetry is when to look again where the cache lags.
+const StaleRetry = 20 * time.Millisecond
+
+// DefaultRetries are those of most controllers.
+var DefaultRetries = Retries{Conflict: StaleRetry, NamespaceEnding: 30 * time.Second}
+
+// Pass does a pass over the object of a request, as the cache has it, and forgets one that is
+// gone.
+func Pass[O client.Object](ctx context.Context, cached client.Reader, req reconcile.Request, o O,
+	forget func(types.NamespacedName), do func(context.Context, O) (reconcile.Result, error),
+) (reconcile.Result, error) {
+	if err := cached.Get(ctx, req.NamespacedName, o); err != nil {
+		if apierrors.IsNotFound(err) {
+			forget(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return DefaultRetries.Result(do(ctx, o))
+}
+
+// Result is what a pass returns that came to this result and this error.
+func (r Retries) Result(result reconcile.Result, err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{RequeueAfter: r.NamespaceEnding}, nil
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: r.Conflict}, nil
+	}
+	return result, err
+}

@@ -1,0 +1,69 @@
+package kit
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// States are what a controller remembers of its objects between passes. All of it can be
+// lost: a new leader begins with none.
+type States[S any] struct {
+	// New makes the state of an object that nothing is remembered of; nil: the zero S.
+	New func() *S
+	// Dropped is told of each state that is let go of; nil: nobody is.
+	Dropped func(uid types.UID, state *S)
+
+	mu  sync.Mutex
+	all map[types.NamespacedName]*stateOf[S]
+}
+
+type stateOf[S any] struct {
+	// uid tells the object from a later one of its name.
+	uid   types.UID
+	state *S
+}
+
+// Of is the state of an object. Only the one worker that has the object may use it.
+func (s *States[S]) Of(key types.NamespacedName, uid types.UID) *S {
+	s.mu.Lock()
+	known := s.all[key]
+	s.mu.Unlock()
+	if known != nil && known.uid == uid {
+		return known.state
+	}
+	s.Forget(key)
+	fresh := &stateOf[S]{uid: uid}
+	if s.New != nil {
+		fresh.state = s.New()
+	} else {
+		fresh.state = new(S)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[types.NamespacedName]*stateOf[S]{}
+	}
+	s.all[key] = fresh
+	return fresh.state
+}
+
+// Forget lets go of an object's state.
+func (s *States[S]) Forget(key types.NamespacedName) {
+	s.mu.Lock()
+	known := s.all[key]
+	delete(s.all, key)
+	s.mu.Unlock()
+	if known != nil && s.Dropped != nil {
+		s.Dropped(known.uid, known.state)
+	}
+}
+
+// Keys are the objects that something is remembered of.
+func (s *States[S]) Keys() []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.all))
+}

@@ -1,0 +1,21 @@
+// Package requeue says when a controller looks at an object again though nothing that it
+// watches changes. Pure planners use it; it knows nothing of controllers.
+package requeue
+
+import "time"
+
+// After is after how long to look again, at the latest; 0 is never.
+type After time.Duration
+
+// AtMost asks for a look after d at the latest. A d that isn't positive asks for nothing.
+func (a *After) AtMost(d time.Duration) {
+	if d > 0 && (*a == 0 || d < time.Duration(*a)) {
+		*a = After(d)
+	}
+}
+
+// Duration is a as reconcile.Result has it.
+func (a After) Duration() time.Duration { return time.Duration(a) }
+
+// String is a as people read it.
+func (a After) String() string { return time.Duration(a).String() }

@@ -1,0 +1,72 @@
+package resolverports
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/spec"
+)
+
+// maxPorts is how many ports of a Service can be held.
+const maxPorts = 64
+
+// Assign gives each port of the Service its entry in the status: it keeps the
+// resolver port that it has, unless that is somebody else's, and gets a new one
+// otherwise. Entries of ports that are gone free theirs. A flaw is why a port has no entry,
+// or not the one that the spec asks for.
+func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *Allocator, inUse func(int32) bool) (ports []v1alpha1.PortStatus, flaw *obstacle.Obstacle) {
+	known := map[string]v1alpha1.PortStatus{}
+	for _, p := range es.Status.Ports {
+		known[p.Name] = p
+	}
+	specs, flaw := spec.Ports(es, svc)
+	ports = make([]v1alpha1.PortStatus, 0, len(svc.Spec.Ports))
+	kept := map[int32]bool{}
+	for _, sp := range svc.Spec.Ports {
+		if !spec.Holdable(sp) {
+			continue
+		}
+		want := v1alpha1.PortStatus{
+			Name:      sp.Name,
+			Protocol:  spec.DefaultProtocol(sp.Protocol),
+			Readiness: v1alpha1.ReadinessAuto,
+		}
+		if said, ok := specs[sp.Name]; ok {
+			if said.Protocol != "" {
+				want.Protocol = said.Protocol
+			}
+			if said.Readiness != "" {
+				want.Readiness = said.Readiness
+			}
+		}
+		if len(ports) == maxPorts {
+			flaw = obstacle.New(v1alpha1.ReasonTooManyPorts,
+				"Service %s has %d ports, of which the first %d are held: share them out among several Services, or leave some out.", svc.Name, len(svc.Spec.Ports), maxPorts)
+			break
+		}
+		owner := Owner{es.Namespace, es.UID, sp.Name, want.Protocol.Transport()}
+		old, had := known[sp.Name]
+		if had && old.Protocol.Transport() == want.Protocol.Transport() && a.Learn(old.ResolverPort, owner) {
+			want.ResolverPort = old.ResolverPort
+		} else {
+			port, err := a.Allocate(now, owner, inUse)
+			if err != nil {
+				flaw = a.Exhausted(err, es.Namespace, fmt.Sprintf("port %q", sp.Name))
+				continue
+			}
+			want.ResolverPort = port
+		}
+		kept[want.ResolverPort] = true
+		ports = append(ports, want)
+	}
+	for _, old := range es.Status.Ports {
+		if !kept[old.ResolverPort] {
+			a.Free(now, old.ResolverPort, es.UID)
+		}
+	}
+	return ports, flaw
+}

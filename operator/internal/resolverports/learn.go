@@ -1,0 +1,49 @@
+package resolverports
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/index"
+)
+
+// LearnOnce takes in all ports that are given out, oldest objects first, so that of two with
+// one port the older keeps it. Calls after the first do nothing.
+func (a *Allocator) LearnOnce(ctx context.Context) { a.learnt.Do(func() { a.learnAll(ctx) }) }
+
+func (a *Allocator) learnAll(ctx context.Context) {
+	var list v1alpha1.ElasticServiceList
+	if err := a.cached.List(ctx, &list); err != nil {
+		return // the cache is gone, and so are we
+	}
+	index.SortByAge(list.Items)
+	for _, es := range list.Items {
+		for _, p := range es.Status.Ports {
+			a.Learn(p.ResolverPort, Owner{es.Namespace, es.UID, p.Name, p.Protocol.Transport()})
+		}
+		if f := es.Status.Front; f != nil {
+			a.Learn(f.ResolverPort, OfFront(types.NamespacedName{Namespace: f.Namespace, Name: f.Service}, f.Port))
+		}
+	}
+}
+
+// InSlices reports whether a port is in one of Dormouse's slices, though nobody is known to
+// have it.
+func (a *Allocator) InSlices(ctx context.Context) func(port int32) bool {
+	return func(port int32) bool {
+		var list discoveryv1.EndpointSliceList
+		err := a.cached.List(ctx, &list, client.MatchingFields{index.SlicePort: strconv.Itoa(int(port))}, client.Limit(1))
+		return err != nil || len(list.Items) > 0
+	}
+}
+
+// OfFront is whose a resolver port is that many ElasticServices share.
+func OfFront(front types.NamespacedName, port string) Owner {
+	return Owner{front.Namespace, types.UID("front/" + front.String()), port, corev1.ProtocolTCP}
+}

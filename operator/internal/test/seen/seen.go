@@ -1,0 +1,55 @@
+// Package seen has what passes observe of fixture's objects, for the tests of packages that
+// go by it.
+package seen
+
+import (
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// Standing is a resolver that listens on lobby's port.
+func Standing(name string) endpoints.Resolver {
+	return endpoints.Resolver{
+		UID: name, PodName: name, Namespace: "dormouse-system", Addresses: []string{"10.244.1." + name[len(name)-1:]},
+		Ready: true, Reachable: true, Listening: map[int32]bool{10001: true}, Started: fixture.At(-3600),
+	}
+}
+
+// Of is what is observed of a target with replicas, and servers.
+func Of(replicas int32, servers ...endpoints.Server) planner.Observed {
+	return planner.Observed{
+		Service:   fixture.Service(),
+		Scale:     planner.Scale{Replicas: replicas},
+		Servers:   servers,
+		Resolvers: []endpoints.Resolver{Standing("resolver-1")},
+		Triggers:  trigger.Reading{At: fixture.At(0), BelowSince: fixture.At(-3600)},
+	}
+}
+
+// UpServer is a server that takes new clients.
+var UpServer = endpoints.Server{UID: "pod-1", Address: "10.244.2.9", Serving: true}
+
+// With changes what is observed.
+func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observed {
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+// InSlices gives resolvers the roles that they have in the Service's slices.
+func InSlices(o planner.Observed, es *v1alpha1.ElasticService, roles map[string]endpoints.Role) planner.Observed {
+	for _, s := range planner.SlicesOf(es, o, planner.Plan{Roles: roles}) {
+		o.Slices = append(o.Slices, *s)
+	}
+	return o
+}
+
+// Unprobed makes a Service without a selector of it, whose pods have no readiness probe.
+func Unprobed(o *planner.Observed) {
+	o.Service.Spec.Selector = nil
+	o.Scale.Readiness = v1alpha1.PodReadinessConnect
+}

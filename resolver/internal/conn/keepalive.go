@@ -1,0 +1,69 @@
+package conn
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// KeepAlive says how a TCP connection is watched whose peer may be gone without a word. The
+// connection fails after Idle and Count times Interval, whether the peer was told something
+// meanwhile or not.
+type KeepAlive struct {
+	Idle, Interval time.Duration
+	Count          int
+}
+
+// DefaultKeepAlive finds peers that are gone within a minute.
+var DefaultKeepAlive = KeepAlive{Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// userTimeout is for how long a peer may take in nothing: as long as keep-alive takes to find
+// it gone.
+func (k KeepAlive) userTimeout() time.Duration { return k.Idle + time.Duration(k.Count)*k.Interval }
+
+// option is one of a socket.
+type option struct{ level, name, value int }
+
+func (k KeepAlive) options() []option {
+	return []option{
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(k.Idle.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(k.Interval.Seconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, k.Count},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(k.userTimeout().Milliseconds())},
+	}
+}
+
+func (k KeepAlive) set(fd int) error { return set(fd, k.options()) }
+
+// Prepare has a TCP socket watched by DefaultKeepAlive, and send at once what it is given.
+func Prepare(fd int) error {
+	return set(fd, append(DefaultKeepAlive.options(), option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}))
+}
+
+func set(fd int, options []option) error {
+	var failed error
+	for _, o := range options {
+		failed = errors.Join(failed, unix.SetsockoptInt(fd, o.level, o.name, o.value))
+	}
+	return os.NewSyscallError("setsockopt", failed)
+}
+
+// AddressOf is a socket address as the kernel tells it. An IPv4 address is one as such.
+func AddressOf(a unix.Sockaddr) netip.AddrPort {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)) //nolint:gosec // a port
+	case *unix.SockaddrInet6:
+		address := netip.AddrFrom16(a.Addr).Unmap()
+		if a.ZoneId != 0 && address.Is6() {
+			address = address.WithZone(strconv.Itoa(int(a.ZoneId)))
+		}
+		return netip.AddrPortFrom(address, uint16(a.Port)) //nolint:gosec // a port
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,305 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/loop"
+)
+
+// Stream is a TCP connection that one goroutine reads and writes, while a loop waits for its
+// socket. The socket stays the same from accept, or connect, to the relay: Detach hands
+// it on.
+//
+// All methods are for that goroutine, but for Cut and the deadlines, which are for any.
+type Stream struct {
+	file loop.File
+	// changed has a token once the socket may be ready, a deadline has changed or passed, or
+	// the Stream is cut.
+	changed chan struct{}
+
+	mu          sync.Mutex
+	read, write deadline
+	// cut is set by Cut, and over once the socket is closed or detached.
+	cut, over bool
+}
+
+// deadline is when what waits in one direction fails; zero: never.
+type deadline struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+// NewStream makes a Stream of a connected TCP socket that does not block. On an error it
+// closes the socket.
+func NewStream(on *loop.Loop, fd int) (*Stream, error) {
+	s := &Stream{changed: make(chan struct{}, 1)}
+	err := s.file.Open(on, fd, s)
+	if err == nil {
+		err = s.file.Want(loop.In | loop.Out | loop.Edge)
+	}
+	if err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("wait for a connection: %w", err)
+	}
+	return s, nil
+}
+
+// Dial connects to a backend. The error reports a timeout, as a net.Error does, where the
+// backend did not answer in time; it is the context's where that ended before.
+func Dial(ctx context.Context, to netip.AddrPort, timeout time.Duration) (*Stream, error) {
+	fd, pending, err := Connect(to)
+	if err != nil {
+		return nil, fmt.Errorf("dial backend %s: %w", to, err)
+	}
+	s, err := NewStream(loop.Next(), fd)
+	if err != nil {
+		return nil, fmt.Errorf("dial backend %s: %w", to, err)
+	}
+	if !pending {
+		return s, nil
+	}
+	if err := s.awaitConnected(ctx, timeout); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("dial backend %s: %w", to, err)
+	}
+	return s, nil
+}
+
+// awaitConnected waits until the socket is connected, or can't be.
+func (s *Stream) awaitConnected(ctx context.Context, timeout time.Duration) error {
+	_ = s.SetWriteDeadline(time.Now().Add(timeout))
+	stop := context.AfterFunc(ctx, s.Cut)
+	var failed error
+	err := s.until(&s.write, func(fd uintptr) bool {
+		if !settled(int(fd)) {
+			return false
+		}
+		failed = Connected(int(fd))
+		return true
+	})
+	if !stop() && ctx.Err() != nil {
+		return ctx.Err() //nolint:wrapcheck // the caller's own
+	}
+	if err == nil {
+		err = failed
+	}
+	if err == nil {
+		err = s.SetWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+// Ready implements loop.Handler.
+func (s *Stream) Ready(*loop.Loop, uint32) { s.wake() }
+
+// wake has the goroutine that waits look again.
+func (s *Stream) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// until tries until attempt returns true, and waits before each further try until the
+// socket may be ready. The error is os.ErrDeadlineExceeded once the deadline has passed, and
+// net.ErrClosed once the Stream is cut.
+func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
+	for {
+		if err := s.fails(d); err != nil {
+			return err
+		}
+		if attempt(uintptr(s.file.FD())) { //nolint:gosec // a file's number
+			return nil
+		}
+		<-s.changed
+	}
+}
+
+// fails is why nothing is tried any more in a direction; nil: it is.
+func (s *Stream) fails(d *deadline) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.cut || s.over:
+		return net.ErrClosed
+	case !d.at.IsZero() && !time.Now().Before(d.at):
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// SetReadDeadline has reads fail from a time on; zero: never. One that waits fails then, too.
+func (s *Stream) SetReadDeadline(at time.Time) error { return s.setDeadline(at, &s.read) }
+
+// SetWriteDeadline is SetReadDeadline for writes.
+func (s *Stream) SetWriteDeadline(at time.Time) error { return s.setDeadline(at, &s.write) }
+
+// SetDeadline sets both.
+func (s *Stream) SetDeadline(at time.Time) error { return s.setDeadline(at, &s.read, &s.write) }
+
+func (s *Stream) setDeadline(at time.Time, of ...*deadline) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return net.ErrClosed
+	}
+	for _, d := range of {
+		d.at = at
+		switch {
+		case at.IsZero():
+			d.stop()
+		case d.timer == nil:
+			d.timer = time.AfterFunc(time.Until(at), s.wake)
+		default:
+			d.timer.Reset(time.Until(at))
+		}
+	}
+	return nil
+}
+
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// Write implements io.Writer: it waits for room until all of b is written.
+func (s *Stream) Write(b []byte) (n int, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	var failed error
+	err = s.until(&s.write, func(fd uintptr) bool {
+		for {
+			sent, errno := sendNow(fd, b[n:])
+			switch errno {
+			case 0:
+				if n += sent; n == len(b) {
+					return true
+				}
+			case unix.EINTR:
+			case unix.EAGAIN:
+				return false
+			default:
+				failed = os.NewSyscallError("sendto", errno)
+				return true
+			}
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return n, err
+}
+
+// Discard reads up to n bytes, and throws them away, until the stream ends or fails.
+func (s *Stream) Discard(n int) {
+	_ = s.until(&s.read, func(fd uintptr) bool {
+		for n > 0 {
+			got, errno := discardNow(fd, n)
+			switch {
+			case errno == unix.EINTR:
+			case errno == unix.EAGAIN:
+				return false
+			case errno != 0 || got == 0:
+				return true
+			default:
+				n -= got
+			}
+		}
+		return true
+	})
+}
+
+// CloseWrite ends this side of the connection: the peer reads what was written, and then the
+// end.
+func (s *Stream) CloseWrite() error {
+	return os.NewSyscallError("shutdown", unix.Shutdown(s.file.FD(), unix.SHUT_WR))
+}
+
+// Watch has the connection fail once its peer is gone, or has taken nothing in, for as long
+// as k takes to tell.
+func (s *Stream) Watch(k KeepAlive) error { return k.set(s.file.FD()) }
+
+// Addresses are the peer's and the connection's own; an invalid one isn't known any more.
+func (s *Stream) Addresses() (peer, own netip.AddrPort) {
+	if at, err := unix.Getpeername(s.file.FD()); err == nil {
+		peer = AddressOf(at)
+	}
+	if at, err := unix.Getsockname(s.file.FD()); err == nil {
+		own = AddressOf(at)
+	}
+	return peer, own
+}
+
+// Cut ends the connection for whoever waits or will. The goroutine that has the Stream still
+// closes it.
+func (s *Stream) Cut() {
+	s.mu.Lock()
+	s.cut = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+// Detach takes the socket away from the Stream, whose end this is, and gives it to the
+// caller, open.
+func (s *Stream) Detach() (fd int) {
+	s.end()
+	s.file.Leave()
+	return s.file.FD()
+}
+
+// Close implements io.Closer. It may be called again, and after Detach, and does nothing
+// then.
+func (s *Stream) Close() error {
+	if !s.end() {
+		s.file.Close()
+	}
+	return nil
+}
+
+// end ends the Stream, and tells whether it had ended before.
+func (s *Stream) end() (before bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.over
+	s.over = true
+	s.read.stop()
+	s.write.stop()
+	return before
+}
+
+// rawStream is a Stream as a Reader reads it.
+type rawStream Stream
+
+var _ syscall.RawConn = (*rawStream)(nil)
+
+// Control implements syscall.RawConn.
+func (r *rawStream) Control(f func(fd uintptr)) error {
+	f(uintptr(r.file.FD())) //nolint:gosec // a file's number
+	return nil
+}
+
+// Read implements syscall.RawConn.
+func (r *rawStream) Read(f func(fd uintptr) bool) error {
+	s := (*Stream)(r)
+	return s.until(&s.read, f)
+}
+
+// Write implements syscall.RawConn.
+func (r *rawStream) Write(f func(fd uintptr) bool) error {
+	s := (*Stream)(r)
+	return s.until(&s.write, f)
+}
+
+var _ io.WriteCloser = (*Stream)(nil)

@@ -1,0 +1,185 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/udp"
+	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// served is one ElasticService with its ports. The server's lock guards them.
+type served struct {
+	*service.Service
+	tcp *tcp.Service
+	udp *udp.Service
+	// ports are at work, and closed those that may have UDP sessions still. They are few, and
+	// a map of them would take more than they do.
+	ports, closed []*port
+}
+
+// port is one of its ports: of TCP or of UDP.
+type port struct {
+	*service.Port
+	tcp      *tcp.Port
+	udp      *udp.Port
+	listener *listener.Listener
+}
+
+// serve makes the service of a route, without ports.
+func (s *Server) serve(r *route.Route) *served {
+	sv := &served{Service: service.New(s.Shared, r), tcp: tcp.NewService(), udp: &udp.Service{}}
+	sv.udp.Routed(sv.Service)
+	return sv
+}
+
+// update takes a new version of the route, but for the ports, and gives the one before.
+func (sv *served) update(r *route.Route) (was *route.Route) {
+	was = sv.Update(r)
+	sv.udp.Routed(sv.Service)
+	sv.endLost(was, r)
+	sv.tcp.Routed(sv.Service)
+	return was
+}
+
+// setPorts closes the ports that the route has no more, opens those that it has now, and
+// gives the listeners of the closed ones.
+func (s *Server) setPorts(sv *served, r *route.Route) (closed []*listener.Listener) {
+	sv.ports = slices.DeleteFunc(sv.ports, func(p *port) bool {
+		i := slices.IndexFunc(r.Ports, func(w route.Port) bool { return w.Taken == "" && service.KeyOf(&w) == p.Key })
+		if i >= 0 {
+			p.Update(r, &r.Ports[i])
+			return false
+		}
+		p.close()
+		closed = append(closed, p.listener)
+		sv.closed = append(sv.closed, p)
+		return true
+	})
+	sv.closed = slices.DeleteFunc(sv.closed, (*port).ended)
+	for i := range r.Ports {
+		key := service.KeyOf(&r.Ports[i])
+		if r.Ports[i].Taken == "" && s.Protocols[key.Protocol] != nil && sv.port(key) == nil {
+			sv.ports = append(sv.ports, s.openPort(sv, r, &r.Ports[i]))
+		}
+	}
+	return closed
+}
+
+// openPort opens a port of a route.
+func (s *Server) openPort(sv *served, r *route.Route, of *route.Port) *port {
+	p := &port{Port: sv.NewPort(r, of, s.Protocols[of.Protocol])}
+	var open listener.Open
+	if of.Network == route.UDP {
+		p.udp = udp.NewPort(p.Port, sv.udp, &s.closing)
+		open = p.udp.Open
+	} else {
+		p.tcp = tcp.NewPort(p.Port, sv.tcp)
+		open = p.tcp.Open
+	}
+	p.TakeFile()
+	p.listener = listener.Start(p.Logger, open)
+	return p
+}
+
+// close takes no new clients. A UDP port that has sessions keeps its socket for them.
+func (p *port) close() {
+	p.Close()
+	p.listener.Close()
+	if p.udp == nil || !p.udp.Opened() {
+		p.GiveFile()
+	}
+}
+
+// ended reports whether a closed port has no sessions any more.
+func (p *port) ended() bool {
+	return p.listener.Ended() && (p.udp == nil || !p.udp.HasSessions())
+}
+
+// port finds a port at work; nil: there is none.
+func (sv *served) port(key service.Key) *port {
+	return sv.find(func(p *port) bool { return p.Key == key })
+}
+
+// portNamed finds a port at work by its name; nil: there is none.
+func (sv *served) portNamed(name string) *port {
+	return sv.find(func(p *port) bool { return p.Key.Name == name })
+}
+
+func (sv *served) find(is func(*port) bool) *port {
+	if i := slices.IndexFunc(sv.ports, is); i >= 0 {
+		return sv.ports[i]
+	}
+	return nil
+}
+
+// endLost ends the UDP sessions whose backend's address is no pod's any more, or
+// another's. Their clients might go on sending for ever, to nobody or to
+// strangers, without that anybody is woken; what they send next begins a new
+// session. Pods that end keep theirs as long as their address is known.
+func (sv *served) endLost(was, is *route.Route) {
+	for i := range is.Ports {
+		now := &is.Ports[i]
+		before, ok := was.Port(now.Name)
+		if !ok || now.Network != route.UDP {
+			continue
+		}
+		lost := now.Lost(before.Backends)
+		if len(lost) == 0 {
+			continue
+		}
+		for _, p := range slices.Concat(sv.ports, sv.closed) {
+			if p.udp != nil && p.Key.Name == now.Name {
+				p.udp.EndLost(lost)
+			}
+		}
+	}
+}
+
+// close takes no new clients, and refuses those that are held.
+func (sv *served) close() (closed []*listener.Listener) {
+	for _, p := range sv.ports {
+		p.close()
+		closed = append(closed, p.listener)
+	}
+	sv.ports = nil
+	sv.Queue.Close()
+	return closed
+}
+
+// describe tells what is served of a route. It is called with the server's lock.
+func (s *Server) describe(sv *served) informerapi.Route {
+	r := sv.Route()
+	out := informerapi.Route{
+		UID: string(r.UID), Namespace: r.Namespace, Name: r.Name, Service: r.Service,
+		Phase: string(r.Phase), Ports: []informerapi.RoutePort{},
+	}
+	if !r.PhaseSince.IsZero() {
+		out.PhaseSince = &r.PhaseSince
+	}
+	for i := range r.Ports {
+		p := &r.Ports[i]
+		described := informerapi.RoutePort{Name: p.Name, Protocol: string(p.Protocol), Port: p.ResolverPort}
+		switch at := sv.port(service.KeyOf(p)); {
+		case p.Taken != "":
+			described.Error = p.Taken
+		case at == nil:
+			described.Error = fmt.Sprintf("this resolver does not know the protocol %q", p.Protocol)
+		default:
+			listening, err := at.listener.State()
+			described.Listening = listening
+			if err != nil {
+				described.Error = err.Error()
+			}
+		}
+		out.Ports = append(out.Ports, described)
+	}
+	if r.Front != nil {
+		out.Ports = append(out.Ports, s.describeFront(r.Front))
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+package service
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAMomentIsAtMostAStepTooEarly(t *testing.T) {
+	var m Moment
+	if _, ever := m.Last(); ever {
+		t.Error("something happened before it did")
+	}
+	began := time.Unix(1_000_000, 0)
+	for after := time.Duration(0); after < 10*MomentStep; after += MomentStep / 7 {
+		now := began.Add(after)
+		m.Note(now)
+		if at, ever := m.Last(); !ever || at.After(now) || now.Sub(at) >= MomentStep {
+			t.Fatalf("what happened at %s is said to have been at %s", now, at)
+		}
+	}
+}
+
+// The clock may be set back; the moment follows, or a service would seem to be used
+// until the clock is there again.
+func TestAMomentFollowsAClockThatIsSetBack(t *testing.T) {
+	var m Moment
+	ahead := time.Unix(1_000_000, 0)
+	m.Note(ahead)
+	back := ahead.Add(-time.Hour)
+	m.Note(back)
+	if at, _ := m.Last(); !at.Equal(back) {
+		t.Errorf("what happened at %s is said to have been at %s", back, at)
+	}
+}

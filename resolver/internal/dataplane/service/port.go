@@ -1,0 +1,127 @@
+package service
+
+import (
+	"cmp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// Key is what a port can't be kept for when it changes.
+type Key struct {
+	Name     string
+	Protocol v1alpha1.Protocol
+	Network  route.Network
+	Number   int32
+}
+
+// KeyOf is the key of a route's port.
+func KeyOf(p *route.Port) Key {
+	return Key{Name: p.Name, Protocol: p.Protocol, Network: p.Network, Number: p.ResolverPort}
+}
+
+// Port is one service port at work.
+type Port struct {
+	*Service
+	Key      Key
+	Protocol proto.Protocol
+	// Can are the protocol's abilities.
+	Can proto.Abilities
+	// Counts are the port's series.
+	Counts *metrics.Port
+	// Answers are what backends said to who only asked.
+	Answers Answers
+
+	policy atomic.Pointer[Policy]
+
+	// mu guards what a backend told of itself, and which was asked last. Learning reports
+	// whether one is being asked.
+	mu       sync.Mutex
+	told     proto.Answers
+	asked    asked
+	learning bool
+	// gone is closed with the port.
+	gone chan struct{}
+	// filed is set while the port's file is counted.
+	filed atomic.Bool
+}
+
+// NewPort makes a port of a service, with its policy.
+func (s *Service) NewPort(r *route.Route, port *route.Port, protocol proto.Protocol) *Port {
+	p := &Port{
+		Service: s, Key: KeyOf(port), Protocol: protocol, Can: proto.AbilitiesOf(protocol), gone: make(chan struct{}),
+		Counts: s.Metrics.Port(r.Namespace, r.Service, string(port.Protocol)),
+	}
+	p.Answers.port = p
+	p.Update(r, port)
+	s.add(p)
+	return p
+}
+
+// Update takes a new version of the route's port.
+func (p *Port) Update(r *route.Route, port *route.Port) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy.Store(p.policyOf(r, port))
+	p.learn(port)
+}
+
+// Learnt is what a backend told of itself.
+func (p *Port) Learnt() proto.Answers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
+}
+
+// Close ends what the port does by itself. Its file is given back by who had it counted.
+func (p *Port) Close() {
+	p.remove(p)
+	close(p.gone)
+	p.Answers.close()
+}
+
+// Logger says of which port what is logged is.
+func (p *Port) Logger() logr.Logger {
+	r := p.Route()
+	return p.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", p.Key.Name, "resolverPort", p.Key.Number)
+}
+
+// HeadTime bounds how long a client may take to say what it wants, and to take in what it
+// is answered.
+func (p *Port) HeadTime() time.Duration {
+	return cmp.Or(p.Route().Hold.Handshake, route.DefaultHandshake)
+}
+
+// leastHandshakes is how many clients may say what they want at once, though fewer may be
+// held.
+const leastHandshakes = 100
+
+// MaxHandshakes is how many TCP clients may say what they want, or be told why they are
+// refused, at once.
+func (p *Port) MaxHandshakes() int { return max(p.Route().Hold.MaxConnections, leastHandshakes) }
+
+// Begin and End follow a client that has a backend. One who only asks doesn't keep the
+// service awake.
+func (p *Port) Begin(query bool) {
+	if !query {
+		p.Active.Relayed.Add(1)
+	}
+	p.Sessions.Add(1)
+	p.Counts.SessionBegun()
+}
+
+// End is Begin's end.
+func (p *Port) End(query bool) {
+	if !query {
+		p.Active.Relayed.Add(-1)
+	}
+	p.Sessions.Add(-1)
+	p.Counts.SessionEnded()
+}

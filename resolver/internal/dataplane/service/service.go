@@ -1,0 +1,88 @@
+package service
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// Service is one ElasticService at work.
+type Service struct {
+	*Shared
+	// Queue holds its clients.
+	Queue *hold.Queue
+	// Guard knows its clients by their sources.
+	Guard  guard.Guard
+	Active Activity
+
+	route atomic.Pointer[route.Route]
+	// ownFiles and ownSessions are the service's part of what all share.
+	ownFiles    Files
+	ownSessions atomic.Int32
+
+	// mu guards ports: those at work.
+	mu    sync.Mutex
+	ports []*Port
+}
+
+// New makes the service of a route.
+func New(shared *Shared, r *route.Route) *Service {
+	s := &Service{Shared: shared}
+	s.route.Store(r)
+	s.Queue = hold.New(r, hold.Options{
+		Waker: shared.Waker, Protocols: shared.Protocols, Told: s.told, Metrics: shared.Metrics, Log: shared.Log,
+	})
+	return s
+}
+
+// Route is the newest version of the route. It is never changed.
+func (s *Service) Route() *route.Route { return s.route.Load() }
+
+// Update takes a new version of the route, and gives the one before. The queue comes second:
+// whoever it sends to a backend finds that backend in the route.
+func (s *Service) Update(r *route.Route) (was *route.Route) {
+	was = s.route.Swap(r)
+	s.Queue.Update(r)
+	return was
+}
+
+// Name is what its series are called by.
+func (s *Service) Name() types.NamespacedName { return NameOf(s.Route()) }
+
+// NameOf is what the series of a route's service are called by.
+func NameOf(r *route.Route) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
+}
+
+// told takes in what a backend of a port told of itself.
+func (s *Service) told(name string, answers proto.Answers) {
+	s.mu.Lock()
+	at := slices.IndexFunc(s.ports, func(p *Port) bool { return p.Key.Name == name })
+	var p *Port
+	if at >= 0 {
+		p = s.ports[at]
+	}
+	s.mu.Unlock()
+	if p != nil {
+		p.learnt(answers)
+	}
+}
+
+func (s *Service) add(p *Port) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports = append(s.ports, p)
+}
+
+func (s *Service) remove(p *Port) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports = slices.DeleteFunc(s.ports, func(other *Port) bool { return other == p })
+}

@@ -1,0 +1,147 @@
+// Package service is what TCP and UDP clients of one ElasticService have in common: its
+// route, its queue, its ports with the policy that their clients are classified by, what it
+// takes of what all services share, and who is active.
+//
+// It opens no port and knows no client. The packages tcp and udp do; they import this one.
+package service
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/query"
+)
+
+// Defaults of Options.
+const (
+	DefaultUDPIdle        = 120 * time.Second
+	DefaultMaxUDPSessions = 100_000
+	DefaultMaxHeldBytes   = 256 << 20
+	DefaultTCPHalfClosed  = 5 * time.Minute
+)
+
+const (
+	// stalledPart is what part of MaxHeldBytes is for what relayed clients and backends
+	// have no room for.
+	stalledPart = 4
+	// spareFiles are left for all that is neither a client, nor its backend, nor a port.
+	spareFiles = 1024
+)
+
+// Options are what a data plane works with.
+type Options struct {
+	// Host is the address to listen on; empty: all of them.
+	Host    string
+	Waker   hold.Waker
+	Metrics *metrics.Metrics
+	Log     logr.Logger
+	// UDPIdle is how long a UDP session may be silent; 0: DefaultUDPIdle.
+	UDPIdle time.Duration
+	// TCPHalfClosed is how long a TCP connection of which one side has ended may be
+	// silent; 0: DefaultTCPHalfClosed. TCPIdle is so for any other; 0: for ever.
+	TCPHalfClosed, TCPIdle time.Duration
+	// MaxFiles bounds the files that ports and clients of all services have open; 0:
+	// by what the process may open.
+	MaxFiles int
+	// MaxUDPSessions bounds the UDP sessions of all services; 0: DefaultMaxUDPSessions.
+	MaxUDPSessions int
+	// MaxHeldBytes bounds what is kept for the clients of all services while they have no
+	// backend, or no room for what it says; 0: DefaultMaxHeldBytes.
+	MaxHeldBytes int64
+	// AccessLog gets a line about each client that goes; nil: nobody does.
+	AccessLog *accesslog.Log
+	// Protocols are the modules by name.
+	Protocols map[v1alpha1.Protocol]proto.Protocol
+}
+
+// Shared is what all services share.
+type Shared struct {
+	Options
+
+	// Context is the life of all clients. Close ends it.
+	Context context.Context //nolint:containedctx // see there
+	cancel  context.CancelFunc
+	// Running are the goroutines, and the clients that a loop has.
+	Running sync.WaitGroup
+	// Sessions counts what is relayed, for services that are gone, too.
+	Sessions atomic.Int32
+	// files and udpSessions are divided among the services; ports are files, too.
+	files, udpSessions *guard.Share
+	portFiles          atomic.Int32
+	// Held is charged with what is kept. Stalled is its part for what is relayed, so
+	// that clients who take nothing in leave the rest to those who wait.
+	Held, Stalled *conn.Budget
+	// asks bounds how many backends are asked at once what they tell of themselves, and
+	// fetches for an answer to tell again. QueryTimeout bounds how long each may take.
+	asks, fetches chan struct{}
+	QueryTimeout  time.Duration
+}
+
+// NewShared makes what services share.
+func NewShared(o Options) *Shared {
+	if o.UDPIdle == 0 {
+		o.UDPIdle = DefaultUDPIdle
+	}
+	if o.TCPHalfClosed == 0 {
+		o.TCPHalfClosed = DefaultTCPHalfClosed
+	}
+	if o.MaxFiles == 0 {
+		o.MaxFiles = maxFiles()
+	}
+	if o.MaxUDPSessions == 0 {
+		o.MaxUDPSessions = DefaultMaxUDPSessions
+	}
+	if o.MaxHeldBytes == 0 {
+		o.MaxHeldBytes = DefaultMaxHeldBytes
+	}
+	s := &Shared{
+		Options: o, Held: conn.NewBudget(o.MaxHeldBytes),
+		files: guard.NewShare(o.MaxFiles), udpSessions: guard.NewShare(o.MaxUDPSessions),
+		asks: make(chan struct{}, parallelAsks), fetches: make(chan struct{}, parallelFetches), QueryTimeout: query.Timeout,
+	}
+	s.Stalled = s.Held.Part(o.MaxHeldBytes / stalledPart)
+	s.Context, s.cancel = context.WithCancel(context.Background())
+	o.Metrics.HeldBytes(s.Held.Used, o.MaxHeldBytes)
+	return s
+}
+
+// Close cuts all clients.
+func (s *Shared) Close() { s.cancel() }
+
+// Usage is what is taken of what services share.
+type Usage struct {
+	// Files includes PortFiles.
+	Files, PortFiles, UDPSessions int
+	// HeldBytes includes StalledBytes.
+	HeldBytes, StalledBytes int64
+}
+
+// Usage is what is taken now.
+func (s *Shared) Usage() Usage {
+	return Usage{
+		Files: s.files.Used(), PortFiles: int(s.portFiles.Load()), UDPSessions: s.udpSessions.Used(),
+		HeldBytes: s.Held.Used(), StalledBytes: s.Stalled.Used(),
+	}
+}
+
+// maxFiles is how many files clients may have open.
+func maxFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return spareFiles
+	}
+	return max(int(min(limit.Cur, math.MaxInt32))-spareFiles, spareFiles) //nolint:gosec // bounded
+}

@@ -1,0 +1,188 @@
+package tcp
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// admission is what becomes of a client.
+type admission struct {
+	decision decision
+	// server is the backend of one that is relayed, and ticket the place in the queue of one
+	// that is held.
+	server *backend
+	ticket *hold.Ticket
+}
+
+type decision int
+
+const (
+	// done: the client was refused, or answered in the backend's place, or is gone.
+	done decision = iota
+	relayed
+	// relayedAsQuery: it only queries the status, which keeps nothing awake.
+	relayedAsQuery
+	held
+)
+
+// admit decides what becomes of a client, and tells one that is refused why.
+func (p *Port) admit(c *Client, rules *guard.Rules) admission {
+	c.max = p.Route().Hold.MaxBytes
+	if !p.enter(c, rules) {
+		return admission{}
+	}
+	switch goesOn, query := p.wants(c); {
+	case query != nil:
+		return admission{decision: relayedAsQuery, server: query}
+	case !goesOn || p.Route().AwaitsWake() && !p.mayWait(c):
+		return admission{}
+	}
+	c.keepAwake()
+	if server := p.connectNow(c); server != nil {
+		return admission{decision: relayed, server: server}
+	}
+	if !p.mayWait(c) {
+		return admission{}
+	}
+	return p.queue(c)
+}
+
+// noRules are for a load balancer's own connections.
+var noRules = &guard.Rules{}
+
+// enter begins a client's stay, once it is known where it comes from. What was read
+// for that is its source's from now on.
+func (p *Port) enter(c *Client, rules *guard.Rules) bool {
+	all := p.Held
+	if c.local {
+		rules = noRules
+	}
+	stay, ok := p.takePlace(c.line, c.source.Addr(), rules)
+	if !ok {
+		return false
+	}
+	c.port, c.stay = p, stay
+	if kept := stay.Budget(all); kept != all {
+		all.Give(len(c.sent))
+		kept.Force(len(c.sent))
+		c.budget = kept
+		c.reader.Charge(kept)
+	}
+	return true
+}
+
+// takePlace takes a connection's files, and begins its stay.
+func (p *Port) takePlace(l *accesslog.Line, from netip.Addr, rules *guard.Rules) (stay guard.Stay, ok bool) {
+	reason := proto.TooManyConnections
+	if p.TakeConnection() {
+		if stay, reason = p.Guard.Admit(rules, from, p.Held); reason == "" {
+			return stay, true
+		}
+		p.GiveConnection()
+	}
+	p.refuse(l, reason)
+	return stay, false
+}
+
+// wants finds out what a client wants. One that goes on wants a backend to play on. Query is
+// the backend of one that only queries; nil: all that it wanted is done, or it is gone.
+func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
+	k := p.Policy()
+	if c.local {
+		if query = p.connectQuery(c); query == nil {
+			part(c.conn, nil)
+		}
+		return false, query
+	}
+	if !k.SortsQueries {
+		return !k.Classifies || p.handshake(c), nil
+	}
+	queries, heard := p.queries(c)
+	// At a front of HTTP whoever probes is a client like any other while a backend is up:
+	// its next request may be for another service.
+	follows := c.front != nil && c.front.only != nil
+	switch {
+	case !heard:
+		return false, nil
+	case !queries || follows:
+		return true, nil
+	case p.retell(c):
+		return false, nil
+	}
+	if query = p.connectQuery(c); query != nil {
+		return false, query
+	}
+	return p.handshake(c), nil
+}
+
+// handshake lets a client say what it wants; false: it doesn't want the service, or
+// may not have it.
+func (p *Port) handshake(c *Client) bool {
+	switch reason := c.stay.Hold(); reason {
+	case "":
+	case proto.Denied:
+		p.deny(c)
+		return false
+	default:
+		p.refuse(c.line, reason)
+		return false
+	}
+	defer p.occupy(c).End()
+	return p.classify(c)
+}
+
+// mayWait reports whether a client may wake the service or wait for it. One that may not is
+// refused.
+func (p *Port) mayWait(c *Client) bool {
+	switch reason := c.stay.Ask(time.Now()); reason {
+	case "":
+		return true
+	case proto.Denied:
+		p.deny(c)
+	default:
+		p.refuse(c.line, reason)
+		p.farewell(c, reason)
+	}
+	return false
+}
+
+// deny refuses a client that may not wake the service. Where clients make requests it is told
+// so once it has made one; others are closed unread.
+func (p *Port) deny(c *Client) {
+	if p.Can.Requests {
+		if reason := c.stay.Hear(); reason != "" {
+			p.refuse(c.line, reason)
+			return
+		}
+		if _, heard := p.queries(c); !heard {
+			return
+		}
+	}
+	p.refuse(c.line, proto.Denied)
+	p.farewell(c, proto.Denied)
+}
+
+// queue has a client wait in the service's queue, where there is room.
+func (p *Port) queue(c *Client) admission {
+	atMost := p.protocol.HoldAtMost()
+	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
+		atMost = 0
+	}
+	ticket, err := p.Queue.Enter(p.Key.Name, c, atMost)
+	if err == nil {
+		return admission{decision: held, ticket: ticket}
+	}
+	reason := proto.QueueFull
+	if errors.Is(err, hold.ErrGone) {
+		reason = proto.RouteGone
+	}
+	c.line.Refused(string(reason))
+	p.farewell(c, reason)
+	return admission{}
+}

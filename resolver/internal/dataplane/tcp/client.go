@@ -1,0 +1,174 @@
+package tcp
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"bytes"
+	"net/netip"
+	"sync"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+	"dormouse.dev/dormouse/resolver/internal/relay"
+)
+
+// Client is a TCP client, and what it sent while it has no backend. It is for one goroutine,
+// and once it is relayed for the relay's loop.
+type Client struct {
+	shared *service.Shared
+	conn   *conn.Stream
+	reader *conn.Reader
+	line   *accesslog.Line
+	endpoints
+	// announced is set where a backend is told first where the client is.
+	announced bool
+	// sent is charged to the budget. At most max bytes are kept of one that is held. Ended is
+	// set once the client has ended its side, and full while the budget has no room for more.
+	sent        []byte
+	budget      *conn.Budget
+	max         int
+	ended, full bool
+
+	// port is whose client it is once it was admitted, by stay. Open is set while it counts
+	// among those who keep the service awake.
+	port *Port
+	stay guard.Stay
+	open bool
+	// front is what it has at the front that it came to; nil: it came to the port.
+	front *atFront
+	// slot is the client's place on the backend that it has or tries.
+	slot *hold.Slot
+
+	// headDue is when the client must have said what it wants, and taken in what it is
+	// answered; zero before it is first asked. Answered is set once it has had the one Answer
+	// that is marked Once.
+	headDue  time.Time
+	answered bool
+	// questions are for a client that can be made to wait; nil: it can't.
+	questions *questions
+
+	// events end its wait. Called is set once one is there, or comes at once. Deadline guards
+	// it, and the read deadline against being put off then.
+	events   chan event
+	called   bool
+	deadline sync.Mutex
+}
+
+// newClient makes a client of a connection.
+func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
+	_, own := c.Addresses()
+	client := &Client{
+		shared: s, conn: c, reader: conn.NewReader(c), budget: s.Held, line: s.AccessLog.Begin(from),
+		events: make(chan event, 1), endpoints: endpoints{source: from, destination: own},
+	}
+	client.reader.Charge(s.Held)
+	return client
+}
+
+// end ends the client, and gives back what it took. One of HTTP whose next request is for
+// another service goes on there.
+func (c *Client) end() {
+	if c.open {
+		c.port.Active.Touch(time.Now())
+		c.port.Active.Open.Add(-1)
+	}
+	c.takeSlot(hold.Release{})
+	c.drop(len(c.sent))
+	if c.port != nil {
+		c.stay.Leave()
+		c.port.GiveConnection()
+	}
+	turns := c.front != nil && c.front.turned != nil
+	if c.front != nil && !turns {
+		c.front.stay.Leave()
+	}
+	_ = c.conn.Close()
+	c.line.Write()
+	if turns {
+		c.front.goOn(c)
+	}
+}
+
+// keepAwake has the client count among those who keep the service awake.
+func (c *Client) keepAwake() {
+	c.open = true
+	c.port.Active.Open.Add(1)
+}
+
+// pass finds out how much of what is held is for this service's backend: at a front of HTTP
+// a later request may be for another.
+func (c *Client) pass() (passes int, x *http1.Exchange) {
+	if c.front == nil || c.front.only == nil {
+		return len(c.sent), nil
+	}
+	x = http1.NewExchange()
+	x.Only(c.front.only)
+	passes = x.Read(http1.Client, c.sent)
+	x.Passed(http1.Client)
+	return passes, x
+}
+
+// drop gives up the first n bytes of what is held.
+func (c *Client) drop(n int) {
+	c.budget.Give(n)
+	c.sent = c.sent[n:]
+	if len(c.sent) == 0 {
+		c.sent = nil
+	}
+}
+
+// take adds what was read, and charged, to what is held.
+func (c *Client) take(chunk []byte) {
+	c.sent = append(c.sent, chunk...)
+	c.reader.Done()
+}
+
+// takeSlot leaves the slot that the client has for that of a release.
+func (c *Client) takeSlot(g hold.Release) {
+	c.slot.Leave()
+	c.slot = g.Slot
+}
+
+// atFront is what a client has at the front that it came to.
+type atFront struct {
+	stay guard.Stay
+	// again is set where it comes from another service there.
+	again bool
+	// only reports, of a client of HTTP, which hosts' requests are for the service that it
+	// has now; nil: all are.
+	only func(host string) bool
+	// turn carries it on with another service.
+	turn func(was *Client, client *conn.Stream, rest []byte)
+	// turned is its connection where its next request, of which rest was read, is for another
+	// service; nil: it is not.
+	turned *conn.Stream
+	rest   []byte
+}
+
+// goOn carries the client on, in a goroutine of its own.
+func (a *atFront) goOn(was *Client) {
+	was.shared.Running.Go(func() {
+		defer utilruntime.HandleCrash()
+		a.turn(was, a.turned, a.rest)
+	})
+}
+
+// goBack has a client of HTTP that was answered in the backend's place go back to the front:
+// what it asks next may be for another host.
+func (c *Client) goBack() { c.moveOn(c.conn.Detach(), bytes.Clone(c.sent)) }
+
+// turn is goBack for one whose relay ended because its next request is for another host.
+func (c *Client) turn(e relay.Ended) { c.moveOn(e.Client, e.Rest) }
+
+func (c *Client) moveOn(fd int, rest []byte) {
+	if client, err := conn.NewStream(loop.Next(), fd); err == nil {
+		c.front.turned = client
+		c.front.rest = bytes.TrimLeft(rest, "\r\n") // which may stand before a request
+	}
+}

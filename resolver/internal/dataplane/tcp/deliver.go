@@ -1,0 +1,130 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+)
+
+const (
+	// directTries is how many backends a client tries before it waits.
+	directTries = 3
+	// replayTimeout bounds replaying what was held: a backend that takes nothing in is not
+	// up.
+	replayTimeout = 10 * time.Second
+)
+
+// backend is a client's connection to its backend, which has been sent what was held.
+type backend struct {
+	conn    *conn.Stream
+	address netip.AddrPort
+	// passed is how much of what was held that was, and exchange has read all of it; nil: it
+	// isn't followed so far.
+	passed   int
+	exchange *http1.Exchange
+}
+
+// connectNow connects a client that needs not wait; nil: it has to. The client counts as
+// relayed from the first try on, or a service might be put to sleep under it.
+func (p *Port) connectNow(c *Client) *backend {
+	picked, ok := p.Queue.Pick(p.Key.Name)
+	if !ok {
+		return nil
+	}
+	p.Begin(false)
+	for range directTries {
+		c.takeSlot(picked)
+		if made := p.reach(picked); made != nil {
+			server, err := c.replay(made, picked.Address)
+			if err == nil {
+				return server
+			}
+			_ = made.Close()
+			p.Queue.Avoid(p.Key.Name, picked.Address)
+		}
+		if picked, ok = p.Queue.Pick(p.Key.Name); !ok {
+			break
+		}
+	}
+	c.takeSlot(hold.Release{})
+	p.End(false)
+	return nil
+}
+
+// take connects to the backend of a release.
+func (p *Port) take(g hold.Release) (made *conn.Stream, began time.Time, err error) {
+	if g.Conn != nil {
+		return g.Conn, began, nil
+	}
+	p.tcp.dials <- struct{}{}
+	defer func() { <-p.tcp.dials }()
+	began = time.Now()
+	made, err = p.dial(g)
+	return made, began, err
+}
+
+// reach connects to a backend that was picked; nil: that failed, as the queue knows.
+func (p *Port) reach(g hold.Release) *conn.Stream {
+	began := time.Now()
+	made, err := p.dial(g)
+	if err != nil {
+		p.unreached(g, began, err)
+		return nil
+	}
+	return made
+}
+
+// unreached takes in why a client who began to connect then could not.
+func (p *Port) unreached(g hold.Release, began time.Time, err error) {
+	switch {
+	case blames(err):
+		p.Queue.Avoid(p.Key.Name, g.Address)
+	case !conn.Local(err):
+		p.Queue.Silent(p.Key.Name, g, began)
+	}
+}
+
+// blames reports whether an error tells of the backend: not of this host, and not of one
+// packet that was lost.
+func blames(err error) bool {
+	var network net.Error
+	lost := errors.As(err, &network) && network.Timeout()
+	return !lost && !conn.Local(err)
+}
+
+func (p *Port) dial(g hold.Release) (*conn.Stream, error) {
+	made, err := conn.Dial(p.Context, g.Address, hold.DialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	g.Reached(time.Now())
+	return made, nil
+}
+
+// replay sends a backend what was held. The client keeps it for another one, should this one
+// fail.
+func (c *Client) replay(made *conn.Stream, address netip.AddrPort) (*backend, error) {
+	first, err := c.announcement()
+	if err != nil {
+		return nil, err
+	}
+	passed, x := c.pass()
+	server := &backend{conn: made, address: address, passed: passed, exchange: x}
+	if len(first)+passed == 0 {
+		return server, nil
+	}
+	all := c.sent[:passed]
+	if len(first) > 0 {
+		all = append(first, all...)
+	}
+	_ = made.SetWriteDeadline(time.Now().Add(replayTimeout))
+	if _, err := made.Write(all); err != nil {
+		return nil, err
+	}
+	return server, made.SetWriteDeadline(time.Time{})
+}

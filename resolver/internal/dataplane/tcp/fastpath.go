@@ -1,0 +1,156 @@
+package tcp
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/relay"
+)
+
+// A client that nobody needs to hear first, of a service that is up, takes the fast path to
+// a backend: without a goroutine, or anything else of its own but the relay.
+
+// mayTakeFastPath reports whether a client may take the fast path just now.
+func (p *Port) mayTakeFastPath(from netip.Addr) bool {
+	r, k := p.Route(), p.Policy()
+	if k.Classifies || k.SortsQueries || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from) {
+		return false
+	}
+	return !p.Can.Requests || r.Balance != ""
+}
+
+// fastClient is a client on its way to a server, or with it.
+type fastClient struct {
+	port    *Port
+	loop    *loop.Loop
+	client  int
+	from    netip.AddrPort
+	stay    guard.Stay
+	release hold.Release
+	// server is what is being connected, until the timer ends that.
+	server loop.File
+	timer  *time.Timer
+	began  time.Time
+	line   *accesslog.Line
+	over   bool
+}
+
+// fastPath takes a client that is accepted; false: it is to be taken as any other is. So is
+// one whose backend can't be reached.
+func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
+	defer utilruntime.HandleCrash()
+	if !p.mayTakeFastPath(from.Addr()) {
+		return false
+	}
+	release, ok := p.Queue.Pick(p.Key.Name)
+	if !ok {
+		return false
+	}
+	line := p.Line(from)
+	stay, ok := p.takePlace(line, from.Addr(), p.Policy().Rules)
+	if !ok {
+		p.counts.ClientTaken()
+		line.Write()
+		release.Slot.Leave()
+		_ = unix.Close(client)
+		return true
+	}
+	s := &fastClient{port: p, loop: on.Near(), client: client, from: from, stay: stay, release: release, line: line}
+	s.begin()
+	server, pending, err := conn.Connect(release.Address)
+	switch {
+	case err != nil:
+		s.fail(err)
+	case pending:
+		s.loop.Do(func() { s.wait(server) })
+	default:
+		s.relay(server)
+	}
+	return true
+}
+
+// begin counts the client from the first try on, or the service might be put to sleep
+// under it.
+func (s *fastClient) begin() {
+	p := s.port
+	s.began = time.Now()
+	p.Running.Add(1)
+	p.Active.Open.Add(1)
+	p.Begin(false)
+}
+
+func (s *fastClient) end() {
+	p := s.port
+	s.release.Slot.Leave()
+	s.stay.Leave()
+	p.GiveConnection()
+	p.End(false)
+	p.Active.Touch(time.Now())
+	p.Active.Open.Add(-1)
+	p.Running.Done()
+}
+
+// fail has the client go another way, for its server can't be reached.
+func (s *fastClient) fail(err error) {
+	s.port.unreached(s.release, s.began, err)
+	s.port.accept(s.loop, s.client, s.from)
+	s.end()
+}
+
+// wait waits until the server is connected. Nothing is read of the client meanwhile.
+func (s *fastClient) wait(server int) {
+	err := s.server.Open(s.loop, server, s)
+	if err == nil {
+		err = s.server.Want(loop.Out)
+	}
+	if err != nil {
+		s.server.Close()
+		s.fail(err)
+		return
+	}
+	s.timer = time.AfterFunc(hold.DialTimeout, func() {
+		s.loop.Do(func() { s.giveUp(unix.ETIMEDOUT) })
+	})
+}
+
+func (s *fastClient) giveUp(err error) {
+	if !s.over {
+		s.over = true
+		s.server.Close()
+		s.fail(err)
+	}
+}
+
+// Ready implements loop.Handler: the server is connected, or can't be.
+func (s *fastClient) Ready(*loop.Loop, uint32) {
+	s.timer.Stop()
+	if err := conn.Connected(s.server.FD()); err != nil {
+		s.giveUp(err)
+		return
+	}
+	s.over = true
+	s.server.Leave()
+	s.relay(s.server.FD())
+}
+
+func (s *fastClient) relay(server int) {
+	p := s.port
+	s.release.Reached(time.Now())
+	p.counts.ClientTaken()
+	s.stay.Served()
+	s.line.Served(s.release.Address)
+	relay.Start(p.Context, s.loop, s.client, server, p.relayOptions(nil, nil), func(e relay.Ended) {
+		p.ended(s.line, e)
+		s.line.Write()
+		s.end()
+	})
+}

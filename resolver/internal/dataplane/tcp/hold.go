@@ -1,0 +1,227 @@
+package tcp
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// endedKeepAlive asks a client that has ended its side whether it is still there.
+var endedKeepAlive = conn.KeepAlive{Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// past is a deadline that ends a read at once.
+var past = time.Unix(1, 0)
+
+// event ends a wait.
+type event struct {
+	release hold.Release
+	reason  proto.Reason
+	// own is set where the queue doesn't know of it yet.
+	own bool
+	// read is set where it is none, but the client said something.
+	read bool
+}
+
+// hold has a client wait in a goroutine that has done nothing before. All else takes more of
+// the stack than waiting does, and many wait.
+func (p *Port) hold(c *Client, ticket *hold.Ticket) {
+	p.Running.Go(func() { p.await(c, ticket) })
+}
+
+// await carries a client that waits until it is relayed or gone, or has said something.
+func (p *Port) await(c *Client, ticket *hold.Ticket) {
+	defer utilruntime.HandleCrash()
+	e, here := c.wait()
+	if e.read {
+		p.hold(c, ticket)
+		return
+	}
+	if server := p.deliverHeld(c, ticket, e, here); server != nil {
+		p.relay(c, server)
+		return
+	}
+	c.end()
+}
+
+// deliverHeld goes on with what a client's wait ended with until it has a backend, which has
+// been sent what was held; nil: the client is gone or refused.
+func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *backend {
+	for ; ; e, here = c.wait() {
+		if e.read {
+			continue
+		}
+		if (!here || e.own) && ticket.Leave() {
+			if here {
+				p.refuse(c.line, e.reason)
+				p.farewell(c, e.reason)
+			} else {
+				p.Ended(c.line, accesslog.GaveUp)
+			}
+			return nil
+		}
+		if e.own {
+			e = c.await()
+		}
+		if !here {
+			e = c.await()
+			c.takeSlot(e.release)
+			if e.release.Conn != nil {
+				_ = e.release.Conn.Close()
+			}
+			ticket.Abandon()
+			p.Ended(c.line, accesslog.GaveUp)
+			return nil
+		}
+		if e.reason != "" {
+			c.line.Refused(string(e.reason))
+			part(c.conn, p.refusal(c, e.reason))
+			return nil
+		}
+		server, failed := p.deliverTo(c, e.release)
+		if server != nil {
+			p.Begin(false)
+			ticket.Delivered()
+			return server
+		}
+		c.takeSlot(hold.Release{})
+		ticket.Back(failed)
+	}
+}
+
+// deliverTo connects a client to the backend that it was released to, and replays what was held.
+// Where that fails, failed is the backend, unless it is not to blame.
+func (p *Port) deliverTo(c *Client, g hold.Release) (server *backend, failed netip.AddrPort) {
+	c.takeSlot(g)
+	failed = g.Address
+	made, began, err := p.take(g)
+	if err != nil && !blames(err) {
+		p.unreached(g, began, err)
+		failed = netip.AddrPort{}
+	}
+	c.awaitReply()
+	if made == nil {
+		return nil, failed
+	}
+	if server, err = c.replay(made, g.Address); err != nil {
+		_ = made.Close()
+		return nil, failed
+	}
+	return server, failed
+}
+
+// Released implements hold.Client.
+func (c *Client) Released(g hold.Release) { c.call(event{release: g}) }
+
+// Refused implements hold.Client.
+func (c *Client) Refused(reason proto.Reason) { c.call(event{reason: reason}) }
+
+// call ends the client's wait. The deadline comes first: once the event is there,
+// the client's goroutine sets the deadlines again.
+func (c *Client) call(e event) {
+	c.deadline.Lock()
+	c.called = true
+	_ = c.conn.SetReadDeadline(past)
+	c.deadline.Unlock()
+	c.events <- e
+}
+
+// arm sets when the next read ends by itself, unless it ends at once.
+func (c *Client) arm(at time.Time) {
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	if !c.called {
+		_ = c.conn.SetReadDeadline(at)
+	}
+}
+
+// event takes the one that there is, or comes at once.
+func (c *Client) event() (e event, called bool) {
+	c.deadline.Lock()
+	called = c.called
+	c.deadline.Unlock()
+	if called {
+		e = c.await()
+	}
+	return e, called
+}
+
+// await takes the event that was promised.
+func (c *Client) await() event {
+	e := <-c.events
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	c.called = false
+	_ = c.conn.SetReadDeadline(time.Time{})
+	return e
+}
+
+// wait waits until the client is released to a backend or refused, or has sent something,
+// which is kept; false: it went away.
+func (c *Client) wait() (event, bool) {
+	c.full = false
+	aborts := c.port.Policy().Aborts
+	if c.questions != nil {
+		c.arm(c.questions.due)
+	}
+	for {
+		room := c.max - len(c.sent)
+		if c.ended || c.full || room <= 0 {
+			// The rest stays in the kernel, which slows the client down.
+			if c.reader.WaitGone(aborts) == nil {
+				return event{}, false
+			}
+			if e, ended := c.interrupted(); ended {
+				return e, true
+			}
+			continue
+		}
+		err := c.reader.Wait()
+		var chunk []byte
+		if err == nil {
+			chunk, err = c.reader.Next(room)
+		}
+		switch {
+		case err == nil:
+			c.take(chunk)
+			if c.questions != nil {
+				c.questions.heard(c)
+			}
+			return event{read: true}, true
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if e, ended := c.interrupted(); ended {
+				return e, true
+			}
+		case errors.Is(err, conn.ErrNoRoom):
+			c.full = true
+		case errors.Is(err, io.EOF) && len(c.sent) > 0 && !aborts:
+			// It said all it has to say and may still listen. Relaying reads
+			// this end again and passes it on. If it does not listen any more,
+			// only keep-alive tells, once its host has forgotten the connection.
+			c.ended = true
+			_ = c.conn.Watch(endedKeepAlive)
+		default:
+			return event{}, false
+		}
+	}
+}
+
+// interrupted tells what ended a read, and whether that ends the wait.
+func (c *Client) interrupted() (event, bool) {
+	if e, called := c.event(); called {
+		return e, true
+	}
+	if c.questions.ask(c.conn) {
+		c.arm(c.questions.due)
+		return event{}, false
+	}
+	return event{reason: proto.TimedOut, own: true}, true
+}

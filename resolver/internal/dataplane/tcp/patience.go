@@ -1,0 +1,94 @@
+package tcp
+
+import (
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+)
+
+// questions keep a held client waiting that would give up by itself.
+type questions struct {
+	protocol proto.Waiter
+	// from is where in what the client sent its answers begin.
+	from int
+	// asked counts the questions. Open is set while the last has no answer.
+	asked int32
+	open  bool
+	// due is when to ask next, or, while a question is open, when it is too late
+	// for an answer.
+	due time.Time
+	// odd is set once the client has sent something else than an answer: it isn't asked
+	// again.
+	odd bool
+}
+
+// newQuestions are for a client that was held just now; nil: it can't be asked.
+func newQuestions(protocol proto.Waiter, head []byte) *questions {
+	if protocol == nil || !protocol.WouldWait(head) {
+		return nil
+	}
+	ask, _ := protocol.Patience()
+	return &questions{protocol: protocol, from: len(head), due: time.Now().Add(ask)}
+}
+
+// ask is called when it is due; false: the client has waited for as long as it can
+// be made to.
+func (q *questions) ask(c *conn.Stream) bool {
+	if q.open || q.odd {
+		return false
+	}
+	_, answer := q.protocol.Patience()
+	q.asked++
+	q.open, q.due = true, time.Now().Add(answer)
+	scratch := conn.Streams.Get()
+	defer conn.Streams.Put(scratch)
+	// There is room in the socket for as little, or the client doesn't read.
+	_ = c.SetWriteDeadline(q.due)
+	_, err := c.Write(q.protocol.Question((*scratch)[:0], q.asked))
+	_ = c.SetWriteDeadline(time.Time{})
+	return err == nil
+}
+
+// heard takes the client's answer out of what it sent.
+func (q *questions) heard(c *Client) {
+	if q.odd || len(c.sent) == q.from {
+		return
+	}
+	size, err := 0, error(nil)
+	if q.open {
+		size, err = q.protocol.Reply(c.sent[q.from:], q.asked)
+	}
+	if !q.open || err != nil {
+		// It is the server's to judge.
+		q.odd = true
+		return
+	}
+	if size == 0 {
+		return
+	}
+	c.budget.Give(size)
+	c.sent = append(c.sent[:q.from], c.sent[q.from+size:]...)
+	q.odd = len(c.sent) > q.from
+	ask, _ := q.protocol.Patience()
+	q.open, q.due = false, time.Now().Add(ask)
+}
+
+// awaitReply waits for the answer to a question that is open: the server would not know
+// what it is.
+func (c *Client) awaitReply() {
+	q := c.questions
+	if q == nil || !q.open {
+		return
+	}
+	c.arm(q.due)
+	defer c.arm(time.Time{})
+	for q.open && !q.odd && len(c.sent) < c.max {
+		chunk, err := c.reader.Next(c.max - len(c.sent))
+		if err != nil {
+			return // Whoever uses the connection next finds out why.
+		}
+		c.take(chunk)
+		q.heard(c)
+	}
+}

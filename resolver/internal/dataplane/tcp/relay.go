@@ -1,0 +1,89 @@
+package tcp
+
+import (
+	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+	"dormouse.dev/dormouse/resolver/internal/relay"
+)
+
+// relayOptions are how the port's clients are relayed; x may be nil. Withheld is what it says
+// not to send yet.
+func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) relay.Options {
+	return relay.Options{
+		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
+		Exchange: x, Withheld: withheld, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
+		Head: p.HeadTime(),
+	}
+}
+
+// relaying is how one client is relayed.
+type relaying struct {
+	// query is set while the client only queries the status.
+	query bool
+	// exchange follows its requests; nil: nobody does. Quiet is set where it is ended between
+	// two of them once new clients go past the resolver.
+	exchange *http1.Exchange
+	quiet    bool
+}
+
+// relay relays a client that has its backend, and counts as relayed, until it ends.
+func (p *Port) relay(c *Client, server *backend) {
+	c.stay.Served()
+	p.served(c, server)
+	r := relaying{exchange: server.exchange}
+	if c.front == nil || c.front.only == nil {
+		r.exchange = p.follow(c.sent)
+		r.quiet = r.exchange != nil
+	}
+	if c.ended {
+		_ = c.conn.Watch(conn.DefaultKeepAlive)
+	}
+	p.start(c, server, r)
+}
+
+// served notes that a client has a backend, which has been sent what was held.
+func (p *Port) served(c *Client, server *backend) {
+	if c.line != nil {
+		c.line.Served(server.address)
+		c.line.Carried(int64(server.passed), 0)
+	}
+	p.counts.BytesToServer(server.passed)
+}
+
+// start gives a client's connections to a loop, which ends the client with them.
+func (p *Port) start(c *Client, server *backend, r relaying) {
+	c.drop(server.passed)
+	withheld := c.sent
+	c.drop(len(c.sent)) // the relay keeps it
+	p.Running.Add(1)
+	var f *followed
+	if r.quiet {
+		f = &followed{}
+	}
+	begun := relay.Start(p.Context, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r.exchange, withheld), func(e relay.Ended) {
+		defer p.Running.Done()
+		p.tcp.follows.end(f)
+		p.ended(c.line, e)
+		if e.Why == relay.ByTurn {
+			c.turn(e)
+		}
+		// One that only queried at first may not any more.
+		p.End(r.query && !c.open)
+		c.end()
+	})
+	if f != nil {
+		p.tcp.follows.begin(f, begun)
+		p.tcp.endIdle(p.Service)
+	}
+}
+
+// ended takes in how a relay has ended.
+func (p *Port) ended(l *accesslog.Line, e relay.Ended) {
+	l.Carried(e.ToServer, e.ToClient)
+	p.Ended(l, string(e.Why))
+	if e.Err != nil {
+		p.Log.V(1).Info("A connection ended with an error", "by", e.Why, "error", e.Err.Error())
+	}
+}

@@ -1,0 +1,80 @@
+// Package udp carries UDP clients. A client's life goes one way, and so do the calls:
+//
+//	receive  socket.go    a loop receives what the clients of a port send
+//	admit    socket.go    may the sender have a session? query.go has it answered otherwise
+//	hold     session.go   it waits in the service's queue, with what it sent
+//	deliver  deliver.go   its backend gets what was held, as fast as pace.go lets it
+//	relay    loop.go      loops pass datagrams on
+//	end      session.go   what it took is given back; strangers.go: who makes room first
+//
+// A session is a goroutine's from the moment it has a backend until that has taken what was
+// held, and the loops' before and after.
+package udp
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+)
+
+// Service is what a service's UDP ports have in common.
+type Service struct {
+	handover handover
+	// strangers are those of its sessions that make room first.
+	strangers strangers
+}
+
+// Routed takes in that there is a new version of the route.
+func (s *Service) Routed(sv *service.Service) { s.handover.follow(sv.Route().Direct) }
+
+// Port is a service's UDP port.
+type Port struct {
+	*service.Port
+
+	udp     *Service
+	closing *ClosingSockets
+	// socket is what it is open as.
+	socket atomic.Pointer[socket]
+	// pace is for held datagrams.
+	pace *pace
+}
+
+// NewPort makes a port.
+func NewPort(p *service.Port, s *Service, closing *ClosingSockets) *Port {
+	return &Port{Port: p, udp: s, closing: closing, pace: newPace()}
+}
+
+// EndLost ends the sessions whose backend is among those that were lost.
+func (p *Port) EndLost(lost map[netip.AddrPort]bool) {
+	if u := p.socket.Load(); u != nil {
+		u.endLost(p, lost)
+	}
+}
+
+// Opened reports whether the port has, or had, a socket, which counts the port's file.
+func (p *Port) Opened() bool { return p.socket.Load() != nil }
+
+// HasSessions reports whether the port has sessions, as a closed one may.
+func (p *Port) HasSessions() bool {
+	u := p.socket.Load()
+	return u != nil && u.has(p)
+}
+
+// Settled reports whether the port has sessions, and the loops have all of them.
+func (p *Port) Settled() bool {
+	u := p.socket.Load()
+	if u == nil {
+		return false
+	}
+	all := u.all()
+	for _, s := range all {
+		s.mu.Lock()
+		taken := s.taken
+		s.mu.Unlock()
+		if !taken {
+			return false
+		}
+	}
+	return len(all) > 0
+}

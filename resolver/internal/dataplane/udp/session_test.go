@@ -1,0 +1,208 @@
+package udp
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/hold"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto/udp"
+	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+// patience bounds what should happen at once on a busy machine.
+const patience = 10 * time.Second
+
+// wakes answers each wake call.
+type wakes struct{}
+
+func (wakes) Wake(context.Context, string, string, int) wake.Result {
+	return wake.Result{Outcome: wake.Accepted, Phase: v1alpha1.PhaseWaking}
+}
+
+// world is a service with one port, which is open.
+type world struct {
+	t       *testing.T
+	service *service.Service
+	port    *Port
+	client  *net.UDPConn
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	shared := service.NewShared(service.Options{
+		Host: "127.0.0.1", Waker: wakes{}, Metrics: metrics.New(prometheus.NewRegistry()), Log: logr.Discard(),
+	})
+	w := &world{t: t}
+	r := w.route()
+	w.service = service.New(shared, r)
+	w.port = NewPort(w.service.NewPort(r, &r.Ports[0], udp.Protocol{}), &Service{}, &ClosingSockets{})
+	socket, err := w.port.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := socket.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.port.Close()
+		_ = socket.Close()
+		w.service.Queue.Close()
+		shared.Close()
+		socket.Cut()
+		<-socket.Ended()
+		w.service.Queue.Wait()
+		loop.Settle()
+		shared.Running.Wait()
+	})
+	w.client = listen(t)
+	return w
+}
+
+// route has some backends, which serve.
+func (w *world) route(backends ...netip.AddrPort) *route.Route {
+	r := &route.Route{
+		UID: "uid-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
+		Hold: route.Hold{Timeout: time.Minute, MaxConnections: 1000, MaxBytes: 64 << 10},
+	}
+	p := route.Port{Name: "game", Network: route.UDP, Protocol: v1alpha1.ProtocolUDP}
+	for _, b := range backends {
+		r.Phase = v1alpha1.PhaseAwake
+		p.Backends = append(p.Backends, route.Backend{Address: b, Serving: true})
+	}
+	r.Ports = []route.Port{p}
+	return r
+}
+
+// serve shows the service a route with some backends.
+func (w *world) serve(backends ...netip.AddrPort) {
+	r := w.route(backends...)
+	w.service.Update(r)
+	w.port.Update(r, &r.Ports[0])
+}
+
+// say sends a datagram of the client to the port.
+func (w *world) say(text string) {
+	w.t.Helper()
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(w.port.socket.Load().packets.Port()))
+	if _, err := w.client.WriteToUDPAddrPort([]byte(text), to); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// session waits until the client has one in a state.
+func (w *world) session(state int32) (s *session) {
+	w.t.Helper()
+	w.eventually("the client has a session", func() bool {
+		s = w.port.socket.Load().find(addressOf(w.client))
+		return s != nil && s.state.Load() == state
+	})
+	return s
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+func listen(t *testing.T) *net.UDPConn {
+	t.Helper()
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	return c
+}
+
+func addressOf(c *net.UDPConn) netip.AddrPort { return c.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// hears reads the next datagram.
+func hears(t *testing.T, c *net.UDPConn, want string) (from netip.AddrPort) {
+	t.Helper()
+	buf := make([]byte, 64)
+	n, from, err := c.ReadFromUDPAddrPort(buf)
+	if err != nil || string(buf[:n]) != want {
+		t.Fatalf("got %q, %v; want %q", buf[:n], err, want)
+	}
+	return from
+}
+
+// A session that was never answered ends sooner than others.
+func TestASessionThatWasNeverAnsweredEndsSooner(t *testing.T) {
+	w := newWorld(t)
+	server := listen(t)
+	w.serve(addressOf(server))
+	w.say("hello")
+	s := w.session(sessionLive)
+	if got := s.idle(); got != 30*time.Second {
+		t.Errorf("a session that was not answered may be silent for %s", got)
+	}
+	from := hears(t, server, "hello")
+	if _, err := server.WriteToUDPAddrPort([]byte("welcome"), from); err != nil {
+		t.Fatal(err)
+	}
+	hears(t, w.client, "welcome")
+	w.eventually("it may be silent as long as any", func() bool { return s.idle() == service.DefaultUDPIdle })
+}
+
+// The server's address becomes another pod's while the last of what was held is on its
+// way there: what the client says next is not that pod's, as if it was in the game.
+func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
+	w := newWorld(t)
+	old, next := listen(t), listen(t)
+	w.say("one")
+	s := w.session(sessionHeld)
+	var ticket *hold.Ticket
+	w.eventually("the client is held", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		ticket = s.ticket
+		return ticket != nil
+	})
+	if !ticket.Leave() {
+		t.Fatal("the client does not wait")
+	}
+	w.serve(addressOf(old))
+	if err := s.connect(addressOf(old)); err != nil {
+		t.Fatal(err)
+	}
+	s.lose(map[netip.AddrPort]bool{addressOf(old): true})
+	s.flush()
+	if got := s.state.Load(); got != sessionMoves {
+		t.Fatalf("the session is in state %d, want %d", got, sessionMoves)
+	}
+	w.serve(addressOf(next))
+	s.socket.loop.Do(s.move)
+	hears(t, next, "one")
+	w.say("two")
+	hears(t, next, "two")
+}
+
+// A server may be lost between the moment it is found and the one a client gets it.
+func TestNoSessionGoesToAServerThatWasLostBeforeItWasGranted(t *testing.T) {
+	w := newWorld(t)
+	server := listen(t)
+	w.say("one")
+	s := w.session(sessionHeld)
+	if got := s.Try(t.Context(), addressOf(server)); got != hold.Failed {
+		t.Errorf("a try of an address that is no pod's is %v, want Failed", got)
+	}
+	w.serve(addressOf(server))
+	hears(t, server, "one")
+}

@@ -1,0 +1,327 @@
+package udp
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/guard"
+	"dormouse.dev/dormouse/resolver/internal/listener"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/relay"
+)
+
+// scratchBytes is more than what protocols answer to who may not be where it says.
+const scratchBytes = 1024
+
+// receivePause follows an error of a UDP socket that stays open.
+const receivePause = 5 * time.Millisecond
+
+// socket is one UDP port and its clients' sessions. One loop receives what the
+// clients send; what their servers send is the others'. A session outlives the port's
+// route, and needs the socket to answer its client: a socket that is to be closed
+// takes no new sessions and ends with its last one.
+type socket struct {
+	// port is whose the new clients are.
+	port    atomic.Pointer[Port]
+	number  int
+	packets *conn.Packets
+	loop    *udpLoop
+
+	// io keeps the socket open while the loop receives.
+	io     sync.Mutex
+	file   loop.File
+	closed bool
+
+	// What follows is the loop's. Scratch is where answers are written. It is there once
+	// something was judged.
+	scratch []byte
+	// sent and sentBytes are what they were given in it.
+	sent, sentBytes int
+
+	// mu is held for a map look-up a packet, by the loop; sessions that end are the
+	// only others.
+	mu       sync.Mutex
+	sessions map[netip.AddrPort]*session
+	// closing reports whether it takes no new sessions, and ending that the last is over.
+	closing, ending bool
+	// lease is its listener's.
+	lease *lease
+}
+
+// Open opens the port, or takes over the socket that has been it so far.
+func (p *Port) Open() (listener.Socket, error) {
+	number := int(p.Key.Number)
+	if u := p.closing.take(number); u != nil {
+		if lease := u.reopen(p); lease != nil {
+			return lease, nil
+		}
+	}
+	packets, err := conn.ListenPackets(p.Host, number)
+	if err != nil {
+		return nil, err
+	}
+	u := &socket{number: number, packets: packets, loop: udpLoopOf(loop.Next())}
+	if err := u.file.Open(u.loop.Loop, packets.FD(), u); err != nil {
+		u.file.Close()
+		return nil, fmt.Errorf("opening UDP port %d: %w", number, err)
+	}
+	p.TakeFile() // an earlier socket that could not be waited for gave it back
+	return u.leaseTo(p), nil
+}
+
+// serve receives from now on.
+func (u *socket) serve() error {
+	u.io.Lock()
+	defer u.io.Unlock()
+	if u.closed {
+		return nil
+	}
+	return u.file.Want(loop.In)
+}
+
+// resume is serve after a pause, which is longer where that fails.
+func (u *socket) resume() {
+	if u.serve() != nil {
+		time.AfterFunc(receivePause, u.resume)
+	}
+}
+
+// Ready implements loop.Handler.
+func (u *socket) Ready(on *loop.Loop, _ uint32) {
+	b := u.loop.received()
+	if !u.receive(b) {
+		return
+	}
+	now := on.Now()
+	for i := range b.Len() {
+		datagram, from, to := b.Datagram(i)
+		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to, now) {
+			u.admit(datagram, from, to)
+		}
+	}
+	if u.sent > 0 {
+		u.port.Load().Counts.DatagramsToServer(u.sent, u.sentBytes)
+		u.sent, u.sentBytes = 0, 0
+	}
+}
+
+// receive receives what there is; false: nothing.
+func (u *socket) receive(b *conn.Batch) bool {
+	u.io.Lock()
+	defer u.io.Unlock()
+	if u.closed {
+		return false
+	}
+	errno := u.packets.Receive(b)
+	if errno != 0 && errno != unix.EAGAIN {
+		// The socket stays open; it is no use to spin.
+		_ = u.file.Want(0)
+		time.AfterFunc(receivePause, u.resume)
+	}
+	return errno == 0
+}
+
+// close closes the socket, which nobody needs any more: it is ending.
+func (u *socket) close() {
+	u.io.Lock()
+	defer u.io.Unlock()
+	if u.closed {
+		return
+	}
+	u.closed = true
+	u.packets.Closing()
+	u.file.Close()
+	u.port.Load().GiveFile()
+	close(u.lease.ended)
+}
+
+func (u *socket) find(client netip.AddrPort) *session {
+	u.mu.Lock()
+	s := u.sessions[client]
+	u.mu.Unlock()
+	return s
+}
+
+// forget ends a session's entry.
+func (u *socket) forget(s *session) {
+	u.mu.Lock()
+	// Another session of the client may have begun already.
+	if u.sessions[s.client] == s {
+		delete(u.sessions, s.client)
+	}
+	last := u.endLocked()
+	u.mu.Unlock()
+	s.port.GiveSession()
+	s.port.udp.strangers.gone(s)
+	s.mu.Lock()
+	moved := s.moved
+	s.mu.Unlock()
+	if !moved {
+		s.line.Write()
+	}
+	if last {
+		u.end()
+	}
+}
+
+// admit takes a new client's first datagram.
+func (u *socket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
+	p := u.port.Load()
+	k := p.Policy()
+	if (k.Classifies || p.Route().AwaitsWake()) && !k.Rules.Permits(from.Addr()) {
+		p.Refuse(nil, proto.Denied)
+		return
+	}
+	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
+		return
+	}
+	if s := u.enter(datagram, from, to, false); s != nil {
+		s.begin(datagram)
+	}
+}
+
+// enter makes a client's session; nil: there may be no more.
+func (u *socket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
+	p := u.port.Load()
+	s := &session{socket: u, port: p, client: from, source: u.packets.Source(to), max: p.Route().Hold.MaxBytes, query: query}
+	var reason proto.Reason
+	if s.stay, reason = p.Guard.Admit(p.Policy().Rules, from.Addr(), p.Held); reason == "" && !p.takeSession() {
+		s.stay.Leave()
+		reason = proto.TooManySessions
+	}
+	if reason != "" {
+		p.Refuse(nil, reason)
+		u.refuse(s, reason, datagram)
+		return nil
+	}
+	s.kept = s.stay.Budget(p.Held)
+	s.line = p.Line(from)
+	u.mu.Lock()
+	if u.closing {
+		u.mu.Unlock()
+		s.stay.Leave()
+		p.GiveSession()
+		return nil
+	}
+	if u.sessions == nil {
+		u.sessions = map[netip.AddrPort]*session{}
+	}
+	u.sessions[from] = s
+	u.mu.Unlock()
+	return s
+}
+
+// taken gives a session its client's datagram; false: the session is over. What a
+// client asks while it is held is answered, or the answer would come when nobody
+// waits for it any more.
+func (u *socket) taken(s *session, datagram []byte, from netip.AddrPort, to netip.Addr, now time.Time) bool {
+	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
+		s.touch(&s.clientAt, now)
+		return true
+	}
+	if s.query && s.port.Joins(datagram, from) {
+		// Who joins is another client than who asked: it gets a server by choice, and
+		// a slot, and keeps the service awake.
+		s.line.Answered()
+		s.over("")
+		return false
+	}
+	return s.fromClient(datagram, now)
+}
+
+// wanted lets the protocol judge a datagram, and answers it; false: it is not for
+// the server.
+func (u *socket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	return !u.port.Load().Policy().Classifies || u.judge(datagram, from, to)
+}
+
+// judge is wanted where the protocol is asked.
+func (u *socket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+	p := u.port.Load()
+	k := p.Policy()
+	if u.scratch == nil {
+		u.scratch = make([]byte, 0, scratchBytes)
+	}
+	verdict := k.Classify(p.Protocol, datagram, k.Client(from, u.scratch))
+	if !p.MayAnswer(verdict, datagram, from) {
+		p.Counts.Refused(string(proto.AnswerRate))
+		return false
+	}
+	switch verdict.Action {
+	case proto.Hold:
+		return true
+	case proto.Answer, proto.Finish:
+		p.Counts.QueryAnswered()
+	case proto.Refuse:
+		p.Counts.Refused(string(proto.Unwanted))
+	case proto.NeedMore:
+	}
+	if len(verdict.Answer) > 0 {
+		_ = u.packets.Send(verdict.Answer, u.packets.Source(to), from)
+	}
+	return false
+}
+
+// again puts a new session in the place of one whose server took nothing of what
+// it was sent, and gives it that.
+func (u *socket) again(s *session, sent []byte) {
+	n := &session{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept, line: s.line}
+	heard, _ := s.clientAt.Last()
+	n.clientAt.Note(heard)
+	s.mu.Lock()
+	n.stay, s.stay = s.stay, guard.Stay{}
+	s.moved = true
+	s.mu.Unlock()
+	u.mu.Lock()
+	if u.closing || u.sessions[s.client] != s {
+		u.mu.Unlock()
+		s.kept.Give(len(sent))
+		n.stay.Leave()
+		s.over("")
+		s.port.Ended(n.line, string(relay.ByServer))
+		n.line.Write()
+		return
+	}
+	s.port.ForceSession()
+	u.sessions[s.client] = n
+	u.mu.Unlock()
+	s.over("")
+	n.place(s.port.Queue.Pick(s.port.Key.Name))
+}
+
+// endLost ends a port's sessions whose server is among those that were lost.
+func (u *socket) endLost(p *Port, lost map[netip.AddrPort]bool) {
+	for _, s := range u.all() {
+		if s.port == p {
+			s.lose(lost)
+		}
+	}
+}
+
+// has reports whether it has sessions of a port.
+func (u *socket) has(p *Port) bool {
+	return slices.ContainsFunc(u.all(), func(s *session) bool { return s.port == p })
+}
+
+func (u *socket) all() []*session {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Values(u.sessions))
+}
+
+// refuse tells a client why it is sent away, that sent a datagram first.
+func (u *socket) refuse(s *session, reason proto.Reason, first []byte) {
+	text := s.port.Protocol.Refusal(reason, first, s.port.Policy().Client(s.client, nil))
+	if len(text) > 0 {
+		_ = u.packets.Send(text, s.source, s.client)
+	}
+}

@@ -1,0 +1,262 @@
+package hold
+
+import (
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// backend is what is known of one address.
+type backend struct {
+	route.Backend
+	// up reports whether it took a connection or a datagram.
+	up bool
+	// trying reports whether a client finds out whether it is up.
+	trying bool
+	// aside is until when it is left alone.
+	aside time.Time
+	// pod are the addresses of the backend's pod, this one among them.
+	pod []*backend
+	// load is what the pod carries; nil where backends are not chosen by it.
+	load *load
+	// reached is when a client connected last, and suspect since when one could not that
+	// heard nothing; zero when one could after that.
+	reached atomic.Int64
+	suspect time.Time
+}
+
+// update takes the addresses of a new version of the route.
+func (p *port) update(now *route.Port) {
+	p.ready = now.Probed
+	p.probed = now.Probed && p.network == route.TCP
+	backends := make([]*backend, 0, len(now.Backends))
+	changed := false
+	for _, b := range now.Backends {
+		i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == b.Address })
+		if i < 0 {
+			backends = append(backends, &backend{Backend: b})
+			changed = true
+			continue
+		}
+		s := p.backends[i]
+		if s.Backend != b {
+			changed = true
+			// A container that starts or stops has another process behind the
+			// address, and so has another pod.
+			s.up = s.up && s.Pod == b.Pod && b.Serving && !b.Terminating
+			s.aside = time.Time{}
+		}
+		s.Backend = b
+		backends = append(backends, s)
+	}
+	changed = changed || len(backends) != len(p.backends)
+	p.backends = backends
+	p.group()
+	if changed {
+		p.tries = 0
+		p.notBefore = time.Time{}
+	}
+	// The phase, too, may let somebody in.
+	p.wake()
+}
+
+// group finds the addresses that are of one pod.
+func (p *port) group() {
+	pods := map[any][]*backend{}
+	key := func(s *backend) any {
+		if s.Pod == "" {
+			return s.Address
+		}
+		return s.Pod
+	}
+	for _, s := range p.backends {
+		pods[key(s)] = append(pods[key(s)], s)
+	}
+	for _, s := range p.backends {
+		s.pod = pods[key(s)]
+	}
+}
+
+// stands reports whether a pod is reached at this address of its two: a game may be
+// bound to one of the families only. An address that is proven comes first, and
+// else the first that nothing speaks against, which is the IPv4 one.
+func (s *backend) stands(now time.Time) bool {
+	if len(s.pod) == 1 {
+		return true
+	}
+	i := slices.IndexFunc(s.pod, func(o *backend) bool { return o.up && !o.Terminating && !now.Before(o.aside) })
+	if i < 0 {
+		i = slices.IndexFunc(s.pod, func(o *backend) bool { return !o.Terminating && !now.Before(o.aside) })
+	}
+	return i >= 0 && s.pod[i] == s
+}
+
+// usable reports whether a backend may be given clients.
+func (p *port) usable(s *backend, anyUp bool, now time.Time) bool {
+	switch {
+	case s.Terminating || now.Before(s.aside) || !s.stands(now):
+		return false
+	case p.probed:
+		return s.Serving
+	case s.up:
+		return true
+	case !anyUp || !s.Serving:
+		return false
+	case p.network == route.UDP && !p.ready:
+		// Datagrams that nobody takes are lost, and that a container runs says
+		// little: one client at a time finds out.
+		return !s.trying
+	}
+	// One backend that took clients stands for the others that serve: who can't
+	// connect comes back.
+	return true
+}
+
+// anyUp reports whether a backend took clients.
+func (p *port) anyUp() bool {
+	return slices.ContainsFunc(p.backends, func(s *backend) bool { return s.up && !s.Terminating })
+}
+
+// find looks for a usable backend; -1: there is none.
+func (p *port) find(now time.Time, anyUp bool) int {
+	for i := range p.backends {
+		at := (p.next + i) % len(p.backends)
+		if p.usable(p.backends[at], anyUp, now) {
+			return at
+		}
+	}
+	return -1
+}
+
+// choose looks for the backend of the next client; -1: there is none. Servers are
+// taken in turn, or by what they carry.
+func (p *port) choose(now time.Time) int {
+	policy := p.queue.route.Balance
+	if policy == "" {
+		return p.find(now, p.anyUp())
+	}
+	anyUp := p.anyUp()
+	return Choose(policy, len(p.backends), p.next, func(i int) (Load, bool) {
+		s := p.backends[i]
+		if !p.usable(s, anyUp, now) {
+			return Load{}, false
+		}
+		return s.load.at(now), true
+	})
+}
+
+// pick gives the next client its backend.
+func (p *port) pick(now time.Time) (Release, bool) {
+	at := p.choose(now)
+	if at < 0 {
+		return Release{}, false
+	}
+	p.next = (at + 1) % len(p.backends)
+	s := p.backends[at]
+	g := p.releaseTo(s)
+	g.Slot = s.takeSlot(p.queue, now)
+	return g, true
+}
+
+// releaseTo gives a backend to a client, without a slot.
+func (p *port) releaseTo(s *backend) Release {
+	g := Release{Address: s.Address, backend: s}
+	if p.network == route.UDP && !p.ready && !s.up {
+		s.trying, g.Unproven = true, true
+	}
+	return g
+}
+
+// hasRoom reports whether a backend may get another player.
+func (s *backend) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
+
+// candidates are the addresses worth a dial: pods that don't end and aren't full,
+// and for UDP only those whose container runs, because nothing else answers.
+func (p *port) candidates(now time.Time) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range p.backends {
+		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
+			continue
+		}
+		out = append(out, s.Address)
+	}
+	return out
+}
+
+// avoid leaves a backend alone for a moment.
+func (p *port) avoid(address netip.AddrPort) {
+	for _, s := range p.backends {
+		if s.Address == address {
+			s.up, s.trying = false, false
+			s.aside = time.Now().Add(asideFor)
+		}
+	}
+}
+
+// silent takes in that a client who began to connect then heard nothing of the backend.
+// Its packet may have been lost, in a burst with others' who began with it: the backend
+// is left alone once that happens again, and nobody else has connected meanwhile.
+func (p *port) silent(s *backend, began, now time.Time) {
+	reached := time.Unix(0, s.reached.Load())
+	if reached.After(s.suspect) {
+		s.suspect = time.Time{}
+	}
+	switch {
+	case reached.After(began):
+	case s.suspect.IsZero():
+		s.suspect = now
+	case !began.Before(s.suspect):
+		s.suspect = time.Time{}
+		p.avoid(s.Address)
+		if p.find(now, p.anyUp()) < 0 {
+			s.aside = time.Time{} // there is no other
+		}
+	}
+}
+
+// failed takes in that a backend that clients were released to could not be reached. Where
+// there is no other it is tried again soon rather than left alone.
+func (p *port) failed(address netip.AddrPort) {
+	p.avoid(address)
+	now := time.Now()
+	if p.find(now, p.anyUp()) < 0 {
+		for _, s := range p.backends {
+			if s.Address == address {
+				s.aside = time.Time{}
+			}
+		}
+	}
+	p.upAt = time.Time{}
+	// One step for all who were released to it together.
+	if p.notBefore.After(now) {
+		return
+	}
+	wait := dialPeriod
+	if p.probed {
+		// Nothing but the clients' own dials tells when it is up.
+		p.tries++
+		wait = min(dialPeriod<<min(p.tries, 5), dialLong)
+	}
+	p.notBefore = now.Add(wait)
+}
+
+func (p *port) untried(address netip.AddrPort) {
+	for _, s := range p.backends {
+		if s.Address == address {
+			s.trying = false
+		}
+	}
+	p.wake()
+}
+
+func (p *port) reached(address netip.AddrPort) {
+	for _, s := range p.backends {
+		if s.Address == address {
+			s.up, s.trying = true, false
+			s.aside = time.Time{}
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package hold
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/query"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// start makes the port's one dialer run.
+func (p *port) start() {
+	if p.dialing {
+		return
+	}
+	p.dialing = true
+	p.queue.wg.Go(p.dialLoop)
+}
+
+// dialLoop looks for a backend while clients wait, and releases all of them to it
+// at once.
+func (p *port) dialLoop() {
+	defer utilruntime.HandleCrash()
+	q := p.queue
+	for {
+		q.mu.Lock()
+		if p.closed || len(p.waiting) == 0 {
+			p.dialing = false
+			q.mu.Unlock()
+			return
+		}
+		first := p.firstAllowed()
+		now := time.Now()
+		candidates := p.candidates(now)
+		if len(candidates) > 0 && p.addressAt.IsZero() {
+			p.addressAt = time.Now()
+		}
+		if first == nil || len(candidates) == 0 {
+			wait := p.calm(now)
+			q.mu.Unlock()
+			p.pause(wait)
+			continue
+		}
+		if wait := time.Until(p.notBefore); wait > 0 {
+			q.mu.Unlock()
+			p.pause(wait)
+			continue
+		}
+		up := p.choose(now) >= 0
+		if p.network == route.UDP && up {
+			p.release(netip.AddrPort{}, nil)
+			continue
+		}
+		if p.probed {
+			if !up {
+				wait := p.calm(now)
+				q.mu.Unlock()
+				p.pause(wait)
+				continue
+			}
+			p.release(netip.AddrPort{}, nil)
+			continue
+		}
+		p.tries++
+		tries := p.tries
+		p.space(now)
+		q.mu.Unlock()
+		if p.network == route.UDP {
+			p.tryDatagram(first, candidates[(tries-1)%len(candidates)])
+		} else {
+			p.tryDial(candidates, tries)
+		}
+	}
+}
+
+// firstAllowed is the first client that may be connected.
+func (p *port) firstAllowed() *Ticket {
+	for _, t := range p.waiting {
+		if p.queue.mayConnect(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// space sets when the next try may be.
+func (p *port) space(now time.Time) {
+	wait := dialPeriod
+	if p.network == route.UDP {
+		wait = datagramPeriods[min(p.tries, len(datagramPeriods))-1]
+	}
+	p.notBefore = now.Add(wait)
+}
+
+// calm is how long to wait for a change where nothing is usable: until an
+// address that was left alone may be tried again, or a backend may turn out to have room
+// because who was sent there doesn't play.
+func (p *port) calm(now time.Time) time.Duration {
+	wait := time.Hour
+	for _, s := range p.backends {
+		if left := s.aside.Sub(now); left > 0 {
+			wait = min(wait, left)
+		}
+		if s.load != nil && len(s.load.fresh) > 0 {
+			wait = min(wait, max(0, s.load.fresh[0].Add(reportTime).Sub(now)))
+		}
+	}
+	return wait
+}
+
+// release gives all who may be connected a backend, the first of them a connection
+// that is already made. It is called with the queue's lock and releases it.
+func (p *port) release(address netip.AddrPort, made *conn.Stream) {
+	q := p.queue
+	now := time.Now()
+	if p.upAt.IsZero() {
+		p.upAt = now
+	}
+	var out []*Ticket
+	var releases []Release
+	rest := p.waiting[:0]
+	for _, t := range p.waiting {
+		if !q.mayConnect(t) {
+			rest = append(rest, t)
+			continue
+		}
+		g := Release{Address: address}
+		// The backend that was found gets the first, and others their share.
+		if len(out) == 0 && address.IsValid() {
+			g.Conn, g.Slot = made, p.slotAt(address, now)
+		} else if picked, ok := p.pick(now); ok {
+			g = picked
+		} else if !address.IsValid() || q.route.Balance != "" {
+			rest = append(rest, t)
+			continue
+		}
+		t.state = released
+		out, releases = append(out, t), append(releases, g)
+	}
+	clear(p.waiting[len(rest):])
+	p.waiting = rest
+	q.waiting -= len(out)
+	q.mu.Unlock()
+	for i, t := range out {
+		t.client.Released(releases[i])
+	}
+	if len(out) == 0 && made != nil {
+		_ = made.Close()
+	}
+}
+
+// tryDial dials a few addresses at once; the first that answers is up.
+func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
+	q := p.queue
+	timeout := dialShort
+	if tries%5 == 0 {
+		timeout = dialLong
+	}
+	width := min(dialWidth, len(candidates))
+	type dialled struct {
+		address netip.AddrPort
+		conn    *conn.Stream
+	}
+	found := make(chan dialled, width)
+	ctx, cancel := context.WithCancel(q.ctx)
+	for i := range width {
+		address := candidates[((tries-1)*width+i)%len(candidates)]
+		q.wg.Go(func() {
+			defer utilruntime.HandleCrash()
+			made, err := p.dial(ctx, address, timeout)
+			if err != nil {
+				made = nil
+			}
+			found <- dialled{address, made}
+		})
+	}
+	for i := range width {
+		d := <-found
+		if d.conn == nil {
+			continue
+		}
+		cancel()
+		if left := width - i - 1; left > 0 {
+			q.wg.Go(func() {
+				for range left {
+					if late := <-found; late.conn != nil {
+						_ = late.conn.Close()
+					}
+				}
+			})
+		}
+		q.mu.Lock()
+		p.reached(d.address)
+		p.tries = 0
+		if q.route.Balance != "" && len(candidates) > 1 {
+			// Which one answered first is no reason to choose it.
+			_ = d.conn.Close()
+			d.address, d.conn = netip.AddrPort{}, nil
+		}
+		p.release(d.address, d.conn)
+		return
+	}
+	cancel()
+}
+
+// dial connects to a backend that is up. Where its protocol can tell more than that it takes
+// connections the backend is asked first, which the timeout doesn't bound.
+func (p *port) dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (*conn.Stream, error) {
+	q := p.queue
+	q.mu.Lock()
+	r := q.route
+	q.mu.Unlock()
+	now, ok := r.Port(p.name)
+	asker := proto.AbilitiesOf(q.opts.Protocols[now.Protocol]).Asker
+	if ok && asker != nil && !now.ByConnect {
+		err := query.Backend(ctx, route.TCP, address, timeout, query.Greeting(r, route.TCP), func(c net.Conn) error {
+			answers, err := asker.Ask(c)
+			if err == nil && q.opts.Told != nil {
+				q.opts.Told(p.name, answers)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return q.opts.Dial(ctx, address, timeout)
+}
+
+// tryDatagram lets one client's first datagram find out.
+func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
+	q := p.queue
+	client, ok := first.client.(Datagrams)
+	if !ok {
+		return
+	}
+	switch client.Try(q.ctx, address) {
+	case Taken:
+	case Spent:
+		// The next one's turn comes at once.
+		q.mu.Lock()
+		p.tries, p.notBefore = max(0, p.tries-1), time.Time{}
+		q.mu.Unlock()
+		return
+	case NotBound, Failed:
+		return
+	}
+	q.mu.Lock()
+	p.reached(address)
+	p.tries = 0
+	p.release(address, nil)
+}
+
+// pause waits for a time or until there is a reason to look again.
+func (p *port) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.rouse:
+	case <-p.queue.ctx.Done():
+	}
+}

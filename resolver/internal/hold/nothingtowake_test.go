@@ -1,0 +1,41 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/wake"
+)
+
+func TestHope(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		seconds float64
+		outcome wake.Outcome
+		lost    bool
+	}
+	no := func(seconds float64, lost bool) answer { return answer{seconds, wake.NotFound, lost} }
+	for name, answers := range map[string][]answer{
+		"one answer says little":               {no(0, false)},
+		"three seconds of them say all":        {no(0, false), no(1, false), no(2.9, false), no(3, true), no(3.2, true)},
+		"an accepted call begins anew":         {no(0, false), no(2, false), {2.5, wake.Accepted, false}, no(3, false), no(5.9, false), no(6, true)},
+		"a call that failed says nothing":      {no(0, false), no(2, false), {2.5, wake.TimedOut, false}, no(3, false)},
+		"an API backend that is away":          {{0, wake.Unavailable, false}, {60, wake.Unavailable, false}},
+		"answers that are far apart":           {no(0, false), no(4, false), no(8, false), no(9, false), no(11, true)},
+		"the next client is refused at once":   {no(0, false), no(3, true), no(40, true), no(90, true)},
+		"what was long ago doesn't count":      {no(0, false), no(3, true), no(64, false), no(67, true)},
+		"a target that came back is hoped for": {no(0, false), no(3, true), {4, wake.Accepted, false}, no(5, false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var h nothingToWake
+			begin := time.Now()
+			for _, a := range answers {
+				at := begin.Add(time.Duration(a.seconds * float64(time.Second)))
+				if lost := h.answered(at, a.outcome); lost != a.lost {
+					t.Errorf("after %s at %v s lost is %v, want %v", a.outcome, a.seconds, lost, a.lost)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,373 @@
+package relay
+
+import (
+	"bytes"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+)
+
+const (
+	// bulkChunks is how many full buffers in a row show bulk. From then on the bytes stay
+	// in the kernel, until less than one is there at once: that costs a third, whereas
+	// small messages gain nothing from it.
+	bulkChunks = 8
+	// worthSplicing is how much of a message that is followed must be left for that.
+	worthSplicing = 256 << 10
+	// fewBytes is how much is read at once of what can't be left with its source, while
+	// there is no room for it.
+	fewBytes = 2 << 10
+	// copies is how often what is withheld is kept: the exchange keeps about as much of a
+	// head.
+	copies = 2
+)
+
+// direction is one direction of a relay.
+type direction struct {
+	relay    *Relay
+	side     http1.Side
+	src, dst *end
+	count    Counter
+	// all is how many bytes got to the destination's socket.
+	all int64
+	// full is how many full buffers there were in a row.
+	full int
+	// What the destination has no room for is in the buffer, of which it is the rest, in
+	// the pipe, or with the source still: then waiting says so. Nothing more is
+	// read meanwhile.
+	buffer  *[]byte
+	rest    []byte
+	charged int
+	pipe    *conn.Pipe
+	waiting bool
+	// stalled reports whether the destination had no room before. What is read then is left
+	// with the source until it is sent. Shown is how much of that the exchange has read.
+	stalled bool
+	shown   int
+	*withholding
+	// ended reports whether the source has said all, and that this is passed on. Lost says
+	// that something of what it said is not, or may not be.
+	ended, lost bool
+}
+
+// withholding is what a direction that is followed doesn't pass.
+type withholding struct {
+	// withheld is what the exchange has read and says not to pass, or not yet, since when,
+	// and stop why it never will. Cut is what the relay ends by then; empty: by its source.
+	withheld []byte
+	since    time.Time
+	stop     http1.Stop
+	cut      Why
+}
+
+// passesAll is for directions that aren't followed, most of them by far. It is never changed.
+var passesAll withholding
+
+// waits reports whether the destination has no room.
+func (f *direction) waits() bool { return f.buffer != nil || f.pipe != nil || f.waiting }
+
+// over reports whether nothing more is passed on.
+func (f *direction) over() bool { return f.ended || f.lost }
+
+// pump moves once what there is.
+func (f *direction) pump() {
+	if f.flush(); f.waits() || f.over() {
+		return
+	}
+	if f.full >= bulkChunks && len(f.withheld) == 0 {
+		if most := f.opaque(); most >= worthSplicing {
+			if pipe := conn.BorrowPipe(); pipe != nil {
+				f.splice(pipe, most)
+				return
+			}
+		}
+	}
+	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
+	tight, guarded := f.stalled || f.relay.options.Kept.Full(), f.guarded()
+	if most := f.opaque(); len(f.withheld) == 0 && (f.shown > 0 || tight && (!guarded || most >= fewBytes)) {
+		if guarded {
+			// What is looked at may have to be withheld, and can't be once it is shown.
+			chunk = chunk[:min(most, int64(len(chunk)))]
+		}
+		f.peek(chunk)
+		return
+	}
+	before := copy(chunk, f.withheld)
+	if tight && guarded {
+		few := fewBytes
+		if !f.stalled && f.relay.options.Exchange.InHead() {
+			few = proto.MaxHead // it is passed, or withheld, as a whole
+		}
+		chunk = chunk[:min(before+few, len(chunk))]
+	}
+	n, errno := conn.RecvNow(f.src.file.FD(), chunk[before:])
+	if !f.some(n, errno, "recvfrom") {
+		return
+	}
+	passes := f.show(chunk[before : before+n])
+	f.withhold(chunk[passes:before+n], passes == 0)
+	rest := f.send(chunk[:passes])
+	switch {
+	case len(rest) == 0:
+		f.stalled = false
+		f.passed()
+	case !f.over():
+		f.stalled = true
+		f.keep(rest, tight)
+	}
+}
+
+// keep keeps what the destination has no room for, in no more memory than it takes where
+// that is tight.
+func (f *direction) keep(rest []byte, tight bool) {
+	if tight {
+		own := bytes.Clone(rest)
+		f.buffer, f.rest, f.charged = &own, own, len(own)
+	} else {
+		f.buffer, f.charged = conn.Streams.Get(), conn.BufferBytes
+		f.rest = (*f.buffer)[:copy(*f.buffer, rest)]
+	}
+	f.relay.options.Kept.Force(f.charged)
+}
+
+// flush passes on what was withheld, once the protocol is another one.
+func (f *direction) flush() {
+	if len(f.withheld) == 0 || f.stop != http1.GoesOn || f.over() || f.waits() || f.guarded() {
+		return
+	}
+	rest := f.withheld
+	f.withheld = nil
+	f.relay.options.Kept.Give(copies * len(rest))
+	if rest = f.send(rest); len(rest) > 0 && !f.over() {
+		f.stalled = true
+		f.keep(rest, true)
+	}
+}
+
+// peek moves what there is, and leaves with the source what the destination has no
+// room for: it is read twice, but takes no memory meanwhile.
+func (f *direction) peek(chunk []byte) {
+	n, errno := conn.PeekNow(f.src.file.FD(), chunk)
+	if !f.some(n, errno, "recvfrom") {
+		return
+	}
+	f.show(chunk[min(f.shown, n):n])
+	f.shown = max(f.shown, n)
+	rest := f.send(chunk[:n])
+	if sent := n - len(rest); sent > 0 {
+		f.shown -= sent
+		conn.SkipNow(f.src.file.FD(), sent)
+	}
+	if f.stalled = len(rest) > 0; f.stalled {
+		f.waiting = !f.over()
+	} else {
+		f.passed()
+	}
+}
+
+// some notes what came of reading: false where it was nothing.
+func (f *direction) some(n int, errno unix.Errno, call string) bool {
+	f.full++
+	if n < conn.BufferBytes {
+		f.full = 0
+	}
+	switch {
+	case errno == unix.EAGAIN && !f.src.gone:
+		return false
+	case errno != 0:
+		f.src.fail(call, errno)
+		f.lose()
+		return false
+	case n == 0 && f.src.gone:
+		// The error was told before.
+		f.lose()
+		return false
+	case n == 0:
+		// The other direction goes on. Where the destination is gone already, that
+		// direction will notice.
+		f.ended = true
+		f.relay.by(f.src)
+		_ = unix.Shutdown(f.dst.file.FD(), unix.SHUT_WR)
+		return false
+	}
+	return true
+}
+
+// send gives the destination bytes, and returns those for which there is no room.
+func (f *direction) send(b []byte) []byte {
+	for len(b) > 0 {
+		n, errno := conn.SendNow(f.dst.file.FD(), b)
+		if errno == unix.EAGAIN {
+			break
+		}
+		if errno != 0 {
+			f.dst.fail("sendto", errno)
+			break
+		}
+		f.moved(n)
+		b = b[n:]
+	}
+	return b
+}
+
+func (f *direction) splice(pipe *conn.Pipe, most int64) {
+	n, errno := pipe.Fill(f.src.file.FD(), most)
+	if !f.some(n, errno, "splice") {
+		pipe.Return()
+		return
+	}
+	f.pipe = pipe
+	f.drain()
+}
+
+// drain gives the destination what it had no room for.
+func (f *direction) drain() {
+	switch {
+	case f.pipe != nil:
+		held := f.pipe.Held()
+		errno := f.pipe.Drain(f.dst.file.FD())
+		moved := held - f.pipe.Held()
+		f.moved(moved)
+		f.skipped(moved)
+		switch errno {
+		case 0:
+			f.release()
+			f.passed()
+		case unix.EAGAIN:
+		default:
+			f.dst.fail("splice", errno)
+		}
+	case f.buffer != nil:
+		if f.rest = f.send(f.rest); len(f.rest) == 0 {
+			f.release()
+			f.passed()
+		}
+	default:
+		f.waiting = false
+		f.pump()
+	}
+}
+
+// lose gives up this direction: nothing more is read, and what is kept is dropped.
+func (f *direction) lose() {
+	f.lost = true
+	f.release()
+}
+
+func (f *direction) moved(n int) {
+	if n <= 0 {
+		return
+	}
+	f.all += int64(n)
+	if f.relay.timed {
+		f.relay.said = f.src.file.Loop().Now()
+	}
+	if f.count != nil {
+		f.count(n)
+	}
+}
+
+// opaque is how many bytes need not be looked at.
+func (f *direction) opaque() int64 {
+	x := f.relay.options.Exchange
+	if x == nil {
+		return math.MaxInt64
+	}
+	opaque := x.Opaque(f.side)
+	if opaque > math.MaxInt64-int64(f.shown) {
+		return opaque
+	}
+	return opaque + int64(f.shown)
+}
+
+// skipped tells the exchange of bytes that it was not shown, but for those that it was
+// before.
+func (f *direction) skipped(n int) {
+	known := min(n, f.shown)
+	f.shown -= known
+	if x := f.relay.options.Exchange; x != nil && n > known {
+		x.Skip(f.side, n-known)
+	}
+}
+
+// show shows the exchange what was read, which says how much of it is to be passed on.
+func (f *direction) show(b []byte) (passes int) {
+	if x := f.relay.options.Exchange; x != nil && len(b) > 0 {
+		return x.Read(f.side, b)
+	}
+	return len(b)
+}
+
+// guarded reports whether the exchange may withhold what is read.
+func (f *direction) guarded() bool {
+	x := f.relay.options.Exchange
+	return x != nil && f.side == http1.Client && x.Guards()
+}
+
+// withhold keeps what is not to be passed, or not yet, instead of what it kept before: more
+// of the same head, or something else. Where there is no memory for it the client isn't
+// followed any further.
+func (f *direction) withhold(b []byte, same bool) {
+	kept, before := f.relay.options.Kept, len(f.withheld)
+	if len(b) == 0 && before == 0 {
+		return
+	}
+	if !same {
+		f.withheld, f.since = nil, time.Time{}
+	}
+	switch more := len(b) - before; {
+	case more <= 0:
+		kept.Give(-copies * more)
+	case !kept.All(copies * more):
+		kept.Give(copies * before)
+		f.withheld, f.stop, f.cut = nil, http1.Cut, ByMemory
+		return
+	}
+	if len(b) == 0 {
+		return
+	}
+	f.withheld = append(f.withheld, b[len(f.withheld):]...)
+	if f.since.IsZero() {
+		f.since = time.Now()
+	}
+	f.stop = f.relay.options.Exchange.Stopped()
+}
+
+// dawdles reports whether the head of a request has begun and isn't whole, though all that the
+// client says is read.
+func (f *direction) dawdles() bool {
+	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over() && !f.waits()
+}
+
+// passed tells the exchange that all it was shown is passed on. Nothing more is read of
+// what goes elsewhere.
+func (f *direction) passed() {
+	if x := f.relay.options.Exchange; x != nil {
+		x.Passed(f.side)
+	}
+	f.ended = f.ended || f.stop != http1.GoesOn
+}
+
+// release gives back what the direction has borrowed.
+func (f *direction) release() {
+	f.waiting = false
+	if f.buffer != nil {
+		if len(*f.buffer) == conn.BufferBytes {
+			conn.Streams.Put(f.buffer)
+		}
+		f.relay.options.Kept.Give(f.charged)
+		f.buffer, f.rest, f.charged = nil, nil, 0
+		if len(f.withheld) > 0 {
+			f.since = time.Now() // nothing was read meanwhile
+		}
+	}
+	if f.pipe != nil {
+		f.pipe.Return()
+		f.pipe = nil
+	}
+}

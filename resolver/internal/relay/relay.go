@@ -1,0 +1,452 @@
+// Package relay owns relaying: it copies between a client and a server once
+// they are connected, and counts what it copies. Who is connected to whom, and
+// when, is decided elsewhere.
+//
+// A relay looks to either side like the other: what one side said reaches the
+// other whole and in order, however the connection ends afterwards. A side that
+// has said all it has to say is passed on as such, and still hears the rest. A
+// connection that failed, or was cut, is reset on the other side, for an orderly
+// end would tell it that it has everything.
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto/http1"
+)
+
+// Counter counts bytes on their way; nil counts nothing.
+type Counter func(bytes int)
+
+// Options say how a relay goes. The zero value has it go on for as long as both
+// sides are there.
+type Options struct {
+	// ToServer and ToClient count what has got to either side's socket.
+	ToServer, ToClient Counter
+	// Exchange follows what is said, so that EndIfIdle can tell when nothing is under
+	// way; nil: nothing does. It has read what the server was sent before.
+	Exchange *http1.Exchange
+	// Withheld is what the exchange has read of the client and says not to pass yet.
+	Withheld []byte
+	// Kept is charged with what one side said and the other has no room for; nil:
+	// nothing is.
+	Kept *conn.Budget
+	// HalfClosed is how long nothing may be said once one side has said all, and Idle
+	// before; 0: for as long as both sides are there.
+	HalfClosed, Idle time.Duration
+	// Head is how long the client may take to say the head of a request that is withheld
+	// until it is whole; 0: as long as it likes.
+	Head time.Duration
+}
+
+// Why says what ended a relay.
+type Why string
+
+// By whom, or what, a relay ended. A side counts that was the first to end its
+// direction, or whose connection failed.
+const (
+	ByClient Why = "client"
+	ByServer Why = "server"
+	// ByTimeout: nothing was said for too long.
+	ByTimeout Why = "timeout"
+	// ByIdle: EndIfIdle ended it.
+	ByIdle Why = "idle"
+	// ByMemory: there was no memory for what the client said of its next request.
+	ByMemory Why = "memory"
+	// ByTurn: the client goes on with a request for another host.
+	ByTurn Why = "turn"
+	// ByCut: the context ended.
+	ByCut Why = "drained"
+)
+
+// Ended says how a relay ended. Err is nil where a side ended or reset its connection.
+type Ended struct {
+	Why Why
+	Err error
+	// ToServer and ToClient are the bytes that got to either side's socket.
+	ToServer, ToClient int64
+	// Client is the client's socket where the relay ended ByTurn: it is open, and whoever
+	// is told has to see to it. Rest is what was read from it and not passed on.
+	Client int
+	Rest   []byte
+}
+
+// Relay copies between two TCP connections, and closes both in the end. All but
+// Start and EndIfIdle is for its loop.
+type Relay struct {
+	options Options
+	// mu keeps the loop away until it waits for both.
+	mu             sync.Mutex
+	client, server end
+	up, down       direction
+	closed         bool
+	// why and err are what ends it, once a side has ended or failed.
+	why  Why
+	err  error
+	stop func() bool
+	done func(Ended)
+
+	// said is when something was said last, where a timeout asks for it: timed says so,
+	// and half that it is the one of a half-closed relay. The timer is for that, and for
+	// what is to be heard before the end.
+	timed, half bool
+	said        time.Time
+	timer       *time.Timer
+	// due is when the timer goes off; zero where it doesn't.
+	due time.Time
+	// look is how long the next look waits for what is to be heard before the end; 0
+	// before both directions are over.
+	look time.Duration
+}
+
+// Unheard bytes are looked for this often before a reset: first soon, then at longer
+// intervals. Nothing tells of them, and few relays end so.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 250 * time.Millisecond
+)
+
+// Start relays on a loop between sockets that are nobody else's until both directions
+// have ended, and doesn't wait: done is told by the loop, which it must not keep
+// waiting. The end of the context cuts both.
+func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, done func(Ended)) *Relay {
+	r := &Relay{options: o, done: done}
+	r.up = direction{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client, withholding: &passesAll}
+	r.down = direction{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server, withholding: &passesAll}
+	if o.Exchange != nil {
+		r.up.withholding = &withholding{}
+	}
+	r.up.withhold(o.Withheld, false)
+	r.options.Withheld = nil
+	r.up.ended = r.up.stop != http1.GoesOn
+	r.client.in, r.client.out = &r.up, &r.down
+	r.server.in, r.server.out = &r.down, &r.up
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop = context.AfterFunc(ctx, func() { l.Do(r.cut) })
+	failed := [2]error{r.client.file.Open(l, client, &r.client), r.server.file.Open(l, server, &r.server)}
+	for i, e := range r.ends() {
+		if failed[i] != nil {
+			r.end(e.why(), failed[i])
+		}
+	}
+	r.settle()
+	if o.Idle > 0 {
+		r.arm(o.Idle)
+	}
+	return r
+}
+
+// EndIfIdle ends the relay soon if nothing has been under way for a time. It is for
+// all goroutines.
+func (r *Relay) EndIfIdle(least time.Duration) {
+	r.loop().Do(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed || r.up.waits() || r.down.waits() || r.options.Exchange.Quiet(time.Now()) < least {
+			return
+		}
+		// What has come in by now is to be carried first.
+		if !conn.Readable(r.client.file.FD()) && !conn.Readable(r.server.file.FD()) {
+			r.end(ByIdle, nil)
+		}
+	})
+}
+
+func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
+
+func (r *Relay) ends() [2]*end { return [2]*end{&r.client, &r.server} }
+
+// settle does what is to be done after something was ready.
+func (r *Relay) settle() {
+	if !r.closed {
+		r.up.flush()
+	}
+	for _, e := range r.ends() {
+		// Nothing more comes than what is there.
+		for e.gone && !r.closed && !e.in.over() && !e.in.waits() {
+			e.in.pump()
+		}
+	}
+	if r.closed {
+		return
+	}
+	if r.up.stop != http1.GoesOn && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.options.Exchange.Between() {
+		if r.up.stop == http1.Turned {
+			r.turn()
+		} else {
+			r.leave()
+		}
+		return
+	}
+	if r.up.over() && r.down.over() {
+		r.finish()
+		return
+	}
+	for _, e := range r.ends() {
+		if err := e.want(); err != nil {
+			r.reset(e.why(), err)
+			return
+		}
+	}
+	if r.halfClosed() && !r.half {
+		r.half = true
+		r.arm(r.limit())
+	}
+	if r.options.Head > 0 && r.up.dawdles() {
+		r.wake(r.options.Head - time.Since(r.up.since))
+	}
+}
+
+// finish closes both once both directions are over. A relay in which one was lost is
+// reset, after either side that is there has been told all that the other said.
+func (r *Relay) finish() {
+	if !r.up.lost && !r.down.lost {
+		r.end(r.why, r.err)
+		return
+	}
+	for _, e := range r.ends() {
+		if r.awaitsHearing(e) {
+			return
+		}
+	}
+	r.reset(r.why, r.err)
+}
+
+// leave ends a relay whose client isn't followed any further, once it has heard all that it
+// asked for. What it has said since is unread, so that the end is a reset.
+func (r *Relay) leave() {
+	if !r.awaitsHearing(&r.client) {
+		r.end(cmp.Or(r.up.cut, ByClient), nil)
+	}
+}
+
+// awaitsHearing has the relay look again soon whether a side that is there has been told
+// all; false: it has.
+func (r *Relay) awaitsHearing(e *end) bool {
+	if e.gone || !conn.Unheard(e.file.FD()) || conn.Closed(e.file.FD()) {
+		return false
+	}
+	r.look = min(max(firstLook, 2*r.look), lastLook)
+	_ = e.want()
+	r.wake(r.look)
+	return true
+}
+
+// halfClosed reports whether one side has said all, and that the time of the other is
+// limited.
+func (r *Relay) halfClosed() bool {
+	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
+}
+
+// limit is how long nothing may be said.
+func (r *Relay) limit() time.Duration {
+	limit := r.options.Idle
+	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
+		limit = half
+	}
+	return limit
+}
+
+// arm has a timeout end the relay.
+func (r *Relay) arm(limit time.Duration) {
+	if !r.closed {
+		r.timed, r.said = true, time.Now()
+		r.wake(limit)
+	}
+}
+
+// wake has the loop call expire after a time, or sooner where that was asked for before.
+func (r *Relay) wake(after time.Duration) {
+	due := time.Now().Add(after)
+	if !r.due.IsZero() && r.due.Before(due) {
+		return
+	}
+	r.due = due
+	if r.timer == nil {
+		r.timer = time.AfterFunc(after, func() { r.loop().Do(r.expire) })
+		return
+	}
+	r.timer.Reset(after)
+}
+
+// expire looks whether it is time for the end.
+func (r *Relay) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.due = time.Time{}
+	if r.look > 0 {
+		r.settle()
+		return
+	}
+	if r.timed {
+		left := r.limit() - time.Since(r.said)
+		if left <= 0 {
+			r.reset(ByTimeout, nil)
+			return
+		}
+		r.wake(left)
+	}
+	if r.options.Head > 0 && r.up.dawdles() && time.Since(r.up.since) >= r.options.Head {
+		// What it asked before is answered yet.
+		r.up.stop, r.up.cut, r.up.ended = http1.Cut, ByTimeout, true
+		r.up.withhold(nil, false)
+	}
+	r.settle()
+}
+
+// cut ends both at once.
+func (r *Relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reset(ByCut, nil)
+}
+
+// reset ends both, and tells either side that bytes may be missing.
+func (r *Relay) reset(why Why, err error) {
+	if r.closed {
+		return
+	}
+	for _, e := range r.ends() {
+		_ = unix.SetsockoptLinger(e.file.FD(), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	r.end(why, err)
+}
+
+// turn ends the relay with the client's socket open: all that it asked of this server is
+// answered.
+func (r *Relay) turn() {
+	rest := r.up.withheld
+	r.close()
+	r.client.file.Leave()
+	r.server.file.Close()
+	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD(), Rest: rest})
+}
+
+// by notes that a side has ended, or failed.
+func (r *Relay) by(e *end) {
+	if r.why == "" {
+		r.why = e.why()
+	}
+}
+
+// end ends both.
+func (r *Relay) end(why Why, err error) {
+	if r.closed {
+		return
+	}
+	r.close()
+	r.client.file.Close()
+	r.server.file.Close()
+	if err != nil {
+		err = fmt.Errorf("relaying: %w", err)
+	}
+	r.done(Ended{Why: why, Err: err, ToServer: r.up.all, ToClient: r.down.all})
+}
+
+// close gives back all but the connections.
+func (r *Relay) close() {
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.up.release()
+	r.up.withhold(nil, false)
+	r.down.release()
+	r.stop()
+}
+
+// end is one of the connections: the direction that comes in from it, and the one that
+// goes out to it.
+type end struct {
+	file    loop.File
+	in, out *direction
+	// hung reports whether both sides have said all, though not all of it is read. That is told
+	// again and again.
+	hung bool
+	// gone reports whether the connection has failed. It takes nothing more, and has nothing
+	// more to say than what has come in.
+	gone bool
+}
+
+// Ready implements loop.Handler.
+func (e *end) Ready(_ *loop.Loop, events uint32) {
+	r := e.in.relay
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	// Without an error a connection hangs up that both sides have ended.
+	e.hung = e.hung || events&unix.EPOLLHUP != 0
+	if events&unix.EPOLLERR != 0 {
+		e.fail("getsockopt", conn.TakeError(e.file.FD()))
+	}
+	if e.out.waits() && events&(loop.Out|loop.Broken) != 0 {
+		e.out.drain()
+	}
+	if !r.closed && !e.in.waits() && !e.in.over() && events&(loop.In|loop.Broken) != 0 {
+		e.in.pump()
+	}
+	r.settle()
+}
+
+// fail takes in that the connection has failed.
+func (e *end) fail(call string, errno unix.Errno) {
+	if e.gone {
+		return
+	}
+	e.gone = true
+	_ = e.file.Want(0)
+	e.out.lose()
+	r := e.in.relay
+	r.by(e)
+	if errno != 0 && !errors.Is(errno, syscall.ECONNRESET) && !errors.Is(errno, syscall.EPIPE) {
+		r.err = os.NewSyscallError(call, errno)
+	}
+}
+
+// want has the loop wait for what is missing. A connection that fails is told of
+// even while nothing is, but for one whose bytes wait for the other: that it failed is
+// found once they are gone, and each segment that arrives would cost a look until then.
+func (e *end) want() error {
+	if e.gone {
+		return nil
+	}
+	events := uint32(loop.Broken)
+	switch {
+	case e.in.over():
+	case e.in.waits():
+		events = 0
+	default:
+		events |= loop.In
+	}
+	if e.out.waits() {
+		events |= loop.Out
+	}
+	if e.hung && events == loop.Broken {
+		events = 0
+	}
+	return e.file.Want(events)
+}
+
+func (e *end) why() Why {
+	if e == &e.in.relay.client {
+		return ByClient
+	}
+	return ByServer
+}
