@@ -210,8 +210,9 @@ generate: $(CONTROLLER_GEN) $(PROTOGEN) ## Write what is generated from the sour
 # A cache of its own: a shared one answers with another checkout's paths, which
 # the exclusions don't match.
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check the source's style and walls
+lint: $(GOLANGCI_LINT) ## Check the source's style, walls and words
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/lint-cache $(GOLANGCI_LINT) run ./...
+	$(GO) run ./hack/vocabulary
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the source

@@ -1,5 +1,5 @@
-// Command resolver stands in for sleeping servers: it holds the clients that
-// connect, has the operator wake the server, and relays once it is up.
+// Command resolver stands in for sleeping services: it holds the clients that connect, has the
+// operator wake the service, and relays once a backend is up.
 package main
 
 import (

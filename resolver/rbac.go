@@ -1,7 +1,7 @@
 package main
 
-// What the resolver may do: it learns which services it stands in for and where
-// their pods are, and changes nothing.
+// The resolver's permissions: it watches the services that it stands in for, where their pods
+// are, and Servers, and changes nothing.
 //
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices;servers,verbs=list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch

@@ -1,5 +1,5 @@
-// Command sidecar runs beside a game: it knows how many play and whether the game
-// may be deleted, speaks the Agones SDK with it, and reports to the operator.
+// Command sidecar runs beside a game: it finds out how many play and whether the game may be
+// deleted, serves the Agones SDK to it, and reports to the operator.
 package main
 
 import (

@@ -45,7 +45,7 @@ func (p Protocol) Transport() corev1.Protocol {
 	return corev1.ProtocolTCP
 }
 
-// NamesHosts says that clients of the protocol say first which host they want, so
+// NamesHosts reports whether clients of the protocol say first which host they want, so
 // that a front can tell several services apart.
 func (p Protocol) NamesHosts() bool {
 	return p == ProtocolMinecraft || p == ProtocolTLS || p == ProtocolHTTP

@@ -396,29 +396,3 @@ const (
 	// message says so.
 	ConditionServiceReady = "ServiceReady"
 )
-
-// Reasons of a GameType's conditions beyond those of the other kinds.
-const (
-	// ReasonUpdated says that all Servers which take players are of the newest
-	// revision.
-	ReasonUpdated = "Updated"
-	// ReasonUndone says that all Servers which take players are of the revision that
-	// the annotation UndoToAnnotation names.
-	ReasonUndone = "Undone"
-	// ReasonRevisionUnknown says that the annotation UndoToAnnotation names a revision that
-	// there isn't.
-	ReasonRevisionUnknown = "RevisionUnknown"
-	// ReasonUpdating says that an update is under way.
-	ReasonUpdating = "Updating"
-	// ReasonAsleep says that no Servers are asked for.
-	ReasonAsleep = "Asleep"
-	// ReasonDeadlineExceeded says that an update has got no further for too long.
-	ReasonDeadlineExceeded = "DeadlineExceeded"
-	// ReasonFleetRefused says that the API server refuses the new revision's Fleet.
-	ReasonFleetRefused = "FleetRefused"
-	// ReasonServiceRefused says that the API server refuses the Service or the
-	// ElasticService.
-	ReasonServiceRefused = "ServiceRefused"
-	// ReasonNoPorts says that the template has no ports that a Service can have.
-	ReasonNoPorts = "NoPorts"
-)

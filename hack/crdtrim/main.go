@@ -51,7 +51,7 @@ func trim(file string) error {
 	if err := yaml.Unmarshal(content, &definition); err != nil {
 		return fmt.Errorf("parse: %w", err)
 	}
-	if !visit(definition) {
+	if !walk(definition) {
 		return nil
 	}
 	if content, err = yaml.Marshal(definition); err != nil {
@@ -63,9 +63,9 @@ func trim(file string) error {
 	return nil
 }
 
-// visit empties each Pod template below a node of a schema, and says whether
+// walk empties each Pod template below a node of a schema, and says whether
 // there was one.
-func visit(node any) bool {
+func walk(node any) bool {
 	found := false
 	switch node := node.(type) {
 	case map[string]any:
@@ -75,13 +75,13 @@ func visit(node any) bool {
 					strip(part)
 				}
 				found = true
-			} else if visit(child) {
+			} else if walk(child) {
 				found = true
 			}
 		}
 	case []any:
 		for _, child := range node {
-			found = visit(child) || found
+			found = walk(child) || found
 		}
 	}
 	return found

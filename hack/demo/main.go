@@ -59,5 +59,5 @@ func open(ctx context.Context) (*env.Env, person, error) {
 	}
 	fmt.Fprintf(os.Stderr, "using the cluster at %s with images below %s\n", config.Host, prefix)
 	e, err := env.Existing(ctx, config, prefix, os.Stderr)
-	return e, &guest{env: e}, err
+	return e, &podPlayer{env: e}, err
 }

@@ -18,8 +18,8 @@ import (
 	"dormouse.dev/dormouse/test/player"
 )
 
-// visit is what a player saw.
-type visit struct {
+// session is what a player saw.
+type session struct {
 	sent, replied time.Time
 	// from is where the server saw the player come from.
 	from netip.Addr
@@ -29,22 +29,22 @@ type visit struct {
 type person interface {
 	// play sends a message to an address, waits for the reply, and stays until
 	// leave is called.
-	play(ctx context.Context, namespace, address string) (v visit, leave func(context.Context) error, err error)
+	play(ctx context.Context, namespace, address string) (v session, leave func(context.Context) error, err error)
 }
 
 // neighbour plays from the network namespace of the local cluster's player.
 type neighbour struct{ env *env.Env }
 
-func (n *neighbour) play(ctx context.Context, _, address string) (visit, func(context.Context) error, error) {
+func (n *neighbour) play(ctx context.Context, _, address string) (session, func(context.Context) error, error) {
 	p, err := player.DialTCP(ctx, address, player.Options{Dial: n.env.DialPlayer})
 	if err != nil {
-		return visit{}, nil, err
+		return session{}, nil, err
 	}
 	if _, err := p.Exchange(ctx); err != nil {
-		return visit{}, nil, errors.Join(err, p.Close())
+		return session{}, nil, errors.Join(err, p.Close())
 	}
 	stats := p.Stats()
-	v := visit{sent: stats.Dialed, replied: stats.FirstReply, from: stats.Paths[0].PeerIP()}
+	v := session{sent: stats.Dialed, replied: stats.FirstReply, from: stats.Paths[0].PeerIP()}
 	playing, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Play(playing, 100*time.Millisecond) }()
@@ -54,10 +54,10 @@ func (n *neighbour) play(ctx context.Context, _, address string) (visit, func(co
 	}, nil
 }
 
-// guest plays from a pod, by the test server's own image.
-type guest struct{ env *env.Env }
+// podPlayer plays from a pod, by the test server's own image.
+type podPlayer struct{ env *env.Env }
 
-func (g *guest) play(ctx context.Context, namespace, address string) (visit, func(context.Context) error, error) {
+func (g *podPlayer) play(ctx context.Context, namespace, address string) (session, func(context.Context) error, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "player-"},
 		Spec: corev1.PodSpec{
@@ -68,7 +68,7 @@ func (g *guest) play(ctx context.Context, namespace, address string) (visit, fun
 		},
 	}
 	if err := g.env.Client.Create(ctx, pod); err != nil {
-		return visit{}, nil, fmt.Errorf("create a player's pod: %w", err)
+		return session{}, nil, fmt.Errorf("create a player's pod: %w", err)
 	}
 	leave := func(ctx context.Context) error {
 		if err := g.env.Client.Delete(ctx, pod); err != nil {
@@ -78,16 +78,16 @@ func (g *guest) play(ctx context.Context, namespace, address string) (visit, fun
 	}
 	v, err := g.follow(ctx, pod)
 	if err != nil {
-		return visit{}, nil, errors.Join(err, leave(context.WithoutCancel(ctx)))
+		return session{}, nil, errors.Join(err, leave(context.WithoutCancel(ctx)))
 	}
 	return v, leave, nil
 }
 
 // follow reads what the player prints up to its first reply.
-func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
+func (g *podPlayer) follow(ctx context.Context, pod *corev1.Pod) (session, error) {
 	set, err := kubernetes.NewForConfig(g.env.Config)
 	if err != nil {
-		return visit{}, fmt.Errorf("connect to %s: %w", g.env.Config.Host, err)
+		return session{}, fmt.Errorf("connect to %s: %w", g.env.Config.Host, err)
 	}
 	err = env.WaitUntil(ctx, "the player's pod runs", func(ctx context.Context) (bool, error) {
 		p, err := set.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -97,18 +97,18 @@ func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
 		return p.Status.Phase != corev1.PodPending, nil
 	})
 	if err != nil {
-		return visit{}, err
+		return session{}, err
 	}
 	stream, err := set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
-		return visit{}, fmt.Errorf("follow pod %s: %w", pod.Name, err)
+		return session{}, fmt.Errorf("follow pod %s: %w", pod.Name, err)
 	}
 	defer func() { _ = stream.Close() }()
-	var v visit
+	var v session
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
 		var line printed
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
+			return session{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
 		}
 		switch line.Event {
 		case "sent":
@@ -116,13 +116,13 @@ func (g *guest) follow(ctx context.Context, pod *corev1.Pod) (visit, error) {
 		case "reply":
 			peer, err := netip.ParseAddrPort(line.Peer)
 			if err != nil {
-				return visit{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
+				return session{}, fmt.Errorf("pod %s printed %q: %w", pod.Name, lines.Text(), err)
 			}
 			v.replied, v.from = line.At, peer.Addr().Unmap()
 			return v, nil
 		}
 	}
-	return visit{}, fmt.Errorf("pod %s ended without a reply", pod.Name)
+	return session{}, fmt.Errorf("pod %s ended without a reply", pod.Name)
 }
 
 // printed is a line of "gameserver play".

@@ -86,8 +86,8 @@ func show(ctx context.Context, e *env.Env, who person) (err error) {
 
 // handedOver plays short sessions until one reaches the server past the
 // resolver.
-func handedOver(ctx context.Context, who person, namespace, address string, resolvers []netip.Addr) (visit, error) {
-	var v visit
+func handedOver(ctx context.Context, who person, namespace, address string, resolvers []netip.Addr) (session, error) {
+	var v session
 	err := env.WaitUntil(ctx, "a new player goes straight to the server", func(ctx context.Context) (bool, error) {
 		var leave func(context.Context) error
 		var err error
@@ -107,7 +107,7 @@ func (t timeline) print(at time.Time, what, more string) {
 }
 
 // wake prints the steps from the packet to the handover.
-func (t timeline) wake(ctx context.Context, s *story, v visit) error {
+func (t timeline) wake(ctx context.Context, s *story, v session) error {
 	asked, err := s.wakeAsked.wait(ctx, "the wake call")
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"dormouse.dev/dormouse/test/env"
 )
 
-// moment is something that happens once.
-type moment struct {
+// event is something that happens once.
+type event struct {
 	at   time.Time
 	what string
 }
@@ -24,19 +24,19 @@ type moment struct {
 // mark holds a moment until somebody asks for it.
 type mark struct {
 	once sync.Once
-	ch   chan moment
+	ch   chan event
 }
 
-func newMark() *mark { return &mark{ch: make(chan moment, 1)} }
+func newMark() *mark { return &mark{ch: make(chan event, 1)} }
 
-func (m *mark) set(at time.Time, what string) { m.once.Do(func() { m.ch <- moment{at, what} }) }
+func (m *mark) set(at time.Time, what string) { m.once.Do(func() { m.ch <- event{at, what} }) }
 
-func (m *mark) wait(ctx context.Context, what string) (moment, error) {
+func (m *mark) wait(ctx context.Context, what string) (event, error) {
 	select {
 	case found := <-m.ch:
 		return found, nil
 	case <-ctx.Done():
-		return moment{}, fmt.Errorf("wait for %s: %w", what, ctx.Err())
+		return event{}, fmt.Errorf("wait for %s: %w", what, ctx.Err())
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package buildinfo tells which build of a program runs.
+// Package buildinfo identifies the build of a program.
 package buildinfo
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Version is the module's version that the program was built from; empty for a
-// build from a checkout without one.
+// Version is the version of the module from which the program was built; empty for a build from
+// a checkout without one.
 func Version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok || build.Main.Version == "(devel)" {
@@ -18,8 +18,8 @@ func Version() string {
 	return build.Main.Version
 }
 
-// Register adds a metric that is always 1 and tells by its labels which program
-// this is. Alerts look for it to tell whether a program runs at all.
+// Register adds a metric that is always 1 and has the program and its build in its labels.
+// Alerts use it to find out whether a program runs at all.
 func Register(registry prometheus.Registerer, program string) {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dormouse_build_info",

@@ -1,4 +1,4 @@
-// Package condition builds metav1.Conditions, one short call a condition.
+// Package condition builds metav1.Conditions, with one short call each.
 package condition
 
 import (
@@ -29,7 +29,7 @@ func build(kind string, status metav1.ConditionStatus, reason, format string, ar
 }
 
 // mostBytes bounds a message. The API server refuses a status whose message is longer than
-// 32,768 characters, and nobody reads that much.
+// 32,768 characters, and nobody reads so much.
 const mostBytes = 4096
 
 func cut(message string) string {
@@ -39,8 +39,8 @@ func cut(message string) string {
 	return strings.ToValidUTF8(message[:mostBytes-len("...")], "") + "..."
 }
 
-// SetAll replaces conditions of the same types, keeps the time of those whose
-// status stays, and stamps each with the generation that it is about.
+// SetAll replaces conditions by type, keeps the transition time of those whose status stays,
+// and sets the observed generation of each.
 func SetAll(conditions *[]metav1.Condition, generation int64, now metav1.Time, set ...metav1.Condition) {
 	for _, c := range set {
 		c.ObservedGeneration = generation

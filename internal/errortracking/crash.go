@@ -7,10 +7,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// WatchCrashes reports panics that end the process, and has them sent before it
-// ends: those of goroutines that defer HandleCrash of apimachinery's runtime
-// package, which are ours and those of the Kubernetes libraries. It is for main,
-// before it starts anything.
+// WatchCrashes reports panics that end the process, and sends the reports before it ends. It
+// covers goroutines that defer HandleCrash of apimachinery's runtime package, which are ours
+// and those of the Kubernetes libraries. main calls it before it starts anything.
 func (r *Reporter) WatchCrashes() {
 	if r.client == nil {
 		return
@@ -25,8 +24,8 @@ func (r *Reporter) WatchCrashes() {
 	})
 }
 
-// ReportedPanic is a panic that has been reported with what it is about, and isn't
-// again on its way up.
+// ReportedPanic is a panic that has been reported with its subject already, and isn't reported
+// again further up the stack.
 type ReportedPanic struct{ Value any }
 
 func (p ReportedPanic) Error() string { return fmt.Sprint(p.Value) }

@@ -1,10 +1,10 @@
-// Package errortracking tells Sentry of what should never happen: panics, and
-// errors that a reconciler returns. It is off unless SENTRY_DSN is set.
+// Package errortracking reports to Sentry what should never happen: panics, and errors that a
+// reconciler returns. It is off unless SENTRY_DSN is set.
 //
-// What is sent is an error's words, a panic's stack, and tags that name the
-// object. Objects themselves, requests, headers, tokens, variables and the
-// environment never are: see scrub.go. Nothing here blocks its caller, but for
-// a crash, which waits a moment for its report to be sent.
+// A report has an error's message, a panic's stack, and tags that name the object. It never has
+// objects themselves, requests, headers, tokens, variables or the environment: see scrub.go.
+// Nothing here blocks its caller, except for a crash, which waits a short time for its report
+// to be sent.
 package errortracking
 
 import (
@@ -20,21 +20,21 @@ import (
 	"dormouse.dev/dormouse/internal/buildinfo"
 )
 
-// flushTimeout bounds how much longer a program that ends takes because of what
-// is still to be sent.
+// flushTimeout bounds how much longer a program takes to end because reports are still to be
+// sent.
 const flushTimeout = 3 * time.Second
 
 // unknownRelease stands for a build without a version. Without any release the
 // SDK looks for one in the environment, and asks git.
 const unknownRelease = "unknown"
 
-// Options say who reports, and to whom.
+// Options are who reports, and where to.
 type Options struct {
-	// Program is the program's name, a tag of all that is sent.
+	// Program is the program's name, a tag of all reports.
 	Program string
-	// DSN is where to send to; empty: nowhere.
+	// DSN is where to send reports; empty: nowhere.
 	DSN string
-	// Environment tells installations apart, such as "production".
+	// Environment distinguishes installations, such as "production".
 	Environment string
 	// Release is the build's version; empty if it has none.
 	Release string
@@ -66,13 +66,13 @@ type Reporter struct {
 
 // Outcomes of a report.
 const (
-	// sent says that Sentry took it.
+	// sent means that Sentry accepted it.
 	sent = "sent"
-	// failed says that Sentry could not be reached, or refused it.
+	// failed means that Sentry could not be reached, or refused it.
 	failed = "failed"
-	// repeated says that the same was reported a short time ago.
+	// repeated means that the same was reported a short time ago.
 	repeated = "repeated"
-	// dropped says that there was too much else to report.
+	// dropped means that there were too many other reports.
 	dropped = "dropped"
 )
 
@@ -90,7 +90,7 @@ func New(o Options) (*Reporter, error) {
 	}
 	serverName := o.ServerName
 	if serverName == "" {
-		serverName = o.Program // The SDK would send the machine's name.
+		serverName = o.Program // the SDK would send the machine's name
 	}
 	client, err := sentry.NewClient(sentry.ClientOptions{
 		Dsn:                  o.DSN,
@@ -104,7 +104,7 @@ func New(o Options) (*Reporter, error) {
 		Transport:            newTransport(r.count),
 	})
 	if err != nil {
-		// What is wrong is not quoted: a DSN has a key in it.
+		// The invalid value is not quoted: a DSN has a key in it.
 		return nil, errors.New("SENTRY_DSN must be like https://key@host/project, as Sentry shows it " +
 			"among a project's client keys: correct it, or unset it to report nothing")
 	}
@@ -112,7 +112,7 @@ func New(o Options) (*Reporter, error) {
 	return r, nil
 }
 
-// Register adds what is counted to a registry.
+// Register registers the metrics.
 func (r *Reporter) Register(registry prometheus.Registerer) {
 	if r == nil {
 		registry.MustRegister(newCounter())
@@ -132,7 +132,7 @@ func newCounter() *prometheus.CounterVec {
 	return counted
 }
 
-// Close sends what is left, within bounds, and ends the Reporter.
+// Close sends the remaining reports, within flushTimeout, and ends the Reporter.
 func (r *Reporter) Close() {
 	if r == nil || r.client == nil {
 		return

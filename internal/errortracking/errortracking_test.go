@@ -197,8 +197,8 @@ func TestWhatRepeatsIsSentOnceForEachObjectAndAllIsBounded(t *testing.T) {
 	for i := range 10 * most {
 		r.repeats.first(fmt.Sprint(i))
 	}
-	if len(r.repeats.known) > most || len(r.repeats.order) > most {
-		t.Errorf("%d are remembered, want %d at most", len(r.repeats.known), most)
+	if len(r.repeats.recent) > most || len(r.repeats.order) > most {
+		t.Errorf("%d are remembered, want %d at most", len(r.repeats.recent), most)
 	}
 }
 

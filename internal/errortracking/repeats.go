@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	// remember is for how long a report keeps its like, about the same object,
-	// from being sent.
+	// remember is for how long a report keeps similar ones about the same object from being
+	// sent.
 	remember = 10 * time.Minute
-	// every and burst bound all reports together: when the API server is down
-	// each object fails.
+	// every and burst bound all reports together: when the API server is down every object
+	// fails.
 	every = 10 * time.Second
 	burst = 30
-	// most bounds what is remembered. What was first is forgotten first.
+	// most bounds how many are remembered. The oldest is forgotten first.
 	most = 1024
 )
 
-// repeats knows what was reported a short time ago.
+// repeats remembers what was reported a short time ago.
 type repeats struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	known map[string]time.Time
-	// order has what is known, the oldest first, and what was forgotten since.
+	mu     sync.Mutex
+	recent map[string]time.Time
+	// order has the remembered reports, the oldest first, and some that were forgotten since.
 	order []seen
 }
 
@@ -32,23 +32,23 @@ type seen struct {
 	at  time.Time
 }
 
-func newRepeats() *repeats { return &repeats{now: time.Now, known: map[string]time.Time{}} }
+func newRepeats() *repeats { return &repeats{now: time.Now, recent: map[string]time.Time{}} }
 
-// first reports whether a report is the first of its kind since a while.
+// first reports whether a report is the first of its kind within remember.
 func (r *repeats) first(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	for len(r.order) > 0 && (now.Sub(r.order[0].at) >= remember || len(r.order) >= most) {
-		if r.known[r.order[0].key].Equal(r.order[0].at) {
-			delete(r.known, r.order[0].key)
+		if r.recent[r.order[0].key].Equal(r.order[0].at) {
+			delete(r.recent, r.order[0].key)
 		}
 		r.order = r.order[1:]
 	}
-	if _, ok := r.known[key]; ok {
+	if _, ok := r.recent[key]; ok {
 		return false
 	}
-	r.known[key] = now
+	r.recent[key] = now
 	r.order = append(r.order, seen{key, now})
 	return true
 }
@@ -57,5 +57,5 @@ func (r *repeats) first(key string) bool {
 func (r *repeats) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.known, key)
+	delete(r.recent, key)
 }

@@ -22,7 +22,7 @@ const (
 	tagName       = "name"
 )
 
-// Subject is what a report is about; empty for what is about no object.
+// Subject is what a report is about; empty where it is about no object.
 type Subject struct {
 	// Controller is the controller's name, and Kind that of its objects.
 	Controller, Kind string
@@ -42,11 +42,11 @@ func (s Subject) tags(program string) map[string]string {
 	return tags
 }
 
-// Panic reports a panic that was recovered, by a function that is deferred and
-// still runs, so that the stack is the panic's. It is httpserver.Options.OnPanic.
+// Panic reports a panic that was recovered. A deferred function must call it, so that the stack
+// is still the panic's. It fits httpserver.Options.OnPanic.
 func (r *Reporter) Panic(value any, _ []byte) { r.PanicAbout(value, Subject{}) }
 
-// PanicAbout reports a panic as Panic does, with what it is about.
+// PanicAbout is Panic with a subject.
 func (r *Reporter) PanicAbout(value any, about Subject) {
 	if r == nil || r.client == nil {
 		return
@@ -67,7 +67,7 @@ func (r *Reporter) Error(err error, about Subject) {
 	r.send(about, sentry.LevelError, kind, sentry.Exception{Type: kind, Value: err.Error()}, skeleton(err.Error(), about.Key))
 }
 
-// send hands a report over unless it is one too many.
+// send sends a report unless there are too many.
 func (r *Reporter) send(about Subject, level sentry.Level, kind string, exception sentry.Exception, alike string) {
 	fingerprint := []string{r.program, about.Controller, kind, alike}
 	key := strings.Join(fingerprint, "\n") + "\n" + about.Key.String()
@@ -85,7 +85,7 @@ func (r *Reporter) send(about Subject, level sentry.Level, kind string, exceptio
 	}, nil, nil)
 }
 
-// origin is the function that panicked: panics there are one issue.
+// origin is the function that panicked: all panics of a function are one issue.
 func origin(stack *sentry.Stacktrace) string {
 	if stack == nil || len(stack.Frames) == 0 {
 		return ""
@@ -94,8 +94,7 @@ func origin(stack *sentry.Stacktrace) string {
 	return last.Module + "." + last.Function
 }
 
-// typeOf names an error's kind: the API server's reason, or the type at the end
-// of its chain.
+// typeOf names an error's kind: the API server's reason, or the type at the end of its chain.
 func typeOf(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
@@ -109,8 +108,8 @@ func typeOf(err error) string {
 	}
 }
 
-// skeleton is what an error's words have in common with those of the same error
-// elsewhere: words that name something, or have numbers in them, are left out.
+// skeleton is the part of an error's message that is the same for other objects: words that
+// name something, or have numbers in them, are left out.
 func skeleton(text string, key types.NamespacedName) string {
 	words := strings.Fields(scrubText(text))
 	for i, word := range words {

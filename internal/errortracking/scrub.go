@@ -8,11 +8,11 @@ import (
 	"github.com/getsentry/sentry-go"
 )
 
-// maxText bounds an error's words.
+// maxText bounds an error's message.
 const maxText = 1000
 
-// scrub makes a report anew out of the few fields that may leave the cluster, so
-// that nothing else does, whatever the SDK may add.
+// scrub builds a report anew from the few fields that may leave the cluster, so that nothing
+// else does, whatever the SDK may add.
 func scrub(e *sentry.Event) *sentry.Event {
 	clean := &sentry.Event{
 		EventID:     e.EventID,
@@ -64,15 +64,15 @@ func scrubStack(stack *sentry.Stacktrace) *sentry.Stacktrace {
 }
 
 var (
-	// quoted begins what the API server quotes of an object that it refuses; how
-	// much follows is the object's to say.
+	// quoted matches the beginning of what the API server quotes of an object that it refuses.
+	// The object determines how much follows.
 	quoted = regexp.MustCompile(`(?i)\b((?:invalid|unsupported|duplicate|required) value|too (?:long|many|few)|must validate)\b.*`)
 	secret = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?|(?i:bearer|basic)\s+[\w.~+/=-]{8,}`)
 	user   = regexp.MustCompile(`://[^/\s@"]+@`)
 )
 
-// scrubText takes out of an error's words what may be an object's content or a
-// secret, and bounds them.
+// scrubText removes from an error's message what may be an object's content or a secret, and
+// bounds its length.
 func scrubText(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	text, _, _ = strings.Cut(text, "\n")

@@ -12,12 +12,12 @@ import (
 const (
 	// queued bounds the reports that wait to be sent.
 	queued = 64
-	// sendTimeout bounds the sending of one.
+	// sendTimeout bounds the sending of one report.
 	sendTimeout = 5 * time.Second
 )
 
-// transport sends one report after the other, and counts what came of each, which
-// the SDK's own transports don't tell. Whoever reports never waits for it.
+// transport sends one report after the other, and counts each one's outcome, which the SDK's
+// own transports don't report. Reporting never waits for it.
 type transport struct {
 	*sentry.HTTPSyncTransport
 	count func(outcome string)
@@ -25,12 +25,12 @@ type transport struct {
 
 	closing sync.Once
 	closed  chan struct{}
-	// taken reports whether Sentry took the report that is being sent. Only the
-	// goroutine that sends uses it.
+	// taken is set where Sentry accepted the report that is being sent. Only the sending
+	// goroutine uses it.
 	taken bool
 }
 
-// item is a report, or the question whether all before it were sent.
+// item is a report, or a request to be notified when all before it are sent.
 type item struct {
 	event *sentry.Event
 	done  chan struct{}
@@ -117,6 +117,5 @@ func (t *transport) FlushWithContext(ctx context.Context) bool {
 	}
 }
 
-// Close implements sentry.Transport. What is being sent may outlive it for as
-// long as sending one report takes.
+// Close implements sentry.Transport. Sending the current report may outlast it by sendTimeout.
 func (t *transport) Close() { t.closing.Do(func() { close(t.closed) }) }

@@ -15,8 +15,8 @@ import (
 const EnvPrefix = "DORMOUSE_"
 
 // Parse reads the arguments after the program's name, all of which must be flags, and sets the
-// others from the environment. It returns flag.ErrHelp when help was asked for, which has been
-// written to the set's output then.
+// other flags from the environment. If help was asked for it is written to the set's output,
+// and Parse returns flag.ErrHelp.
 func Parse(fs *flag.FlagSet, args []string, env func(string) (string, bool)) error {
 	if err := fs.Parse(args); err != nil {
 		return fmt.Errorf("reading the flags: %w", err)
@@ -45,7 +45,8 @@ func fromEnv(fs *flag.FlagSet, env func(string) (string, bool)) error {
 	return errors.Join(errs...)
 }
 
-// LogLevel adds the flag --log-level. What it returns gives the level, once the flags are read.
+// LogLevel adds the flag --log-level. It returns a function for the level, to be called once
+// the flags are parsed.
 func LogLevel(fs *flag.FlagSet) func() (slog.Level, error) {
 	text := fs.String("log-level", "info", "debug, info, warn or error")
 	return func() (level slog.Level, err error) {

@@ -1,5 +1,5 @@
-// Package gamepod tells which container of a Server's Pod is the game, and how it
-// does. The Pod says so itself: its Server's spec may have changed since.
+// Package gamepod finds the game's container in a Server's Pod, and its state. An annotation of
+// the Pod names it, because its Server's spec may have changed since.
 package gamepod
 
 import (
@@ -8,12 +8,12 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// ContainerAnnotation is on a Server's Pod; its value is the name of the container
-// that is the game.
+// ContainerAnnotation is an annotation of a Server's Pod; its value is the name of the game's
+// container.
 const ContainerAnnotation = "dormouse.dev/game-container"
 
-// Container is the name of the container that a Pod made from the Server's spec
-// as it is now would have as its game.
+// Container is the name of the game's container in a Pod that would be created from the
+// Server's current spec.
 func Container(s *v1alpha1.Server) string {
 	if s.Spec.GameContainer != "" || len(s.Spec.Template.Spec.Containers) == 0 {
 		return s.Spec.GameContainer
@@ -21,7 +21,7 @@ func Container(s *v1alpha1.Server) string {
 	return s.Spec.Template.Spec.Containers[0].Name
 }
 
-// ContainerOf is the name of the container of a Pod that is the game.
+// ContainerOf is the name of the game's container in a Pod.
 func ContainerOf(s *v1alpha1.Server, pod *corev1.Pod) string {
 	if name := pod.Annotations[ContainerAnnotation]; name != "" {
 		return name
@@ -29,7 +29,7 @@ func ContainerOf(s *v1alpha1.Server, pod *corev1.Pod) string {
 	return Container(s)
 }
 
-// Status is how the game's container does; nil while nothing is known of it.
+// Status is the status of the game's container; nil while there is none.
 func Status(s *v1alpha1.Server, pod *corev1.Pod) *corev1.ContainerStatus {
 	name := ContainerOf(s, pod)
 	for i := range pod.Status.ContainerStatuses {
@@ -46,13 +46,13 @@ func Running(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// Ready reports whether the game's own container is ready, whatever its sidecar says.
+// Ready reports whether the game's own container is ready, whatever its sidecar reports.
 func Ready(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	c := Status(s, pod)
 	return c != nil && c.Ready
 }
 
-// SidecarRunning reports whether the Pod's sidecar runs, whose word is then newer than
+// SidecarRunning reports whether the Pod's sidecar runs. Its reports are then newer than
 // kubelet's.
 func SidecarRunning(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.InitContainerStatuses {

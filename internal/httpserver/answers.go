@@ -26,7 +26,7 @@ func JSON(ctx *fasthttp.RequestCtx, status int, document any) {
 	ctx.SetBody(body)
 }
 
-// Error answers with a status and a sentence that says what to change.
+// Error answers with a status and a sentence about what to change.
 func Error(ctx *fasthttp.RequestCtx, status int, sentence string) {
 	JSON(ctx, status, informerapi.ErrorResponse{Error: sentence})
 }
@@ -37,7 +37,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, status int, sentence string) {
 	Error(ctx, status, sentence)
 }
 
-// unread answers what fasthttp could not read as a request.
+// unread answers a request that fasthttp could not read.
 func (s *Server) unread(ctx *fasthttp.RequestCtx, err error) {
 	var tooMuchHeader *fasthttp.ErrSmallBuffer
 	var network net.Error
@@ -54,7 +54,7 @@ func (s *Server) unread(ctx *fasthttp.RequestCtx, err error) {
 	s.slow.wait(ctx)
 }
 
-// check answers 200 or, with what is wrong, 503.
+// check answers 200 or, with the error, 503.
 func check(what func() error) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		ctx.SetContentType("text/plain; charset=utf-8")
@@ -69,8 +69,8 @@ func check(what func() error) fasthttp.RequestHandler {
 	}
 }
 
-// metrics shows what a registry gathers, in the format that the scraper asks
-// for. A collector that fails hides its own metrics only.
+// metrics writes what a registry gathers, in the format that the scraper asks for. A collector
+// that fails hides only its own metrics.
 func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		families, err := gatherer.Gather()

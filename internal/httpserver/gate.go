@@ -24,10 +24,10 @@ const (
 	tooManyOfCaller = "too_many_of_caller"
 )
 
-// gate is a listener that no error ends but its own closing, and that bounds the
-// connections, in all and of each caller's address. Where there may be no more, the one
-// that has waited longest for its caller makes room, so that a stranger who fills the
-// gate keeps nobody out. While a handler runs its connection stays.
+// gate is a listener that survives errors until it is closed, and that bounds the connections,
+// in total and for each caller's address. Beyond a bound the connection that has waited longest
+// for its caller makes room, so that nobody can keep others out by filling the gate. While a
+// handler runs its connection stays.
 type gate struct {
 	net.Listener
 	log            logr.Logger
@@ -45,16 +45,16 @@ type gate struct {
 // caller is an address that has connections.
 type caller struct {
 	open    int
-	waiting list.List // likewise
+	waiting list.List // in the same order
 }
 
-// connection is one that the gate let in.
+// connection is a connection that the gate admitted.
 type connection struct {
 	net.Conn
 	gate   *gate
 	from   netip.Addr
 	caller *caller
-	// place and own are its places among all that wait and among its caller's; nil
+	// place and own are its places among all waiting connections and among its caller's; nil
 	// while a request is answered.
 	place, own *list.Element
 	gone       bool
@@ -80,7 +80,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// accept waits for a connection, through whatever passes.
+// accept waits for a connection, through temporary errors.
 func (g *gate) accept() (net.Conn, error) {
 	for pause := acceptFirst; ; pause = min(2*pause, acceptLast) {
 		c, err := g.Listener.Accept()
@@ -109,7 +109,7 @@ func (g *gate) Close() error {
 // admit lets a connection in, or closes it and returns nil.
 func (g *gate) admit(c net.Conn) *connection {
 	admitted := &connection{Conn: c, gate: g, from: addressOf(c)}
-	left, reason := g.enter(admitted)
+	left, reason := g.takePlace(admitted)
 	if reason != "" {
 		g.closed.WithLabelValues(reason).Inc()
 	}
@@ -130,9 +130,9 @@ func addressOf(c net.Conn) netip.Addr {
 	return address.AddrPort().Addr().Unmap()
 }
 
-// enter takes in a connection. Left is the one that makes room, which is the new one
-// where none waits, and nil where there is room.
-func (g *gate) enter(c *connection) (left *connection, reason string) {
+// takePlace takes in a connection. Left is the one that makes room, which is the new one where
+// none waits, and nil where there is room.
+func (g *gate) takePlace(c *connection) (left *connection, reason string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	who := g.callers[c.from]
@@ -154,7 +154,7 @@ func (g *gate) enter(c *connection) (left *connection, reason string) {
 		left = longest.Value.(*connection)
 		g.forget(left)
 	}
-	// Its last one may just have left.
+	// The caller's last connection may just have been closed.
 	g.callers[c.from], c.caller = who, who
 	who.open++
 	g.open++
@@ -162,12 +162,12 @@ func (g *gate) enter(c *connection) (left *connection, reason string) {
 	return left, reason
 }
 
-// queue puts a connection last among those that wait.
+// queue puts a connection last among the waiting ones.
 func (g *gate) queue(c *connection) {
 	c.place, c.own = g.waiting.PushBack(c), c.caller.waiting.PushBack(c)
 }
 
-// unqueue takes it out again.
+// unqueue removes it from them.
 func (g *gate) unqueue(c *connection) {
 	if c.place != nil {
 		g.waiting.Remove(c.place)
@@ -176,7 +176,7 @@ func (g *gate) unqueue(c *connection) {
 	}
 }
 
-// forget lets go of a connection.
+// forget removes a connection.
 func (g *gate) forget(c *connection) {
 	if c.gone {
 		return
@@ -197,7 +197,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// answering notes that a request of a connection is being answered, until done.
+// answering marks a connection as answering a request, until done.
 func answering(c net.Conn) (done func()) {
 	held, ok := c.(*connection)
 	if !ok {

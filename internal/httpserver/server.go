@@ -42,25 +42,25 @@ const (
 	DefaultMaxConnectionsPerCaller = 64
 )
 
-// mostFiles is how many open files are counted on at most.
+// mostFiles bounds the number of open files that is assumed.
 const mostFiles = 1 << 20
 
-// Options say how a server listens and what it answers by itself. Zero values
-// take the defaults above.
+// Options are how a server listens and what it answers by itself. Zero values mean the defaults
+// above.
 type Options struct {
-	// Address is where to listen, such as ":8080".
+	// Address is the address to listen on, such as ":8080".
 	Address string
-	// MaxBodyBytes bounds a request's body; a larger one is answered 413.
-	// HandleLarge bounds some otherwise.
+	// MaxBodyBytes bounds a request's body; a larger one is answered with 413. HandleLarge sets
+	// other bounds.
 	MaxBodyBytes int
-	// ManyConnections reports whether thousands of connections wait at a time: they
-	// give their buffers back then, for a system call more a request. By default
-	// MaxConnections is then three quarters of the files that the process may open,
-	// and MaxConnectionsPerCaller a quarter of that.
+	// ManyConnections is set where thousands of connections wait at a time: they return their
+	// buffers then, for one more system call a request. By default MaxConnections is then three
+	// quarters of the files that the process may open, and MaxConnectionsPerCaller a quarter of
+	// that.
 	ManyConnections bool
-	// MaxConnections and MaxConnectionsPerCaller bound the connections, in all and of
-	// one address. Beyond them the one that has waited longest for its caller makes
-	// room, and the new one is closed where requests of all are being answered.
+	// MaxConnections and MaxConnectionsPerCaller bound the connections, in total and of one
+	// address. Beyond them the connection that has waited longest for its caller makes room.
+	// Where none waits the new one is closed.
 	MaxConnections, MaxConnectionsPerCaller int
 	// ReadTimeout bounds the reading of one request.
 	ReadTimeout time.Duration
@@ -71,19 +71,19 @@ type Options struct {
 	// ShutdownTimeout is how long requests under way may take once the server
 	// is told to stop.
 	ShutdownTimeout time.Duration
-	// Healthy says what is wrong with the process; nil: nothing ever is.
+	// Healthy returns what is wrong with the process; nil: nothing ever is.
 	Healthy func() error
-	// Ready says why the process should get no traffic; nil: it always should.
+	// Ready returns why the process should get no traffic; nil: it always should.
 	Ready func() error
-	// Gatherer is what MetricsPath shows; nil: there is no such path.
+	// Gatherer has the metrics at MetricsPath; nil: there is no such path.
 	Gatherer prometheus.Gatherer
 	// Registerer gets dormouse_http_refused_total, which counts the requests that
 	// no handler answered, and dormouse_http_closed_connections_total, which counts
 	// the connections over a bound; nil: they aren't counted.
 	Registerer prometheus.Registerer
-	// Log gets panics and what the server itself has to say.
+	// Log gets panics and the server's own messages.
 	Log logr.Logger
-	// OnPanic is told of each recovered panic besides the log; may be nil.
+	// OnPanic is called with each recovered panic, in addition to the log; may be nil.
 	OnPanic func(value any, stack []byte)
 }
 
@@ -109,7 +109,7 @@ func New(opts Options) *Server {
 	opts.ShutdownTimeout = orDefault(opts.ShutdownTimeout, DefaultShutdownTimeout)
 	most, ofCaller := DefaultMaxConnections, DefaultMaxConnectionsPerCaller
 	if opts.ManyConnections {
-		// Where pods' addresses are masqueraded a node's callers have one address.
+		// With masqueraded pod addresses all callers of a node have one address.
 		most = openFiles() / 4 * 3
 		ofCaller = most / 4
 	}
@@ -139,10 +139,10 @@ func New(opts Options) *Server {
 		MaxRequestBodySize: opts.MaxBodyBytes,
 		HeaderReceived:     s.bounds,
 		ReduceMemoryUsage:  opts.ManyConnections,
-		// Multipart forms are parsed into files on disk otherwise.
+		// Otherwise multipart forms are parsed into files on disk.
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
-		// Headers may hold tokens; fasthttp would log the request's start.
+		// Headers may hold tokens, and fasthttp would log the request's start.
 		SecureErrorLogMessage: true,
 		CloseOnShutdown:       true,
 		Logger:                logger{opts.Log},
@@ -155,8 +155,8 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Handle makes the server answer a method on an exact path. It must be called
-// before Start. Where GET is handled HEAD is too.
+// Handle registers a handler for a method and an exact path. It must be called before Start. A
+// handler for GET handles HEAD, too.
 func (s *Server) Handle(method, path string, handler fasthttp.RequestHandler) {
 	if s.routes[path] == nil {
 		s.routes[path] = map[string]fasthttp.RequestHandler{}
@@ -164,38 +164,37 @@ func (s *Server) Handle(method, path string, handler fasthttp.RequestHandler) {
 	s.routes[path][method] = handler
 }
 
-// large is what a path with a bound of its own has.
+// large is a path with a bound of its own.
 type large struct {
 	maxBody int
 	admit   func(*fasthttp.RequestHeader) bool
 }
 
-// HandleLarge is Handle for a path whose bodies may be larger than others, up to
-// maxBody bytes. It reads more than Options.MaxBodyBytes only of requests that
-// admit lets in by their header, so that not everybody can fill the memory. admit
-// is called before each request's body is read, must be quick, and doesn't replace
-// what the handler itself checks.
+// HandleLarge is Handle for a path whose bodies may be larger than others, up to maxBody bytes.
+// More than Options.MaxBodyBytes is read only of requests that admit accepts by their header,
+// so that not everybody can fill the memory. admit is called before each request's body is
+// read, must be quick, and doesn't replace the handler's own checks.
 func (s *Server) HandleLarge(method, path string, maxBody int, admit func(*fasthttp.RequestHeader) bool, handler fasthttp.RequestHandler) {
 	s.Handle(method, path, handler)
 	s.large[path] = large{maxBody, admit}
 }
 
-// bounds gives the bounds of a request by its header.
+// bounds returns the bounds of a request by its header.
 func (s *Server) bounds(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if len(s.large) == 0 {
 		return fasthttp.RequestConfig{}
 	}
 	path, _, _ := bytes.Cut(header.RequestURI(), []byte("?"))
 	l, ok := s.large[string(path)]
-	// A length that is in bounds, or in none, needs no permission.
+	// A length within the bounds, or none at all, needs no permission.
 	if !ok || header.ContentLength() <= s.opts.MaxBodyBytes && header.ContentLength() >= 0 || !l.admit(header) {
 		return fasthttp.RequestConfig{}
 	}
 	return fasthttp.RequestConfig{MaxRequestBodySize: l.maxBody}
 }
 
-// Listen opens the server's port, so that a taken port shows before anything
-// else is started. Start does it otherwise.
+// Listen opens the server's port, so that a port in use is found out before anything else is
+// started. Otherwise Start opens it.
 func (s *Server) Listen(ctx context.Context) error {
 	if s.ln != nil {
 		return nil
@@ -208,7 +207,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// openFiles is how many files the process may have open.
+// openFiles is how many files the process may open.
 func openFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > mostFiles {
@@ -239,7 +238,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serving HTTP on %s: %w", s.ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	// The caller's context has ended, and that is why the server stops.
+	// The caller's context has ended: that is why the server stops.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
 	defer cancel()
 	err := s.server.ShutdownWithContext(grace)
@@ -254,13 +253,14 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection reports whether the server runs on each replica.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: the server runs on each
+// replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	done := answering(ctx.Conn())
 	s.handle(ctx)
-	// Who is refused and waits for it may make room.
+	// A refused request that is held back may make room.
 	done()
 	s.slow.wait(ctx)
 }
@@ -312,8 +312,8 @@ func orDefault[T comparable](value, fallback T) T {
 	return value
 }
 
-// logger takes what fasthttp itself logs: broken connections and the like,
-// which are the client's trouble rather than ours.
+// logger takes fasthttp's own messages: broken connections and the like, which are the client's
+// problem and not ours.
 type logger struct{ log logr.Logger }
 
 func (l logger) Printf(format string, args ...any) {

@@ -1,6 +1,6 @@
-// Package informerapi is the contract between the operator and the resolver:
-// the wake call that a resolver makes, and what a resolver tells about the
-// ports it serves and the clients it carries. It holds types and names only.
+// Package informerapi is the contract between the operator and the resolver: a resolver's wake
+// call, and a resolver's answers about the ports that it serves and the clients that it has. It
+// has types and names only.
 package informerapi
 
 import "time"
@@ -20,7 +20,7 @@ const (
 // MaxWakeCount bounds WakeRequest.Count.
 const MaxWakeCount = 1_000_000
 
-// WakeRequest says that clients wait for a service.
+// WakeRequest is the body of a wake call.
 type WakeRequest struct {
 	// Count is how many clients wait; 1 at least.
 	Count int `json:"count"`
@@ -34,28 +34,28 @@ type WakeRequest struct {
 type WakeResponse struct {
 	// Phase is the service's phase after the call.
 	Phase string `json:"phase"`
-	// Replicas is what the target wants after the call.
+	// Replicas is the target's desired replicas after the call.
 	Replicas int32 `json:"replicas"`
-	// LastSleepTime is when the service last fell asleep, as its status says; nil where it
-	// never did. A caller who watches the status and hasn't seen that yet doesn't know which
-	// pods are from before the sleep, and connects nobody until it has.
+	// LastSleepTime is when the service last fell asleep, by its status; nil where it never
+	// did. A caller that watches the status and hasn't seen that yet doesn't know which pods
+	// are from before the sleep, and must connect no client until it has.
 	LastSleepTime *time.Time `json:"lastSleepTime,omitempty"`
 }
 
 // ErrorResponse is the body of every answer that refuses a call.
 type ErrorResponse struct {
-	// Error is a sentence that says what to change.
+	// Error is a sentence about what to change.
 	Error string `json:"error"`
 }
 
-// RoutesResponse is what a resolver pod serves.
+// RoutesResponse has the routes that a resolver pod serves.
 type RoutesResponse struct {
 	Routes []Route `json:"routes"`
 }
 
-// Route is one ElasticService as a resolver pod knows it.
+// Route is one ElasticService as a resolver pod serves it.
 type Route struct {
-	// UID is the ElasticService's.
+	// UID is the ElasticService's UID.
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -63,7 +63,7 @@ type Route struct {
 	Service string `json:"service"`
 	// Phase is the phase that the pod has seen last.
 	Phase string `json:"phase"`
-	// PhaseSince is when that phase began; nil where the status doesn't say.
+	// PhaseSince is when that phase began; nil where the status doesn't have it.
 	PhaseSince *time.Time  `json:"phaseSince,omitempty"`
 	Ports      []RoutePort `json:"ports"`
 }
@@ -79,28 +79,28 @@ type RoutePort struct {
 	Front string `json:"front,omitempty"`
 	// Listening reports whether the pod takes clients on Port for this route.
 	Listening bool `json:"listening"`
-	// Error says why it does not.
+	// Error is why it does not.
 	Error string `json:"error,omitempty"`
 }
 
-// SessionsResponse is what a resolver pod carries. A service that is not listed
-// has had no client since Started.
+// SessionsResponse has a resolver pod's clients. A service that is not listed has had no client
+// since Started.
 type SessionsResponse struct {
 	// Started is when the pod began to take clients.
 	Started time.Time `json:"started"`
-	// Now is the pod's clock, by which the other times are to be read.
+	// Now is the pod's clock, against which the other times are to be read.
 	Now      time.Time  `json:"now"`
 	Services []Sessions `json:"services"`
 }
 
 // Sessions are the clients of one ElasticService on a resolver pod.
 type Sessions struct {
-	// UID is the ElasticService's.
+	// UID is the ElasticService's UID.
 	UID string `json:"uid"`
-	// Sessions is the number of clients that are relayed to a server.
+	// Sessions is the number of clients that are relayed to a backend.
 	Sessions int32 `json:"sessions"`
 	// Queued is the number of clients that are held.
 	Queued int32 `json:"queued"`
-	// LastActive is when the last client was there: now while one is.
+	// LastActive is when a client was last there: now while one is.
 	LastActive time.Time `json:"lastActive"`
 }

@@ -13,7 +13,7 @@ import (
 // List are the namespaces that a program is limited to; empty: it isn't.
 type List []string
 
-// Parse reads names that are separated by commas; an empty text is no limit.
+// Parse parses names separated by commas; an empty text is no limit.
 func Parse(text string) (List, error) {
 	var list List
 	if text == "" {
@@ -36,10 +36,10 @@ func Parse(text string) (List, error) {
 	return slices.Compact(list), nil
 }
 
-// Has reports whether a namespace is among them, or all are.
+// Has reports whether a namespace is in the list, or there is no limit.
 func (l List) Has(namespace string) bool { return len(l) == 0 || slices.Contains(l, namespace) }
 
-// Cached is what a cache is to hold by default; nil, which is everything, for all.
+// Cached is a cache's default namespaces; nil, which is all, where there is no limit.
 func (l List) Cached() map[string]cache.Config {
 	if len(l) == 0 {
 		return nil

@@ -1,6 +1,5 @@
-// Package patch writes objects to the API server: children by server-side apply
-// of the whole desired object under one field owner, status by a patch that is
-// left out when nothing changed.
+// Package patch writes objects to the API server: children by server-side apply of the whole
+// desired object under one field owner, status by a patch that is skipped when nothing changed.
 package patch
 
 import (
@@ -14,9 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Apply makes the API server's object equal to desired in every field that
-// desired sets, and takes back the fields that an earlier call of the same owner
-// set and this one doesn't.
+// Apply makes the API server's object equal to desired in every field that desired sets, and
+// removes fields that an earlier call of the same owner set and this one doesn't.
 func Apply(ctx context.Context, c client.Client, owner string, desired client.Object) error {
 	gvk, err := apiutil.GVKForObject(desired, c.Scheme())
 	if err != nil {
@@ -36,9 +34,9 @@ func Apply(ctx context.Context, c client.Client, owner string, desired client.Ob
 	return nil
 }
 
-// Status writes the status of changed if it differs from that of original, and
-// says whether it did. The write fails with a conflict if somebody else changed
-// the object since original was read.
+// Status writes the status of changed if it differs from that of original, and reports whether
+// it did. The write fails with a conflict if somebody else changed the object since original
+// was read.
 func Status(ctx context.Context, c client.Client, original, changed client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(original, changed) {
 		return false, nil

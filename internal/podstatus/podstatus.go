@@ -1,4 +1,4 @@
-// Package podstatus reads what a Pod's status says of it.
+// Package podstatus reads a Pod's conditions.
 package podstatus
 
 import corev1 "k8s.io/api/core/v1"

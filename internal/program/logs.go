@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// Logs says what a program logs. A line is a JSON object with time, level, msg, logger where a part
-// of the program has a name, err where there is one, and what the line is about.
+// Logs is what a program logs. A line is a JSON object with time, level and msg, with logger
+// where a part of the program has a name, with err where there is one, and with the values that
+// it is about.
 type Logs struct {
-	// Level is the least one that is logged. One below it is logr's V(1), and so on.
+	// Level is the lowest level that is logged. The one below Info is logr's V(1), and so on.
 	Level slog.Level
-	// Sampled leaves out most lines of those that say the same many times a second, as the
-	// controllers of thousands of objects do when the API server is away.
+	// Sampled drops most of the lines that repeat many times a second, as the controllers of
+	// thousands of objects log them when the API server is down.
 	Sampled bool
 }
 
@@ -26,8 +27,8 @@ func (l Logs) handler(out io.Writer) slog.Handler {
 	return handler
 }
 
-// nameLevel gives levels between those of slog, which are logr's, the name of the one below: it is
-// what --log-level calls them by.
+// nameLevel gives logr's levels, which are between those of slog, the name of the slog level
+// below, as --log-level uses it.
 func nameLevel(groups []string, a slog.Attr) slog.Attr {
 	if level, is := a.Value.Any().(slog.Level); is && len(groups) == 0 && a.Key == slog.LevelKey && level < slog.LevelInfo {
 		a.Value = slog.StringValue(slog.LevelDebug.String())
@@ -43,7 +44,7 @@ const (
 	sampleThereafter = 100
 )
 
-// sampler leaves out what is one line too many.
+// sampler drops lines that repeat too often.
 type sampler struct {
 	slog.Handler
 	samples *samples

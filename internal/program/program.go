@@ -1,7 +1,6 @@
-// Package program is what the operator, the resolver and the sidecar have in common as programs:
-// the logger, the bound of the heap, error tracking, the signals that end a program, what it
-// tells of itself, and its exit code. What a program does, and how it lets go of its clients, is
-// its own.
+// Package program has what the operator, the resolver and the sidecar share as programs: the
+// logger, the bound of the heap, error tracking, the signals that end a program, its own
+// metrics, and its exit code. What a program does, and how it ends its clients, is its own.
 package program
 
 import (
@@ -29,20 +28,20 @@ import (
 // Exit codes of the programs.
 const (
 	exitOK = iota
-	// exitFailed is of a program that could not start, or could not go on.
+	// exitFailed is the code of a program that could not start, or could not go on.
 	exitFailed
-	// exitMisused is of one whose settings are wrong.
+	// exitMisused is the code of a program with invalid settings.
 	exitMisused
 )
 
-// Program says how a program is run.
+// Program is how a program is run.
 type Program struct {
 	// Name is the program's name, such as "operator".
 	Name string
-	// Logs says what is logged.
+	// Logs is what is logged.
 	Logs Logs
-	// Drains says that the program takes its time to end, as long as it has clients. A second
-	// signal is nothing new to it then: who lost track of a Pod's end sends one. Another
+	// Drains is set where the program takes its time to end, as long as it has clients. It
+	// ignores a second signal: a kubelet that lost track of a Pod's end sends one. Another
 	// program ends at once at the second signal.
 	Drains bool
 	// Run runs the program until ctx ends, which is at the first signal.
@@ -58,8 +57,8 @@ type Process struct {
 	Errors *errortracking.Reporter
 }
 
-// Misused tells whoever started a program what is wrong with its settings, and returns the code to
-// exit with. Who asked for help has had it, and did nothing wrong.
+// Misused reports what is wrong with a program's settings to its user, and returns the code to
+// exit with. A request for help has been answered already, and is no error.
 func Misused(out io.Writer, err error) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
@@ -70,12 +69,12 @@ func Misused(out io.Writer, err error) int {
 
 // Main runs a program and returns the code to exit with.
 func Main(p Program) int {
-	// The heap gives way before the container's memory is used up. Outside of a
-	// container, or without a limit, there is nothing to set.
+	// The heap is limited before the container's memory is used up. Outside of a container, or
+	// without a limit, there is nothing to set.
 	_, _ = memlimit.Set()
 	handler := p.Logs.handler(os.Stderr)
 	log := logr.FromSlogHandler(handler)
-	// Kubernetes' libraries log by this.
+	// Kubernetes' libraries log through this.
 	klog.SetSlogLogger(slog.New(handler))
 	return p.main(log)
 }
@@ -104,15 +103,15 @@ func (p Program) start(log logr.Logger) error {
 	return p.Run(ctx, Process{Name: p.Name, Log: log, Errors: reporter})
 }
 
-// Register adds to a registry what each program tells of itself: which build it is, and what it
-// reported.
+// Register adds every program's own metrics to a registry: its build, and what it reported to
+// error tracking.
 func (p Process) Register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, p.Name)
 	p.Errors.Register(registry)
 }
 
-// NewRegistry makes a registry with what each program tells of itself, and the Go runtime and the
-// kernel of its process.
+// NewRegistry makes a registry with every program's own metrics, and those of the Go runtime
+// and the process.
 func (p Process) NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// maxCached bounds the cache: as many sidecars as a replica may have, with the
-// tokens that they had before. A token takes about 300 bytes of it.
+// maxCached bounds the cache: as many sidecars as a replica may have, and their previous
+// tokens. A token takes about 300 bytes of it.
 const maxCached = 32768
 
 type tokenSum = [sha256.Size]byte
 
-// cache remembers tokens that were found good, the latest used ones. Bad tokens
-// are not remembered: anybody can make as many as they like.
+// cache remembers tokens that were found valid, the latest used ones. Invalid tokens are not
+// remembered: anybody can make any number of them.
 type cache struct {
 	limit int
 
 	mu sync.Mutex
-	// set is the key set that the entries were verified with. Another one may
-	// have withdrawn a key, so it starts afresh.
+	// set is the key set that the entries were verified with. With another one, which may lack
+	// a withdrawn key, the cache starts empty.
 	set     *keySet
 	entries map[tokenSum]*list.Element
-	// order has the latest used entry in front.
+	// order has the most recently used entry in front.
 	order *list.List
 }
 

@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// refreshEvery is how old the keys get: a key that the cluster has dropped
-	// is trusted no longer than this.
+	// refreshEvery is how old the keys get: a key that the cluster has withdrawn is trusted no
+	// longer than this.
 	refreshEvery = 5 * time.Minute
 	// refreshApart bounds how often tokens with unknown keys, which anybody can
 	// make, cause a fetch.
 	refreshApart = 10 * time.Second
-	// retryApart bounds it after a fetch that failed, so that an API server that
-	// comes back is noticed soon.
+	// retryApart bounds it after a fetch that failed, so that a recovered API server is soon
+	// used again.
 	retryApart = time.Second
 	// fetchTimeout bounds one fetch.
 	fetchTimeout = 5 * time.Second
-	// maxDocument bounds what is read of the API server's answers.
+	// maxDocument bounds how much is read of the API server's answers.
 	maxDocument = 1 << 20
 
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/openid/v1/jwks"
 )
 
-// Options say which tokens are good.
+// Options are which tokens are valid.
 type Options struct {
-	// Audience is what a token must be for.
+	// Audience is the audience that a token must have.
 	Audience string
-	// Leeway forgives clocks that differ; from 0 to MaxLeeway.
+	// Leeway allows for clocks that differ; from 0 to MaxLeeway.
 	Leeway time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -100,15 +100,15 @@ type keys struct {
 // current is the last set; nil before the first fetch.
 func (k *keys) current() *keySet { return k.set.Load() }
 
-// find gives the keys that may have signed a token with this key ID, fetching
-// them when they are not known.
+// find returns the keys that may have signed a token with this key ID, and fetches them when
+// they are not known.
 func (k *keys) find(ctx context.Context, id, algorithm string) (*keySet, []jose.JSONWebKey, error) {
 	set := k.current()
 	if found := set.candidates(id, algorithm); len(found) > 0 {
 		return set, found, nil
 	}
 	if set != nil && id == "" {
-		// Kubernetes names the key in each token; no fetch would help.
+		// Kubernetes names the key in each token, so no fetch would help.
 		return nil, nil, ErrUnknownKey
 	}
 	err := k.refresh(ctx, false)
@@ -135,8 +135,8 @@ func (s *keySet) candidates(id, algorithm string) []jose.JSONWebKey {
 	return found
 }
 
-// refresh fetches the keys, together with everybody else who wants them now.
-// Unless always, a fetch that was tried a moment ago counts as this one.
+// refresh fetches the keys, once for all concurrent callers. Unless always, a recent attempt
+// counts as this one.
 func (k *keys) refresh(ctx context.Context, always bool) error {
 	k.mu.Lock()
 	if k.fetching == nil {
@@ -150,8 +150,8 @@ func (k *keys) refresh(ctx context.Context, always bool) error {
 		}
 		k.fetching = make(chan struct{})
 		k.tried = k.now()
-		// A caller that goes away doesn't take the fetch from the others, and its
-		// context may not be used any more then (fasthttp uses them again).
+		// A caller that goes away doesn't cancel the fetch for the others, and its context may
+		// not be used any more then (fasthttp reuses them).
 		go k.fetchAll() //nolint:contextcheck,gosec // on purpose, see above
 	}
 	fetching := k.fetching
@@ -224,7 +224,7 @@ func (k *keys) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// parseDiscovery reads the issuer out of an OpenID discovery document.
+// parseDiscovery reads the issuer from an OpenID discovery document.
 func parseDiscovery(document []byte) (string, error) {
 	var discovery struct {
 		Issuer string `json:"issuer"`
@@ -238,8 +238,8 @@ func parseDiscovery(document []byte) (string, error) {
 	return discovery.Issuer, nil
 }
 
-// parseKeys reads the public signing keys out of a key set. A key that can't be
-// read, or is not for this use, doesn't spoil the others.
+// parseKeys reads the public signing keys from a key set. A key that can't be read, or has
+// another use, doesn't affect the others.
 func parseKeys(document []byte) (map[string][]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -264,8 +264,8 @@ func parseKeys(document []byte) (map[string][]jose.JSONWebKey, error) {
 	return byID, nil
 }
 
-// Start keeps the keys fresh until the context ends, so that the first token
-// waits for nothing and a key that was withdrawn is forgotten.
+// Start refreshes the keys until the context ends, so that the first token doesn't wait and a
+// withdrawn key is dropped.
 func (v *Verifier) Start(ctx context.Context) error {
 	for {
 		wait := refreshEvery
@@ -280,5 +280,5 @@ func (v *Verifier) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection reports whether each replica verifies tokens.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: each replica verifies tokens.
 func (*Verifier) NeedLeaderElection() bool { return false }

@@ -1,10 +1,10 @@
-// Package serviceauth tells whose service account token a caller has, without
-// asking the API server about each: signatures are checked with the cluster's
-// public keys, which are fetched now and then.
+// Package serviceauth verifies callers' service account tokens without asking the API server
+// about each: signatures are checked with the cluster's public keys, which are fetched
+// periodically.
 //
-// It says who the caller is. What the caller may do, and whether its Pod still
-// lives, is for the package that asks. Tokens are never logged, kept or put
-// into an error; the cache knows them by their SHA-256 only.
+// It identifies the caller. Whether the caller is authorized, and whether its Pod still exists,
+// is up to the calling package. Tokens are never logged, kept or put into an error; the cache
+// has only their SHA-256.
 package serviceauth
 
 import (
@@ -29,37 +29,37 @@ const MaxTokenBytes = tokenfile.MaxBytes
 // MaxLeeway bounds Options.Leeway.
 const MaxLeeway = 10 * time.Second
 
-// What can be wrong with a token. Errors of Verify wrap one of them.
+// Errors of Verify wrap one of these.
 var (
-	// ErrMissing says that there is no bearer token.
+	// ErrMissing means that there is no bearer token.
 	ErrMissing = errors.New("no bearer token")
-	// ErrTooLarge says that the token has more than MaxTokenBytes.
+	// ErrTooLarge means that the token has more than MaxTokenBytes.
 	ErrTooLarge = errors.New("the token is too large")
-	// ErrMalformed says that this is no signed token.
+	// ErrMalformed means that this is no signed token.
 	ErrMalformed = errors.New("the token is malformed")
-	// ErrAlgorithm says that the token is signed in a way that proves nothing here.
+	// ErrAlgorithm means that the token's signature algorithm isn't accepted.
 	ErrAlgorithm = errors.New("the token's algorithm is not allowed")
-	// ErrUnknownKey says that the cluster has no such key.
+	// ErrUnknownKey means that the cluster has no such key.
 	ErrUnknownKey = errors.New("the token's key is not the cluster's")
-	// ErrSignature says that the signature is not the key's.
+	// ErrSignature means that the signature is not the key's.
 	ErrSignature = errors.New("the token's signature is wrong")
-	// ErrIssuer says that another cluster issued the token.
+	// ErrIssuer means that another cluster issued the token.
 	ErrIssuer = errors.New("the token's issuer is not this cluster")
-	// ErrAudience says that the token is meant for somebody else.
+	// ErrAudience means that the token is meant for somebody else.
 	ErrAudience = errors.New("the token is for another audience")
-	// ErrExpired says that the token's time is over, or that it has no end.
+	// ErrExpired means that the token has expired, or that it has no expiry.
 	ErrExpired = errors.New("the token has expired")
-	// ErrNotYetValid says that the token's time has not come.
+	// ErrNotYetValid means that the token's time has not begun.
 	ErrNotYetValid = errors.New("the token is not valid yet")
-	// ErrNotServiceAccount says that the token is not one of a service account.
+	// ErrNotServiceAccount means that the token is not a service account's.
 	ErrNotServiceAccount = errors.New("the token is not a service account's")
-	// ErrKeysUnavailable says that the cluster's keys could not be fetched: the
-	// token may be good, and the caller should come again.
+	// ErrKeysUnavailable means that the cluster's keys could not be fetched: the token may be
+	// valid, and the caller should try again.
 	ErrKeysUnavailable = errors.New("the cluster's keys can't be fetched")
 )
 
-// algorithms are those that only the holder of a private key can sign with.
-// With HMAC a public key would serve as the secret.
+// algorithms are those with which only the holder of a private key can sign. With HMAC a public
+// key would serve as the secret.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512,
 	jose.PS256, jose.PS384, jose.PS512,
@@ -67,21 +67,21 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.EdDSA,
 }
 
-// Identity is whose token it is.
+// Identity is a token's owner.
 type Identity struct {
 	// Namespace and ServiceAccount name the service account.
 	Namespace, ServiceAccount string
-	// PodName and PodUID are the Pod that the token is bound to; empty for a
-	// token that is bound to none.
+	// PodName and PodUID are the Pod that the token is bound to; empty where it is bound to
+	// none.
 	PodName, PodUID string
-	// Expires is when the token's time is over.
+	// Expires is when the token expires.
 	Expires time.Time
 }
 
 // Account is the service account as namespace/name.
 func (i Identity) Account() string { return i.Namespace + "/" + i.ServiceAccount }
 
-// claims are the parts of a token's payload that matter here.
+// claims are the parts of a token's payload that are checked.
 type claims struct {
 	Issuer     string           `json:"iss"`
 	Subject    string           `json:"sub"`
@@ -100,7 +100,7 @@ type named struct {
 	UID  string `json:"uid"`
 }
 
-// BearerToken takes the token out of an Authorization header.
+// BearerToken extracts the token from an Authorization header.
 func BearerToken(authorization []byte) (string, error) {
 	scheme, token, ok := strings.Cut(string(authorization), " ")
 	token = strings.TrimSpace(token)
@@ -110,8 +110,8 @@ func BearerToken(authorization []byte) (string, error) {
 	return token, nil
 }
 
-// Verifier tells whose a token is. It can be used at once and by many; Start
-// only keeps its keys fresh.
+// Verifier verifies tokens. It can be used before Start and concurrently; Start only keeps its
+// keys fresh.
 type Verifier struct {
 	keys     *keys
 	cache    *cache
@@ -120,8 +120,8 @@ type Verifier struct {
 	now      func() time.Time
 }
 
-// Verify tells whose the token is. The error wraps one of this package's. It
-// waits for the API server only when the token names a key that is not known.
+// Verify returns whose the token is. The error wraps one of this package's. It waits for the
+// API server only when the token names an unknown key.
 func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if token == "" {
 		return Identity{}, ErrMissing
@@ -169,7 +169,7 @@ func verifyWithAny(signed *jose.JSONWebSignature, candidates []jose.JSONWebKey) 
 	return nil, ErrSignature
 }
 
-// check judges the payload of a token whose signature is right.
+// check checks the payload of a token with a valid signature.
 func (v *Verifier) check(payload []byte, issuer string, now time.Time) (Identity, error) {
 	var c claims
 	if err := json.Unmarshal(payload, &c); err != nil {

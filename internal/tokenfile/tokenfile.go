@@ -1,5 +1,5 @@
-// Package tokenfile reads the service account tokens with which Dormouse's
-// programs show who they are.
+// Package tokenfile reads the service account tokens with which Dormouse's programs identify
+// themselves.
 package tokenfile
 
 import (
@@ -18,14 +18,14 @@ const DefaultPath = "/var/run/secrets/dormouse.dev/token"
 const MaxBytes = 16 << 10
 
 const (
-	// lookEvery is how often the file's time is looked at.
+	// lookEvery is how often the file's modification time is checked.
 	lookEvery = time.Second
 	// readEvery is how often it is read even when its time hasn't changed.
 	readEvery = time.Minute
 )
 
-// File is a service account token in a file that kubelet replaces now and
-// then. A file that can't be read for a while leaves the last token in use.
+// File is a service account token in a file that kubelet replaces periodically. While the file
+// can't be read the last token stays in use.
 type File struct {
 	path string
 	now  func() time.Time
@@ -40,7 +40,7 @@ type File struct {
 // New makes the token of a file.
 func New(path string) *File { return &File{path: path, now: time.Now} }
 
-// Get gives the token; an error only when there never was one.
+// Get returns the token; an error only when there never was one.
 func (t *File) Get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -106,8 +106,8 @@ func (a Attack) Run(ctx context.Context) (Result, error) {
 	return r, errors.Join(wrong.err(), err, after.minus(before).equal(expected))
 }
 
-// Quiet makes good calls for a while, and nothing else.
-func (a Attack) Quiet(ctx context.Context, during time.Duration) ([]time.Duration, error) {
+// Baseline makes good calls for a while, and nothing else.
+func (a Attack) Baseline(ctx context.Context, during time.Duration) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
 	wrong := &mistakes{}
@@ -131,7 +131,7 @@ func (a Attack) volley(ctx context.Context, first, last int, wrong *mistakes) {
 				}
 				k := a.Kinds[i%len(a.Kinds)]
 				code, err := line.call(ctx, k.request(i/len(a.Kinds)))
-				wrong.judge(k.Name, code, k.Code, err)
+				wrong.check(k.Name, code, k.Code, err)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func (a Attack) callWell(ctx context.Context, wrong *mistakes) (took []time.Dura
 			continue
 		}
 		took = append(took, time.Since(started))
-		wrong.judge("a good call", code, http.StatusAccepted, err)
+		wrong.check("a good call", code, http.StatusAccepted, err)
 	}
 }
 
@@ -208,7 +208,7 @@ type mistakes struct {
 	count int
 }
 
-func (m *mistakes) judge(what string, code, want int, err error) {
+func (m *mistakes) check(what string, code, want int, err error) {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%s: %w", what, err)

@@ -41,8 +41,8 @@ type abuseFigures struct {
 	GoodWakes int       `json:"good_wakes"`
 	// Again are good wakes that were told to come again.
 	Again int `json:"good_wakes_told_to_come_again"`
-	// Quiet are good wakes before the attack, Attacked those during it.
-	Quiet    quantiles `json:"good_wake_quiet_ms"`
+	// Baseline are good wakes before the attack, Attacked those during it.
+	Baseline quantiles `json:"good_wake_quiet_ms"`
 	Attacked quantiles `json:"good_wake_attacked_ms"`
 }
 
@@ -76,7 +76,7 @@ func benchAbuse(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 		},
 		Every: abuseGoodEvery,
 	}
-	quiet, err := attack.Quiet(ctx, 10*time.Second)
+	baseline, err := attack.Baseline(ctx, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +87,13 @@ func benchAbuse(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	f := abuseFigures{
 		Calls: o.calls, Connections: abuseConnections, Seconds: math.Round(result.Took.Seconds()*10) / 10,
 		ByKind: result.Calls, ByCode: result.Codes, GoodWakes: len(result.Good), Again: result.Again,
-		Quiet: quantilesOf(quiet), Attacked: quantilesOf(result.Good),
+		Baseline: quantilesOf(baseline), Attacked: quantilesOf(result.Good),
 	}
 	for _, bytes := range result.RSS {
 		f.RSS = append(f.RSS, math.Round(float64(bytes)/(1<<20)*10)/10)
 	}
 	fmt.Printf("%d bad wake calls over %d connections in %.1f s, all refused and counted: %v\n", f.Calls, f.Connections, f.Seconds, f.ByCode)
-	fmt.Println("  good wake before it    ", f.Quiet)
+	fmt.Println("  good wake before it    ", f.Baseline)
 	fmt.Println("  good wake meanwhile    ", f.Attacked)
 	fmt.Printf("  good wakes              %d, and %d told to come again\n", f.GoodWakes, f.Again)
 	fmt.Println("  operator's memory, MiB ", f.RSS)

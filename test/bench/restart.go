@@ -256,7 +256,7 @@ func (l *listings) saw(slice *discoveryv1.EndpointSlice) {
 		}
 	}
 	for uid, byName := range l.state {
-		if was, known := byName[slice.Name]; (known || ready[uid]) && was.ready != ready[uid] {
+		if was, ok := byName[slice.Name]; (ok || ready[uid]) && was.ready != ready[uid] {
 			byName[slice.Name] = listing{ready[uid], now}
 		}
 	}

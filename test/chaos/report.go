@@ -107,7 +107,7 @@ type Latency struct {
 // the process that was observed for longest; Max from all.
 type ProgramFigures struct {
 	Processes          int     `json:"processes"`
-	Judged             int     `json:"processes_judged"`
+	Assessed           int     `json:"processes_judged"`
 	Grew               int     `json:"processes_that_grew"`
 	LongestLifeSeconds float64 `json:"longest_life_s"`
 	First              float64 `json:"first_resident"`
@@ -192,7 +192,7 @@ func (p *Report) finish(r *run) {
 	p.WakeLatency = latencyOf(woken)
 	p.Wakes, p.Sleeps, _ = r.phases.counts()
 	for _, l := range r.memory.All() {
-		p.judge(l)
+		p.assess(l)
 	}
 	p.OK = len(p.Problems()) == 0
 }
@@ -244,13 +244,13 @@ func (p *Report) verdict(s *record, by *Outage, all, around []*event) {
 	p.Failures = append(p.Failures, s.story(around))
 }
 
-// judge adds what was seen of one process.
-func (p *Report) judge(l memory.Life) {
+// assess adds what was seen of one process.
+func (p *Report) assess(l memory.Life) {
 	f := p.Memory[l.Program]
 	f.Processes++
-	before, after, judged, grew := l.Growth()
-	if judged {
-		f.Judged++
+	before, after, assessed, grew := l.Growth()
+	if assessed {
+		f.Assessed++
 	}
 	if grew {
 		f.Grew++
@@ -322,7 +322,7 @@ func (p *Report) Print(w io.Writer) {
 	for _, program := range []string{env.Operator, env.Resolver} {
 		f := p.Memory[program]
 		fmt.Fprintf(w, "%s: longest life %.0f s, resident %.1f MiB at first, %.1f at last, %.1f at most; %d of %d processes judged, %d grew\n",
-			program, f.LongestLifeSeconds, f.First/mib, f.Last/mib, f.Max/mib, f.Judged, f.Processes, f.Grew)
+			program, f.LongestLifeSeconds, f.First/mib, f.Last/mib, f.Max/mib, f.Assessed, f.Processes, f.Grew)
 	}
 	for _, problem := range p.Problems() {
 		fmt.Fprintln(w, problem)

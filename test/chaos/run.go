@@ -171,7 +171,7 @@ func (r *run) asleep(ctx context.Context, g env.Game) error {
 	return r.env.WaitRouted(ctx, es, 1)
 }
 
-func (r *run) address(v schedule.Visit) string {
+func (r *run) address(v schedule.Session) string {
 	return net.JoinHostPort(r.hosts[v.Game], strconv.Itoa(int(v.Port)))
 }
 
@@ -182,7 +182,7 @@ func (r *run) play(ctx context.Context) {
 	defer players.Wait()
 	joining, stop := context.WithCancel(ctx)
 	players.Go(func() {
-		for i, v := range r.plan.Visits {
+		for i, v := range r.plan.Sessions {
 			wait(joining, time.Until(r.started.Add(v.At)))
 			if joining.Err() != nil {
 				return
@@ -191,8 +191,8 @@ func (r *run) play(ctx context.Context) {
 				r.skipped++
 				continue
 			}
-			r.ledger.enter()
-			players.Go(func() { r.visit(ctx, v, i) })
+			r.ledger.begin()
+			players.Go(func() { r.playSession(ctx, v, i) })
 		}
 	})
 	for i, f := range r.plan.Faults {

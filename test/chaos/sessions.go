@@ -61,7 +61,7 @@ type ledger struct {
 	open    int
 }
 
-func (l *ledger) enter() {
+func (l *ledger) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open++

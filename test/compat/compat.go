@@ -46,14 +46,14 @@ func Samples[T any](t *testing.T, name string, strict ...string) {
 		if diff := cmp.Diff(parse(t, said), parse(t, again)); diff != "" {
 			t.Errorf("of %s of %s something is lost (-said +understood):\n%s", name, release, diff)
 		}
-		known := map[string]bool{}
-		paths(parse(t, said), "", known)
+		old := map[string]bool{}
+		paths(parse(t, said), "", old)
 		for _, s := range strict {
 			if s != release {
 				continue
 			}
 			for path := range fields(reflect.TypeFor[T](), "") {
-				if !known[path] {
+				if !old[path] {
 					t.Errorf("%s has a field %s, and programs of %s refuse the message for that", name, path, release)
 				}
 			}

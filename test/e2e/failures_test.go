@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -54,7 +55,7 @@ func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	serverIsDown(ctx, t, g, v1alpha1.ReasonServerCrashing, "Container game of pod lobby-", "exit code")
+	serverIsDown(ctx, t, g, reasons.ServerCrashing, "Container game of pod lobby-", "exit code")
 	play, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	for who, p := range map[string]interface {
@@ -90,7 +91,7 @@ func TestAHoldThatTimesOutEndsCleanly(t *testing.T) {
 	if _, err := tcp.Write(make([]byte, 100<<10)); err != nil {
 		t.Fatal(err)
 	}
-	serverIsDown(ctx, t, g, v1alpha1.ReasonServerCrashing, "has ended")
+	serverIsDown(ctx, t, g, reasons.ServerCrashing, "has ended")
 	endsCleanly(t, tcp)
 	if took := time.Since(started); took < hold-500*time.Millisecond || took > hold+3*time.Second {
 		t.Errorf("the client was held for %s, want %s", took, hold)
@@ -157,7 +158,7 @@ func TestWhatKeepsAServerDownIsToldAndHealsWhileAPlayerIsHeld(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			reason: v1alpha1.ReasonQuotaExceeded, says: []string{"Deployment lobby may not make a pod", "exceeded quota: pods", "raise the ResourceQuota"},
+			reason: reasons.QuotaExceeded, says: []string{"Deployment lobby may not make a pod", "exceeded quota: pods", "raise the ResourceQuota"},
 			mend: func(ctx context.Context, t *testing.T, g env.Game) {
 				t.Helper()
 				if err := suite.Cluster.Client.Patch(ctx, quota(g.Namespace, "5"), client.Merge); err != nil {
@@ -169,19 +170,19 @@ func TestWhatKeepsAServerDownIsToldAndHealsWhileAPlayerIsHeld(t *testing.T) {
 			ill: func(d *appsv1.Deployment) {
 				game(d).Image, game(d).ImagePullPolicy = "dormouse-nothing:1", corev1.PullNever
 			},
-			reason: v1alpha1.ReasonImageUnavailable, says: []string{"Container game of pod lobby-", "dormouse-nothing:1", "correct the image's name"},
+			reason: reasons.ImageUnavailable, says: []string{"Container game of pod lobby-", "dormouse-nothing:1", "correct the image's name"},
 			mend: editDeployment(func(d *appsv1.Deployment) { game(d).Image = suite.Cluster.TestServer }),
 		},
 		"a probe that never succeeds": {
 			ill:    func(d *appsv1.Deployment) { game(d).ReadinessProbe.HTTPGet.Path = "/nothing" },
-			reason: v1alpha1.ReasonServerNotReady, says: []string{"Container game of pod lobby-", "readiness probe doesn't succeed"},
+			reason: reasons.ServerNotReady, says: []string{"Container game of pod lobby-", "readiness probe doesn't succeed"},
 			mend: editDeployment(func(d *appsv1.Deployment) { game(d).ReadinessProbe.HTTPGet.Path = "/healthz" }),
 		},
 		"a ConfigMap that is missing": {
 			ill: func(d *appsv1.Deployment) {
 				game(d).EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}}}
 			},
-			reason: v1alpha1.ReasonContainerNotCreated, says: []string{`configmap "rules" not found`, "create what is missing"},
+			reason: reasons.ContainerNotCreated, says: []string{`configmap "rules" not found`, "create what is missing"},
 			mend: func(ctx context.Context, t *testing.T, g env.Game) {
 				t.Helper()
 				if err := suite.Cluster.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: "rules"}}); err != nil {
@@ -194,7 +195,7 @@ func TestWhatKeepsAServerDownIsToldAndHealsWhileAPlayerIsHeld(t *testing.T) {
 				d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "world", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "world"}}}}
 				game(d).VolumeMounts = []corev1.VolumeMount{{Name: "world", MountPath: "/world"}}
 			},
-			reason: v1alpha1.ReasonVolumeNotMounted, says: []string{"waits for a volume", `secret "world" not found`},
+			reason: reasons.VolumeNotMounted, says: []string{"waits for a volume", `secret "world" not found`},
 			mend: editDeployment(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Volumes, game(d).VolumeMounts = nil, nil }),
 		},
 	} {

@@ -70,7 +70,7 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 	// Those who were there before play on through all of that, and for longer
 	// than a resolver's endpoint stays without clients.
-	if err := stillCarried(ctx, g, 12*time.Second); err != nil {
+	if err := stillRelayed(ctx, g, 12*time.Second); err != nil {
 		t.Error(err)
 	}
 	stop()
@@ -105,9 +105,9 @@ func TestHandoverLosesNothing(t *testing.T) {
 	}
 }
 
-// stillCarried watches the Service's slices for a while, in which the resolver
+// stillRelayed watches the Service's slices for a while, in which the resolver
 // must keep an endpoint that serves and gets no new clients.
-func stillCarried(ctx context.Context, g env.Game, d time.Duration) error {
+func stillRelayed(ctx context.Context, g env.Game, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -51,14 +52,14 @@ func TestASelectorIsRemovedFromAServiceThatServes(t *testing.T) {
 			return c != nil && c.Status == status && c.Reason == reason
 		}
 	}
-	if _, err := suite.Cluster.WaitFor(ctx, g.Key(), "told what to delete", ready(metav1.ConditionFalse, v1alpha1.ReasonEndpointsBypassResolver)); err != nil {
+	if _, err := suite.Cluster.WaitFor(ctx, g.Key(), "told what to delete", ready(metav1.ConditionFalse, reasons.EndpointsBypassResolver)); err != nil {
 		t.Fatal(err)
 	}
 	if err := suite.Cluster.Client.Delete(ctx, &corev1.Endpoints{ObjectMeta: service.ObjectMeta}); err != nil { //nolint:staticcheck // see above
 		t.Fatal(err)
 	}
 	es, err := suite.Cluster.WaitFor(ctx, g.Key(), "asleep and ready", func(es *v1alpha1.ElasticService) bool {
-		return es.Status.Phase == v1alpha1.PhaseAsleep && ready(metav1.ConditionTrue, v1alpha1.ReasonOK)(es)
+		return es.Status.Phase == v1alpha1.PhaseAsleep && ready(metav1.ConditionTrue, reasons.OK)(es)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -26,18 +27,18 @@ func TestClientsOfATargetThatCantWakeAreRefusedSoon(t *testing.T) {
 	}{
 		"an unknown target": {
 			target: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"},
-			reason: v1alpha1.ReasonTargetNotFound, says: "create it, or correct spec.scaleTargetRef",
+			reason: reasons.TargetNotFound, says: "create it, or correct spec.scaleTargetRef",
 		},
 		"an unknown kind": {
 			target: v1alpha1.ScaleTargetRef{APIVersion: "example.com/v1", Kind: "Lobster", Name: "lobby"},
-			reason: v1alpha1.ReasonTargetNotFound, says: "knows no kind Lobster",
+			reason: reasons.TargetNotFound, says: "knows no kind Lobster",
 		},
 		"a target without a scale": {
 			target: v1alpha1.ScaleTargetRef{APIVersion: "v1", Kind: "ConfigMap", Name: "lobby"},
 			make: func(ns string) client.Object {
 				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lobby"}}
 			},
-			reason: v1alpha1.ReasonTargetNotScalable, says: "no scale subresource",
+			reason: reasons.TargetNotScalable, says: "no scale subresource",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestClientsOfATargetThatCantWakeAreRefusedSoon(t *testing.T) {
 			// refuses at once from then on.
 			slow := 0
 			for range 5 {
-				if refusedSoon(ctx, t, g) > 2*time.Second {
+				if refusedWithin(ctx, t, g) > 2*time.Second {
 					slow++
 				}
 			}
@@ -78,7 +79,7 @@ func TestClientsOfATargetThatCantWakeAreRefusedSoon(t *testing.T) {
 			if s := udp.Stats(); s.Received != 0 || s.Refused != 0 {
 				t.Errorf("the UDP player got %d replies and %d refusals, want silence", s.Received, s.Refused)
 			}
-			if c.reason != v1alpha1.ReasonTargetNotFound || c.target.Kind != "Deployment" {
+			if c.reason != reasons.TargetNotFound || c.target.Kind != "Deployment" {
 				return
 			}
 			if err := suite.Cluster.Client.Create(ctx, suite.Cluster.Deployment(g)); err != nil {
@@ -107,8 +108,8 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	if took := time.Since(deleted); took < time.Second || took > 15*time.Second {
 		t.Errorf("the client was sent away %s after its target was deleted, want about 3s", took)
 	}
-	says(ctx, t, g, v1alpha1.ConditionTargetFound, v1alpha1.ReasonTargetNotFound, "here is no Deployment", "create it")
-	refusedSoon(ctx, t, g)
+	says(ctx, t, g, v1alpha1.ConditionTargetFound, reasons.TargetNotFound, "here is no Deployment", "create it")
+	refusedWithin(ctx, t, g)
 	g.BootDelay = 0
 	if err := suite.Cluster.Client.Create(ctx, suite.Cluster.Deployment(g)); err != nil {
 		t.Fatal(err)
@@ -116,9 +117,9 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	servedAnew(ctx, t, g)
 }
 
-// refusedSoon fails unless a new client's connection ends soon and cleanly, and
+// refusedWithin fails unless a new client's connection ends soon and cleanly, and
 // gives after how long it did.
-func refusedSoon(ctx context.Context, t *testing.T, g env.Game) time.Duration {
+func refusedWithin(ctx context.Context, t *testing.T, g env.Game) time.Duration {
 	t.Helper()
 	began := time.Now()
 	c := dialRaw(ctx, t, suite.ClusterIP(ctx, t, g, 7000))

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// ErrNotInstalled says that a program is missing and can't be installed by who
+// ErrNotInstalled means that a program is missing and can't be installed by who
 // asks: installing takes root on a Debian machine. Tests that can do without
 // the program skip themselves on it.
 var ErrNotInstalled = errors.New("not installed")

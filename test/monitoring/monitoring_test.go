@@ -19,8 +19,8 @@ var (
 	text       = regexp.MustCompile(`"[^"]*"`)
 )
 
-// known fails the test where an expression has a metric that nothing measures.
-func known(t *testing.T, where, expr string) {
+// wantMeasured fails the test where an expression has a metric that nothing measures.
+func wantMeasured(t *testing.T, where, expr string) {
 	t.Helper()
 	documented := read(t, "docs/metrics.md")
 	names := metricName.FindAllString(text.ReplaceAllString(expr, `""`), -1)
@@ -73,7 +73,7 @@ func TestDashboardsAskForWhatIsMeasured(t *testing.T) {
 				t.Errorf("%s: panel %q asks for nothing", d.File, p.Title)
 			}
 			for _, target := range p.Targets {
-				known(t, d.File+", "+p.Title, target.Expr)
+				wantMeasured(t, d.File+", "+p.Title, target.Expr)
 			}
 			for _, q := range d.Panels {
 				if p.ID < q.ID && overlap(p, q) {
@@ -101,7 +101,7 @@ func TestAlertsAskForWhatIsMeasuredAndSayWhatToDo(t *testing.T) {
 			t.Errorf("there are two alerts %s", r.Alert)
 		}
 		names[r.Alert] = true
-		known(t, r.Alert, r.Expr)
+		wantMeasured(t, r.Alert, r.Expr)
 		if severity := r.Labels["severity"]; severity != "critical" && severity != "warning" {
 			t.Errorf("%s has severity %q", r.Alert, severity)
 		}

@@ -38,8 +38,8 @@ func (c *Cluster) placed(comp component) ([]string, error) {
 	if !holder.Alive() {
 		return nil, fmt.Errorf("start %s: node %d's namespaces are gone", comp.name, comp.node)
 	}
-	enter := []string{"nsenter", fmt.Sprintf("--target=%d", holder.PID), "--mount", "--net", "--"}
-	return append(enter, comp.argv...), nil
+	nsenter := []string{"nsenter", fmt.Sprintf("--target=%d", holder.PID), "--mount", "--net", "--"}
+	return append(nsenter, comp.argv...), nil
 }
 
 // process is the latest process of a component.

@@ -1,5 +1,5 @@
-// Package reconcilers reports what goes wrong in controllers. It is apart from the
-// Reporter because a program without controllers needs none of their libraries.
+// Package reconcilers reports errors of controllers. It is apart from the Reporter because a
+// program without controllers needs none of their libraries.
 package reconcilers
 
 import (
@@ -12,8 +12,8 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 )
 
-// Wrap reports the errors and panics of a controller's reconciler. The controller
-// gets both as if it weren't there.
+// Wrap reports the errors and panics of a controller's reconciler. The controller still gets
+// both.
 func Wrap(r *errortracking.Reporter, controller, kind string, inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		about := errortracking.Subject{Controller: controller, Kind: kind, Key: req.NamespacedName}
@@ -31,9 +31,8 @@ func Wrap(r *errortracking.Reporter, controller, kind string, inner reconcile.Re
 	})
 }
 
-// isNews reports whether an error is something to look into: a conflict is everyday
-// life, a terminal error is the user's to mend and in a condition, and what is
-// cancelled was told to stop.
+// isNews reports whether an error should be reported: a conflict is normal, a terminal error is
+// for the user to fix and is in a condition, and a cancelled call was told to stop.
 func isNews(err error) bool {
 	return err != nil && !apierrors.IsConflict(err) && !errors.Is(err, reconcile.TerminalError(nil)) && !errors.Is(err, context.Canceled)
 }

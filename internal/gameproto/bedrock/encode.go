@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// AppendPing writes an unconnected ping. The server's pong has the same time,
-// which may be any number; guid tells clients apart.
+// AppendPing writes an unconnected ping. The server's pong repeats the time, which may be any
+// number; guid identifies the client.
 func AppendPing(to []byte, time, guid uint64) []byte {
 	to = append(to, pingID)
 	to = binary.BigEndian.AppendUint64(to, time)

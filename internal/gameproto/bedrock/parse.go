@@ -1,7 +1,6 @@
-// Package bedrock knows RakNet's unconnected ping, by which clients of
-// Minecraft's Bedrock edition learn how a server is: what a client asks, what a
-// server answers, and how either is written. It owns bytes only; sockets and
-// times are its callers'.
+// Package bedrock has the format of RakNet's unconnected ping, by which clients of Minecraft's
+// Bedrock edition query a server: the client's question and the server's answer, both read and
+// written. It handles bytes only; sockets and timeouts are its callers'.
 package bedrock
 
 import (
@@ -19,17 +18,17 @@ const (
 	pongID = 0x1c
 )
 
-// magic is how RakNet tells its messages outside of connections from noise.
+// magic is how RakNet distinguishes its messages outside of connections from noise.
 var magic = [16]byte{
 	0x00, 0xff, 0xff, 0x00, 0xfe, 0xfe, 0xfe, 0xfe,
 	0xfd, 0xfd, 0xfd, 0xfd, 0x12, 0x34, 0x56, 0x78,
 }
 
 const (
-	// pongHead is what a pong has before its text: the number, the time, the
-	// server's GUID, the magic and the text's length.
+	// pongHead is the size of what precedes a pong's text: the number, the time, the server's
+	// GUID, the magic and the text's length.
 	pongHead = 1 + 8 + 8 + 16 + 2
-	// neededFields is how many of a status' fields every server has.
+	// neededFields is how many fields of a status every server sends.
 	neededFields = 6
 	// maxFields is how many fields are read; newer servers may have more.
 	maxFields = 12
@@ -37,15 +36,15 @@ const (
 
 // Pong is the answer to a ping.
 type Pong struct {
-	// Time is what the ping had there.
+	// Time is the ping's time.
 	Time uint64
-	// GUID tells servers apart.
+	// GUID identifies the server.
 	GUID uint64
-	// Status is what the pong is for.
+	// Status is the server's status.
 	Status Status
 }
 
-// Status is what a server tells about itself to who refreshes a server list.
+// Status is what a server reports to clients that refresh a server list.
 type Status struct {
 	// Edition is MCPE, or MCEE for schools.
 	Edition string
@@ -90,7 +89,7 @@ func parseStatus(text []byte) (Status, error) {
 		return Status{}, fmt.Errorf("%d fields are fewer than %d", len(fields), neededFields)
 	}
 	s := Status{Edition: fields[0], Name: fields[1], Version: fields[3]}
-	// It is only shown, and some servers have their own idea of it.
+	// It is only shown, and some servers send something else.
 	s.Protocol, _ = strconv.Atoi(fields[2])
 	if s.Edition != "MCPE" && s.Edition != "MCEE" {
 		return Status{}, fmt.Errorf("%.16q is no edition of Minecraft", s.Edition)
@@ -115,7 +114,7 @@ func parseStatus(text []byte) (Status, error) {
 	return s, nil
 }
 
-// splitFields cuts at semicolons. A backslash keeps one within a field.
+// splitFields splits at semicolons. One after a backslash belongs to the field.
 func splitFields(text []byte) []string {
 	fields := make([]string, 0, maxFields)
 	var field []byte

@@ -10,15 +10,15 @@ import (
 const (
 	// handshakeID is the packet number of a handshake.
 	handshakeID = 0
-	// anyProtocol is told by who asks for a status to learn the protocol.
+	// anyProtocol is what clients send that ask for a status to learn the protocol.
 	anyProtocol = -1
-	// nextStatus in a handshake says that a status request follows.
+	// nextStatus in a handshake means that a status request follows.
 	nextStatus = 1
 	// disconnectID is the packet number of a disconnect before the login is done.
 	disconnectID = 0
 	// maxDisconnect bounds a disconnect's text in bytes.
 	maxDisconnect = 4096
-	// headRoom is what may stand before a packet's string: two lengths and a number.
+	// headRoom is the most that precedes a packet's string: two lengths and a number.
 	headRoom = 3 * maxVarInt
 )
 
@@ -27,9 +27,9 @@ func AppendVarInt(to []byte, value int32) []byte {
 	return binary.AppendUvarint(to, uint64(uint32(value))) //nolint:gosec // the bits are what is written
 }
 
-// AppendStatusRequest writes all that a client sends to learn a server's
-// status: the handshake, with the host and port that the client dialled, and
-// the request. The host has at most 255 bytes.
+// AppendStatusRequest writes all that a client sends to get a server's status: the handshake,
+// with the host and port that the client dialled, and the request. The host has at most 255
+// bytes.
 func AppendStatusRequest(to []byte, host string, port uint16) []byte {
 	host = host[:min(len(host), 255)]
 	handshake := AppendVarInt(nil, handshakeID)
@@ -41,8 +41,8 @@ func AppendStatusRequest(to []byte, host string, port uint16) []byte {
 	return AppendFrame(to, AppendVarInt(nil, statusID))
 }
 
-// AppendStatus writes a status answer as a server sends it. One that is longer
-// than clients take is an error.
+// AppendStatus writes a status answer as a server sends it. One that is longer than clients
+// accept is an error.
 func AppendStatus(to []byte, s Status) ([]byte, error) {
 	start := len(to)
 	to = append(to, make([]byte, headRoom)...)
@@ -61,8 +61,8 @@ func AppendStatus(to []byte, s Status) ([]byte, error) {
 	return putHead(to, start, statusID), nil
 }
 
-// AppendLoginDisconnect writes what a server sends to a client that wants to log
-// in and may not, and that shows the text. More than 4 KiB of it are left out.
+// AppendLoginDisconnect writes what a server sends to a client that wants to log in and may
+// not. The client shows the text, of which at most 4 KiB are sent.
 func AppendLoginDisconnect(to []byte, text string) []byte {
 	start := len(to)
 	to = append(to, make([]byte, headRoom)...)
@@ -70,9 +70,9 @@ func AppendLoginDisconnect(to []byte, text string) []byte {
 	return putHead(append(to, '}'), start, disconnectID)
 }
 
-// putHead writes the frame's length, the packet's number and the string's length
-// before a string that stands headRoom behind start. They are known last, and
-// have as many bytes as they need.
+// putHead writes the frame's length, the packet's number and the string's length before a
+// string that begins headRoom after start. They are known only at the end, and have as many
+// bytes as they need.
 func putHead(b []byte, start int, id int32) []byte {
 	var room [headRoom]byte
 	text := b[start+headRoom:]
@@ -83,7 +83,7 @@ func putHead(b []byte, start int, id int32) []byte {
 	return b[:n+copy(b[n:], text)]
 }
 
-// appendQuoted writes a JSON string. What is no UTF-8 becomes U+FFFD.
+// appendQuoted writes a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendQuoted(to []byte, s string) []byte {
 	to = append(to, '"')
 	for _, r := range s {

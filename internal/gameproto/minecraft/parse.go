@@ -1,9 +1,9 @@
-// Package minecraft knows the status query of Minecraft's Java edition: what a
-// client asks, what a server answers, and how either is written. It owns bytes
-// only; sockets and times are its callers'.
+// Package minecraft has the format of the status query of Minecraft's Java edition: the
+// client's question and the server's answer, both read and written. It handles bytes only;
+// sockets and timeouts are its callers'.
 //
-// Everything a peer says is bounded before it is believed: nothing here
-// allocates by a number that it was given.
+// Everything from a peer is bounded before it is used: nothing here allocates by a number that
+// it was sent.
 package minecraft
 
 import (
@@ -28,10 +28,9 @@ const (
 	MaxFrame = maxVarInt + maxVarInt + 4*maxString
 	// statusID is the packet number of a status request and of its answer.
 	statusID = 0
-	// maxDepth bounds how deep texts are nested in each other. Deeper ones are
-	// left out.
+	// maxDepth bounds how deep texts are nested in each other. Deeper ones are left out.
 	maxDepth = 8
-	// FaviconPrefix is what a favicon begins with.
+	// FaviconPrefix is the beginning of a favicon.
 	FaviconPrefix = "data:image/png;base64,"
 	// maxFavicon bounds a favicon in bytes.
 	maxFavicon = 16 << 10
@@ -39,10 +38,10 @@ const (
 	maxText = 1024
 )
 
-// ErrShort says that there are fewer bytes than the value has. More may follow.
+// ErrShort means that the value isn't complete yet. More bytes may follow.
 var ErrShort = errors.New("more bytes needed")
 
-// Status is what a server tells about itself to who refreshes a server list.
+// Status is what a server reports to clients that refresh a server list.
 type Status struct {
 	// Version is the name of the server's version, and Protocol its number.
 	Version  string
@@ -69,8 +68,8 @@ type statusJSON struct {
 	Favicon     json.RawMessage `json:"favicon"`
 }
 
-// ParseVarInt reads a VarInt and says how many bytes it had. The error is
-// [ErrShort] while b may be the beginning of one.
+// ParseVarInt reads a VarInt and returns its size in bytes. The error is [ErrShort] while b may
+// be the beginning of one.
 func ParseVarInt(b []byte) (value int32, size int, err error) {
 	var bits uint32
 	for i := range maxVarInt {
@@ -85,9 +84,9 @@ func ParseVarInt(b []byte) (value int32, size int, err error) {
 	return 0, 0, errors.New("parse VarInt: it has no end after 5 bytes")
 }
 
-// ParseFrameLength reads the length that a frame begins with, and says how many
-// bytes it had. The error is [ErrShort] while b is too short; a length that no
-// status answer has is another one.
+// ParseFrameLength reads the length with which a frame begins, and returns its size in bytes.
+// The error is [ErrShort] while b is too short; a length that no status answer has is another
+// error.
 func ParseFrameLength(b []byte) (length, size int, err error) {
 	value, size, err := ParseVarInt(b)
 	if err != nil {
@@ -99,8 +98,8 @@ func ParseFrameLength(b []byte) (length, size int, err error) {
 	return int(value), size, nil
 }
 
-// ReadFrame reads until a frame is whole, and returns it without its length. Memory
-// grows with what came, not with what the length says.
+// ReadFrame reads until a frame is complete, and returns it without its length. Memory grows
+// with the bytes received, not with the claimed length.
 func ReadFrame(from io.Reader) ([]byte, error) {
 	var got []byte
 	chunk := make([]byte, 4<<10)
@@ -121,9 +120,8 @@ func ReadFrame(from io.Reader) ([]byte, error) {
 	}
 }
 
-// ParseStatus reads a status answer, which is a frame without its length. A
-// server that doesn't tell its players is an error: nobody knows then whether
-// it is empty.
+// ParseStatus reads a status answer, which is a frame without its length. An answer without
+// players is an error: then it is unknown whether the server is empty.
 func ParseStatus(frame []byte) (Status, error) {
 	text, err := parseStatusString(frame)
 	if err != nil {
@@ -150,18 +148,18 @@ func ParseStatus(frame []byte) (Status, error) {
 	}, nil
 }
 
-// parseFavicon reads a picture that clients show. Others are left out, for the
+// parseFavicon reads a picture that clients show. Other pictures are left out, because a
 // picture is only shown.
 func parseFavicon(raw json.RawMessage) string {
 	var favicon string
 	if json.Unmarshal(raw, &favicon) != nil || len(favicon) > maxFavicon || !strings.HasPrefix(favicon, FaviconPrefix) {
 		return ""
 	}
-	// Some servers break its lines.
+	// Some servers break it into lines.
 	return strings.ReplaceAll(favicon, "\n", "")
 }
 
-// parseStatusString takes the one string out of a status answer.
+// parseStatusString returns the one string of a status answer.
 func parseStatusString(frame []byte) ([]byte, error) {
 	id, size, err := ParseVarInt(frame)
 	if err != nil {
@@ -188,9 +186,9 @@ func parseStatusString(frame []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// appendText adds a text component's plain text: a string, or an object that
-// has some itself and more in "extra", or a list of either. What it can't read
-// it leaves out, for the text is only shown.
+// appendText adds a text component's plain text. A component is a string, an object with a text
+// and more in "extra", or a list of either. Unreadable ones are left out, because the text is
+// only shown.
 func appendText(to *strings.Builder, raw json.RawMessage, depth int) {
 	if len(raw) == 0 || depth > maxDepth || to.Len() >= maxText {
 		return

@@ -19,8 +19,8 @@ func AppendInfoRequest(to []byte, challenge string) []byte {
 	return append(to, mark+"getinfo "+challenge...)
 }
 
-// AppendStatus writes an answer to getstatus. What the protocol gives a meaning
-// is left out of names and values.
+// AppendStatus writes an answer to getstatus. Characters with a meaning in the protocol are
+// left out of names and values.
 func AppendStatus(to []byte, s Status) []byte {
 	to = append(to, mark+statusHead...)
 	to = append(appendInfo(to, s.Info), '\n')
@@ -45,7 +45,7 @@ func appendInfo(to []byte, i Info) []byte {
 	return to
 }
 
-// without leaves bytes out. Names are in whatever encoding their players have.
+// without removes bytes. Names are in whatever encoding their players use.
 func without(s, unwanted string) string {
 	kept := make([]byte, 0, len(s))
 	for i := range len(s) {

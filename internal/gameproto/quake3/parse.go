@@ -1,6 +1,6 @@
-// Package quake3 knows the status queries of Quake 3 and the many games that
-// come from it: what a client asks, what a server answers, and how either is
-// written. It owns bytes only; sockets and times are its callers'.
+// Package quake3 has the format of the status queries of Quake 3 and the many games that come
+// from it: the client's question and the server's answer, both read and written. It handles
+// bytes only; sockets and timeouts are its callers'.
 package quake3
 
 import (
@@ -15,19 +15,18 @@ const (
 	mark       = "\xff\xff\xff\xff"
 	statusHead = "statusResponse\n"
 	infoHead   = "infoResponse\n"
-	// maxPairs bounds a server's variables, and maxPlayers its players. No game
-	// of the family has that many.
+	// maxPairs bounds a server's variables, and maxPlayers its players. No game of the family
+	// has so many.
 	maxPairs   = 512
 	maxPlayers = 1024
 )
 
-// Info is what a server tells of itself: variables and their values. The names
-// are as the server wrote them.
+// Info is a server's variables and their values. The names are as the server sent them.
 type Info map[string]string
 
-// Variables that every game of the family has the same.
+// Variables that are the same in every game of the family.
 const (
-	// VarChallenge is what the request had.
+	// VarChallenge is the request's challenge.
 	VarChallenge = "challenge"
 	// VarName is the server's name, colours and all.
 	VarName = "sv_hostname"
@@ -35,25 +34,24 @@ const (
 	VarCapacity = "sv_maxclients"
 	// VarVersion is the engine's version.
 	VarVersion = "version"
-	// VarHumans is how many play that are no bots; ioquake3 and what comes from
-	// it tell it in an info, others nowhere.
+	// VarHumans is how many players are no bots; ioquake3 and its descendants have it in an
+	// info, others nowhere.
 	VarHumans = "g_humanplayers"
-	// VarBots is how many bots play; DarkPlaces and QFusion tell it.
+	// VarBots is how many bots play; DarkPlaces and QFusion have it.
 	VarBots = "bots"
 )
 
-// Number is the value of a variable that is a number from 0 on. ok is false
-// where the server doesn't tell it or tells something else.
+// Number is the value of a variable that is a number from 0 on. ok is false where the variable
+// is missing or something else.
 func (i Info) Number(name string) (n int, ok bool) {
 	value, err := strconv.ParseUint(i[name], 10, 31)
 	return int(value), err == nil
 }
 
-// Player is one who plays, a bot perhaps.
+// Player is a player, perhaps a bot.
 type Player struct {
 	Score int
-	// Ping is in milliseconds. That of bots is 0, and 999 that of a player who is
-	// still coming in.
+	// Ping is in milliseconds. It is 0 for bots, and 999 for a player who is still connecting.
 	Ping int
 	Name string
 }
@@ -129,8 +127,8 @@ func parseInfo(b []byte) (Info, error) {
 	return info, nil
 }
 
-// parsePlayer reads a player's line: score, ping, what else a game adds, and
-// the name in quotes.
+// parsePlayer reads a player's line: score, ping, fields that a game adds, and the name in
+// quotation marks.
 func parsePlayer(line string) (Player, error) {
 	numbers, name, ok := strings.Cut(line, `"`)
 	if !ok || !strings.HasSuffix(name, `"`) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AppendInfoRequest writes a request for a server's info, with the challenge
-// that the server answered the last one with, or nil in the first.
+// AppendInfoRequest writes a request for a server's info, with the challenge from the server's
+// last answer, or nil in the first request.
 func AppendInfoRequest(to []byte, challenge *Challenge) []byte {
 	to = append(to, whole...)
 	to = append(to, infoRequest)

@@ -1,7 +1,7 @@
-// Package source knows the query protocol of Valve's games, which many others
-// speak too: what a client asks for a server's info, what a server answers, and
-// how either is written. It owns bytes only; sockets and times are its callers'.
-// The format is described at https://developer.valvesoftware.com/wiki/Server_queries.
+// Package source has the format of the query protocol of Valve's games, which many others speak
+// too: a client's request for a server's info and the server's answer, both read and written.
+// It handles bytes only; sockets and timeouts are its callers'. The format is described at
+// https://developer.valvesoftware.com/wiki/Server_queries.
 package source
 
 import (
@@ -23,13 +23,13 @@ const (
 	whole    = "\xff\xff\xff\xff"
 	part     = "\xfe\xff\xff\xff"
 	infoText = "Source Engine Query\x00"
-	// theShip is a game whose info has three bytes more.
+	// theShip is a game whose info has three additional bytes.
 	theShip = 2400
 	// maxString bounds a string of an info, in bytes.
 	maxString = 1024
 )
 
-// What else an info may have, by the bits of its extra data flag.
+// Optional fields of an info, by the bits of its extra data flag.
 const (
 	extraPort      = 0x80
 	extraSteamID   = 0x10
@@ -38,35 +38,33 @@ const (
 	extraGameID    = 0x01
 )
 
-// Challenge is what a server wants to see again before it answers.
+// Challenge is what a client must repeat before a server answers.
 type Challenge [4]byte
 
-// Info is what a server tells about itself to who refreshes a server list.
+// Info is what a server reports to clients that refresh a server list.
 type Info struct {
 	Protocol                uint8
 	Name, Map, Folder, Game string
 	AppID                   uint16
 	// Players counts the bots too.
 	Players, Capacity, Bots uint8
-	// Type is d for a dedicated server, l for a player's own, p for a relay.
+	// Type is d for a dedicated server, l for a server on a player's machine, p for a relay.
 	Type byte
 	// OS is l, w, or m or o for macOS.
 	OS byte
-	// Password reports whether players need one, and Secure that cheaters are kept
-	// out.
+	// Password is set where players need one, and Secure where cheaters are kept out.
 	Password, Secure bool
 	Version          string
-	// Port is where the game is played; 0 is not told.
+	// Port is the port of the game; 0 is unknown.
 	Port uint16
 	// Keywords are the game's own.
 	Keywords string
-	// GameID is the whole of AppID, of which an info has only the low bits; 0 is
-	// not told.
+	// GameID is the whole of AppID, of which an info has only the low bits; 0 is unknown.
 	GameID uint64
 }
 
-// Humans is how many play without the bots. A server that tells more bots than
-// players doesn't count them among its players, so all of those are humans.
+// Humans is how many play without the bots. A server that reports more bots than players
+// doesn't count them among its players, so all of those are humans.
 func (i Info) Humans() int {
 	if i.Bots > i.Players {
 		return int(i.Players)
@@ -149,8 +147,8 @@ func parseInfo(r *reader) Info {
 	return i
 }
 
-// reader takes values off the front of bytes. Its first error stays, and what
-// is taken after it is zero.
+// reader reads values from the front of bytes. Its first error stays, and what is read after it
+// is zero.
 type reader struct {
 	rest []byte
 	err  error

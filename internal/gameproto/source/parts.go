@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// maxParts bounds how many datagrams an answer comes in. An info fits into
-	// one, or two with many keywords.
+	// maxParts bounds into how many datagrams an answer is split. An info fits into one, or two
+	// with many keywords.
 	maxParts = 8
 	// maxPart bounds the bytes of a part. Servers fill about 1,400.
 	maxPart = 4096
-	// compressed is the bit of an answer's number that says how it is packed.
+	// compressed is the bit of an answer's number that is set where it is compressed.
 	compressed = 1 << 31
 )
 
-// Part is one of the datagrams that a long answer comes in.
+// Part is one of the datagrams of a long answer.
 type Part struct {
 	// ID is the same in all parts of an answer.
 	ID uint32
-	// Total is how many there are, and Number which this is, from 0.
+	// Total is how many there are, and Number the index of this one, from 0.
 	Total, Number int
 	// Payload is a part of the answer's bytes; it is not a copy.
 	Payload []byte
@@ -36,7 +36,7 @@ func ParsePart(b []byte) (Part, error) {
 	}
 	id := r.take(4)
 	total, number := int(r.byte()), int(r.byte())
-	// The size at which the server cuts; what came says more.
+	// The size at which the server splits; the parts' own sizes say more.
 	r.take(2)
 	if r.err != nil {
 		return Part{}, fmt.Errorf("parse part: %w", r.err)
@@ -60,9 +60,8 @@ type Parts struct {
 	missing  int
 }
 
-// Add takes a part, in any order, and returns the whole answer with the last
-// one. A part of another answer is an error; one that is there already changes
-// nothing.
+// Add takes a part, in any order, and returns the whole answer after the last one. A part of
+// another answer is an error; a repeated part changes nothing.
 func (p *Parts) Add(one Part) ([]byte, error) {
 	if one.Total < 1 || one.Total > maxParts || one.Number < 0 {
 		return nil, fmt.Errorf("put parts together: part %d of %d can't be", one.Number, one.Total)

@@ -1,10 +1,10 @@
-// Package diagnosis says in a sentence why a target that should have a server
-// has none that is up. It is a pure function of what was read of the target and
-// its pods: what to read, and when, is the controller's.
+// Package diagnosis explains in a sentence why a target that should have a server has none that
+// is up. It is a pure function of what was read of the target and its pods. The controller
+// decides what to read, and when.
 //
-// The pods of the newest revision are looked at, the newest pod first, and the
-// first thing that is wrong is told. Kubernetes' own words are quoted, cut to a
-// bound; what a container wrote is not, since it may hold anything.
+// It looks at the pods of the newest revision, the newest pod first, and reports the first
+// problem. Kubernetes' messages are quoted up to a bound. What a container wrote is not quoted,
+// because it may hold anything.
 package diagnosis
 
 import (
@@ -17,31 +17,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// Patience is how long what may be a slow start isn't called wrong: a probe that
-// doesn't succeed yet, or a target that has made no pod.
+// Patience is how long a probe that doesn't succeed yet, or a target that has made no pod,
+// counts as a slow start and not as a problem.
 const Patience = 30 * time.Second
 
-// maxQuote bounds what is quoted of Kubernetes' words, in bytes.
+// maxQuote bounds how much of Kubernetes' messages is quoted, in bytes.
 const maxQuote = 300
 
 // Input is what was read.
 type Input struct {
 	// Target is the workload.
 	Target Target
-	// Pods are its own, and All says that they are all of them.
+	// Pods are the target's own pods; All is set where they are all of them.
 	Pods []corev1.Pod
 	All  bool
-	// Since is since when it should have a server.
+	// Since is when the target should have had a server.
 	Since time.Time
-	// Events are those of a Finding's Ask; nil when nobody asked.
+	// Events are those of a Finding's Ask; nil when they weren't read.
 	Events []corev1.Event
 }
 
-// Target is a workload and what its status says.
+// Target is a workload and its status.
 type Target struct {
 	Kind, Name string
 	UID        types.UID
@@ -53,22 +53,22 @@ type Target struct {
 type Finding struct {
 	// Reason is one of the condition ServerUp's.
 	Reason string
-	// Sentence says what is wrong, and what to change where one can tell.
+	// Sentence describes the problem, and what to change where that is known.
 	Sentence string
 	// Wrong is false when a server may just need its time.
 	Wrong bool
-	// Nobody says that nothing comes up by itself, and that nobody can be on what there is:
-	// see NobodyOn.
+	// Nobody reports whether nothing will come up by itself and no client can be on the pods
+	// that there are: see NobodyOn.
 	Nobody bool
-	// Ask is the object whose events may tell more; nil when none does. The
-	// caller reads them, and explains again.
+	// Ask is the object whose events may explain more; nil when none do. The caller reads them,
+	// and calls Explain again.
 	Ask *corev1.ObjectReference
 }
 
-// Explain says why no server is up.
+// Explain explains why no server is up.
 func Explain(now time.Time, in Input) Finding {
 	f := explain(now, in)
-	f.Nobody = in.All && f.hopeless() && NobodyOn(in.Pods)
+	f.Nobody = in.All && f.permanent() && NobodyOn(in.Pods)
 	return f
 }
 
@@ -90,7 +90,7 @@ func explain(now time.Time, in Input) Finding {
 	return *starting
 }
 
-// NobodyOn reports whether no container of any of these pods runs, so that nobody can be on one of
+// NobodyOn reports whether no container of these pods runs, so that no client can be on one of
 // them. Sidecars, which run before the others are started, take no clients.
 func NobodyOn(pods []corev1.Pod) bool {
 	for i := range pods {
@@ -108,19 +108,19 @@ func NobodyOn(pods []corev1.Pod) bool {
 	return true
 }
 
-// hopeless reports whether a target doesn't come up before somebody changes something. What may
-// only take its time, such as a node that is on its way, is not among the reasons.
-func (f *Finding) hopeless() bool {
+// permanent reports whether a target won't come up before somebody changes something. Reasons
+// that time may resolve, such as a node that is about to join, are not permanent.
+func (f *Finding) permanent() bool {
 	switch f.Reason {
-	case v1alpha1.ReasonServerCrashing, v1alpha1.ReasonImageUnavailable, v1alpha1.ReasonContainerNotCreated,
-		v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodRefused:
+	case reasons.ServerCrashing, reasons.ImageUnavailable, reasons.ContainerNotCreated,
+		reasons.QuotaExceeded, reasons.PodRefused:
 		return f.Wrong
 	}
 	return false
 }
 
-// explainNone is for a target without a pod: something refuses them, or the
-// target's controller hasn't come to it.
+// explainNone explains a target without a pod: its pods are refused, or its controller hasn't
+// acted yet.
 func explainNone(now time.Time, in Input) Finding {
 	t := in.Target
 	name := t.Kind + " " + t.Name
@@ -129,7 +129,7 @@ func explainNone(now time.Time, in Input) Finding {
 		case c.Type == "ReplicaFailure" && c.Status == metav1.ConditionTrue:
 			return refused(name, c.Message)
 		case c.Type == "Progressing" && c.Reason == "DeploymentPaused":
-			return wrong(v1alpha1.ReasonNoPod, "%s is paused and has no pod: resume it with kubectl rollout resume.", name)
+			return wrong(reasons.NoPod, "%s is paused and has no pod: resume it with kubectl rollout resume.", name)
 		}
 	}
 	for _, e := range newestFirst(in.Events, t.UID, in.Since) {
@@ -137,12 +137,12 @@ func explainNone(now time.Time, in Input) Finding {
 			return refused(name, e.Message)
 		}
 	}
-	f := wrong(v1alpha1.ReasonNoPod, "%s has made no pod since %s and doesn't say why: look at its events and at its controller.", name, clock(in.Since))
+	f := wrong(reasons.NoPod, "%s has made no pod since %s and doesn't say why: look at its events and at its controller.", name, clock(in.Since))
 	for _, c := range t.Conditions {
 		bad := c.Type == "Failed" || c.Type == "Degraded"
 		good := c.Type == "Progressing" || c.Type == "Ready"
 		if c.Message != "" && (bad && c.Status == metav1.ConditionTrue || good && c.Status == metav1.ConditionFalse) {
-			f = wrong(v1alpha1.ReasonNoPod, "%s has made no pod, and its condition %s is %s (%s).", name, c.Type, c.Status, quote(c.Message))
+			f = wrong(reasons.NoPod, "%s has made no pod, and its condition %s is %s (%s).", name, c.Type, c.Status, quote(c.Message))
 			break
 		}
 	}
@@ -155,13 +155,13 @@ func explainNone(now time.Time, in Input) Finding {
 	return f
 }
 
-// refused is for pods that the API server doesn't let in.
+// refused explains pods that the API server refuses.
 func refused(name, message string) Finding {
 	if strings.Contains(message, "exceeded quota") {
-		return wrong(v1alpha1.ReasonQuotaExceeded, "%s may not make a pod, because a quota is used up (%s): raise the ResourceQuota, or ask for less in the pod template.",
+		return wrong(reasons.QuotaExceeded, "%s may not make a pod, because a quota is used up (%s): raise the ResourceQuota, or ask for less in the pod template.",
 			name, quote(message))
 	}
-	return wrong(v1alpha1.ReasonPodRefused, "%s may not make a pod (%s): change the pod template, or what refuses it.", name, quote(message))
+	return wrong(reasons.PodRefused, "%s may not make a pod (%s): change the pod template, or what refuses it.", name, quote(message))
 }
 
 func wrong(reason, format string, args ...any) Finding {
@@ -169,10 +169,10 @@ func wrong(reason, format string, args ...any) Finding {
 }
 
 func starting(format string, args ...any) Finding {
-	return Finding{Reason: v1alpha1.ReasonServerStarting, Sentence: fmt.Sprintf(format, args...)}
+	return Finding{Reason: reasons.ServerStarting, Sentence: fmt.Sprintf(format, args...)}
 }
 
-// quote makes one bounded line of Kubernetes' words.
+// quote makes one bounded line of a message of Kubernetes.
 func quote(words string) string {
 	line := strings.ToValidUTF8(strings.Join(strings.Fields(words), " "), "?")
 	return text.Cut(strings.TrimRight(line, ".:"), maxQuote, "…")

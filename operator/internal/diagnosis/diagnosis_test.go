@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/reasons"
 )
 
 var t0 = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 		Ask    bool
 	}
 	broken := func(reason string) want { return want{Reason: reason, Wrong: true} }
-	startingStill := want{Reason: v1alpha1.ReasonServerStarting}
+	startingStill := want{Reason: reasons.ServerStarting}
 	for name, c := range map[string]struct {
 		pods       []corev1.Pod
 		conditions []metav1.Condition
@@ -98,71 +98,71 @@ func TestExplain(t *testing.T) {
 	}{
 		"an image that can't be pulled": {
 			pods: []corev1.Pod{pod("p", state(waits("ImagePullBackOff", "Back-off pulling image \"lobby:1\": not found.")))},
-			want: broken(v1alpha1.ReasonImageUnavailable),
+			want: broken(reasons.ImageUnavailable),
 			says: []string{"Container game of pod p", "its image lobby:1", `(ImagePullBackOff: Back-off pulling image "lobby:1": not found)`, "correct the image's name"},
 		},
 		"an image that may not be pulled": {
-			pods: []corev1.Pod{pod("p", state(waits("ErrImageNeverPull", "it is not present")))}, want: broken(v1alpha1.ReasonImageUnavailable),
+			pods: []corev1.Pod{pod("p", state(waits("ErrImageNeverPull", "it is not present")))}, want: broken(reasons.ImageUnavailable),
 		},
 		"an image whose name is none": {
-			pods: []corev1.Pod{pod("p", state(waits("InvalidImageName", "")))}, want: broken(v1alpha1.ReasonImageUnavailable), says: []string{"(InvalidImageName)"},
+			pods: []corev1.Pod{pod("p", state(waits("InvalidImageName", "")))}, want: broken(reasons.ImageUnavailable), says: []string{"(InvalidImageName)"},
 		},
 		"an image of an init container": {
 			pods: []corev1.Pod{pod("p", func(p *corev1.Pod) {
 				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "world", State: waits("ErrImagePull", "denied")}}
 			})},
-			want: broken(v1alpha1.ReasonImageUnavailable), says: []string{"Container world"},
+			want: broken(reasons.ImageUnavailable), says: []string{"Container world"},
 		},
 		"a crash loop": {
 			pods: []corev1.Pod{pod("p", state(waits("CrashLoopBackOff", "back-off 10s")), before(ended(3, "Error"), 4))},
-			want: broken(v1alpha1.ReasonServerCrashing), says: []string{"has ended 4 times, last with exit code 3 (Error)", "kubectl logs --previous"},
+			want: broken(reasons.ServerCrashing), says: []string{"has ended 4 times, last with exit code 3 (Error)", "kubectl logs --previous"},
 		},
 		"a container that has just crashed": {
-			pods: []corev1.Pod{pod("p", state(ended(1, "Error")))}, want: broken(v1alpha1.ReasonServerCrashing), says: []string{"has ended once", "exit code 1"},
+			pods: []corev1.Pod{pod("p", state(ended(1, "Error")))}, want: broken(reasons.ServerCrashing), says: []string{"has ended once", "exit code 1"},
 		},
 		"a container that runs again and isn't ready": {
-			pods: []corev1.Pod{pod("p", state(runs(9)), before(ended(1, "Error"), 1))}, want: broken(v1alpha1.ReasonServerCrashing),
+			pods: []corev1.Pod{pod("p", state(runs(9)), before(ended(1, "Error"), 1))}, want: broken(reasons.ServerCrashing),
 		},
 		"too little memory": {
-			pods: []corev1.Pod{pod("p", state(ended(137, "OOMKilled")))}, want: broken(v1alpha1.ReasonServerCrashing),
+			pods: []corev1.Pod{pod("p", state(ended(137, "OOMKilled")))}, want: broken(reasons.ServerCrashing),
 			says: []string{"OOMKilled", "more memory than its limit"},
 		},
 		"a server that ends well": {
-			pods: []corev1.Pod{pod("p", state(ended(0, "Completed")))}, want: broken(v1alpha1.ReasonServerCrashing), says: []string{"must go on running"},
+			pods: []corev1.Pod{pod("p", state(ended(0, "Completed")))}, want: broken(reasons.ServerCrashing), says: []string{"must go on running"},
 		},
 		"a command that isn't there": {
 			pods: []corev1.Pod{pod("p", state(waits("CrashLoopBackOff", "")), func(p *corev1.Pod) {
 				p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: `exec: "serve": not found`}
 			})},
-			want: broken(v1alpha1.ReasonContainerNotCreated), says: []string{`exec: "serve": not found`, "correct its command"},
+			want: broken(reasons.ContainerNotCreated), says: []string{`exec: "serve": not found`, "correct its command"},
 		},
 		"a missing ConfigMap": {
 			pods: []corev1.Pod{pod("p", state(waits("CreateContainerConfigError", `configmap "rules" not found`)))},
-			want: broken(v1alpha1.ReasonContainerNotCreated), says: []string{`configmap "rules" not found`, "create what is missing"},
+			want: broken(reasons.ContainerNotCreated), says: []string{`configmap "rules" not found`, "create what is missing"},
 		},
 		"a node that hasn't heard of a ConfigMap": {
 			pods: []corev1.Pod{pod("p", state(waits("CreateContainerConfigError", "failed to sync configmap cache: timed out waiting for the condition")))},
-			want: want{Reason: v1alpha1.ReasonServerStarting, Ask: true}, says: []string{"nothing is wrong so far"},
+			want: want{Reason: reasons.ServerStarting, Ask: true}, says: []string{"nothing is wrong so far"},
 		},
 		"no node that it fits on": {
 			pods: []corev1.Pod{pod("p", func(p *corev1.Pod) {
 				p.Spec.NodeName = ""
 				p.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available:\n2 Insufficient cpu."}
 			})},
-			want: broken(v1alpha1.ReasonPodUnschedulable), says: []string{"(0/2 nodes are available: 2 Insufficient cpu)", "ask for less"},
+			want: broken(reasons.PodUnschedulable), says: []string{"(0/2 nodes are available: 2 Insufficient cpu)", "ask for less"},
 		},
 		"a probe that doesn't succeed yet": {
 			pods: []corev1.Pod{pod("p", state(runs(3)))}, now: 37, want: startingStill, says: []string{"runs since 2026-11-01T12:00:03Z", "readiness probe doesn't succeed yet"},
 		},
 		"a probe that never succeeds": {
-			pods: []corev1.Pod{pod("p", state(runs(3)))}, now: 38, want: broken(v1alpha1.ReasonServerNotReady), says: []string{"readiness probe doesn't succeed:", "correct the probe"},
+			pods: []corev1.Pod{pod("p", state(runs(3)))}, now: 38, want: broken(reasons.ServerNotReady), says: []string{"readiness probe doesn't succeed:", "correct the probe"},
 		},
 		"a startup probe that never succeeds": {
 			pods: []corev1.Pod{pod("p", state(runs(3)), func(p *corev1.Pod) {
 				p.Spec.Containers[0].StartupProbe = &corev1.Probe{}
 				p.Status.ContainerStatuses[0].Started = new(false)
 			})},
-			now: 40, want: broken(v1alpha1.ReasonServerNotReady), says: []string{"its startup probe doesn't succeed"},
+			now: 40, want: broken(reasons.ServerNotReady), says: []string{"its startup probe doesn't succeed"},
 		},
 		"a readiness gate": {
 			pods: []corev1.Pod{pod("p", state(runs(3)), func(p *corev1.Pod) {
@@ -170,30 +170,30 @@ func TestExplain(t *testing.T) {
 				p.Status.ContainerStatuses[0].Ready = true
 				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 			})},
-			want: broken(v1alpha1.ReasonServerNotReady), says: []string{"readiness gate example.com/attached"},
+			want: broken(reasons.ServerNotReady), says: []string{"readiness gate example.com/attached"},
 		},
 		"a pod that is being made": {
-			pods: []corev1.Pod{pod("p")}, want: want{Reason: v1alpha1.ReasonServerStarting, Ask: true}, says: []string{"since 2026-11-01T12:00:00Z; nothing is wrong so far"},
+			pods: []corev1.Pod{pod("p")}, want: want{Reason: reasons.ServerStarting, Ask: true}, says: []string{"since 2026-11-01T12:00:00Z; nothing is wrong so far"},
 		},
 		"a pod that is being made, without a warning": {
 			pods: []corev1.Pod{pod("p")}, events: []corev1.Event{}, want: startingStill,
 		},
 		"a volume that can't be mounted": {
 			pods: []corev1.Pod{pod("p")}, events: []corev1.Event{warning("pod", "FailedMount", `secret "world" not found`, 5)},
-			want: broken(v1alpha1.ReasonVolumeNotMounted), says: []string{`secret "world" not found`},
+			want: broken(reasons.VolumeNotMounted), says: []string{`secret "world" not found`},
 		},
 		"a volume that could not be mounted long ago": {
 			pods: []corev1.Pod{pod("p")}, events: []corev1.Event{warning("pod", "FailedMount", "", 5)}, now: 200, want: startingStill,
 		},
 		"a network that a node can't make": {
 			pods: []corev1.Pod{pod("p")}, events: []corev1.Event{warning("pod", "FailedCreatePodSandBox", "no addresses left", 5)},
-			want: broken(v1alpha1.ReasonSandboxNotCreated), says: []string{"The node node-1", "no addresses left"},
+			want: broken(reasons.SandboxNotCreated), says: []string{"The node node-1", "no addresses left"},
 		},
 		"an evicted pod and nothing else": {
 			pods: []corev1.Pod{pod("p", func(p *corev1.Pod) {
 				p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on memory."
 			})},
-			want: broken(v1alpha1.ReasonServerCrashing), says: []string{"(Evicted The node was low on memory)"},
+			want: broken(reasons.ServerCrashing), says: []string{"(Evicted The node was low on memory)"},
 		},
 		"an evicted pod beside a new one": {
 			pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), pod("b", state(runs(3)))}, want: startingStill, says: []string{"pod b"},
@@ -202,34 +202,34 @@ func TestExplain(t *testing.T) {
 			pods: []corev1.Pod{pod("old", state(waits("ErrImagePull", ""))), pod("new", state(runs(3)), created(2, "new"))}, want: startingStill, says: []string{"pod new"},
 		},
 		"one of three that crashes": {
-			pods: []corev1.Pod{pod("a", state(runs(3))), pod("b", state(ended(1, "Error"))), pod("c", state(runs(3)))}, want: broken(v1alpha1.ReasonServerCrashing), says: []string{"pod b"},
+			pods: []corev1.Pod{pod("a", state(runs(3))), pod("b", state(ended(1, "Error"))), pod("c", state(runs(3)))}, want: broken(reasons.ServerCrashing), says: []string{"pod b"},
 		},
 		"a quota that is used up": {
 			conditions: []metav1.Condition{{Type: "ReplicaFailure", Status: "True", Message: `pods "lobby-1" is forbidden: exceeded quota: q, requested: pods=1`}},
-			want:       broken(v1alpha1.ReasonQuotaExceeded), says: []string{"Deployment lobby may not make a pod", "exceeded quota: q", "raise the ResourceQuota"},
+			want:       broken(reasons.QuotaExceeded), says: []string{"Deployment lobby may not make a pod", "exceeded quota: q", "raise the ResourceQuota"},
 		},
 		"admission that refuses": {
 			conditions: []metav1.Condition{{Type: "ReplicaFailure", Status: "True", Message: `pods "lobby-1" is forbidden: violates PodSecurity "restricted:latest"`}},
-			want:       broken(v1alpha1.ReasonPodRefused), says: []string{"violates PodSecurity", "change the pod template"},
+			want:       broken(reasons.PodRefused), says: []string{"violates PodSecurity", "change the pod template"},
 		},
 		"a quota of which only an event tells": {
 			events: []corev1.Event{warning("target", "FailedCreate", "create Pod lobby-0 failed error: exceeded quota: q", 1)},
-			want:   broken(v1alpha1.ReasonQuotaExceeded),
+			want:   broken(reasons.QuotaExceeded),
 		},
 		"an event of another wake": {
 			events: []corev1.Event{warning("target", "FailedCreate", "exceeded quota: q", -60)}, want: startingStill,
 		},
 		"a paused Deployment": {
 			conditions: []metav1.Condition{{Type: "Progressing", Status: "Unknown", Reason: "DeploymentPaused"}},
-			want:       broken(v1alpha1.ReasonNoPod), says: []string{"kubectl rollout resume"},
+			want:       broken(reasons.NoPod), says: []string{"kubectl rollout resume"},
 		},
-		"no pod yet": {want: want{Reason: v1alpha1.ReasonServerStarting, Ask: true}, says: []string{"has made no pod yet"}},
+		"no pod yet": {want: want{Reason: reasons.ServerStarting, Ask: true}, says: []string{"has made no pod yet"}},
 		"no pod for long": {
-			events: []corev1.Event{}, now: 31, want: broken(v1alpha1.ReasonNoPod), says: []string{"no pod since 2026-11-01T12:00:00Z"},
+			events: []corev1.Event{}, now: 31, want: broken(reasons.NoPod), says: []string{"no pod since 2026-11-01T12:00:00Z"},
 		},
 		"no pod for long, and a kind that says why": {
 			conditions: []metav1.Condition{{Type: "Degraded", Status: "True", Message: "no licence"}},
-			events:     []corev1.Event{}, now: 31, want: broken(v1alpha1.ReasonNoPod), says: []string{"its condition Degraded is True (no licence)"},
+			events:     []corev1.Event{}, now: 31, want: broken(reasons.NoPod), says: []string{"its condition Degraded is True (no licence)"},
 		},
 		"a pod that is going": {
 			pods: []corev1.Pod{pod("p", state(ended(1, "Error")), func(p *corev1.Pod) { p.DeletionTimestamp = new(at(1)) })}, events: []corev1.Event{}, want: startingStill,

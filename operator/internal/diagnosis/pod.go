@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/internal/podstatus"
 )
 
@@ -18,9 +18,8 @@ import (
 // every two minutes.
 const recent = 3 * time.Minute
 
-// newest are the pods of the newest revision, the newest first. Those that are
-// going don't count, and failed ones, which some kinds leave behind, only when
-// there are no others.
+// newest are the pods of the newest revision, the newest first. Pods that are being deleted
+// don't count. Failed ones, which some kinds leave behind, count only when there are no others.
 func newest(all []corev1.Pod) []corev1.Pod {
 	var pods, failed []corev1.Pod
 	for _, p := range all {
@@ -54,14 +53,14 @@ func revision(p corev1.Pod) string {
 	return hash
 }
 
-// explainPod says what keeps one pod from taking clients.
+// explainPod explains what keeps one pod from taking clients.
 func explainPod(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 	if pod.Status.Phase == corev1.PodFailed {
-		return wrong(v1alpha1.ReasonServerCrashing, "Pod %s has failed (%s): look at it with kubectl describe pod.",
+		return wrong(reasons.ServerCrashing, "Pod %s has failed (%s): look at it with kubectl describe pod.",
 			pod.Name, quote(strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message)))
 	}
 	if c := podstatus.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return wrong(v1alpha1.ReasonPodUnschedulable, "Pod %s can't be scheduled (%s): add a node that it fits on, or ask for less in the pod template.",
+		return wrong(reasons.PodUnschedulable, "Pod %s can't be scheduled (%s): add a node that it fits on, or ask for less in the pod template.",
 			pod.Name, quote(c.Message))
 	}
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -77,31 +76,31 @@ func explainPod(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 	return explainStarting(now, pod, events)
 }
 
-// nodeLags is what kubelet says of ConfigMaps and Secrets that it hasn't heard of in time, be
-// they there or not. It tries again, and then says what is wrong.
+// nodeLags is kubelet's message about ConfigMaps and Secrets that it hasn't seen in time,
+// whether they exist or not. It tries again, and then reports what is wrong.
 const nodeLags = "cache: timed out waiting for the condition"
 
-// explainContainer says what is wrong with a container; nil: nothing so far.
+// explainContainer explains a container's problem; nil: none so far.
 func explainContainer(pod *corev1.Pod, s corev1.ContainerStatus) *Finding {
 	who := fmt.Sprintf("Container %s of pod %s", s.Name, pod.Name)
 	var f Finding
 	switch w := s.State.Waiting; {
 	case w != nil && (strings.HasPrefix(w.Reason, "ErrImage") || w.Reason == "ImagePullBackOff" || w.Reason == "InvalidImageName" ||
 		w.Reason == "ImageInspectError" || w.Reason == "RegistryUnavailable"):
-		f = wrong(v1alpha1.ReasonImageUnavailable, "%s can't get its image %s (%s): correct the image's name, or what it takes to pull it.",
+		f = wrong(reasons.ImageUnavailable, "%s can't get its image %s (%s): correct the image's name, or what it takes to pull it.",
 			who, quote(s.Image), quote(words(w.Reason, w.Message)))
 	case w != nil && strings.Contains(w.Message, nodeLags):
 		return nil
 	case w != nil && (w.Reason == "CreateContainerConfigError" || w.Reason == "CreateContainerError" ||
 		w.Reason == "RunContainerError" || w.Reason == "PreCreateHookError" || w.Reason == "PostStartHookError"):
-		f = wrong(v1alpha1.ReasonContainerNotCreated, "%s can't be started (%s): create what is missing, or correct the pod template.",
+		f = wrong(reasons.ContainerNotCreated, "%s can't be started (%s): create what is missing, or correct the pod template.",
 			who, quote(words(w.Reason, w.Message)))
 	default:
 		ended := s.State.Terminated
 		if ended == nil && !s.Ready {
 			ended = s.LastTerminationState.Terminated
 		}
-		// An init container that has done its work ends well.
+		// An init container that has finished its work ends with 0.
 		if ended == nil || ended.ExitCode == 0 && isInit(pod, s.Name) {
 			return nil
 		}
@@ -110,7 +109,7 @@ func explainContainer(pod *corev1.Pod, s corev1.ContainerStatus) *Finding {
 	return &f
 }
 
-// explainEnd says how a container ended.
+// explainEnd explains how a container ended.
 func explainEnd(who string, s corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) Finding {
 	times := s.RestartCount
 	if s.State.Terminated != nil {
@@ -119,13 +118,13 @@ func explainEnd(who string, s corev1.ContainerStatus, ended *corev1.ContainerSta
 	how := fmt.Sprintf("%s has ended %s, last with exit code %d", who, count(times), ended.ExitCode)
 	switch ended.Reason {
 	case "OOMKilled":
-		return wrong(v1alpha1.ReasonServerCrashing, "%s (OOMKilled): it needs more memory than its limit.", how)
+		return wrong(reasons.ServerCrashing, "%s (OOMKilled): it needs more memory than its limit.", how)
 	case "StartError", "ContainerCannotRun":
-		return wrong(v1alpha1.ReasonContainerNotCreated, "%s can't be started (%s): correct its command in the pod template.", who, quote(ended.Message))
+		return wrong(reasons.ContainerNotCreated, "%s can't be started (%s): correct its command in the pod template.", who, quote(ended.Message))
 	case "Completed":
-		return wrong(v1alpha1.ReasonServerCrashing, "%s: a server must go on running; look at its log with kubectl logs --previous.", how)
+		return wrong(reasons.ServerCrashing, "%s: a server must go on running; look at its log with kubectl logs --previous.", how)
 	default:
-		return wrong(v1alpha1.ReasonServerCrashing, "%s (%s): look at its log with kubectl logs --previous.", how, quote(words(ended.Reason, "")))
+		return wrong(reasons.ServerCrashing, "%s (%s): look at its log with kubectl logs --previous.", how, quote(words(ended.Reason, "")))
 	}
 }
 
@@ -136,7 +135,7 @@ func count(times int32) string {
 	return fmt.Sprintf("%d times", times)
 }
 
-// explainUnready is for a container that runs and whose pod isn't ready.
+// explainUnready explains a container that runs in a pod that isn't ready.
 func explainUnready(now time.Time, pod *corev1.Pod, s corev1.ContainerStatus) Finding {
 	probe, delay := "readiness", time.Duration(0)
 	for _, c := range pod.Spec.Containers {
@@ -155,25 +154,25 @@ func explainUnready(now time.Time, pod *corev1.Pod, s corev1.ContainerStatus) Fi
 	if now.Sub(since) < Patience+delay {
 		return starting("Container %s of pod %s runs since %s, and its %s probe doesn't succeed yet.", s.Name, pod.Name, clock(since), probe)
 	}
-	return wrong(v1alpha1.ReasonServerNotReady, "Container %s of pod %s runs since %s and its %s probe doesn't succeed: look at its log, or correct the probe.",
+	return wrong(reasons.ServerNotReady, "Container %s of pod %s runs since %s and its %s probe doesn't succeed: look at its log, or correct the probe.",
 		s.Name, pod.Name, clock(since), probe)
 }
 
-// explainStarting is for a pod of which nothing is known to be wrong; its events
-// may tell of what its status doesn't.
+// explainStarting explains a pod without a known problem. Its events may have one that its
+// status doesn't show.
 func explainStarting(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 	for _, gate := range pod.Spec.ReadinessGates {
 		if c := podstatus.Condition(pod, gate.ConditionType); podstatus.Is(pod, corev1.ContainersReady) && (c == nil || c.Status != corev1.ConditionTrue) {
-			return wrong(v1alpha1.ReasonServerNotReady, "Pod %s runs and its readiness gate %s is not True: whoever sets that hasn't.", pod.Name, gate.ConditionType)
+			return wrong(reasons.ServerNotReady, "Pod %s runs and its readiness gate %s is not True: whoever sets that hasn't.", pod.Name, gate.ConditionType)
 		}
 	}
 	for _, e := range newestFirst(events, pod.UID, now.Add(-recent)) {
 		switch {
 		case podstatus.Is(pod, corev1.ContainersReady):
 		case strings.HasPrefix(e.Reason, "FailedMount"), strings.HasPrefix(e.Reason, "FailedAttach"), strings.HasPrefix(e.Reason, "FailedMap"):
-			return wrong(v1alpha1.ReasonVolumeNotMounted, "Pod %s waits for a volume (%s): create what it names, or correct the pod template.", pod.Name, quote(e.Message))
+			return wrong(reasons.VolumeNotMounted, "Pod %s waits for a volume (%s): create what it names, or correct the pod template.", pod.Name, quote(e.Message))
 		case e.Reason == "FailedCreatePodSandBox":
-			return wrong(v1alpha1.ReasonSandboxNotCreated, "The node %s can't set up pod %s (%s): look at the node.", pod.Spec.NodeName, pod.Name, quote(e.Message))
+			return wrong(reasons.SandboxNotCreated, "The node %s can't set up pod %s (%s): look at the node.", pod.Spec.NodeName, pod.Name, quote(e.Message))
 		}
 	}
 	f := starting("Pod %s has been starting since %s; nothing is wrong so far.", pod.Name, clock(pod.CreationTimestamp.Time))
@@ -210,7 +209,7 @@ func isInit(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// words are a reason and a message, where it has one.
+// words joins a reason and a message, if there is one.
 func words(reason, message string) string {
 	switch {
 	case message == "":

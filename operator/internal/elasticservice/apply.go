@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -17,8 +18,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// apply does what the plan says. It reports whether that ends the pass, because the deletion
-// or the sleep was finished, or something stands in the way.
+// apply applies the plan. It reports whether that ends the pass, because the deletion or the
+// sleep was finished, or there is an obstacle.
 func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Result, ended bool, err error) {
 	if p.plan.Raise {
 		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), target.Wanted(p.es)); err != nil && !p.plan.Release {
@@ -31,7 +32,7 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 	if p.observed.Service != nil {
 		err := r.applySlices(ctx, p)
 		if refusal.Is(err) && p.es.DeletionTimestamp.IsZero() {
-			result, err = r.stop(ctx, p, obstacle.New(v1alpha1.ReasonRefused,
+			result, err = r.stop(ctx, p, obstacle.New(reasons.Refused,
 				"The API server refuses the EndpointSlices of Service %s (%s), so that they stay as they are: change what refuses them.",
 				p.observed.Service.Name, refusal.Words(err)))
 			return result, true, err
@@ -49,24 +50,24 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 	return result, false, nil
 }
 
-// applySlices makes the Service's slices of ours what they should be.
+// applySlices brings Dormouse's slices of the Service to the wanted state.
 func (r *Reconciler) applySlices(ctx context.Context, p *pass) error {
 	pending := &p.state.pendingSlices
 	pending.Seen(p.observed.Slices)
 	return endpoints.Sync(ctx, r.Client, pending, p.observed.Slices, planner.SlicesOf(p.es, p.observed, p.plan))
 }
 
-// removeLeftovers deletes the slices that nobody writes any more. Those servers that have
-// clients are in Dormouse's own by now. The flaw, if there is one, says why they stay.
+// removeLeftovers deletes the slices that nobody writes any more. Servers with clients are in
+// Dormouse's own slices by now. The flaw, if there is one, explains why they stay.
 func (r *Reconciler) removeLeftovers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) *obstacle.Obstacle {
 	m := &r.stateOf(es).leftovers
 	var names []string
 	for i := range o.Leftovers.Slices {
 		s := &o.Leftovers.Slices[i]
 		if err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}); client.IgnoreNotFound(err) != nil {
-			// Somebody writes it after all, perhaps: it is looked for again.
+			// Perhaps somebody writes it after all: look again.
 			m.next = m.since
-			return obstacle.New(v1alpha1.ReasonRefused,
+			return obstacle.New(reasons.Refused,
 				"Service %s has no selector any more, and EndpointSlice %s, by which clients go past the resolver, can't be deleted (%s): delete it yourself.",
 				es.Spec.Service, s.Name, refusal.Words(err))
 		}

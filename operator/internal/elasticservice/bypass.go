@@ -18,9 +18,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// When a selector is removed from a Service, Kubernetes leaves the EndpointSlices that it
-// wrote by it as they are, and copies the Endpoints object that it wrote into more of
-// them. Both lead clients to the pods that were there then, past the resolver.
+// When a selector is removed from a Service, Kubernetes leaves the EndpointSlices that it wrote
+// as they are, and copies the Endpoints object that it wrote into further slices. Both lead
+// clients to the pods that were there then, past the resolver.
 
 // endpointsMirror is how Kubernetes labels the slices that it copies from Endpoints.
 const endpointsMirror = "endpointslicemirroring-controller.k8s.io"
@@ -32,17 +32,17 @@ const (
 	mirroredRetry = 10 * time.Second
 )
 
-// leftoverState is what the last look for them found.
+// leftoverState is the result of the last look for such slices.
 type leftoverState struct {
-	// version is the Service's, and since when it is.
+	// version is the Service's resourceVersion, and since when it has been that.
 	version string
 	since   time.Time
 	next    time.Time
 	last    planner.Leftovers
 }
 
-// observeLeftovers looks for them after each change of a Service without a selector. The
-// cache has no slices but Dormouse's own.
+// observeLeftovers looks for such slices after each change of a Service without a selector. The
+// cache has only Dormouse's own slices.
 func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	m := &r.stateOf(es).leftovers
 	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
@@ -82,23 +82,22 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1
 	return nil
 }
 
-// A Service's selector may match pods that aren't the target's. Nobody needs to ask for
-// pods to find out: those that go on serving while the target is at zero are not its own.
+// A Service's selector may match pods that aren't the target's. They are found without asking
+// for pods: those that go on serving while the target is at zero are not its own.
 
-// strangerAfter is how long after the target went to zero its own pods may look as if they
-// stayed.
+// strangerAfter is how long after the target went to zero its own pods may still seem to stay.
 const strangerAfter = 30 * time.Second
 
-// observeStrangers finds pods that the Service's selector, or the target's, matches and that
-// aren't the target's. They are remembered while the target has pods of its own. Before any
-// are found left tells, by the API server, how many the target still has: some end their pods
-// one after the other.
+// observeStrangers finds pods that aren't the target's, though the Service's selector, or the
+// target's, matches them. They are remembered while the target has pods of its own. Before any
+// are counted, left asks the API server how many the target still has: some kinds end their
+// pods one after the other.
 func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed, left func() (int32, error)) {
 	if m.target.Name != "" && m.target != target.Of(es) {
 		m.strangers = nil
 	}
 	if target.Of(es).HasServers() {
-		return // Its draining Servers outlast its sleep.
+		return // its draining Servers outlast its sleep
 	}
 	serving := map[string]string{}
 	for i := range o.Sources {

@@ -28,7 +28,7 @@ import (
 // fieldOwner is the owner of the fields that the controller applies.
 const fieldOwner = "dormouse-operator"
 
-// missingRetry is how often a target of a kind that isn't watched is looked for.
+// missingRetry is how often the controller looks for a target of a kind that isn't watched.
 const missingRetry = 30 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
@@ -57,19 +57,20 @@ type Reconciler struct {
 	Namespaces namespaces.List
 	// Triggers asks the idle triggers.
 	Triggers *trigger.Poller
-	// Players tells who plays on a Fleet's Servers.
+	// Players knows who plays on a Fleet's Servers.
 	Players Players
-	// Events takes what a person would ask about.
+	// Events takes the events for users.
 	Events events.EventRecorder
-	// Metrics counts; nil counts nothing.
+	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Controller
-	// Reporter is told of errors and panics; nil tells nobody.
+	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
-	// Ports deals resolver ports, to fronts too; nil: to this controller alone.
+	// Ports assigns resolver ports, those of fronts included; nil: the controller makes an
+	// allocator of its own.
 	Ports *resolverports.Allocator
 	// Now is the clock.
 	Now func() time.Time
-	// Notify asks for a pass of an ElasticService, from any goroutine.
+	// Notify asks for a pass of an ElasticService. Any goroutine may call it.
 	Notify func(types.NamespacedName)
 
 	lookouts *lookout.Lookouts
@@ -88,7 +89,7 @@ func (r *Reconciler) Init() {
 	}
 }
 
-// Reconcile brings one ElasticService to where it should be.
+// Reconcile brings one ElasticService to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Ports.LearnOnce(ctx)
 	es := &v1alpha1.ElasticService{}
@@ -112,23 +113,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // pass is one pass over an ElasticService.
 type pass struct {
-	// original is the ElasticService as it was read, and es as the pass makes it.
+	// original is the ElasticService as it was read, and es as the pass changes it.
 	original, es *v1alpha1.ElasticService
-	// state is what is remembered of it.
+	// state is the memory of it between passes.
 	state *state
 	// now is when the pass observed, or later asked who plays.
 	now time.Time
-	// observed is what the pass began with, found what it has found out since, and plan
+	// observed is what the pass began with, found is what it has found out since, and plan is
 	// what it decided by both.
 	observed planner.Observed
 	found    planner.Findings
 	plan     planner.Plan
-	// applied is when the plan was.
+	// applied is when the plan was applied.
 	applied time.Time
 }
 
-// reconcile does the phases of a pass one after the other: it observes, prepares what a plan
-// builds on, plans, applies the plan, and writes the status.
+// reconcile goes through the phases of a pass: it observes, prepares what a plan builds on,
+// plans, applies the plan, and writes the status.
 func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
 	original := es.DeepCopy()
 	if stale, err := r.stale(ctx, es); err != nil {
@@ -160,8 +161,8 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	return r.updateStatus(ctx, p)
 }
 
-// stale reports whether the cache lags where that would cost somebody a server: a sleep that
-// another leader has begun may be over, with a target that is up again and pods from before.
+// stale reports whether the cache lags where that could cost somebody a server: a sleep that
+// another leader began may be over, the target up again, and pods from before it still there.
 func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
 	if es.Status.Phase != v1alpha1.PhaseFallingAsleep || r.stateOf(es).sleepBegun != nil {
 		return false, nil
@@ -175,8 +176,8 @@ func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bo
 	return live.ResourceVersion != es.ResourceVersion, nil
 }
 
-// plan decides. Who plays is asked of all replicas only where a sleep depends on nothing
-// else, and then a second plan goes by the answer.
+// plan decides. It asks all replicas who plays only where a sleep depends on nothing else, and
+// then plans again with the answer.
 func (r *Reconciler) plan(ctx context.Context, p *pass) {
 	p.plan = planner.Make(p.now, p.es, p.observed, p.found)
 	if !p.plan.Idle.AskPlayers {

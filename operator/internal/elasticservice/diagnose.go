@@ -18,12 +18,12 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=pods;events,verbs=list
 
-// diagnoseEvents bounds what one look reads of events.
+// diagnoseEvents bounds how many events one look reads.
 const diagnoseEvents = 50
 
-// diagnose finds out why a service that wakes has no server. It runs after the
-// endpoints are written, so that no player waits for it. Once a server is late it has
-// the reading over the network done beside the passes.
+// diagnose finds out why a service that wakes has no server. It runs after the endpoints are
+// written, so that no player waits for it. Once a server is late the reads over the network
+// happen beside the passes.
 func (r *Reconciler) diagnose(ctx context.Context, p *pass) (cause *diagnosis.Finding, requeueAfter time.Duration) {
 	now, o := p.now, p.observed
 	return r.lookouts.Diagnose(ctx, &p.state.diagnosis, lookout.Case{
@@ -34,7 +34,7 @@ func (r *Reconciler) diagnose(ctx context.Context, p *pass) (cause *diagnosis.Fi
 	})
 }
 
-// look reads the target's pods, and what else may tell why none is up.
+// look reads the target's pods, and what else may explain why none is up.
 func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o planner.Observed, since time.Time) (diagnosis.Finding, error) {
 	ref := target.Of(es)
 	in := diagnosis.Input{Target: diagnosis.Target{Kind: ref.Kind, Name: ref.Name}, Since: since}
@@ -47,7 +47,7 @@ func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.Elast
 		return *found, nil
 	}
 	if len(pods) == 0 {
-		// Kinds that the operator may not read are explained without.
+		// Kinds that the operator may not read are explained without their conditions.
 		in.Target.UID, in.Target.Conditions, _ = r.Scaler.Status(ctx, ref)
 	}
 	found := diagnosis.Explain(now, in)

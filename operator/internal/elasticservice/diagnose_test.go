@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
@@ -57,7 +58,7 @@ func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
 
 // pass is one of the controller's passes; it gives the condition ServerUp's
 // reason, the events, and after how long it wants another pass.
-func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reason string, told []kit.Notice, again time.Duration) {
+func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reason string, emitted []kit.Notice, again time.Duration) {
 	p.t.Helper()
 	pl := planner.Make(fixture.At(seconds), p.es, o, planner.Findings{})
 	pl.Queued = queued
@@ -65,7 +66,7 @@ func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reaso
 	cause, again := p.r.diagnose(context.Background(), &pass{es: p.es, state: s, now: fixture.At(seconds), observed: o, plan: pl})
 	before := p.es.DeepCopy()
 	status.Set(fixture.At(seconds), p.es, o, planner.Findings{Cause: cause}, pl)
-	told = s.diagnosis.Events(before, p.es, cause)
+	emitted = s.diagnosis.Events(before, p.es, cause)
 	for _, c := range p.es.Status.Conditions {
 		if c.Type == v1alpha1.ConditionServerUp {
 			reason = c.Reason
@@ -77,7 +78,7 @@ func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reaso
 			}
 		}
 	}
-	return reason, told, again
+	return reason, emitted, again
 }
 
 func crashed(name string) corev1.Pod {
@@ -139,31 +140,31 @@ func TestEachNewReasonIsToldOnceAndTheConditionHeals(t *testing.T) {
 	p := newPatient(t, crashed("lobby-1"))
 	step := func(seconds float64, o planner.Observed, wantReason string, wantEvents int) {
 		t.Helper()
-		reason, told, _ := p.pass(seconds, o, 0)
-		if reason != wantReason || len(told) != wantEvents {
-			t.Errorf("at %v the reason is %s with %d events, want %s with %d", seconds, reason, len(told), wantReason, wantEvents)
+		reason, emitted, _ := p.pass(seconds, o, 0)
+		if reason != wantReason || len(emitted) != wantEvents {
+			t.Errorf("at %v the reason is %s with %d events, want %s with %d", seconds, reason, len(emitted), wantReason, wantEvents)
 		}
 	}
-	step(0, seen.Of(0), v1alpha1.ReasonNotNeeded, 0)
-	step(1, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
-	step(6, seen.Of(1), v1alpha1.ReasonServerCrashing, 1)
-	step(11, seen.Of(1), v1alpha1.ReasonServerCrashing, 0)
+	step(0, seen.Of(0), reasons.NotNeeded, 0)
+	step(1, seen.Of(1), reasons.ServerStarting, 0)
+	step(6, seen.Of(1), reasons.ServerCrashing, 1)
+	step(11, seen.Of(1), reasons.ServerCrashing, 0)
 	p.api.pods = []corev1.Pod{noImage("lobby-2")}
-	step(21, seen.Of(1), v1alpha1.ReasonImageUnavailable, 1)
+	step(21, seen.Of(1), reasons.ImageUnavailable, 1)
 	// What can't be read just now is no better than what was known.
 	p.api.err = errors.New("gone")
-	step(41, seen.Of(1), v1alpha1.ReasonImageUnavailable, 0)
+	step(41, seen.Of(1), reasons.ImageUnavailable, 0)
 	p.api.err, p.api.pods = nil, []corev1.Pod{crashed("lobby-3")}
-	step(42, seen.Of(1, seen.UpServer), v1alpha1.ReasonOK, 0)
+	step(42, seen.Of(1, seen.UpServer), reasons.OK, 0)
 	// It is up for a second each time: that is the same trouble.
-	p.r.stateOf(p.es).diagnosis.Told = v1alpha1.ReasonServerCrashing
-	step(43, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
-	step(48, seen.Of(1), v1alpha1.ReasonServerCrashing, 0)
-	step(50, seen.Of(1, seen.UpServer), v1alpha1.ReasonOK, 0)
+	p.r.stateOf(p.es).diagnosis.Emitted = reasons.ServerCrashing
+	step(43, seen.Of(1), reasons.ServerStarting, 0)
+	step(48, seen.Of(1), reasons.ServerCrashing, 0)
+	step(50, seen.Of(1, seen.UpServer), reasons.OK, 0)
 	// After a good minute it is news.
-	step(111, seen.Of(1), v1alpha1.ReasonServerStarting, 0)
-	step(116, seen.Of(1), v1alpha1.ReasonServerCrashing, 1)
-	step(117, seen.Of(0), v1alpha1.ReasonNotNeeded, 0)
+	step(111, seen.Of(1), reasons.ServerStarting, 0)
+	step(116, seen.Of(1), reasons.ServerCrashing, 1)
+	step(117, seen.Of(0), reasons.NotNeeded, 0)
 }
 
 func TestANewLeaderTellsNothingTwice(t *testing.T) {
@@ -176,26 +177,26 @@ func TestANewLeaderTellsNothingTwice(t *testing.T) {
 	// It goes by the phase's time in the status, and looks at once. Until it has found
 	// something it says what the last leader said.
 	for range 2 {
-		if reason, told, _ := p.pass(6.5, seen.Of(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
-			t.Errorf("before it has looked the reason is %s with events %v, want %s with none", reason, told, v1alpha1.ReasonServerCrashing)
+		if reason, emitted, _ := p.pass(6.5, seen.Of(1), 0); reason != reasons.ServerCrashing || len(emitted) != 0 {
+			t.Errorf("before it has looked the reason is %s with events %v, want %s with none", reason, emitted, reasons.ServerCrashing)
 		}
 	}
 	look()
-	if reason, told, _ := p.pass(7, seen.Of(1), 0); reason != v1alpha1.ReasonServerCrashing || len(told) != 0 {
-		t.Errorf("the reason is %s with events %v, want %s with none", reason, told, v1alpha1.ReasonServerCrashing)
+	if reason, emitted, _ := p.pass(7, seen.Of(1), 0); reason != reasons.ServerCrashing || len(emitted) != 0 {
+		t.Errorf("the reason is %s with events %v, want %s with none", reason, emitted, reasons.ServerCrashing)
 	}
 }
 
 func TestClientsThatWaitForAServerThatIsUpAreNoticed(t *testing.T) {
 	p := newPatient(t)
 	p.pass(0, seen.Of(1, seen.UpServer), 2)
-	if reason, _, again := p.pass(29, seen.Of(1, seen.UpServer), 1); reason != v1alpha1.ReasonOK || again == 0 {
+	if reason, _, again := p.pass(29, seen.Of(1, seen.UpServer), 1); reason != reasons.OK || again == 0 {
 		t.Errorf("after 29 s the reason is %s, looked at again after %s", reason, again)
 	}
-	if reason, told, _ := p.pass(30, seen.Of(1, seen.UpServer), 1); reason != v1alpha1.ReasonServerNotListening || len(told) != 1 {
-		t.Errorf("after 30 s the reason is %s with events %v", reason, told)
+	if reason, emitted, _ := p.pass(30, seen.Of(1, seen.UpServer), 1); reason != reasons.ServerNotListening || len(emitted) != 1 {
+		t.Errorf("after 30 s the reason is %s with events %v", reason, emitted)
 	}
-	if reason, _, _ := p.pass(31, seen.Of(1, seen.UpServer), 0); reason != v1alpha1.ReasonOK {
+	if reason, _, _ := p.pass(31, seen.Of(1, seen.UpServer), 0); reason != reasons.OK {
 		t.Errorf("after they were served the reason is %s", reason)
 	}
 	if p.api.lists != 0 {
@@ -211,10 +212,10 @@ func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
 		servers []endpoints.Server
 		want    string
 	}{
-		"all servers are full":               {v1alpha1.HandoffNever, []endpoints.Server{full}, v1alpha1.ReasonServersFull},
-		"one has room":                       {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true}}, v1alpha1.ReasonServerNotListening},
-		"one that drains doesn't count":      {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true, Draining: true}}, v1alpha1.ReasonServersFull},
-		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []endpoints.Server{full}, v1alpha1.ReasonServerNotListening},
+		"all servers are full":               {v1alpha1.HandoffNever, []endpoints.Server{full}, reasons.ServersFull},
+		"one has room":                       {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true}}, reasons.ServerNotListening},
+		"one that drains doesn't count":      {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true, Draining: true}}, reasons.ServersFull},
+		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []endpoints.Server{full}, reasons.ServerNotListening},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -222,8 +223,8 @@ func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
 			p.es.Spec.Handoff = tc.handoff
 			o := seen.With(seen.Of(1, tc.servers...), func(o *planner.Observed) { o.Service.Spec.Selector = nil })
 			p.pass(0, o, 2)
-			if reason, told, _ := p.pass(30, o, 1); reason != tc.want || len(told) != 1 {
-				t.Errorf("after 30 s the reason is %s with events %v, want %s", reason, told, tc.want)
+			if reason, emitted, _ := p.pass(30, o, 1); reason != tc.want || len(emitted) != 1 {
+				t.Errorf("after 30 s the reason is %s with events %v, want %s", reason, emitted, tc.want)
 			}
 		})
 	}
@@ -247,8 +248,8 @@ func TestASelectorThatFitsNoPodIsSaid(t *testing.T) {
 	pod.Labels = map[string]string{"app": "lobby-server"}
 	p := newPatient(t, pod)
 	p.pass(0, seen.Of(1), 1)
-	reason, told, _ := p.pass(6, seen.Of(1), 1)
-	if reason != v1alpha1.ReasonSelectorFitsNoPod || len(told) != 1 || !strings.Contains(told[0].Note, "selector of Service lobby (app=lobby)") {
-		t.Errorf("the reason is %s, and the events are %v", reason, told)
+	reason, emitted, _ := p.pass(6, seen.Of(1), 1)
+	if reason != reasons.SelectorFitsNoPod || len(emitted) != 1 || !strings.Contains(emitted[0].Note, "selector of Service lobby (app=lobby)") {
+		t.Errorf("the reason is %s, and the events are %v", reason, emitted)
 	}
 }

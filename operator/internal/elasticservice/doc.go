@@ -6,14 +6,14 @@
 //   - prepare: resolver ports and the private Service, on which a plan builds;
 //   - plan: package planner decides, by package idleness where the service may be idle;
 //   - apply: endpoints, and then the target's scale;
-//   - status: package status tells what came of it, and package lookout why no server is up.
+//   - status: package status writes the result, and package lookout why no server is up.
 //
-// What the planner wants is written in the order that keeps every connection alive:
+// What the planner decides is written in the order that keeps every connection alive:
 //
 //   - falling asleep: resolver endpoints are ready, and every resolver listens and
 //     knows of it, before the target goes to zero; a client in between cancels;
 //   - waking: a server is up before the resolver stops being ready;
-//   - a resolver's endpoint stays, without new traffic, while it carries clients.
+//   - a resolver's endpoint stays, without new traffic, while it has clients.
 //
 // A sleep is committed by writing phase Asleep under the resourceVersion of a
 // live read, before the target is scaled. A wake writes lastWakeTime into the

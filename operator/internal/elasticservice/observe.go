@@ -24,13 +24,13 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// endpointSliceController is how Kubernetes labels the slices that it writes.
-// Others that claim to be about a private Service are not believed.
+// endpointSliceController is how Kubernetes labels the slices that it writes. Others that claim
+// to be about a private Service are not trusted.
 const endpointSliceController = "endpointslice-controller.k8s.io"
 
-// observe reads all that the planner needs. Only a target's scale that may have
-// changed, who decides on pods from before a sleep, and what a resolver was not asked
-// within endpoints.MaxViewAge, are read over the network.
+// observe reads all that the planner needs. Only these are read over the network: a target's
+// scale that may have changed, the owners of pods from before a sleep, and a resolver's state
+// that is older than endpoints.MaxViewAge.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (planner.Observed, error) {
 	var o planner.Observed
 	now := r.Now()
@@ -78,7 +78,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, err
 	}
 	if m.target.Name != "" && m.target != target.Of(es) {
-		es.Status.Replicas = 0 // they were another's
+		es.Status.Replicas = 0 // they were another target's
 	}
 	o.Scale = r.observeScale(ctx, es, &m.scale)
 	r.observeZero(ctx, es, m, &o)
@@ -139,8 +139,8 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	for _, s := range list.Items {
 		switch s.Labels[discoveryv1.LabelManagedBy] {
 		case v1alpha1.ManagedBy:
-			// One without a controller was left for the Service by an
-			// ElasticService that is gone.
+			// A slice without a controller was left for the Service by an ElasticService that
+			// is gone.
 			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {
 				o.Slices = append(o.Slices, s)
 			}
@@ -161,8 +161,8 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 	maxAge := endpoints.MaxViewAge(o.Slices)
 	phase := es.Status.Phase
 	views := resolvers.AskAll(pods, func(address string) resolvers.View {
-		// Just before a sleep is committed only a question asked now will do, and before a
-		// server is trusted to listen of which nothing but its clients tells.
+		// Only a fresh answer will do just before a sleep is committed, and where only clients
+		// can show that a server listens.
 		if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
 			return r.Resolvers.Observer.ViewOf(ctx, address, string(es.UID))
 		}
@@ -183,12 +183,12 @@ func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *planner.Obs
 	o.Triggers = r.Triggers.Read(key, triggersOf(es, *o))
 }
 
-// triggersOf is what is asked about a service. A pod that isn't ready may have
+// triggersOf is what the trigger poller asks for a service. A pod that isn't ready may have
 // players all the same.
 func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service {
 	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, Every: spec.SleepAfter(es) / 5}
 	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
-		s.Every = trigger.MinInterval // a fresh answer is waited for
+		s.Every = trigger.MinInterval // a fresh answer is being waited for
 	}
 	for _, server := range o.Servers {
 		if !server.Terminating {
@@ -198,7 +198,7 @@ func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service
 	return s
 }
 
-// observeClash looks for what else has the number of a UDP port of the Service.
+// observeClash finds other users of the Service's UDP port numbers.
 func (r *Reconciler) observeClash(ctx context.Context, o *planner.Observed) (err error) {
 	if o.Service == nil {
 		return nil
@@ -209,8 +209,8 @@ func (r *Reconciler) observeClash(ctx context.Context, o *planner.Observed) (err
 	return nil
 }
 
-// observeFront looks at the Service that is to be shared, and at who has the same
-// hosts there.
+// observeFront reads the Service that is to be shared, and the ElasticServices that have the
+// same hosts there.
 func observeFront(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticService) (o front.Observed, err error) {
 	key, ok := index.FrontOf(es)
 	if !ok {

@@ -19,21 +19,21 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// Players tells what all replicas of the operator were told lately of the Servers
-// of an owner, such as Fleet/lobbies, by the Servers' names. An error means that
-// this isn't known.
+// Players finds the reports that all replicas of the operator recently got about the Servers of
+// an owner, such as Fleet/lobbies, by the Servers' names. An error means that they aren't
+// known.
 type Players interface {
 	Recent(ctx context.Context, namespace, owner string) (map[string]reportapi.RecentReport, error)
 }
 
-// playerState is what is remembered of who plays between passes.
+// playerState is the memory of who plays between passes.
 type playerState struct {
 	// idleSince is since when nobody has played; zero while somebody does.
 	idleSince time.Time
 	reports   idleness.Reports
 }
 
-// observePlayers sees by the Servers' status who plays.
+// observePlayers finds out from the Servers' status who plays.
 func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	m := &r.stateOf(es).players
 	if !spec.HasPlayers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
@@ -54,7 +54,7 @@ func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1al
 	return nil
 }
 
-// games are those that run on the target's Servers, the draining ones too.
+// games are the games that run on the target's Servers, including draining ones.
 func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]idleness.Game, error) {
 	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]
 		}
 		started := report.GameStarted(s, pod)
 		if g := s.Status.Game; started == nil && idleness.Busy(s) && g != nil && g.PodUID == string(pod.UID) {
-			started = &pod.CreationTimestamp.Time // kubelet's word is late
+			started = &pod.CreationTimestamp.Time // kubelet reports it late
 		}
 		if started != nil {
 			games = append(games, idleness.Game{Server: s.Name, PodUID: string(pod.UID), Started: *started, Busy: idleness.Busy(s)})
@@ -81,21 +81,21 @@ func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]
 	return games, nil
 }
 
-// askPlayers looks for the reports of the Servers with every replica, and returns what is
-// observed by that. It is for the time when nothing else keeps the service awake.
+// askPlayers asks every replica for the Servers' reports, and returns o with them. It is called
+// only when nothing else keeps the service awake.
 func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) planner.Observed {
 	m := &r.stateOf(es).players
 	asked := r.Now()
 	recent, err := r.Players.Recent(ctx, es.Namespace, spec.Owner(es))
-	m.reports = idleness.Judge(asked, o.Players.Games, recent, err)
+	m.reports = idleness.ReportsOf(asked, o.Players.Games, recent, err)
 	if m.reports.Busy != "" || len(m.reports.Silent) > 0 {
-		// What was while nobody said anything isn't known.
+		// What happened while nobody reported anything isn't known.
 		m.idleSince = r.Now()
 	}
 	return o.WithReports(m.reports, m.idleSince)
 }
 
-// nobodyPlays asks now, just before a sleep, and says whether it may go on.
+// nobodyPlays asks just before a sleep, and reports whether it may go on.
 func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
 	games, err := r.games(ctx, es)
 	if err != nil {
@@ -105,8 +105,8 @@ func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticServic
 	return o.Players.Reports.NobodyPlays() && idleness.BusyOf(games) == "", nil
 }
 
-// observeDraining sees which of the target's Servers take nobody any more, and which
-// have no room.
+// observeDraining finds which of the target's Servers take no new players, and which have no
+// room.
 func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	if !target.Of(es).HasServers() {
 		return nil
@@ -127,7 +127,7 @@ func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticSe
 	return nil
 }
 
-// drains reports whether a Server takes nobody any more.
+// drains reports whether a Server takes no new players.
 func drains(s *v1alpha1.Server) bool { return s.Spec.Drain || !s.DeletionTimestamp.IsZero() }
 
 // full reports whether a Server has no room for another player.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -20,56 +21,54 @@ import (
 )
 
 const (
-	// minAskPeriod and maxAskPeriod are how far apart a woken target's controllers are asked
-	// whether pods from before the sleep stay, and askTime bounds one look.
+	// minAskPeriod and maxAskPeriod are how far apart the controllers of a woken target are
+	// asked whether pods from before the sleep stay, and askTime bounds one look.
 	minAskPeriod = 100 * time.Millisecond
 	maxAskPeriod = 10 * time.Second
 	askTime      = 2 * time.Second
 	// askPods is how many pods are asked about in one pass.
 	askPods = 32
-	// untoldTime is how long such pods get nobody where the controllers don't tell.
+	// untoldTime is how long such pods get no clients where the controllers don't report that.
 	untoldTime = time.Minute
-	// unsettledTime is how long they get nobody at most. A controller that has done nothing
-	// for so long is no leader any more, and the next one begins with the scale of now.
+	// unsettledTime is how long they get no clients at most. A controller that has done nothing
+	// for so long is no leader any more, and the next one begins with the current scale.
 	unsettledTime = 10 * time.Minute
-	// flightTime is how long a write that was given up may still be done.
+	// flightTime is how long a write that was given up may still be applied.
 	flightTime = 2 * time.Second
-	// tellAfter is from when on people are told.
+	// tellAfter is after how long the condition reports it.
 	tellAfter = time.Second
 )
 
-// settling is what is remembered of a target that is awake with pods from before its
-// sleep.
+// settling is the memory of a target that is awake with pods from before its sleep.
 type settling struct {
-	// since is since when it is; zero where it isn't.
+	// since is since when that is so; zero where it isn't.
 	since time.Time
-	// next is when to ask again, from is the pod to begin with, and waits what the last
-	// answer was.
+	// next is when to ask again, from is the pod to begin with, and waits is the last answer.
 	next  time.Time
 	from  int
 	waits error
-	// flownAt is until when the write that put it to sleep may still be done.
+	// flownAt is until when the write that put it to sleep may still be applied.
 	flownAt time.Time
 }
 
-// sleepState is the last sleep whose status this process wrote, which the cache may not
+// sleepState is the last sleep that this process wrote into the status, which the cache may not
 // have yet: when it began, and the pods that were there.
 type sleepState struct {
 	began metav1.MicroTime
 	pods  []types.UID
-	// scaled is the last sleep whose target this process knows to have been scaled to
-	// zero, or not.
+	// scaled is the last sleep of which this process knows whether its target was scaled to
+	// zero.
 	scaled metav1.MicroTime
 }
 
-// wrote takes in a status that was written.
+// wrote takes in the status that was written.
 func (m *sleepState) wrote(s *v1alpha1.ElasticServiceStatus) {
 	if s.Phase == v1alpha1.PhaseAsleep && s.LastSleepTime != nil {
 		m.began, m.pods = *s.LastSleepTime, s.PodsBeforeSleep
 	}
 }
 
-// podsOf are those before the last sleep, of which it isn't known whether they stay.
+// podsOf are the pods from before the last sleep of which it isn't known whether they stay.
 func (m *sleepState) podsOf(s *v1alpha1.ElasticServiceStatus) []types.UID {
 	if !m.began.IsZero() && !m.began.Equal(s.LastSleepTime) {
 		return slices.Concat(m.pods, s.PodsBeforeSleep)
@@ -78,7 +77,7 @@ func (m *sleepState) podsOf(s *v1alpha1.ElasticServiceStatus) []types.UID {
 	return s.PodsBeforeSleep
 }
 
-// observeUnsettled finds out which of the pods may be ended at any moment.
+// observeUnsettled finds out which pods may be ended at any moment.
 func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	if o.Scale.Err == nil && o.Scale.Replicas == 0 {
 		m.settling = settling{}
@@ -98,7 +97,7 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 	if s.since.IsZero() {
 		s.since = now
 		if es.Status.AsleepTarget != nil && !m.lastSleep.scaled.Equal(es.Status.LastSleepTime) {
-			s.flownAt = times.Latest(s.flownAt, now.Add(flightTime)) // of another leader's
+			s.flownAt = times.Latest(s.flownAt, now.Add(flightTime)) // the write may be another leader's
 		}
 	}
 	if !now.Before(s.next) {
@@ -112,7 +111,7 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 			return
 		}
 		if len(stay) > 0 {
-			s.next = now // others may have been told, too
+			s.next = now // others may have reported, too
 		}
 	}
 	o.Unsettled.Next = s.next
@@ -138,8 +137,8 @@ func (r *Reconciler) settled(ctx context.Context, now time.Time, es *v1alpha1.El
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		found = r.Scaler.Settled(ctx, target.Of(es), pods)
-	case target.Reason(scaleErr) != v1alpha1.ReasonTargetUnreadable:
-		found.Untold = uidsOf(pods) // not that the API server is silent for a while
+	case target.Reason(scaleErr) != reasons.TargetUnreadable:
+		found.Untold = uidsOf(pods) // an API server that doesn't answer for a while doesn't count
 	}
 	s.waits = found.Waits
 	switch lasts := now.Sub(s.since); {
@@ -159,8 +158,8 @@ func uidsOf(pods []target.PodKey) []types.UID {
 	return uids
 }
 
-// observeZero reads the scale again where pods are there that nobody knew of at a target at
-// zero: they may be a wake's, of which the watch tells later.
+// observeZero reads the scale again where unexpected pods are there at a target at zero: they
+// may be from a wake that the watch shows later.
 func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	if o.Scale.Err != nil || o.Scale.Replicas > 0 || es.Status.Phase != v1alpha1.PhaseAsleep {
 		return
@@ -175,8 +174,8 @@ func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 }
 
-// addPods takes in all pods that the target has, live: a pod without an address is in no
-// slice yet, and slices may be late.
+// addPods adds all pods of the target, read live: a pod without an address is in no slice yet,
+// and slices may be late.
 func (r *Reconciler) addPods(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed, to *planner.Unsettled) error {
 	selector, err := r.podSelectorOf(es, o)
 	if err != nil || selector.Empty() {
@@ -196,7 +195,7 @@ func (r *Reconciler) addPods(ctx context.Context, es *v1alpha1.ElasticService, o
 // diagnosePods bounds how many of the target's pods are read.
 const diagnosePods = 20
 
-// podsOf reads some of the target's pods, live, and says whether they are all of them.
+// podsOf reads some of the target's pods, live, and reports whether they are all of them.
 func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (pods []corev1.Pod, all bool, err error) {
 	selector, err := r.podSelectorOf(es, o)
 	if err != nil || selector.Empty() {
@@ -209,7 +208,7 @@ func (r *Reconciler) podsOf(ctx context.Context, es *v1alpha1.ElasticService, o 
 	return list.Items, len(list.Items) < diagnosePods, nil
 }
 
-// podSelectorOf finds the target's pods; empty where nobody knows which they are.
+// podSelectorOf selects the target's pods; empty where the selector isn't known.
 func (r *Reconciler) podSelectorOf(es *v1alpha1.ElasticService, o planner.Observed) (labels.Selector, error) {
 	if o.Scale.Selector == "" {
 		return labels.SelectorFromSet(o.Service.Spec.Selector), nil

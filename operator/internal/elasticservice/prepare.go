@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -21,9 +22,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// prepare keeps what a plan builds on: a former target, the resolver ports, the private
-// Service and the part of a front. It returns what stands in the way of all else. What
-// doesn't is noted as a flaw.
+// prepare keeps what a plan builds on: a former target, the resolver ports, the private Service
+// and the part of a front. It returns an obstacle that prevents everything else. Any other is
+// noted as a flaw.
 func (r *Reconciler) prepare(ctx context.Context, p *pass) (*obstacle.Obstacle, error) {
 	former, err := r.wakeFormer(ctx, p.now, p.es)
 	if err != nil {
@@ -59,21 +60,21 @@ func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacl
 	p.state.keepPorts(ports)
 
 	if o.Scale.Err != nil && len(o.Service.Spec.Selector) == 0 {
-		return nil, nil // the selector is not known; TargetFound says why
+		return nil, nil // the selector is not known; TargetFound explains why
 	}
 	ob, err := r.keepPrivateService(ctx, es, o)
 	if err != nil || ob == nil {
 		return nil, err
 	}
 	if es.Status.Phase == "" {
-		return ob, nil // nobody counts on Dormouse yet
+		return ob, nil // nobody relies on Dormouse yet
 	}
 	p.found.Flaw = ob
 	return nil, nil
 }
 
-// keepPrivateService makes the private Service what it should be, and says what stands in
-// the way.
+// keepPrivateService brings the private Service to the wanted state, and returns what prevents
+// that.
 func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (*obstacle.Obstacle, error) {
 	selector, ob := endpoints.PodSelector(o.Service, o.Scale.Selector)
 	if ob != nil {
@@ -82,7 +83,7 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 	desired := endpoints.PrivateService(es, o.Service, selector)
 	es.Status.PrivateService = desired.Name
 	if o.Private != nil && !metav1.IsControlledBy(o.Private, es) {
-		return obstacle.New(v1alpha1.ReasonNameTaken,
+		return obstacle.New(reasons.NameTaken,
 			"Dormouse needs a Service named %s and somebody else's is there: delete or rename it.", desired.Name), nil
 	}
 	if o.Private != nil && endpoints.SamePrivateService(o.Private, desired) {
@@ -90,13 +91,13 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 	}
 	err := patch.Apply(ctx, r.Client, fieldOwner, desired)
 	if refusal.Is(err) {
-		return obstacle.New(v1alpha1.ReasonRefused,
+		return obstacle.New(reasons.Refused,
 			"The API server refuses the Service %s, by which Dormouse finds the target's pods (%s): change what refuses it.", desired.Name, refusal.Words(err)), nil
 	}
 	return nil, err
 }
 
-// keepFront writes what the ElasticService gets of its front into its status.
+// keepFront writes the ElasticService's part of its front into its status.
 func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
 	key, _ := index.FrontOf(p.es)
 	p.es.Status.Front, p.found.Front = front.Plan(p.es, p.observed.Front, func(port string) (int32, *obstacle.Obstacle) {
@@ -108,9 +109,9 @@ func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
 	})
 }
 
-// wakeFormer gives a target its replicas back that was put to sleep before
-// spec.scaleTargetRef named another: nobody else would. One that another ElasticService
-// has by now is that one's. The flaw, if there is one, says why it can't be done.
+// wakeFormer restores the replicas of a target that was put to sleep before spec.scaleTargetRef
+// named another: nobody else would. If another ElasticService has that target by now, it is
+// left alone. The flaw, if there is one, explains why it can't be done.
 func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1.ElasticService) (flaw *obstacle.Obstacle, err error) {
 	former := es.Status.AsleepTarget
 	if former == nil || target.Same(former.ScaleTargetRef, es.Spec.ScaleTargetRef) || patienceOver(now, es) {
@@ -124,9 +125,9 @@ func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1
 		ref := target.Ref{ScaleTargetRef: former.ScaleTargetRef, Namespace: es.Namespace}
 		raised, err := r.Scaler.RaiseTo(ctx, ref, target.Replicas{AtLeast: 1, FromZero: max(former.Replicas, 1)})
 		switch {
-		case target.IsUserError(err): // it is gone, and so is what was to do
+		case target.IsUserError(err): // it is gone, and there is nothing left to do
 		case err != nil:
-			return obstacle.New(v1alpha1.ReasonFormerTargetAsleep,
+			return obstacle.New(reasons.FormerTargetAsleep,
 				"Dormouse had put %s to sleep before spec.scaleTargetRef named another target, and can't scale it up again (%s): it tries again; or scale it up yourself.", ref, refusal.Words(err)), nil
 		case raised.After > raised.Before:
 			kit.Emit(r.Events, es, kit.Normal("FormerTargetAwake", "Wake",
@@ -137,7 +138,7 @@ func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1
 	return nil, nil
 }
 
-// hasElastic reports whether another ElasticService has a target.
+// hasElastic reports whether another ElasticService has the target.
 func (r *Reconciler) hasElastic(ctx context.Context, es *v1alpha1.ElasticService, ref v1alpha1.ScaleTargetRef) (bool, error) {
 	var list v1alpha1.ElasticServiceList
 	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
@@ -33,7 +34,7 @@ func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
 	}
 	status.Set(fixture.At(0), es, o, planner.Findings{Obstacle: ob}, planner.Plan{})
 	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
-	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonPortsExhausted || !strings.Contains(is.Message, "remove ElasticServices") {
+	if is.Status != metav1.ConditionFalse || is.Reason != reasons.PortsExhausted || !strings.Contains(is.Message, "remove ElasticServices") {
 		t.Errorf("Ready is %s %s %q", is.Status, is.Reason, is.Message)
 	}
 	if len(es.Status.Ports) > 0 {
@@ -61,7 +62,7 @@ func TestATakenNameStopsOnlyWhatNeverStarted(t *testing.T) {
 		if !stops {
 			said = p.found.Flaw
 		}
-		if said.Reason != v1alpha1.ReasonNameTaken || len(es.Status.Ports) == 0 {
+		if said.Reason != reasons.NameTaken || len(es.Status.Ports) == 0 {
 			t.Errorf("in phase %q: it says %v, with the ports %v", phase, said, es.Status.Ports)
 		}
 	}

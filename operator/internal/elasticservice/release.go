@@ -20,8 +20,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// release ends a deletion: what we made goes, except for the endpoints of
-// servers that nobody else would write.
+// release finishes a deletion: everything that Dormouse made is deleted, except for the
+// endpoints of servers that nobody else would write.
 func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) error {
 	var errs []error
 	left := false
@@ -57,8 +57,8 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 	return nil
 }
 
-// released reports whether a deleted object, which the cache may still have, was
-// released already: nothing may be made for it again.
+// released reports whether a deleted object, which the cache may still have, was released
+// already: nothing may be made for it again.
 func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
 	live := &v1alpha1.ElasticService{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, er
 	return !ns.DeletionTimestamp.IsZero(), nil
 }
 
-// patienceOver reports whether a deletion waits for nothing any more.
+// patienceOver reports whether a deletion waits no longer.
 func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
 	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= planner.DeletionPatience
 }

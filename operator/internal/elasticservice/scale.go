@@ -13,12 +13,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// unwatchedRead is how often the pod template of a target is read whose kind
-// isn't watched, or that could not be read.
+// unwatchedRead is how often a target's pod template is read if the target's kind isn't
+// watched, or the template could not be read.
 const unwatchedRead = time.Minute
 
-// version tells one state of a target's spec from another. The zero version is
-// that of a target whose kind isn't watched, or that isn't there.
+// version identifies a state of a target's spec. The zero version is that of a target that
+// isn't there, or whose kind isn't watched.
 type version struct {
 	ref        target.Ref
 	uid        types.UID
@@ -27,20 +27,20 @@ type version struct {
 
 // scaleState is what was read of a target's spec, and of which version.
 type scaleState struct {
-	// of is the version that scale is of at least; zero when scale must be read.
+	// of is the version that scale has at least; zero when scale must be read.
 	of    version
 	scale planner.Scale
-	// template is the version that scale.readiness is of.
+	// template is the version of scale.readiness.
 	template     version
 	templateRead time.Time
 }
 
-// observeScale reads the target's scale unless the watch says that its spec is
-// what was read last: a pass over thousands of services asks nothing then.
+// observeScale reads the target's scale, unless the watch shows that its spec is the one that
+// was read last: so a pass over thousands of services asks nothing.
 func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleState) planner.Scale {
 	ref := target.Of(es)
 	v := r.targetVersion(ctx, ref)
-	// A Fleet that has just been made tells its selector a moment later.
+	// A Fleet that has just been made gets its selector a little later.
 	if v.generation == 0 || m.of != v || m.scale.Selector == "" {
 		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
@@ -66,7 +66,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 	}
 	probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
 	switch {
-	case err != nil: // what was known is the best there is
+	case err != nil: // the previous value is the best there is
 	case probed:
 		m.scale.Readiness = v1alpha1.PodReadinessProbe
 	default:
@@ -75,8 +75,8 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 	m.template, m.templateRead = v, now
 }
 
-// targetVersion is the version of a target as it was watched last. The scale
-// that is read after it is of that version or a later one.
+// targetVersion is a target's version in the watch. A scale that is read after it is of that
+// version or a later one.
 func (r *Reconciler) targetVersion(ctx context.Context, ref target.Ref) version {
 	v := version{ref: ref}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)

@@ -34,8 +34,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// watchedTargets are the kinds of target that are watched, by metadata alone.
-// Targets of other kinds work too: a change of their scale shows in their pods.
+// watchedTargets are the kinds of target that are watched, as metadata only. Targets of other
+// kinds work, too: a change of their scale shows in their pods.
 var watchedTargets = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
@@ -54,15 +54,15 @@ func WatchedTargets() []*metav1.PartialObjectMetadata {
 	return list
 }
 
-// maxConcurrent bounds the objects that are worked on at once. A pass waits for
-// the network a few times, so that many fit on a core.
+// maxConcurrent bounds how many objects are reconciled at once. A pass waits for the network a
+// few times, so many fit on a core.
 const maxConcurrent = 16
 
-// debounce is how long a pass waits that nobody waits for. A wake makes a burst of changes:
-// the stamp, the scale, the pod's address, its readiness.
+// debounce is how long a pass that nobody waits for is delayed. A wake causes a burst of
+// changes: the stamp, the scale, the pod's address, its readiness.
 const debounce = 50 * time.Millisecond
 
-// Setup registers the controller. changed brings the keys of objects whose idle
+// Setup registers the controller. The channel changed brings the keys of objects whose idle
 // triggers changed.
 func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEvent[*v1alpha1.ElasticService]) error {
 	r.Init()
@@ -70,7 +70,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Named("elasticservice").
 		For(&v1alpha1.ElasticService{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
-		// Wakes are stamped into the status, and finalizers are no generation.
+		// Wakes are stamped into the status, and neither those nor finalizers change the
+		// generation.
 		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: kit.Itself}.Handler()).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
@@ -100,9 +101,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 	return nil
 }
 
-// byService finds the ElasticServices that a Service, or a slice that is about
-// one, matters to: the user's own, the private one beside it, or a stranger with
-// that one's name.
+// byService finds the ElasticServices of a Service, or of a slice's Service: the user's own
+// Service, the private one beside it, or a stranger with the private one's name.
 func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile.Request {
 	if public := o.GetLabels()[v1alpha1.PrivateServiceLabel]; public != "" {
 		return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: public})
@@ -111,8 +111,8 @@ func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile
 		index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PrivateService: o.GetName()})...)
 }
 
-// bySibling finds the other ElasticServices of the same Service or target: one of them
-// takes over from one that is gone.
+// bySibling finds the other ElasticServices of the same Service or target: one of them takes
+// over when this one is gone.
 func (r *Reconciler) bySibling(ctx context.Context, o client.Object) []reconcile.Request {
 	es, ok := o.(*v1alpha1.ElasticService)
 	if !ok {
@@ -129,7 +129,7 @@ func (r *Reconciler) byTarget(kind string) handler.MapFunc {
 	}
 }
 
-// all is for resolver pods, which stand in for every service.
+// all finds all ElasticServices, because resolver pods stand in for every service.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return index.Find(ctx, r.Client)
 }
@@ -143,7 +143,7 @@ func (r *Reconciler) byNodePort(ctx context.Context, o client.Object) []reconcil
 	return r.byUDPPorts(ctx, udpports.NodePorts(svc), svc)
 }
 
-// byHostPort finds those with a UDP port that is a Server's host port.
+// byHostPort finds the ElasticServices with a UDP port that is a Server's host port.
 func (r *Reconciler) byHostPort(ctx context.Context, o client.Object) []reconcile.Request {
 	s, ok := o.(*v1alpha1.Server)
 	if !ok {
@@ -152,15 +152,15 @@ func (r *Reconciler) byHostPort(ctx context.Context, o client.Object) []reconcil
 	return r.byUDPPorts(ctx, udpports.HostPorts(s), s)
 }
 
-// byUDPPorts finds the ElasticServices with one of the numbers to whom it matters that
-// somebody has it or hasn't: those of whom nothing clashes so far, and those whose
-// condition names that one. Thousands may have the number of a game's usual port.
+// byUDPPorts finds the ElasticServices with one of the numbers to which it matters who has that
+// number: those without a clash so far, and those whose condition names this object. Thousands
+// may have the number of a game's usual port.
 func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32, of client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, number := range numbers {
 		services, err := udpports.ServicesWith(ctx, r.Client, number)
 		if err != nil {
-			return nil // only when the cache is gone, and so are we
+			return nil // only when the cache has stopped, and so has the operator
 		}
 		for i := range services {
 			var list v1alpha1.ElasticServiceList
@@ -179,8 +179,8 @@ func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32, of client.
 	return requests
 }
 
-// concerns reports whether it may matter to an ElasticService that an object got or lost
-// a number.
+// concerns reports whether it may matter to an ElasticService that an object got or lost a port
+// number.
 func concerns(es *v1alpha1.ElasticService, key client.ObjectKey) bool {
 	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
 	return c == nil || c.Status != metav1.ConditionFalse || strings.Contains(c.Message, key.String())
@@ -203,7 +203,7 @@ func hostPortsChanged() predicate.Predicate {
 	}
 }
 
-// byServer finds the ElasticServices whose target a Server is of.
+// byServer finds the ElasticServices whose target has a Server.
 func (r *Reconciler) byServer(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, owner := range report.Owners(o) {
@@ -234,19 +234,19 @@ func (r *Reconciler) byFront(ctx context.Context, o client.Object) []reconcile.R
 	return index.Find(ctx, r.Client, client.MatchingFields{index.Front: client.ObjectKeyFromObject(o).String()})
 }
 
-// byHost finds the ElasticServices that have a host of this one at the same front.
+// byHost finds the ElasticServices that want one of this one's hosts at the same front.
 func (r *Reconciler) byHost(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for i, key := range index.FrontKeys(o) {
-		if i > 0 { // the first is that of all hosts
+		if i > 0 { // the first key is for all hosts
 			requests = append(requests, index.Find(ctx, r.Client, client.MatchingFields{index.Front: key})...)
 		}
 	}
 	return requests
 }
 
-// hostsMoved lets through what may give a host to another ElasticService. Those that
-// are there when the operator starts all have a pass of their own.
+// hostsMoved lets through what may give a host to another ElasticService. Those that are there
+// when the operator starts all have a pass of their own.
 func hostsMoved() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
@@ -258,8 +258,8 @@ func hostsMoved() predicate.Predicate {
 	}
 }
 
-// noneLeft reports whether a slice has no server that takes clients any more: then
-// somebody must stand in at once. One that has just been made has none yet.
+// noneLeft reports whether a slice has no server left that takes clients: then the resolver
+// must stand in at once. A slice that has just been made has none yet.
 func noneLeft(o client.Object) bool {
 	slice, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {

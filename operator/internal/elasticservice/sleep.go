@@ -43,7 +43,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	}
 	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
 		!times.Micro(live.Status.LastWakeTime).Equal(*o.SleepBegun) {
-		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will tell
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will show why
 	}
 	original := live.DeepCopy()
 	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true}
@@ -61,10 +61,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	m.stayAwake()
 	m.wake.Slept(live)
 	m.lastSleep.wrote(&live.Status)
-	// The watch tells of the write below only later: the next pass must read.
+	// The watch shows the write below only later: the next pass must read.
 	m.scale.of = version{}
-	// A wake that finds the target as it was read above is told to wait for this write,
-	// for commitTime: it must be over by then, one way or the other.
+	// A wake that finds the target as it was read above has its caller wait for this write, for
+	// commitTime: it must be over by then, one way or the other.
 	writing, cancel := context.WithTimeout(ctx, scaleTime)
 	defer cancel()
 	if err := r.Scaler.Set(writing, target.Of(es), scale, 0); err != nil {
@@ -81,12 +81,12 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }
 
-// confirmIdle looks once more whether nobody is on the target, which a client may have
-// reached past the resolver up to now; false: somebody is, or it isn't known yet, and
-// when to look again at the latest.
+// confirmIdle checks once more that nobody is on the target, which a client may have reached
+// past the resolver up to now; false: somebody is, or that isn't known yet, and wait is when to
+// look again at the latest.
 func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (idle bool, wait time.Duration, err error) {
 	if endpoints.CountUp(o.Servers) == 0 {
-		// There is no server that could tell.
+		// No server runs that could report.
 		pods, all, err := r.podsOf(ctx, es, o)
 		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err
 	}
@@ -107,16 +107,16 @@ func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticServic
 // confirmTime is how old the triggers' last answers may be when a target is put to sleep.
 const confirmTime = 5 * time.Second
 
-// triggersIdle asks the triggers once more, after the last client that may have gone
-// straight to a server; false: not idle, or not known yet, and when to look again at the
-// latest. Nothing waits for the pods meanwhile.
+// triggersIdle asks the triggers once more, after the last client that may have gone to a
+// server past the resolver; false: not idle, or not known yet, and wait is when to look again
+// at the latest. No worker waits for the pods meanwhile.
 func (r *Reconciler) triggersIdle(es *v1alpha1.ElasticService, o planner.Observed) (idle bool, wait time.Duration) {
 	m, now := r.stateOf(es), r.Now()
 	if m.triggersSince.IsZero() {
 		m.triggersSince = now
 	}
-	reading, known := r.Triggers.ReadSince(client.ObjectKeyFromObject(es), triggersOf(es, o), m.triggersSince)
-	if !known {
+	reading, read := r.Triggers.ReadSince(client.ObjectKeyFromObject(es), triggersOf(es, o), m.triggersSince)
+	if !read {
 		return false, confirmTime
 	}
 	m.triggersSince = time.Time{}

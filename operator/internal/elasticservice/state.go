@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
@@ -15,24 +16,23 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// state is what the controller remembers of one object between passes. All of
-// it can be lost: a new leader then waits a little longer, and a sleep that had
-// begun begins anew.
+// state is the controller's memory of one object between passes. All of it can be lost: a new
+// leader then waits a little longer, and a sleep that had begun begins again.
 type state struct {
 	// noneUpSince is since when no server has been up, upSince since when one has, and
-	// noneLastingSince since when none has been for long; zero where that isn't so.
+	// noneLastingSince since when none has been up for long; zero where that isn't so.
 	noneUpSince, upSince, noneLastingSince time.Time
 	// steppedDown is since when resolvers' endpoints have been terminating.
 	steppedDown endpoints.SteppedDown
-	// sleepBegun is as in observed.
+	// sleepBegun is as in planner.Observed.
 	sleepBegun *time.Time
-	// unblockedAt is when the resolvers began to see all clients, after others had a way
-	// past them.
+	// unblockedAt is when the resolvers began to see all clients, after some had a way past
+	// them.
 	unblockedAt time.Time
-	// target is what the status was last written of.
+	// target is the target when the status was last written.
 	target target.Ref
-	// triggersSince is when the triggers were to be asked once more before the target is
-	// put to sleep; zero where they weren't.
+	// triggersSince is when the triggers were to be asked once more before the target is put to
+	// sleep; zero where they weren't.
 	triggersSince time.Time
 	settling      settling
 	lastSleep     sleepState
@@ -42,20 +42,20 @@ type state struct {
 	lastObstacle  string
 	diagnosis     lookout.History
 	wake          wakestages.Wake
-	// pendingSlices are those that were written and that the cache doesn't show yet.
+	// pendingSlices are slices that were written and that the cache doesn't show yet.
 	pendingSlices endpoints.PendingSlices
-	// strangers are the names, by UIDs, of pods that aren't the target's and that a
-	// selector matches.
+	// strangers are the names, by UID, of pods that a selector matches and that aren't the
+	// target's.
 	strangers map[string]string
-	// ports are the resolver ports that it has.
+	// ports are the object's resolver ports.
 	ports []int32
 }
 
-// recovered is how long a server must have been up to count as one that lasts.
+// recovered is how long a server must have been up to count as lasting.
 const recovered = time.Minute
 
-// up takes in whether a server is, and whether one is wanted. One that crashes soon after
-// its start, again and again, isn't one that lasts.
+// up takes in whether a server is up, and whether one is wanted. A server that crashes soon
+// after each start doesn't count as lasting.
 func (m *state) up(now time.Time, is, wanted bool) {
 	if !is {
 		m.upSince = time.Time{}
@@ -78,11 +78,11 @@ func (m *state) up(now time.Time, is, wanted bool) {
 	}
 }
 
-// unblocked is when the resolvers began to see all clients; zero where they always did, as
-// far as the status tells.
+// unblocked is when the resolvers began to see all clients; zero where they always did, as far
+// as the status shows.
 func (m *state) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstacle.Obstacle) time.Time {
 	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionIdleSignal)
-	was := c != nil && (c.Reason == v1alpha1.ReasonSelectorBypassesResolver || c.Reason == v1alpha1.ReasonEndpointsBypassResolver)
+	was := c != nil && (c.Reason == reasons.SelectorBypassesResolver || c.Reason == reasons.EndpointsBypassResolver)
 	if was || ob != nil {
 		m.unblockedAt = now
 	}
@@ -92,13 +92,13 @@ func (m *state) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstac
 // stayAwake forgets that a sleep has begun.
 func (m *state) stayAwake() { m.sleepBegun, m.triggersSince = nil, time.Time{} }
 
-// stateOf is only used by the one worker that has the object.
+// stateOf is the object's state. Only the one worker that has the object may use it.
 func (r *Reconciler) stateOf(es *v1alpha1.ElasticService) *state {
 	return r.states.Of(client.ObjectKeyFromObject(es), es.UID)
 }
 
-// dropped lets go of all that is known of an object that is gone, also when its finalizer
-// was removed by force.
+// dropped forgets everything about an object that is gone, including one whose finalizer was
+// removed by force.
 func (r *Reconciler) dropped(uid types.UID, m *state) {
 	r.lookouts.Forget(uid)
 	for _, port := range m.ports {
@@ -106,7 +106,7 @@ func (r *Reconciler) dropped(uid types.UID, m *state) {
 	}
 }
 
-// keepPorts remembers which resolver ports the object has.
+// keepPorts remembers the object's resolver ports.
 func (m *state) keepPorts(ports []v1alpha1.PortStatus) {
 	m.ports = m.ports[:0]
 	for _, p := range ports {

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -49,7 +50,7 @@ func TestPodsThatServeWhileTheTargetIsAtZeroAreStrangers(t *testing.T) {
 	}
 	left = 0
 	o := look(fixture.At(60), asleep, 0, "web-1")
-	if ob := planner.StrangersFlaw(asleep, o); ob == nil || ob.Reason != v1alpha1.ReasonSelectorMatchesOthers || !strings.Contains(ob.Message, "(web-1)") {
+	if ob := planner.StrangersFlaw(asleep, o); ob == nil || ob.Reason != reasons.SelectorMatchesOthers || !strings.Contains(ob.Message, "(web-1)") {
 		t.Errorf("after 30s the flaw is %v, want one that names web-1", ob)
 	}
 	if look(fixture.At(61), asleep, 0, "web-1"); asked != 2 {

@@ -78,7 +78,7 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 				if again := !o.Unsettled.Next.IsZero(); again != (len(out) > 0) {
 					t.Errorf("after %s: another look %t, left out %v", after, again, out)
 				}
-				if told := o.Unsettled.Waits != nil; told != (after >= time.Second && len(out) > 0) {
+				if waits := o.Unsettled.Waits != nil; waits != (after >= time.Second && len(out) > 0) {
 					t.Errorf("after %s: told %v", after, o.Unsettled.Waits)
 				}
 				return out

@@ -17,7 +17,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// updateStatus finds out why no server is up, writes the status, and says when to look again.
+// updateStatus finds out why no server is up, writes the status, and returns when to look
+// again.
 func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Result, error) {
 	var requeueAfter time.Duration
 	p.found.Cause, requeueAfter = r.diagnose(ctx, p)
@@ -71,7 +72,7 @@ func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (
 	return reconcile.Result{RequeueAfter: missingRetry}, nil
 }
 
-// tellObstacle tells of an obstacle once; nil is none.
+// tellObstacle emits an event about an obstacle once; nil is none.
 func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obstacle) {
 	m, message := r.stateOf(es), ""
 	if ob != nil {
@@ -88,8 +89,8 @@ func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obst
 // wakePodsTime bounds the look at the pods of a wake that is over.
 const wakePodsTime = 2 * time.Second
 
-// timeWake measures a wake once it is over: a server was seen up when the pass observed, and
-// the Service's endpoints said so when its plan was applied.
+// timeWake measures a wake once it is over: a server was up when the pass observed, and the
+// Service's endpoints were written when its plan was applied.
 func (r *Reconciler) timeWake(ctx context.Context, p *pass) {
 	wake := &p.state.wake
 	if p.observed.Scale.Err != nil || !wake.Pass(p.es, p.observed.Scale.Replicas, p.plan.Phase) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
@@ -36,24 +37,24 @@ func childLabels(es *v1alpha1.ElasticService) map[string]string {
 	}
 }
 
-// PodSelector is what finds the target's pods: the Service's selector, or else
-// the one in the target's scale, as far as a Service can express it.
+// PodSelector is the selector of the target's pods: the Service's, or else the one in the
+// target's scale, as far as a Service can express it.
 func PodSelector(svc *corev1.Service, scaleSelector string) (map[string]string, *obstacle.Obstacle) {
 	if len(svc.Spec.Selector) > 0 {
 		return svc.Spec.Selector, nil
 	}
 	set, err := labels.ConvertSelectorToLabelsMap(scaleSelector)
 	if err != nil || len(set) == 0 {
-		return nil, obstacle.New(v1alpha1.ReasonNoTargetSelector,
+		return nil, obstacle.New(reasons.NoTargetSelector,
 			"Service %s has no selector, and the target's scale has none of the form key=value either (it says %q), so its pods can't be found: give the Service a selector.",
 			svc.Name, scaleSelector)
 	}
 	return set, nil
 }
 
-// PrivateService is the headless Service by which Kubernetes tells us the
-// addresses of the target's pods as soon as they have one. It has the ports of
-// the user's Service and nothing that would open it to the outside.
+// PrivateService is the headless Service through which Kubernetes publishes the addresses of
+// the target's pods as soon as they have one. It has the ports of the user's Service, and
+// nothing that would open it to the outside.
 func PrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector map[string]string) *corev1.Service {
 	private := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -79,7 +80,8 @@ func PrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector m
 	return private
 }
 
-// SamePrivateService reports whether what we set in the private Service is so.
+// SamePrivateService reports whether the fields that Dormouse sets in the private Service are
+// as wanted.
 func SamePrivateService(have, want *corev1.Service) bool {
 	if len(have.Spec.Ports) != len(want.Spec.Ports) {
 		return false

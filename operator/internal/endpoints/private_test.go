@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
@@ -59,8 +60,8 @@ func TestSelectorlessServicesFindPodsByTheTargetsScale(t *testing.T) {
 		t.Errorf("selector = %v, %v", got, ob)
 	}
 	for _, bad := range []string{"", "app in (a,b)", "app!=x"} {
-		if _, ob := PodSelector(svc, bad); ob == nil || ob.Reason != v1alpha1.ReasonNoTargetSelector {
-			t.Errorf("selector %q: obstacle = %v, want %s", bad, ob, v1alpha1.ReasonNoTargetSelector)
+		if _, ob := PodSelector(svc, bad); ob == nil || ob.Reason != reasons.NoTargetSelector {
+			t.Errorf("selector %q: obstacle = %v, want %s", bad, ob, reasons.NoTargetSelector)
 		}
 	}
 }

@@ -14,28 +14,28 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// Resolver is one resolver pod and what it said of one ElasticService.
+// Resolver is one resolver pod, with what it reported about one ElasticService.
 type Resolver struct {
 	UID       string
 	PodName   string
 	Namespace string
 	Node      string
 	Addresses []string
-	// Ready says that the pod is ready and not being deleted.
+	// Ready reports whether the pod is ready and not being deleted.
 	Ready bool
 	// FirstAsked is when this process first asked the pod.
 	FirstAsked time.Time
-	// Reachable says that the pod answered.
+	// Reachable reports whether the pod answered.
 	Reachable bool
-	// SilentSince is since when it has not.
+	// SilentSince is since when it has not answered.
 	SilentSince time.Time
-	// Err says why.
+	// Err is why it did not answer.
 	Err error
-	// Phase is the phase of the ElasticService that the pod knows.
+	// Phase is the ElasticService's phase as the pod has it.
 	Phase string
 	// Listening holds the resolver ports on which it takes clients.
 	Listening map[int32]bool
-	// PortErrors says why it does not take clients on others.
+	// PortErrors are why it does not take clients on other ports.
 	PortErrors []string
 	Sessions   int32
 	Queued     int32
@@ -43,8 +43,8 @@ type Resolver struct {
 	LastActive time.Time
 	// Started is when it began to take clients.
 	Started time.Time
-	// SteppedDown is since when its endpoint has been terminating, as far as this
-	// process knows; zero when it isn't.
+	// SteppedDown is since when its endpoint has been terminating, as far as this process
+	// knows; zero when it isn't.
 	SteppedDown time.Time
 }
 
@@ -58,11 +58,11 @@ func (r Resolver) ListensOn(ports []v1alpha1.PortStatus) bool {
 	return len(ports) > 0
 }
 
-// ResolverOf puts together what the API server and the pod itself say of a service.
+// ResolverOf combines the pod as the API server has it with its own report about a service.
 func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) Resolver {
 	r := NewResolver(pod, v)
 	if route, ok := v.Routes[string(es.UID)]; ok {
-		// One that is far behind may know the same phase of an earlier time.
+		// A pod that lags far behind may have the same phase from an earlier time.
 		if since := route.PhaseSince; since == nil || since.Equal(spec.PhaseSince(es)) {
 			r.Phase = route.Phase
 		}
@@ -83,7 +83,7 @@ func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 	return r
 }
 
-// NewResolver is a resolver pod of which nothing is known but that it is there.
+// NewResolver is a resolver pod without any report yet.
 func NewResolver(pod *corev1.Pod, v resolvers.View) Resolver {
 	r := Resolver{
 		UID:         string(pod.UID),
@@ -104,14 +104,14 @@ func NewResolver(pod *corev1.Pod, v resolvers.View) Resolver {
 	return r
 }
 
-// AddFront takes in what a resolver said of one of a front's ElasticServices.
+// AddFront takes in a resolver's report about one of a front's ElasticServices.
 func (r *Resolver) AddFront(v resolvers.View, uid string) {
 	for _, p := range v.Routes[uid].Ports {
 		switch {
 		case p.Front == "":
 		case p.Listening:
 			r.Listening[p.Port] = true
-		case p.Error != "" && len(r.PortErrors) == 0: // each says the same
+		case p.Error != "" && len(r.PortErrors) == 0: // each has the same
 			r.PortErrors = []string{fmt.Sprintf("port %d: %s", p.Port, p.Error)}
 		}
 	}
@@ -143,8 +143,8 @@ func AnyListens(front *v1alpha1.FrontStatus, resolvers []Resolver) bool {
 	return false
 }
 
-// MaxViewAge is how old what a resolver said may be: who has no slices yet waits for
-// it.
+// MaxViewAge is how old a resolver's report may be. A service that has no slices yet waits for
+// a new one.
 func MaxViewAge(have []discoveryv1.EndpointSlice) time.Duration {
 	if len(have) == 0 {
 		return 100 * time.Millisecond

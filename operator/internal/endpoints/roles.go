@@ -14,11 +14,11 @@ import (
 const (
 	// Linger is how long a resolver's endpoint stays after its last client.
 	Linger = 10 * time.Second
-	// LostAfter is when a silent resolver counts as carrying nobody.
+	// LostAfter is when a silent resolver counts as having no clients.
 	LostAfter = 5 * time.Minute
 )
 
-// Role is what a resolver pod's endpoint is in the Service's slices.
+// Role is the role of a resolver pod's endpoint in the Service's slices.
 type Role int
 
 const (
@@ -30,8 +30,8 @@ const (
 	RoleTerminating
 )
 
-// CurrentRoles are the roles of resolvers, by the pod's UID, that slices give. One that
-// is ready in any is ready.
+// CurrentRoles are the resolvers' roles in slices, by their pods' UIDs. A resolver that is
+// ready in any slice is ready.
 func CurrentRoles(slices []discoveryv1.EndpointSlice) map[string]Role {
 	roles := map[string]Role{}
 	for _, s := range slices {
@@ -48,8 +48,8 @@ func CurrentRoles(slices []discoveryv1.EndpointSlice) map[string]Role {
 	return roles
 }
 
-// StandIns decides what each resolver's endpoint is in slices that are like these now, and
-// when to look again. standIn is whether resolvers are to get new clients.
+// StandIns decides each resolver's role, starting from the slices as they are now, and when to
+// look again. standIn is set where resolvers are to get new clients.
 func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, slices []discoveryv1.EndpointSlice, standIn bool) (roles map[string]Role, requeueAfter requeue.After) {
 	current := CurrentRoles(slices)
 	roles = map[string]Role{}
@@ -69,8 +69,8 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			roles[r.UID] = RoleTerminating
 			requeueAfter.AtMost(Linger)
 		default:
-			// Clients still came until kube-proxy took in that it is not ready any
-			// more, and this pass may not know of them yet.
+			// Clients still came until kube-proxy applied that it is not ready any more, and
+			// this pass may not have seen them yet.
 			since := r.SteppedDown
 			if was == RoleReady || since.IsZero() {
 				since = now
@@ -84,8 +84,8 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 	return roles, requeueAfter
 }
 
-// untilItListens is when to ask a resolver again that should listen on every
-// port and doesn't; 0 when there is nothing to ask.
+// untilItListens is when to ask a resolver again that should listen on every port and doesn't;
+// 0 when there is no need.
 func untilItListens(ports []v1alpha1.PortStatus, r Resolver, standIn bool) time.Duration {
 	switch {
 	case !r.Ready, r.Reachable && r.ListensOn(ports):
@@ -102,17 +102,16 @@ func untilItListens(ports []v1alpha1.PortStatus, r Resolver, standIn bool) time.
 // SteppedDown is since when resolvers' endpoints have been terminating, by the pods' UIDs.
 type SteppedDown map[string]time.Time
 
-// Follow takes in the slices as they are, and tells each resolver since when its endpoint
-// has been terminating.
+// Follow takes in the current slices, and sets each resolver's SteppedDown.
 func (s *SteppedDown) Follow(now time.Time, slices []discoveryv1.EndpointSlice, resolvers []Resolver) {
-	current, known := CurrentRoles(slices), *s
+	current, former := CurrentRoles(slices), *s
 	*s = nil
 	for i := range resolvers {
 		r := &resolvers[i]
 		if current[r.UID] != RoleTerminating {
 			continue
 		}
-		if r.SteppedDown = known[r.UID]; r.SteppedDown.IsZero() {
+		if r.SteppedDown = former[r.UID]; r.SteppedDown.IsZero() {
 			r.SteppedDown = now
 		}
 		if *s == nil {

@@ -13,13 +13,12 @@ type Server struct {
 	Address string
 	// Serving is the pod's readiness.
 	Serving bool
-	// Terminating says that the pod is being deleted.
+	// Terminating reports whether the pod is being deleted.
 	Terminating bool
-	// Draining says that the pod takes nobody any more, which its readiness tells some
-	// seconds later, or not at all: its Server drains, or the target has just been at
-	// zero.
+	// Draining reports whether the pod takes no new clients, though its readiness shows that
+	// only seconds later, or never: its Server drains, or the target has just been at zero.
 	Draining bool
-	// Full says that it has as many players as it may have.
+	// Full reports whether the pod has as many players as it may have.
 	Full bool
 }
 
@@ -42,24 +41,24 @@ func AllFull(servers []Server) bool {
 	return !slices.ContainsFunc(servers, func(s Server) bool { return s.up() && !s.Full })
 }
 
-// Pods is what is known of the target's pods beyond what their endpoints say. Draining and
-// full ones are by name, which is their Server's name too, and unsettled ones by UID.
+// Pods is what is known of the target's pods beyond their endpoints. Draining and full ones are
+// by name, which is also their Server's name, and unsettled ones by UID.
 type Pods struct {
-	// Draining take nobody any more, and Full have as many players as they may have.
+	// Draining pods take no new clients, and Full ones have as many players as they may have.
 	Draining, Full map[string]bool
-	// Unsettled may be ended at any moment.
+	// Unsettled pods may be ended at any moment.
 	Unsettled map[types.UID]bool
 }
 
-// takeNobody reports whether an endpoint is not to get new clients, whatever its pod's
-// readiness says.
+// takeNobody reports whether an endpoint must not get new clients, whatever its pod's readiness
+// is.
 func (p Pods) takeNobody(e *discoveryv1.Endpoint) bool {
 	return e.TargetRef != nil && (p.Draining[e.TargetRef.Name] || p.Unsettled[e.TargetRef.UID])
 }
 
-// ServersOf reads the pods out of the private Service's slices, each pod once
-// though it may stand in a slice of each address family.
-func ServersOf(all []discoveryv1.EndpointSlice, known Pods) []Server {
+// ServersOf reads the pods from the private Service's slices, each pod once, though it may be
+// in a slice of each address family.
+func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) []Server {
 	var servers []Server
 	seen := map[string]bool{}
 	for _, slice := range all {
@@ -72,8 +71,8 @@ func ServersOf(all []discoveryv1.EndpointSlice, known Pods) []Server {
 				Address:     e.Addresses[0],
 				Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
 				Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
-				Draining:    known.takeNobody(&e),
-				Full:        e.TargetRef != nil && known.Full[e.TargetRef.Name],
+				Draining:    pods.takeNobody(&e),
+				Full:        e.TargetRef != nil && pods.Full[e.TargetRef.Name],
 			}
 			if !seen[s.UID] {
 				seen[s.UID] = true
@@ -84,7 +83,7 @@ func ServersOf(all []discoveryv1.EndpointSlice, known Pods) []Server {
 	return servers
 }
 
-// UIDOf tells the pod of an endpoint apart from others.
+// UIDOf identifies an endpoint's pod.
 func UIDOf(e *discoveryv1.Endpoint) string {
 	if e.TargetRef == nil {
 		return e.Addresses[0]

@@ -1,11 +1,11 @@
 // Package endpoints has what Dormouse writes beside a Service so that its clients reach
-// resolvers or servers: the EndpointSlices and the private Service. It reads resolver pods
-// and servers out of what was observed, decides which role each resolver has, builds the
-// slices, and writes those that differ.
+// resolvers or servers: the EndpointSlices and the private Service. It derives resolvers and
+// servers from what was observed, decides each resolver's role, builds the slices, and writes
+// those that differ.
 //
-// All but writer.go are functions of what was observed. The package doesn't know phases, nor
-// when a service sleeps: whoever calls says whether resolvers are to stand in. It must not
-// touch slices that aren't labelled as managed by Dormouse, nor the user's Service.
+// All but writer.go are functions of what was observed. The package knows neither phases nor
+// when a service sleeps: the caller decides whether resolvers stand in. It must not touch
+// slices that aren't labelled as managed by Dormouse, nor the user's Service.
 package endpoints
 
 import (
@@ -25,27 +25,27 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Wanted is what a Service's slices are made of.
+// Wanted is what a Service's slices are built from.
 type Wanted struct {
 	Service *corev1.Service
-	// Resolvers have roles, by the UIDs of their pods. Those in Stay may stay ready in a
-	// family that lags.
+	// Resolvers have roles, by the UIDs of their pods. Those in Stay may stay ready in a family
+	// that lags.
 	Resolvers []Resolver
 	Roles     map[string]Role
 	Stay      map[string]bool
-	// Sources are the private Service's slices as Kubernetes writes them, and Pods what is
-	// known of the pods in them.
+	// Sources are the private Service's slices as Kubernetes writes them, and Pods is what else
+	// is known of the pods in them.
 	Sources []discoveryv1.EndpointSlice
 	Pods    Pods
-	// Slices are those that Dormouse wrote, and Leftovers others of the Service.
+	// Slices are those that Dormouse wrote, and Leftovers are other slices of the Service.
 	Slices, Leftovers []discoveryv1.EndpointSlice
-	// Accepting is whether servers get new clients.
+	// Accepting is set where servers get new clients.
 	Accepting bool
 }
 
-// Slices are the EndpointSlices that Dormouse adds to the Service: the
-// resolvers', one for each address family, and, for a Service without a selector,
-// those of the servers. A slice without endpoints is not wanted.
+// Slices are the EndpointSlices that Dormouse adds to the Service: the resolvers', one for each
+// address family, and, for a Service without a selector, those of the servers. A slice without
+// endpoints is left out.
 func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
 	for _, family := range w.Service.Spec.IPFamilies {
@@ -64,10 +64,10 @@ func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice 
 	return readyFirst(all)
 }
 
-// readyFirst puts slices in the order in which they are to be written. kube-proxy
-// takes them in one by one, and while no endpoint is ready it sends new clients to
-// terminating ones, among them servers that drain: so what is ready from now on
-// comes before what isn't any more.
+// readyFirst puts slices in the order in which they are to be written. kube-proxy applies them
+// one by one, and while no endpoint is ready it sends new clients to terminating ones, among
+// them servers that drain. So slices that become ready come before slices that stop being
+// ready.
 func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var ready, others []*discoveryv1.EndpointSlice
 	for _, s := range all {
@@ -146,12 +146,11 @@ func ResolverEndpoints(resolvers []Resolver, roles map[string]Role, family disco
 	return list
 }
 
-// serverSlice follows one of the private Service's slices. A server gets new
-// clients while it is up; it keeps those it has, over UDP too, until its pod is
-// gone, which is why serving stays true. Unless servers are accepting, new clients
-// go to the resolver alone. A server that never got any, by the addresses of those that had,
-// is left out.
-func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, known Pods, had map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
+// serverSlice follows one of the private Service's slices. A server gets new clients while it
+// is up. It keeps those that it has, over UDP too, until its pod is gone, so serving stays
+// true. Unless servers are accepting, new clients go to the resolver alone. A server that never
+// had clients, by the addresses in had, is left out.
+func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, pods Pods, had map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
 	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
 	s.Ports = source.Ports
@@ -160,7 +159,7 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 			continue
 		}
 		up := ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false)
-		ready := up && accepting && !known.takeNobody(&e)
+		ready := up && accepting && !pods.takeNobody(&e)
 		if !ready && !had[e.Addresses[0]] {
 			continue
 		}
@@ -172,13 +171,13 @@ func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice,
 
 func serverSliceName(service, suffix string) string { return service + "-servers-" + suffix }
 
-// FamilyLag bounds for how long after a wake a family may lag.
+// FamilyLag bounds how long a family may lag after a wake.
 const FamilyLag = 30 * time.Second
 
-// rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each
-// family, one after the other: when the first says that a server is up again, the other
-// may still have those from before alone, which are gone. As long as a family has only
-// such, whoever is ready there stays so, or kube-proxy would send new clients to them.
+// rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each family, one
+// after the other. When the first one has a server that is up again, the other may still have
+// only earlier servers, which are gone. Until it has a new one, resolvers that are ready there
+// stay ready, or kube-proxy would send new clients to servers that are gone.
 func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
 	if len(w.Stay) == 0 || !Lags(family, w.Sources, w.Pods) {
 		return w.Roles
@@ -199,30 +198,30 @@ func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
 }
 
 // Lags reports whether a family has servers, and none that takes new clients.
-func Lags(family discoveryv1.AddressType, sources []discoveryv1.EndpointSlice, known Pods) bool {
+func Lags(family discoveryv1.AddressType, sources []discoveryv1.EndpointSlice, pods Pods) bool {
 	var ofFamily []discoveryv1.EndpointSlice
 	for _, s := range sources {
 		if s.AddressType == family {
 			ofFamily = append(ofFamily, s)
 		}
 	}
-	servers := ServersOf(ofFamily, known)
+	servers := ServersOf(ofFamily, pods)
 	return len(servers) > 0 && CountUp(servers) == 0
 }
 
 func addressesIn(slices []discoveryv1.EndpointSlice) map[string]bool {
-	known := map[string]bool{}
+	pods := map[string]bool{}
 	for _, s := range slices {
 		for _, e := range s.Endpoints {
 			for _, a := range e.Addresses {
-				known[a] = true
+				pods[a] = true
 			}
 		}
 	}
-	return known
+	return pods
 }
 
-// AddressOf picks the address of a family out of a pod's.
+// AddressOf picks a pod's address of a family.
 func AddressOf(addresses []string, family discoveryv1.AddressType) string {
 	for _, a := range addresses {
 		if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() == (family == discoveryv1.AddressTypeIPv4) {
@@ -239,7 +238,7 @@ func sameSlice(have, want *discoveryv1.EndpointSlice) bool {
 		have.Labels[discoveryv1.LabelServiceName] == want.Labels[discoveryv1.LabelServiceName]
 }
 
-// OfServers tells a slice of servers from one of resolvers.
+// OfServers reports whether a slice is one of servers and not of resolvers.
 func OfServers(s *discoveryv1.EndpointSlice) bool {
 	return strings.HasPrefix(s.Name, serverSliceName(s.Labels[discoveryv1.LabelServiceName], ""))
 }

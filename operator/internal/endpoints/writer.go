@@ -15,7 +15,7 @@ import (
 // sliceOwner is the owner of the fields that are written.
 const sliceOwner = "dormouse-operator"
 
-// Sync makes slices what they should be, and deletes those that aren't wanted.
+// Sync brings slices to the wanted state, and deletes those that aren't wanted.
 func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range are {
@@ -42,9 +42,9 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []di
 	return nil
 }
 
-// writeSlice changes a slice, or makes it where there is none. A change is a merge
-// patch: where a resolver is replaced all sleeping services' slices change, and
-// a server-side apply takes the API server about twice as long.
+// writeSlice changes a slice, or creates it. A change is a merge patch: when a resolver is
+// replaced all sleeping services' slices change, and a server-side apply takes the API server
+// about twice as long.
 func writeSlice(ctx context.Context, c client.Client, old, want *discoveryv1.EndpointSlice) (is *discoveryv1.EndpointSlice, err error) {
 	if old != nil {
 		is = old.DeepCopy()
@@ -61,17 +61,17 @@ func writeSlice(ctx context.Context, c client.Client, old, want *discoveryv1.End
 	return nil, patch.Apply(ctx, c, sliceOwner, want)
 }
 
-// PendingSlices are one object's slices that were changed and that the cache shows as
-// they were before, by name: passes that come sooner than the cache build on these.
+// PendingSlices are one object's slices, by name, that were changed and that the cache still
+// shows as they were. Passes that come before the cache is current build on these.
 type PendingSlices map[string]pendingSlice
 
 type pendingSlice struct {
-	// over is the version that the cache shows, and is what the API server has.
+	// over is the version in the cache, and is what the API server has.
 	over string
 	is   *discoveryv1.EndpointSlice
 }
 
-// current is a slice as it is now, as far as we know; nil when there is none.
+// current is the latest known version of a slice; nil when there is none.
 func (w PendingSlices) current(cached *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	if cached == nil {
 		return nil
@@ -82,7 +82,7 @@ func (w PendingSlices) current(cached *discoveryv1.EndpointSlice) *discoveryv1.E
 	return cached
 }
 
-// Seen forgets what came back.
+// Seen forgets the slices that the cache shows by now.
 func (w PendingSlices) Seen(have []discoveryv1.EndpointSlice) {
 	versions := map[string]string{}
 	for i := range have {
@@ -91,7 +91,7 @@ func (w PendingSlices) Seen(have []discoveryv1.EndpointSlice) {
 	maps.DeleteFunc(w, func(name string, last pendingSlice) bool { return versions[name] != last.over })
 }
 
-// add notes what became of a slice that the cache has; nil: it is not known.
+// add notes the result of writing a slice that the cache has; nil: it is not known.
 func (w *PendingSlices) add(cached, is *discoveryv1.EndpointSlice) {
 	if cached == nil || is == nil {
 		return

@@ -1,5 +1,5 @@
-// Package fair shares out permits for slow work, such as asking pods, so that nobody
-// who has much of it keeps others waiting for long.
+// Package fair shares out permits for slow work, such as asking pods, so that one who has much
+// of it doesn't keep others waiting for long.
 package fair
 
 import (
@@ -8,34 +8,33 @@ import (
 	"sync"
 )
 
-// Permits are for so much work at once. Whoever waits for one gets it in turn with the
-// others who wait, however much each of them waits for. The zero value has none.
+// Permits bound how much work is done at once. All who wait for one take turns, however many
+// each of them waits for. The zero value has none.
 type Permits struct {
 	most, each int
 
 	mu   sync.Mutex
 	used int
 	all  map[string]*share
-	// turns are those who wait and may have one, in the order of their turns.
+	// turns are the shares that wait and may have a permit, in order.
 	turns []*share
 }
 
-// share is what somebody has and waits for.
+// share is how many permits one has and waits for.
 type share struct {
 	name    string
 	used    int
 	waiting []chan struct{}
-	// queued says that it is among the turns.
+	// queued is set while it is among the turns.
 	queued bool
 }
 
-// New makes permits for so much work at once, and so much of each.
+// New makes permits for most pieces of work at once, and for so many of each.
 func New(most, each int) *Permits {
 	return &Permits{most: most, each: each, all: map[string]*share{}}
 }
 
-// Acquire waits for a permit for somebody's work; an error is that of the context, and
-// then there is none.
+// Acquire waits for a permit for who. An error is the context's, and then there is no permit.
 func (p *Permits) Acquire(ctx context.Context, who string) error {
 	p.mu.Lock()
 	s := p.all[who]
@@ -92,7 +91,7 @@ func (p *Permits) queue(s *share) {
 	}
 }
 
-// grant gives permits to those whose turn it is.
+// grant gives permits to the shares whose turn it is.
 func (p *Permits) grant() {
 	for p.used < p.most && len(p.turns) > 0 {
 		s := p.turns[0]
@@ -110,7 +109,7 @@ func (p *Permits) grant() {
 	}
 }
 
-// forget lets go of who has nothing and waits for nothing.
+// forget removes a share that has nothing and waits for nothing.
 func (p *Permits) forget(s *share) {
 	if s.used == 0 && len(s.waiting) == 0 && !s.queued {
 		delete(p.all, s.name)

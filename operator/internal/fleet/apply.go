@@ -22,18 +22,17 @@ import (
 // parallel bounds the calls that one pass makes at a time.
 const parallel = 16
 
-// outcome is what a pass has done.
+// outcome is the result of applying a plan.
 type outcome struct {
 	created   []string
 	takenBack []string
 	drained   []string
 	deleted   []string
-	// stale says that a Server wasn't any more what the plan was made for.
+	// stale is set where a Server had changed since the plan was made.
 	stale bool
-	// refused is what the API server said that won't take the Servers; empty where
-	// it does.
+	// refused is the API server's message where it refuses the Servers; else empty.
 	refused string
-	// failed is what will be tried again at once.
+	// failed is an error that leads to another try at once.
 	failed error
 }
 
@@ -42,8 +41,7 @@ func (o outcome) wrote() bool {
 	return len(o.created)+len(o.takenBack)+len(o.drained)+len(o.deleted) > 0
 }
 
-// apply does what a plan says. Servers are taken back before new ones are made,
-// and none goes before those.
+// apply applies a plan. Servers are taken back before new ones are created, and deleted last.
 func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p plan, n *namer) outcome {
 	var o outcome
 	o.takenBack = r.each(ctx, &o, p.takeBack, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, false) })
@@ -53,8 +51,7 @@ func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p p
 	return o
 }
 
-// each calls do for the Servers, and returns the names of those for which it
-// worked.
+// each calls do for the Servers, and returns the names of those for which it succeeded.
 func (r *Reconciler) each(ctx context.Context, o *outcome, servers []*server, do func(context.Context, *server) error) []string {
 	var mu sync.Mutex
 	var done []string
@@ -69,7 +66,7 @@ func (r *Reconciler) each(ctx context.Context, o *outcome, servers []*server, do
 			case err == nil:
 				done = append(done, s.name)
 			case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-				// It isn't any more what the plan was made for.
+				// The Server has changed since the plan was made.
 				o.stale = true
 			default:
 				o.failed = errors.Join(o.failed, err)
@@ -81,8 +78,8 @@ func (r *Reconciler) each(ctx context.Context, o *outcome, servers []*server, do
 	return done
 }
 
-// create makes Servers: one, then two, then four at a time, and no more once one
-// was refused, so that a refusal costs few calls.
+// create creates Servers: one, then two, then four at a time, and no more once one was refused,
+// so that a refusal costs few calls.
 func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, naming *namer, count int, o *outcome) {
 	for batch := 1; count > 0 && o.refused == "" && o.failed == nil; batch = min(2*batch, parallel) {
 		n := min(batch, count)
@@ -113,7 +110,7 @@ func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, na
 // nameTries is how many names are tried for one Server.
 const nameTries = 3
 
-// errMade says that a wake has made a Server, which the cache will show.
+// errMade means that a wake has created a Server, which the cache will show.
 var errMade = errors.New("a wake has made it")
 
 func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
@@ -134,7 +131,7 @@ func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *state,
 	}
 }
 
-// setDrain drains a Server or takes it back, if it is still as it was seen: a game
+// setDrain drains a Server or takes it back, if it hasn't changed since it was observed: a game
 // that has been Allocated meanwhile isn't drained.
 func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server, drain bool) error {
 	var mark any
@@ -159,8 +156,8 @@ func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, 
 	return nil
 }
 
-// remove deletes a Server, if it is still as it was seen: a deletion can't be
-// taken back.
+// remove deletes a Server, if it hasn't changed since it was observed: a deletion can't be
+// undone.
 func (r *Reconciler) remove(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server) error {
 	if err := r.Client.Delete(ctx, s.object(f), client.Preconditions{UID: &s.uid, ResourceVersion: &s.resourceVersion}); err != nil {
 		return fmt.Errorf("delete Server %s: %w", s.name, err)
@@ -169,15 +166,15 @@ func (r *Reconciler) remove(ctx context.Context, f *v1alpha1.Fleet, m *state, s 
 	return nil
 }
 
-// object is as much of the Server as a patch or a deletion needs.
+// object is the part of the Server that a patch or a deletion needs.
 func (s *server) object(f *v1alpha1.Fleet) *v1alpha1.Server {
 	o := &v1alpha1.Server{}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = f.Namespace, s.name, s.uid, s.resourceVersion
 	return o
 }
 
-// refusalWords are what the API server said, bounded, and without the name that
-// the Server would have had.
+// refusalWords are the API server's message, bounded, and without the name that the Server
+// would have had.
 func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
 	return text.Bounded(strings.ReplaceAll(refusal.Words(err), name, f.Name+"-*"))
 }

@@ -27,9 +27,9 @@ type Reconciler struct {
 	// Client reads from the cache, which has the index of SetupIndexes, and writes
 	// to the API server.
 	Client client.Client
-	// Events takes what a person would ask about.
+	// Events takes the events for users.
 	Events events.EventRecorder
-	// Reporter is told of errors and panics; nil tells nobody.
+	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -45,7 +45,7 @@ func (r *Reconciler) Init() {
 	}
 }
 
-// Reconcile brings one Fleet to where it should be.
+// Reconcile brings one Fleet to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return kit.Pass(ctx, r.Client, req, &v1alpha1.Fleet{}, r.states.Forget, r.reconcile)
 }
@@ -104,15 +104,15 @@ func (r *Reconciler) owned(ctx context.Context, f *v1alpha1.Fleet) ([]v1alpha1.S
 	return list.Items, nil
 }
 
-// writeStatus writes what changed. What changes all the time, the players, waits a
-// little, so that one write tells of many.
+// writeStatus writes what changed. The players change all the time and wait a little, so that
+// one write covers many changes.
 func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, f *v1alpha1.Fleet, m *state, p *plan) error {
 	_, wait, err := m.status.Write(ctx, r.Client, now, original, f, func() bool { return onlyPlayersDiffer(&original.Status, &f.Status) })
 	p.requeueAfter.AtMost(wait)
 	return err
 }
 
-// learn takes in what came of a pass.
+// learn takes in the result of a pass.
 func (m *state) learn(now time.Time, p plan, o outcome) {
 	m.backoff.debt = min(m.backoff.debt, p.held)
 	switch {
@@ -123,7 +123,7 @@ func (m *state) learn(now time.Time, p plan, o outcome) {
 	}
 }
 
-// failure is what the controller tries again because of.
+// failure is the error with which the controller tries again.
 func (o outcome) failure(f *v1alpha1.Fleet) error {
 	if o.failed == nil {
 		return nil

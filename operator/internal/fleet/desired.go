@@ -17,8 +17,8 @@ const suffixLength = 5
 // schedulingWeight is the most that a preference can weigh.
 const schedulingWeight = 100
 
-// newName is a name for a Server. Kubernetes' generateName would do as well, but
-// not tell it before the answer comes.
+// newName is a name for a Server. With Kubernetes' generateName the name would be known only
+// from the answer.
 func newName(f *v1alpha1.Fleet) string { return f.Name + "-" + rand.String(suffixLength) }
 
 // desiredServer is a Server as a Fleet makes it.
@@ -29,13 +29,13 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 			Name:        name,
 			Labels:      with(f.Spec.Template.Metadata.Labels, v1alpha1.FleetLabel, f.Name),
 			Annotations: with(f.Spec.Template.Metadata.Annotations, v1alpha1.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
-			// From the start, so that there is no moment without a guard.
+			// Present from the start, so that there is no moment without the guard.
 			Finalizers:      []string{v1alpha1.DeletionGuardFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
 		},
 		Spec: *f.Spec.Template.Spec.DeepCopy(),
 	}
-	// A template that is drained would be replaced for ever.
+	// A template that drains would be replaced for ever.
 	s.Spec.Drain = false
 	pod := &s.Spec.Template
 	pod.Labels = with(pod.Labels, v1alpha1.FleetLabel, f.Name)
@@ -65,10 +65,10 @@ func schedule(pod *corev1.PodSpec, f *v1alpha1.Fleet) {
 	}
 }
 
-// selector finds a Fleet's Pods.
+// selector selects a Fleet's Pods.
 func selector(f *v1alpha1.Fleet) string { return v1alpha1.FleetLabel + "=" + f.Name }
 
-// with is a copy of labels or annotations with one more.
+// with is a copy of labels or annotations with one added.
 func with(labels map[string]string, key, value string) map[string]string {
 	more := make(map[string]string, len(labels)+1)
 	maps.Copy(more, labels)

@@ -1,14 +1,14 @@
-// Package fleet keeps as many Servers of a template as a Fleet asks for. Its
-// controller observes the Fleet's Servers, a pure planner decides which are
-// created, drained, taken back and deleted, and the controller does that.
+// Package fleet keeps as many Servers of a template as a Fleet asks for. Its controller
+// observes the Fleet's Servers, a pure planner decides which are created, drained, taken back
+// and deleted, and the controller does so.
 //
-// The package creates, drains and deletes Servers, and writes the Fleet's status.
-// It must not touch Pods, a Server's finalizer or a Server's status: those are the
-// Server controller's, whose deletion guard keeps a deleted Server for as long as
-// somebody plays. For the same reason a Fleet needs no finalizer of its own:
-// whoever deletes it, its Servers outlive it until their players have left.
+// The package creates, drains and deletes Servers, and writes the Fleet's status. It must not
+// touch Pods, a Server's finalizer or a Server's status: those belong to the Server controller,
+// whose deletion guard keeps a deleted Server for as long as somebody plays. For the same
+// reason a Fleet needs no finalizer of its own: when it is deleted its Servers outlive it until
+// their players have left.
 //
-// What the controller keeps in memory can be lost. A new leader starts from a
-// filled cache: it may create one Server too many, which it takes away again, and
-// replaces Servers that fail without waiting at first.
+// The controller's memory can be lost. A new leader starts with a filled cache. It may create
+// one Server too many, which it deletes again, and replaces Servers that fail without waiting
+// at first.
 package fleet

@@ -6,13 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// actionEvents tell what a pass has done, in one event for each kind of thing
-// however many Servers it is about. Of refusals in a row the first is told.
+// actionEvents are the events about what a pass has done: one for each kind of action, however
+// many Servers it concerns. Of refusals in a row only the first is reported.
 func actionEvents(p plan, o outcome, b backoff) []kit.Notice {
 	var list []kit.Notice
 	add := func(kind, reason, action, note string) {
@@ -43,7 +43,7 @@ func actionEvents(p plan, o outcome, b backoff) []kit.Notice {
 		add(corev1.EventTypeNormal, "Deleted", "ScaleDown", "Deleted "+several(names)+".")
 	}
 	if o.refused != "" && b.refusals == 1 {
-		add(corev1.EventTypeWarning, v1alpha1.ReasonServerRefused, "ScaleUp", "The API server refuses new Servers: "+b.refusal)
+		add(corev1.EventTypeWarning, reasons.ServerRefused, "ScaleUp", "The API server refuses new Servers: "+b.refusal)
 	}
 	return list
 }
@@ -57,7 +57,7 @@ func several(names []string) string {
 	return fmt.Sprintf("%d Servers (%s)", len(names), text.Some(names))
 }
 
-// among are the names of the Servers that are in one of the lists.
+// among are the names of the Servers that are in any of the lists.
 func among(list []*server, lists ...[]string) []string {
 	var names []string
 	in := set(slices.Concat(lists...))

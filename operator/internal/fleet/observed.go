@@ -10,10 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// server is what matters of a Server. It is comparable: two that are equal give
+// server is the part of a Server that a plan depends on. It is comparable: equal ones lead to
 // the same plan.
 type server struct {
 	name            string
@@ -21,39 +22,39 @@ type server struct {
 	resourceVersion string
 	generation      int64
 	created         time.Time
-	// ownerGeneration is the Fleet's for which a wake made it; 0 where none did.
+	// ownerGeneration is the Fleet's generation for which a wake created it; 0 where none did.
 	ownerGeneration int64
 
 	state             v1alpha1.ServerState
 	players, capacity int32
-	// allowed is whether it may be deleted now.
+	// allowed is set where it may be deleted now.
 	allowed bool
-	// reported is whether the game has said anything of itself.
+	// reported is set once the game has reported anything.
 	reported bool
-	// allocated means that nobody but the game ends it.
+	// allocated means that only the game may end it.
 	allocated bool
 
-	// template is a hash of the template that it was made from; empty where none is
-	// noted. outdated is whether that isn't the Fleet's any more.
+	// template is a hash of the template that it was made from; empty where none is noted.
+	// Outdated is set where that isn't the Fleet's template any more.
 	template string
 	outdated bool
 
-	// draining is whether it was drained, and ours whether by the Fleet.
+	// draining is set where it drains, and ours where the Fleet made it drain.
 	draining, ours bool
-	// deleting is whether its deletion was asked for.
+	// deleting is set where it is being deleted.
 	deleting bool
-	// unhealthy is whether its game is taken for broken, shutdown whether the game
-	// asked for its own end, and lost whether its node doesn't answer.
+	// unhealthy is set where its game counts as broken, shutdown where the game asked for its
+	// own end, and lost where its node doesn't answer.
 	unhealthy, shutdown, lost bool
 
-	// ready is the condition Ready, changed since when it is that, and message why
-	// it isn't True.
+	// ready is the condition Ready, changed is its last transition, and message is why it isn't
+	// True.
 	ready   bool
 	changed time.Time
 	message string
 }
 
-// observe reads a Server.
+// observe reads a Server's state.
 func observe(o *v1alpha1.Server) server {
 	s := server{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
@@ -72,7 +73,7 @@ func observe(o *v1alpha1.Server) server {
 	s.allocated = s.state == v1alpha1.ServerAllocated
 	if g := o.Status.Game; g != nil {
 		s.reported = g.Reported
-		// A game that shuts down because it is being deleted didn't ask for that.
+		// A game that shuts down because it is being deleted didn't ask for its end.
 		s.shutdown = g.State == v1alpha1.GameShutdown && (!s.deleting || g.Since != nil && !o.DeletionTimestamp.Before(g.Since))
 		switch g.State {
 		case v1alpha1.GameAllocated, v1alpha1.GameReserved:
@@ -85,20 +86,20 @@ func observe(o *v1alpha1.Server) server {
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		s.ready, s.changed = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
 		if !s.ready {
-			s.lost, s.message = c.Reason == v1alpha1.ReasonNodeLost, c.Message
+			s.lost, s.message = c.Reason == reasons.NodeLost, c.Message
 		}
 	}
-	// One whose node is lost is in state Unhealthy, too, and may come back.
+	// A Server whose node is lost is in state Unhealthy, too, and may come back.
 	s.unhealthy = !s.lost && (s.state == v1alpha1.ServerUnhealthy || meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionHealthy))
 	return s
 }
 
-// up reports whether it takes players, or has been asked for by name.
+// up reports whether it takes players, or is allocated.
 func (s *server) up() bool {
 	return !s.lost && !s.unhealthy && !s.shutdown && (s.state == v1alpha1.ServerReady || s.state == v1alpha1.ServerAllocated)
 }
 
-// idle reports whether nobody could have played on it: it costs nothing to lose it.
+// idle reports whether nobody can have played on it, so that losing it costs nothing.
 func (s *server) idle() bool {
 	switch s.state {
 	case "", v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerStopped:
@@ -111,7 +112,7 @@ func (s *server) idle() bool {
 // deletable reports whether it can be deleted without asking its players to leave.
 func (s *server) deletable() bool { return s.allowed || s.idle() && !s.reported }
 
-// byAge puts the oldest first, and is never undecided.
+// byAge orders by age, the oldest first. No two are equal.
 func byAge(a, b *server) int {
 	return cmp.Or(a.created.Compare(b.created), strings.Compare(a.name, b.name))
 }

@@ -9,18 +9,18 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// comparison is what came of comparing a Server with a Fleet's template in full.
+// comparison is the result of comparing a Server with a Fleet's template in full.
 type comparison struct {
-	// generation is the Server's, and template the hash of the Fleet's template.
+	// generation is the Server's, and template is the hash of the Fleet's template.
 	generation int64
 	template   string
 	outdated   bool
 }
 
-// markOutdated tells which Servers are of another template than the Fleet's. As a rule a
-// Server's hash tells. Where it doesn't, what would be made is compared with what the cache
-// has, which are the objects: a newer version of the API may have given both templates a
-// further default, and a Server of before has no hash.
+// markOutdated marks the Servers that are of another template than the Fleet's. Usually a
+// Server's hash decides. Where it differs, or an older Server has none, the Server that would
+// be created is compared with the cached object: a newer version of the API may have given both
+// templates another default.
 func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1alpha1.Server) {
 	var cached map[types.UID]*v1alpha1.Server
 	var desired *v1alpha1.Server
@@ -35,11 +35,11 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 		}
 		object := cached[s.uid]
 		if object == nil {
-			s.outdated = true // The cache doesn't show it yet.
+			s.outdated = true // the cache doesn't show the Server yet
 			continue
 		}
-		c, known := m.compared[s.uid]
-		if !known || c.generation != s.generation || c.template != m.template {
+		c, ok := m.compared[s.uid]
+		if !ok || c.generation != s.generation || c.template != m.template {
 			c = comparison{generation: s.generation, template: m.template, outdated: !madeLike(object, desired)}
 		}
 		compared[s.uid] = c
@@ -56,8 +56,8 @@ func byUID(objects []v1alpha1.Server) map[types.UID]*v1alpha1.Server {
 	return found
 }
 
-// madeLike reports whether a Server is what would be made of the template now. Labels and
-// annotations that somebody added to it are theirs.
+// madeLike reports whether a Server is like one that would be created from the template now.
+// Labels and annotations that somebody added to it don't count.
 func madeLike(is, desired *v1alpha1.Server) bool {
 	spec := is.Spec
 	spec.Drain = desired.Spec.Drain

@@ -8,8 +8,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
-// overlay lays the Fleet's pending writes over the Servers that the cache shows. Without
-// them a pass would create and drain once more.
+// overlay lays the Fleet's pending writes over the Servers in the cache. Without them a pass
+// would create and drain once more.
 var overlay = pending.Overlay[server, server]{
 	UID: func(s *server) types.UID { return s.uid },
 	Merge: func(s *server, own pending.Write[server]) bool {

@@ -9,30 +9,29 @@ import (
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
-// maxWrites bounds how many Servers one pass creates, and how many it drains,
-// takes back and deletes. The next pass follows at once.
+// maxWrites bounds how many Servers one pass creates, and how many it drains, takes back and
+// deletes. The next pass follows at once.
 const maxWrites = 100
 
-// nextPass is when the next pass comes if this one left something to do.
+// nextPass is when the next pass comes if this one left something undone.
 const nextPass = time.Millisecond
 
-// plan is what is to be done.
+// plan is what a pass is to do.
 type plan struct {
 	// takeBack are drained Servers that take players again.
 	takeBack []*server
 	// create is how many Servers are made.
 	create int
-	// drain and remove are Servers that go: when they are empty, or at once.
+	// drain and remove are Servers that go: once they are empty, or at once.
 	drain, remove []*server
-	// broken are those of drain and remove that go because they are Unhealthy, and
-	// ended those whose game asked for it.
+	// broken are those of drain and remove that go because they are Unhealthy, and ended are
+	// those whose game asked for its end.
 	broken, ended []*server
 	// held is how many replacements wait because those before them failed.
 	held int
-	// refused says that Servers are missing which the API server has refused.
+	// refused is set where Servers are missing because the API server has refused them.
 	refused bool
-	// spared is how many Servers are more than asked for and stay because they are
-	// Allocated.
+	// spared is how many Servers beyond the desired number stay because they are Allocated.
 	spared       int
 	requeueAfter requeue.After
 }
@@ -51,14 +50,14 @@ type plan struct {
 //
 //  3. With too many, those that were never ready go first, then those that may be
 //     deleted, then those with the fewest players; scaleDown.order decides between
-//     equals. Who may be deleted is deleted; others are drained, or deleted under
+//     equals. Those that may be deleted are; others are drained, or deleted under
 //     the guard if scaleDown.policy says so.
 //
 //  4. Servers whose node is lost are replaced, and left alone because they may come
 //     back: no more of them are kept than there should be Servers.
 //
 //  5. With updateStrategy Rolling, active Servers of an earlier template make room
-//     for those of the present one, as roll says.
+//     for those of the current one, see roll.
 //
 // An Allocated Server is never chosen.
 func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backoff) plan {
@@ -107,16 +106,16 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 	return p
 }
 
-// surge is how many Servers more than asked for there may be while those of an earlier
+// surge is how many Servers beyond the desired number there may be while those of an earlier
 // template are replaced: a quarter, rounded up.
 func surge(desired int) int { return (desired + 3) / 4 }
 
-// roll lets go of outdated active Servers, and returns the others with how many of them are
-// missing; fewer than 0 where there are too many.
+// roll drains or deletes outdated active Servers. It returns the others, and how many of them
+// are missing; below 0 where there are too many.
 //
-// An outdated one that isn't up goes where the rest could be enough without it, and one
-// that is up where enough others are up. So a template that never gets ready costs no
-// Server that is, and its own Servers are never more than the surge.
+// An outdated Server that isn't up goes where the rest could be enough without it, and one that
+// is up where enough others are up. So a template that never gets ready costs no Server that is
+// ready, and its own Servers never exceed the surge.
 func (p *plan) roll(spec *v1alpha1.FleetSpec, active []*server, desired int) (updated []*server, missing int) {
 	var starting, ready []*server
 	up := 0
@@ -133,7 +132,7 @@ func (p *plan) roll(spec *v1alpha1.FleetSpec, active []*server, desired int) (up
 			starting = append(starting, s)
 		}
 	}
-	// The outdated ones that start count as if they were up, which they may soon be.
+	// Outdated ones that start count as up, which they may soon be.
 	spare := max(0, up+len(starting)-desired)
 	first := min(spare, len(starting))
 	then := min(spare-first, len(ready), max(0, up-desired))
@@ -143,7 +142,7 @@ func (p *plan) roll(spec *v1alpha1.FleetSpec, active []*server, desired int) (up
 	return updated, min(desired-len(updated), room)
 }
 
-// fill makes up for missing Servers.
+// fill adds missing Servers.
 func (p *plan) fill(now time.Time, missing int, drained []*server, b backoff) {
 	slices.SortFunc(drained, func(a, b *server) int {
 		return cmp.Or(cmp.Compare(b.players, a.players), byAge(a, b))
@@ -162,8 +161,8 @@ func (p *plan) fill(now time.Time, missing int, drained []*server, b backoff) {
 	}
 }
 
-// shrink lets go of that many of the candidates, and returns how many it couldn't
-// because they are Allocated.
+// shrink drains or deletes so many of the candidates, and returns how many it couldn't because
+// they are Allocated.
 func (p *plan) shrink(spec *v1alpha1.FleetSpec, candidates []*server, excess int) int {
 	if excess <= 0 {
 		return 0
@@ -181,7 +180,7 @@ func (p *plan) shrink(spec *v1alpha1.FleetSpec, candidates []*server, excess int
 	return excess - len(going)
 }
 
-// goesFirst compares two Servers by which should go.
+// goesFirst orders two Servers by which should go first.
 func goesFirst(order v1alpha1.ScaleDownOrder, a, b *server) int {
 	class := func(s *server) int {
 		switch {

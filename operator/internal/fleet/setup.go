@@ -14,7 +14,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// maxConcurrent bounds the Fleets that are worked on at once.
+// maxConcurrent bounds how many Fleets are reconciled at once.
 const maxConcurrent = 4
 
 // Setup registers the controller.
@@ -33,8 +33,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// matters lets through the changes of Servers that a plan or a Fleet's status may
-// depend on.
+// matters lets through the changes of Servers that a plan or a Fleet's status may depend on.
 func matters() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*v1alpha1.Server)

@@ -207,7 +207,7 @@ func (s *simulation) pass() bool {
 	if p.create > int(s.desired) {
 		s.fail("%d are created for a Fleet of %d", p.create, s.desired)
 	}
-	s.judge(servers, p)
+	s.check(servers, p)
 	for _, o := range p.takeBack {
 		s.write(o, "take back", func(o *server) { o.draining, o.ours = false, false; o.generation++ })
 	}
@@ -231,8 +231,8 @@ func (s *simulation) pass() bool {
 	return p.writes()
 }
 
-// judge fails where a plan leaves too few Servers that are up.
-func (s *simulation) judge(servers []server, p plan) {
+// check fails where a plan leaves too few Servers that are up.
+func (s *simulation) check(servers []server, p plan) {
 	s.t.Helper()
 	up := func(o *server) bool { return o.up() && !o.draining && !o.deleting }
 	before, after := 0, 0
@@ -307,19 +307,19 @@ func TestWhateverHappensAFleetComesToRest(t *testing.T) {
 			s.now = s.now.Add(time.Duration(s.chance.IntN(3000)) * time.Millisecond)
 		}
 		// Nothing happens but what the controller does; nobody leaves.
-		quiet := 0
+		unchanged := 0
 		for range 100 {
 			s.now = s.now.Add(maxDelay)
 			s.guard()
 			s.getReady()
 			s.show(true)
 			if s.pass() {
-				quiet = 0
-			} else if quiet++; quiet == 3 {
+				unchanged = 0
+			} else if unchanged++; unchanged == 3 {
 				break
 			}
 		}
-		if quiet < 3 {
+		if unchanged < 3 {
 			s.fail("seed %d: the controller never comes to rest", seed)
 		}
 		active, spared := s.active()

@@ -11,29 +11,28 @@ import (
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
-// state is what the controller remembers of one Fleet between passes. All of it
-// can be lost.
+// state is the controller's memory of one Fleet between passes. All of it can be lost.
 type state struct {
-	// generation is that of the spec which template is a hash of.
+	// generation is that of the spec whose template has the hash template.
 	generation int64
 	template   string
 	// compared are Servers whose template had to be compared in full.
 	compared map[types.UID]comparison
 	backoff  backoff
 	first    firstServers
-	// status writes the Fleet's.
+	// status writes the Fleet's status.
 	status kit.PlayersStatus
-	// statusPutOff says that the last pass left the status to the next: what it changed
-	// goes on in the Servers' controller at once, and a player may wait for that.
+	// statusPutOff is set where the last pass left the status to the next: the Servers'
+	// controller goes on at once with what that pass changed, and a player may wait for it.
 	statusPutOff bool
 
-	// mu guards writes while calls are made side by side.
+	// mu guards writes while calls are made concurrently.
 	mu     sync.Mutex
 	writes pending.Writes[server]
 }
 
-// follow begins anew with the delays when the template has changed: it may be
-// mended, and whoever mended it shouldn't wait.
+// follow resets the delays when the template has changed: it may be fixed, and then nobody
+// should have to wait.
 func (m *state) follow(f *v1alpha1.Fleet) {
 	if m.generation == f.Generation {
 		return

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -25,7 +26,7 @@ func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b bac
 	condition.SetAll(&s.Conditions, f.Generation, metav1.Time{Time: now}, ready(f, c, p, b), updated(f, c))
 }
 
-// counts are of a Fleet's Servers.
+// counts are the numbers of a Fleet's Servers.
 type counts struct {
 	active, ready, updated, allocated, draining int32
 	players, capacity                           int32
@@ -61,30 +62,29 @@ func count(servers []server) counts {
 	return c
 }
 
-// ready is the condition Ready: whether there are as many Servers ready as asked
-// for, and what is in the way.
+// ready is the condition Ready: whether as many Servers are ready as desired, and if not, why.
 func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	const kind = v1alpha1.ConditionReady
 	desired := replicas(&f.Spec)
 	if !f.DeletionTimestamp.IsZero() {
-		return condition.False(kind, v1alpha1.ReasonDraining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
+		return condition.False(kind, reasons.Draining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	}
 	refused := b.refusal != "" && (p.create > 0 || p.refused)
 	if c.ready >= desired && !refused {
-		return condition.True(kind, v1alpha1.ReasonOK, "%s", allReady(desired, c, p))
+		return condition.True(kind, reasons.OK, "%s", allReady(desired, c, p))
 	}
 	progress := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
 	switch {
 	case refused:
-		return condition.False(kind, v1alpha1.ReasonServerRefused, "%s The API server refuses new ones, and is asked again at %s: %s",
+		return condition.False(kind, reasons.ServerRefused, "%s The API server refuses new ones, and is asked again at %s: %s",
 			progress, clock(b.refusedUntil), b.refusal)
 	case p.held > 0:
-		return condition.False(kind, v1alpha1.ReasonBackoff, "%s Replacements wait until %s, because Servers broke or ended early %d times in a row.",
+		return condition.False(kind, reasons.Backoff, "%s Replacements wait until %s, because Servers broke or ended early %d times in a row.",
 			progress, clock(b.notBefore), b.streak)
 	case c.waiting != nil && c.waiting.message != "":
-		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s Server %s: %s", progress, c.waiting.name, text.Bounded(c.waiting.message))
+		return condition.False(kind, reasons.ServersMissing, "%s Server %s: %s", progress, c.waiting.name, text.Bounded(c.waiting.message))
 	default:
-		return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", progress)
+		return condition.False(kind, reasons.ServersMissing, "%s", progress)
 	}
 }
 
@@ -94,11 +94,11 @@ func updated(f *v1alpha1.Fleet, c counts) metav1.Condition {
 	outdated := c.active - c.updated
 	switch {
 	case outdated == 0:
-		return condition.True(kind, v1alpha1.ReasonUpdated, "All Servers that take players are of the template.")
+		return condition.True(kind, reasons.Updated, "All Servers that take players are of the template.")
 	case f.Spec.UpdateStrategy == v1alpha1.FleetUpdateRolling:
-		return condition.False(kind, v1alpha1.ReasonUpdating, "%s of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.", are(outdated, c.active))
+		return condition.False(kind, reasons.Updating, "%s of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.", are(outdated, c.active))
 	default:
-		return condition.False(kind, v1alpha1.ReasonOnDelete, "%s of an earlier template. With updateStrategy OnDelete they stay until something else ends them; Rolling replaces them.", are(outdated, c.active))
+		return condition.False(kind, reasons.OnDelete, "%s of an earlier template. With updateStrategy OnDelete they stay until something else ends them; Rolling replaces them.", are(outdated, c.active))
 	}
 }
 
@@ -122,11 +122,10 @@ func allReady(desired int32, c counts, p plan) string {
 	return b.String()
 }
 
-// onlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
-// else.
+// onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.FleetStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.FleetStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })
 }
 
-// clock tells a time to the second.
+// clock formats a time to the second.
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + " UTC" }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -72,56 +73,56 @@ func TestPlanFront(t *testing.T) {
 			front: elsewhere, service: sharedService(allows("*")), want: status(func(s *v1alpha1.FrontStatus) { s.Namespace = "edge" }),
 		},
 		"another namespace that allows others": {
-			front: elsewhere, service: sharedService(allows("games-2,gam")), reason: v1alpha1.ReasonNamespaceNotAllowed, says: "dormouse.dev/allowed-namespaces",
+			front: elsewhere, service: sharedService(allows("games-2,gam")), reason: reasons.NamespaceNotAllowed, says: "dormouse.dev/allowed-namespaces",
 		},
 		"another namespace that has no such Service": {
-			front: elsewhere, reason: v1alpha1.ReasonNamespaceNotAllowed, says: "isn't there or doesn't allow namespace games",
+			front: elsewhere, reason: reasons.NamespaceNotAllowed, says: "isn't there or doesn't allow namespace games",
 		},
-		"no such Service": {reason: v1alpha1.ReasonServiceNotFound, says: "create it, without a selector"},
+		"no such Service": {reason: reasons.ServiceNotFound, says: "create it, without a selector"},
 		"a headless Service": {
 			service: sharedService(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }),
-			reason:  v1alpha1.ReasonServiceUnsupported, says: "headless",
+			reason:  reasons.ServiceUnsupported, says: "headless",
 		},
 		"a Service with a selector": {
 			service: sharedService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }),
-			reason:  v1alpha1.ReasonHasSelector, says: "remove its selector",
+			reason:  reasons.HasSelector, says: "remove its selector",
 		},
 		"a Service that sleeps itself": {
-			service: sharedService(noChange), elastic: "other", reason: v1alpha1.ReasonServiceTaken, says: "the own Service of ElasticService other",
+			service: sharedService(noChange), elastic: "other", reason: reasons.ServiceTaken, says: "the own Service of ElasticService other",
 		},
-		"two ports, none named": {service: sharedService(two), reason: v1alpha1.ReasonPortUnknown, says: "say in spec.front.port"},
+		"two ports, none named": {service: sharedService(two), reason: reasons.PortUnknown, says: "say in spec.front.port"},
 		"a port that isn't there": {
-			front: func(f *v1alpha1.Front) { f.Port = "web" }, service: sharedService(two), reason: v1alpha1.ReasonPortUnknown, says: `"web"`,
+			front: func(f *v1alpha1.Front) { f.Port = "web" }, service: sharedService(two), reason: reasons.PortUnknown, says: `"web"`,
 		},
 		"a UDP port": {
 			service: sharedService(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }),
-			reason:  v1alpha1.ReasonPortUnknown, says: "name a TCP port",
+			reason:  reasons.PortUnknown, says: "name a TCP port",
 		},
 		"no port whose clients name hosts": {
 			service: sharedService(noChange), ports: []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolTCP}},
-			reason: v1alpha1.ReasonProtocolUnsupported, says: "give one of them that protocol",
+			reason: reasons.ProtocolUnsupported, says: "give one of them that protocol",
 		},
 		"a target whose clients don't": {
 			front: func(f *v1alpha1.Front) { f.TargetPort = "voice" }, service: sharedService(noChange),
-			reason: v1alpha1.ReasonProtocolUnsupported, says: `"voice" has the protocol udp`,
+			reason: reasons.ProtocolUnsupported, says: `"voice" has the protocol udp`,
 		},
 		"a target that isn't there": {
-			front: func(f *v1alpha1.Front) { f.TargetPort = "web" }, service: sharedService(noChange), reason: v1alpha1.ReasonPortUnknown, says: `targetPort is "web"`,
+			front: func(f *v1alpha1.Front) { f.TargetPort = "web" }, service: sharedService(noChange), reason: reasons.PortUnknown, says: `targetPort is "web"`,
 		},
 		"two targets": {
 			service: sharedService(noChange), ports: append(game, v1alpha1.PortStatus{Name: "admin", Protocol: v1alpha1.ProtocolTLS}),
-			reason: v1alpha1.ReasonPortUnknown, says: "ports game, admin all have",
+			reason: reasons.PortUnknown, says: "ports game, admin all have",
 		},
 		"a host that an older one has": {
 			service: sharedService(noChange), rivals: map[v1alpha1.FrontHost]string{"a.example": "ElasticService old"},
 			want:   status(func(s *v1alpha1.FrontStatus) { s.Hosts = []v1alpha1.FrontHost{"b.example"} }),
-			reason: v1alpha1.ReasonDuplicateHost, says: "a.example is that of ElasticService old",
+			reason: reasons.DuplicateHost, says: "a.example is that of ElasticService old",
 		},
 		"hosts that older ones all have": {
 			service: sharedService(noChange), rivals: map[v1alpha1.FrontHost]string{"a.example": "ElasticService old", "b.example": "another"},
-			reason: v1alpha1.ReasonDuplicateHost, says: "b.example is that of another",
+			reason: reasons.DuplicateHost, says: "b.example is that of another",
 		},
-		"no resolver port": {service: sharedService(noChange), full: true, reason: v1alpha1.ReasonPortsExhausted, says: "no resolver port"},
+		"no resolver port": {service: sharedService(noChange), full: true, reason: reasons.PortsExhausted, says: "no resolver port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +169,7 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 		local       bool
 		trusted     []string
 		sessions    int32
-		known       bool
+		preserved   bool
 		says        string
 	}{
 		"nothing":                {nil, false, nil, 0, false, ""},
@@ -190,10 +191,10 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 		})
 		got := &v1alpha1.FrontStatus{Service: "mc", Namespace: "games"}
 		ob := setFront(got, before, svc)
-		if !slices.Equal(got.TrustedCIDRs, c.trusted) || got.MaxSessionsPerSource != c.sessions || got.SourceIPPreserved != c.known {
+		if !slices.Equal(got.TrustedCIDRs, c.trusted) || got.MaxSessionsPerSource != c.sessions || got.SourceIPPreserved != c.preserved {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if (ob == nil) != (c.says == "") || ob != nil && (ob.Reason != v1alpha1.ReasonAnnotationInvalid || !strings.Contains(ob.Message, c.says)) {
+		if (ob == nil) != (c.says == "") || ob != nil && (ob.Reason != reasons.AnnotationInvalid || !strings.Contains(ob.Message, c.says)) {
 			t.Errorf("%s: what stands in the way is %+v, want %q", name, ob, c.says)
 		}
 	}
@@ -215,7 +216,7 @@ func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 	young.Status.Ports = []v1alpha1.PortStatus{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}
 	svc := sharedService(func(s *corev1.Service) { s.Annotations = map[string]string{trusted: "x"} })
 	got, ob := Plan(young, Observed{Service: svc}, func(string) (int32, *obstacle.Obstacle) { return 12345, nil })
-	if got != nil || ob == nil || ob.Reason != v1alpha1.ReasonAnnotationInvalid {
+	if got != nil || ob == nil || ob.Reason != reasons.AnnotationInvalid {
 		t.Errorf("it gets %+v, %+v", got, ob)
 	}
 	// Nor does who comes from another front.

@@ -1,6 +1,7 @@
-// Package front decides what an ElasticService gets of a front, which is a Service that many
-// share: a resolver port, the hosts that no older one has, and what the Service's owner says
-// of its clients. All of it stands in status.front of each ElasticService.
+// Package front decides which part of a front an ElasticService gets. A front is a Service that
+// many share. The part is a resolver port, the hosts that no older ElasticService has, and the
+// settings of the Service's owner for its clients. It is kept in status.front of each
+// ElasticService.
 //
 // It is a function of what was observed. Package fronts writes the Service's endpoints.
 package front
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -25,8 +27,8 @@ type Observed struct {
 	Service *corev1.Service
 	// Elastic is the name of an ElasticService whose own Service that is.
 	Elastic string
-	// Rivals are older ElasticServices that have one of the hosts, by host, as the
-	// owner of this one may know them.
+	// Rivals are older ElasticServices that have one of the hosts, by host, as far as the owner
+	// of this one may know them.
 	Rivals map[v1alpha1.FrontHost]string
 }
 
@@ -43,9 +45,8 @@ func MayShare(svc *corev1.Service, namespace string) bool {
 	return false
 }
 
-// Plan decides what an ElasticService gets of the front that it asks for, and
-// says what stands in the way of all or some of it. give gives the resolver port of
-// one of the front's ports.
+// Plan decides which part an ElasticService gets of the front that it asks for, and returns
+// what prevents all or some of it. give returns the resolver port of one of the front's ports.
 func Plan(es *v1alpha1.ElasticService, front Observed, give func(port string) (int32, *obstacle.Obstacle)) (*v1alpha1.FrontStatus, *obstacle.Obstacle) {
 	key, ok := index.FrontOf(es)
 	if !ok {
@@ -72,7 +73,7 @@ func Plan(es *v1alpha1.ElasticService, front Observed, give func(port string) (i
 		}
 	}
 	if len(taken) > 0 {
-		ob = obstacle.New(v1alpha1.ReasonDuplicateHost,
+		ob = obstacle.New(reasons.DuplicateHost,
 			"Of the names in spec.front.hosts %s, which is older: choose others, or remove them there.", strings.Join(taken, ", and "))
 	}
 	if len(status.Hosts) == 0 {
@@ -85,7 +86,7 @@ func Plan(es *v1alpha1.ElasticService, front Observed, give func(port string) (i
 	status.ResolverPort = number
 	invalid := setFront(status, es.Status.Front, front.Service)
 	if invalid != nil && !isFront(es.Status.Front, key) {
-		// What the others go by isn't known here.
+		// The settings that the other members have aren't known here.
 		return nil, invalid
 	}
 	if ob == nil {
@@ -94,26 +95,26 @@ func Plan(es *v1alpha1.ElasticService, front Observed, give func(port string) (i
 	return status, ob
 }
 
-// checkFront finds what is wrong with the shared Service.
+// checkFront finds problems of the shared Service.
 func checkFront(es *v1alpha1.ElasticService, key types.NamespacedName, front Observed) *obstacle.Obstacle {
 	svc := front.Service
 	switch {
 	case key.Namespace != es.Namespace && (svc == nil || !MayShare(svc, es.Namespace)):
-		// Who may not share it isn't told either whether it is there.
-		return obstacle.New(v1alpha1.ReasonNamespaceNotAllowed,
+		// An owner who may not share it must not learn whether it exists.
+		return obstacle.New(reasons.NamespaceNotAllowed,
 			"Service %s isn't there or doesn't allow namespace %s: let its owner name the namespace in its annotation %s, or correct spec.front.",
 			key, es.Namespace, v1alpha1.AllowedNamespacesAnnotation)
 	case svc == nil:
-		return obstacle.New(v1alpha1.ReasonServiceNotFound,
+		return obstacle.New(reasons.ServiceNotFound,
 			"There is no Service %s in namespace %s: create it, without a selector, or correct spec.front.", key.Name, key.Namespace)
 	case svc.Spec.Type == corev1.ServiceTypeExternalName || svc.Spec.ClusterIP == corev1.ClusterIPNone:
-		return obstacle.New(v1alpha1.ReasonServiceUnsupported,
+		return obstacle.New(reasons.ServiceUnsupported,
 			"Service %s is headless or of type ExternalName and has no endpoints to share: use one of type ClusterIP, NodePort or LoadBalancer in spec.front.", key.Name)
 	case len(svc.Spec.Selector) > 0:
-		return obstacle.New(v1alpha1.ReasonHasSelector,
+		return obstacle.New(reasons.HasSelector,
 			"Service %s has a selector, by which Kubernetes sends clients past the resolver: remove its selector, or name another Service in spec.front.", key.Name)
 	case front.Elastic != "":
-		return obstacle.New(v1alpha1.ReasonServiceTaken,
+		return obstacle.New(reasons.ServiceTaken,
 			"Service %s is the own Service of ElasticService %s: name a Service in spec.front that no ElasticService has in spec.service.", key.Name, front.Elastic)
 	}
 	return nil
@@ -122,7 +123,7 @@ func checkFront(es *v1alpha1.ElasticService, key types.NamespacedName, front Obs
 // frontPort is the name of the shared Service's port.
 func frontPort(f *v1alpha1.Front, svc *corev1.Service) (string, *obstacle.Obstacle) {
 	unknown := func(format string, args ...any) (string, *obstacle.Obstacle) {
-		return "", obstacle.New(v1alpha1.ReasonPortUnknown, format, args...)
+		return "", obstacle.New(reasons.PortUnknown, format, args...)
 	}
 	i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == f.Port })
 	switch {
@@ -147,21 +148,21 @@ func frontTarget(es *v1alpha1.ElasticService) (string, *obstacle.Obstacle) {
 		case p.Protocol.NamesHosts():
 			naming = append(naming, p.Name)
 		case p.Name == es.Spec.Front.TargetPort && p.Name != "":
-			return "", obstacle.New(v1alpha1.ReasonProtocolUnsupported,
+			return "", obstacle.New(reasons.ProtocolUnsupported,
 				"Port %q has the protocol %s, whose clients don't say which host they want: give it the protocol minecraft, tls or http in spec.ports.", p.Name, p.Protocol)
 		}
 	}
 	switch want := es.Spec.Front.TargetPort; {
 	case want != "" && !slices.Contains(naming, want):
-		return "", obstacle.New(v1alpha1.ReasonPortUnknown,
+		return "", obstacle.New(reasons.PortUnknown,
 			"spec.front.targetPort is %q, but Service %s has no port of that name: correct the name.", want, es.Spec.Service)
 	case want != "":
 		return want, nil
 	case len(naming) == 0:
-		return "", obstacle.New(v1alpha1.ReasonProtocolUnsupported,
+		return "", obstacle.New(reasons.ProtocolUnsupported,
 			"%s", "No port has the protocol minecraft, tls or http, whose clients say which host they want: give one of them that protocol in spec.ports.")
 	case len(naming) > 1:
-		return "", obstacle.New(v1alpha1.ReasonPortUnknown,
+		return "", obstacle.New(reasons.PortUnknown,
 			"The ports %s all have protocols that say host names: say in spec.front.targetPort which of them is meant.", strings.Join(naming, ", "))
 	}
 	return naming[0], nil

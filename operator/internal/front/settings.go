@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -17,9 +18,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// Refresh brings what the owner of the front's Service says up to date in a status
-// that is kept as it is otherwise. A part of a front that the spec doesn't ask for any
-// more, or that the Service's owner doesn't grant, isn't kept.
+// Refresh updates the settings of the front's owner in a status that is otherwise kept as it
+// is. A part of a front that the spec doesn't ask for any more, or that the Service's owner
+// doesn't allow, isn't kept.
 func Refresh(es *v1alpha1.ElasticService, svc *corev1.Service) {
 	key, wanted := index.FrontOf(es)
 	switch {
@@ -38,17 +39,16 @@ func isFront(status *v1alpha1.FrontStatus, svc types.NamespacedName) bool {
 	return status != nil && status.Namespace == svc.Namespace && status.Service == svc.Name
 }
 
-// setFront writes into a front's status what the owner of its Service says of its
-// clients, in annotations. One that can't be read changes nothing: what was said before
-// holds on, and is in before.
+// setFront writes the settings of the Service's owner, which are annotations, into a front's
+// status. One that can't be read changes nothing: the earlier setting, in before, stays.
 func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *obstacle.Obstacle) {
-	known := isFront(before, types.NamespacedName{Namespace: status.Namespace, Name: status.Service})
-	if known {
+	same := isFront(before, types.NamespacedName{Namespace: status.Namespace, Name: status.Service})
+	if same {
 		status.TrustedCIDRs, status.MaxSessionsPerSource = before.TrustedCIDRs, before.MaxSessionsPerSource
 	}
 	invalid := func(annotation, want string) {
 		if ob == nil {
-			ob = obstacle.New(v1alpha1.ReasonAnnotationInvalid,
+			ob = obstacle.New(reasons.AnnotationInvalid,
 				"The annotation %s of Service %s is %s and must be %s. What it was before holds on.",
 				annotation, svc.Name, text.Quoted(svc.Annotations[annotation]), want)
 		}
@@ -67,15 +67,15 @@ func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *ob
 	_, local := sourceip.LocalPolicy(svc)
 	status.SourceIPPreserved = local || len(status.TrustedCIDRs) > 0
 	status.SettingsVersion = svc.ResourceVersion
-	if known && before.SettingsVersion != "" && slices.Equal(before.TrustedCIDRs, status.TrustedCIDRs) &&
+	if same && before.SettingsVersion != "" && slices.Equal(before.TrustedCIDRs, status.TrustedCIDRs) &&
 		before.MaxSessionsPerSource == status.MaxSessionsPerSource && before.SourceIPPreserved == status.SourceIPPreserved {
 		status.SettingsVersion = before.SettingsVersion
 	}
 	return ob
 }
 
-// Unseen says what isn't applied to a front's clients because their addresses aren't
-// known, and what to change; empty where nothing goes by them.
+// Unseen explains which settings aren't applied to a front's clients because their addresses
+// aren't known, and what to change; empty where no setting needs addresses.
 func Unseen(es *v1alpha1.ElasticService, svc *corev1.Service) string {
 	fields := sourceip.Rules(es)
 	if es.Status.Front.MaxSessionsPerSource > 0 {
@@ -89,7 +89,7 @@ func Unseen(es *v1alpha1.ElasticService, svc *corev1.Service) string {
 		strings.Join(fields, ", "), field, v1alpha1.TrustedCIDRsAnnotation, svc.Name)
 }
 
-// networks reads networks with commas between them.
+// networks parses networks separated by commas.
 func networks(text string) (out []string, ok bool) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -104,7 +104,7 @@ func networks(text string) (out []string, ok bool) {
 	return out, true
 }
 
-// count reads a number of clients; 0 where there is none.
+// count parses a number of clients; 0 where there is none.
 func count(text string) (n int32, ok bool) {
 	if text == "" {
 		return 0, true

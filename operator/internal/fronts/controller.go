@@ -1,8 +1,8 @@
 // Package fronts is the controller of Services that several ElasticServices share. It writes
 // the EndpointSlices of such a Service, and frees its resolver port once nobody shares it.
 //
-// It must not touch ElasticServices, whose own controller writes what each has of the front,
-// nor any slice that it hasn't made.
+// It must not touch ElasticServices, whose own controller writes each one's part of the front,
+// nor any slice that it hasn't created.
 package fronts
 
 import (
@@ -35,26 +35,26 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=list;watch
 
-// Reconciler is the controller of shared Services. Its pass writes a front's EndpointSlices: each
-// resolver is a ready endpoint for as long as it takes clients. What they say comes from the
-// statuses of the ElasticServices that share the Service, which each write their own.
+// Reconciler is the controller of shared Services. Its pass writes a front's EndpointSlices:
+// each resolver is a ready endpoint for as long as it takes clients. Their content comes from
+// the statuses of the ElasticServices that share the Service.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Resolvers are the resolver pods.
 	Resolvers resolvers.Pods
-	// Ports deals resolver ports, to ElasticServices too.
+	// Ports assigns resolver ports, those of ElasticServices included.
 	Ports *resolverports.Allocator
-	// Reporter is told of errors and panics; nil tells nobody.
+	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
 	// Now is the clock.
 	Now func() time.Time
 
-	// states are of the fronts that there are.
+	// states are the fronts' states.
 	states kit.States[state]
 }
 
-// state is what is remembered of a front between passes.
+// state is the memory of a front between passes.
 type state struct {
 	// steppedDown is since when resolvers' endpoints have been terminating.
 	steppedDown endpoints.SteppedDown
@@ -62,11 +62,11 @@ type state struct {
 	pending endpoints.PendingSlices
 }
 
-// retries are for a conflict, after which the cache will tell what was written, and for
-// a namespace that is being deleted.
+// retries are for a conflict, after which the cache will show what was written, and for a
+// namespace that is being deleted.
 var retries = kit.Retries{Conflict: 50 * time.Millisecond, NamespaceEnding: 30 * time.Second}
 
-// Reconcile brings the slices of one front to where they should be.
+// Reconcile brings the slices of one front to their desired state.
 func (f *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	f.Ports.LearnOnce(ctx)
 	key := req.NamespacedName
@@ -83,7 +83,7 @@ func (f *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	svc := &corev1.Service{}
 	if err := f.Client.Get(ctx, key, svc); err != nil {
 		f.states.Forget(key)
-		// Its slices go with it.
+		// Its slices are deleted with it.
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	have, err := f.slicesOf(ctx, svc)
@@ -163,7 +163,7 @@ func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.El
 func frontSlices(svc *corev1.Service, resolvers []endpoints.Resolver, ports []v1alpha1.PortStatus, roles map[string]endpoints.Role) []*discoveryv1.EndpointSlice {
 	var wanted []*discoveryv1.EndpointSlice
 	if len(ports) == 0 {
-		return nil // connections that there are go on without
+		return nil // established connections go on without an endpoint
 	}
 	for _, family := range svc.Spec.IPFamilies {
 		s := &discoveryv1.EndpointSlice{
@@ -189,7 +189,7 @@ func frontSlices(svc *corev1.Service, resolvers []endpoints.Resolver, ports []v1
 	return wanted
 }
 
-// all is for resolver pods, which stand in for every front.
+// all finds all fronts, because resolver pods stand in for every front.
 func (f *Reconciler) all(context.Context, client.Object) []reconcile.Request {
 	keys := f.states.Keys()
 	requests := make([]reconcile.Request, 0, len(keys))

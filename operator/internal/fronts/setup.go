@@ -42,7 +42,7 @@ func (f *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// sharedByIt finds the fronts that an ElasticService shares, or shared until now.
+// sharedByIt finds the fronts that an ElasticService shares, or has shared until now.
 func sharedByIt(_ context.Context, o client.Object) []reconcile.Request {
 	es, ok := o.(*v1alpha1.ElasticService)
 	if !ok {
@@ -58,7 +58,7 @@ func sharedByIt(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// ifShared finds a Service that is a front.
+// ifShared finds a Service if it is a front.
 func (f *Reconciler) ifShared(ctx context.Context, o client.Object) []reconcile.Request {
 	if len(index.Find(ctx, f.Client, client.MatchingFields{index.Front: client.ObjectKeyFromObject(o).String()}, client.Limit(1))) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func sliceOfFront(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// frontChanged lets through what changes who shares a front and on which ports.
+// frontChanged lets through changes of who shares a front, and on which ports.
 func frontChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// absences remembers since when things that should be there were missed.
+// absences remembers since when things have been missing that should be there.
 type absences struct {
 	mu    sync.Mutex
 	first map[string]time.Time
 }
 
-// forgetAfter bounds how long what never comes back is remembered, and so how much.
+// forgetAfter bounds for how long a missing thing is remembered, and so how many are.
 const forgetAfter = 24 * time.Hour
 
-// since is when something was first missed: now, if it never was.
+// since is when something was first missed: now, if it wasn't missing before.
 func (a *absences) since(what string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -29,14 +29,14 @@ func (a *absences) since(what string, now time.Time) time.Time {
 	return a.first[what]
 }
 
-// forget is for what is there.
+// forget is called for a thing that is there.
 func (a *absences) forget(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.first, what)
 }
 
-// recent remembers what was made a moment ago.
+// recent remembers things that were created a short time ago.
 type recent struct {
 	keep time.Duration
 

@@ -28,14 +28,15 @@ import (
 // fieldOwner is the owner of the fields that the controller applies.
 const fieldOwner = "dormouse-operator"
 
-// Times after which a Server is looked at again though nothing that is watched changes.
+// Times after which a Server is looked at again though no watched object changes.
 const (
-	// staleRetry is for what somebody else changed first. The cache will tell.
+	// staleRetry follows a write that somebody else's write came before. The cache will show
+	// it.
 	staleRetry = 50 * time.Millisecond
-	// refusedRetry is for what the API server refused.
+	// refusedRetry follows a refusal of the API server.
 	refusedRetry = 15 * time.Second
-	// cacheLag is for how long what was just made is taken to be there though the
-	// cache doesn't show it.
+	// cacheLag is how long something that was just created is assumed to exist though the cache
+	// doesn't show it.
 	cacheLag = 10 * time.Second
 )
 
@@ -49,22 +50,22 @@ const (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler keeps Servers' Pods.
+// Reconciler keeps the Servers' Pods.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Events takes what a person would ask about.
+	// Events takes the events for users.
 	Events events.EventRecorder
-	// Reporter is told of errors and panics; nil tells nobody.
+	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
 	// SidecarTemplate names the PodTemplate whose first container runs beside
 	// each game.
 	SidecarTemplate types.NamespacedName
 	// OperatorURL is where sidecars report.
 	OperatorURL string
-	// LowPort and HighPort are the host ports to pick from.
+	// LowPort and HighPort bound the host ports to pick from.
 	LowPort, HighPort int32
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
@@ -72,13 +73,13 @@ type Reconciler struct {
 	Now func() time.Time
 
 	picker *picker
-	// made are the Servers whose Pod was just made, and the namespaces whose guard
-	// was, until the cache shows them.
+	// made are the Servers whose Pod was just created, and the namespaces whose
+	// PodDisruptionBudget was, until the cache shows them.
 	made *recent
-	// missing are the nodes that Pods are on and that aren't there.
+	// missing are the nodes that Pods are on and that don't exist.
 	missing *absences
 	learn   sync.Once
-	// freed brings the Servers that wait for a port when one came free.
+	// freed brings the Servers that wait for a host port when one comes free.
 	freed chan types.NamespacedName
 }
 
@@ -94,7 +95,7 @@ func (r *Reconciler) Init() {
 	}
 }
 
-// Reconcile brings one Server to where it should be.
+// Reconcile brings one Server to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.learn.Do(func() { r.learnPorts(ctx) })
 	s := &v1alpha1.Server{}
@@ -137,18 +138,19 @@ func (r *Reconciler) reconcile(ctx context.Context, s *v1alpha1.Server) (requeue
 	return r.updateStatus(ctx, now, original, s, o, p, done)
 }
 
-// outcome is what came of applying a plan.
+// outcome is the result of applying a plan.
 type outcome struct {
-	// ports are the host ports of a Pod that was to be made.
+	// ports are the host ports of the Pod that was to be created.
 	ports portPick
-	// refused is what the API server had against the Pod, which is the user's to mend.
+	// refused is the API server's reason for refusing the Pod, which the user has to fix.
 	refused error
 }
 
-// apply does what a plan says.
+// apply applies a plan.
 func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, p plan) (done outcome, err error) {
 	if o.orphan != nil {
-		// Asked live: this cache's Server may be the earlier one of the two.
+		// Deleted after a live read: the Server in this cache may be the earlier one of the
+		// name.
 		if err := r.deleteOrphan(ctx, o.orphan); err != nil {
 			return done, err
 		}
@@ -166,7 +168,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 	return done, err
 }
 
-// updateStatus writes the status and tells what people would ask about.
+// updateStatus writes the status and emits the events.
 func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, s *v1alpha1.Server, o observed, p plan, done outcome) (time.Duration, error) {
 	setStatus(now, s, o, p, done.ports)
 	if done.refused != nil {
@@ -189,10 +191,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	return p.requeueAfter.Duration(), nil
 }
 
-// writeStatus writes what changed. Reports are written beside it to fields of
-// their own: only where those are cleared must nobody have written meanwhile, nor
-// where a condition changes, or a cache that is behind would make the change, its
-// time and its event twice.
+// writeStatus writes what changed. Reports are written concurrently, to fields of their own.
+// The write needs the version that was read only where it clears those fields, or changes a
+// condition: a cache that lags would make that change, its time and its event twice.
 func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server) (bool, error) {
 	a, b := &original.Status, &s.Status
 	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
@@ -206,7 +207,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 	return err == nil, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
 }
 
-// observe reads what a plan builds on, from the cache alone.
+// observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed, error) {
 	o := observed{nodeLostAfter: r.NodeLostAfter}
 	pod := &corev1.Pod{}
@@ -250,7 +251,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 	return o, nil
 }
 
-// act does the one thing that a plan does to a Pod.
+// act takes the one action of a plan on a Pod.
 func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o observed, p plan, hostPorts []int32) (refused, err error) {
 	switch {
 	case p.create:
@@ -258,14 +259,14 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o observed, p 
 	case p.remove:
 		return nil, r.deletePod(ctx, o.pod)
 	case p.erase:
-		// Not if it has got a node, or anything else, since it was looked at.
+		// But not if it has got a node, or changed otherwise, since it was observed.
 		err := r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
 		if err == nil && p.refused {
 			r.picker.refuse(s)
 		}
 		return nil, err
 	case p.retire != "":
-		// Somebody may have taken back a drain meanwhile.
+		// Somebody may have undone a drain meanwhile.
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 		return nil, wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
 	case o.pod != nil && o.pod.Labels[v1alpha1.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
@@ -274,7 +275,7 @@ func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o observed, p 
 	return nil, nil
 }
 
-// release lets a deleted Server go, with what is only its own.
+// release lets a deleted Server go, with everything that belongs to it alone.
 func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 	if err := r.deleteClaims(ctx, s); err != nil {
 		return err
@@ -289,8 +290,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *v1alpha1.Server) error
 	return wrapf(client.IgnoreNotFound(err), "add the deletion guard to Server %s", client.ObjectKeyFromObject(s))
 }
 
-// tidy removes what a Server left that is gone: a Pod, if somebody took the
-// guard away by force, and the namespace's guard with its last Server.
+// tidy removes what a Server that is gone left behind: a Pod, if somebody removed the finalizer
+// by force, and the namespace's PodDisruptionBudget with its last Server.
 func (r *Reconciler) tidy(ctx context.Context, key types.NamespacedName) error {
 	r.picker.wait(key, false)
 	pod := &corev1.Pod{}

@@ -7,12 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// notices are those of a pass that has changed before to after.
+// notices are the events of a pass that has changed before to after.
 func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
 	var list []kit.Notice
 	add := func(kind, reason, action, note string) {
@@ -32,13 +33,13 @@ func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
 		return list
 	}
 	switch is.reason {
-	case v1alpha1.ReasonOK:
+	case reasons.OK:
 		add(corev1.EventTypeNormal, "Ready", "Serve", is.message)
-	case v1alpha1.ReasonUnhealthy, v1alpha1.ReasonNodeLost, v1alpha1.ReasonHostPortTaken, v1alpha1.ReasonPodExists:
+	case reasons.Unhealthy, reasons.NodeLost, reasons.HostPortTaken, reasons.PodExists:
 		add(corev1.EventTypeWarning, is.reason, "Observe", is.message)
-	case v1alpha1.ReasonDraining:
+	case reasons.Draining:
 		add(corev1.EventTypeNormal, "Draining", "Drain", is.message)
-	case v1alpha1.ReasonStopped:
+	case reasons.Stopped:
 		add(corev1.EventTypeNormal, "Stopped", "Stop", is.message)
 	}
 	return list
@@ -55,7 +56,7 @@ func readyOf(s *v1alpha1.Server) readyCondition {
 	return readyCondition{}
 }
 
-// maxQuote bounds what is quoted of others' words, in bytes.
+// maxQuote bounds quotes, in bytes.
 const maxQuote = 300
 
 func quote(words string) string {

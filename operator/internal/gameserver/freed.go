@@ -12,11 +12,11 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// learnPorts fills the picker from the Pods that are there.
+// learnPorts fills the picker from the existing Pods.
 func (r *Reconciler) learnPorts(ctx context.Context) {
 	var servers v1alpha1.ServerList
 	if err := r.Client.List(ctx, &servers); err != nil {
-		return // only when the cache is gone, and so are we
+		return // only when the cache has stopped, and so has the operator
 	}
 	for i := range servers.Items {
 		s := &servers.Items[i]
@@ -27,7 +27,7 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	}
 }
 
-// tell wakes Servers that wait for a port. One that isn't told tries again by
+// tell wakes Servers that wait for a host port. A Server that isn't notified tries again by
 // itself later.
 func (r *Reconciler) tell(keys []types.NamespacedName) {
 	for _, key := range keys {
@@ -44,7 +44,7 @@ type leaderRunnable func(ctx context.Context) error
 
 func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
 
-// pass brings keys to the controller's queue, until ctx ends.
+// pass passes keys on to the controller's queue, until ctx ends.
 func pass(ctx context.Context, from <-chan types.NamespacedName, to chan<- event.TypedGenericEvent[*v1alpha1.Server]) error {
 	for {
 		select {

@@ -19,13 +19,13 @@ import (
 // Servers.
 const guardName = "dormouse-deletion-guard"
 
-// ManagedByLabel and its value v1alpha1.ManagedBy are on what the controller
-// keeps beside the Servers, so that it caches nobody else's.
+// ManagedByLabel and its value v1alpha1.ManagedBy are on objects that the controller keeps
+// beside the Servers, so that only those are cached.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
-// buildGuard keeps Pods whose deletion isn't allowed from being evicted. The
-// number is one that no namespace reaches: a percentage, or maxUnavailable, would
-// make Kubernetes look for a scale that a Server hasn't got.
+// buildGuard builds the PodDisruptionBudget that keeps Pods whose deletion isn't allowed from
+// being evicted. Its number is one that no namespace reaches: a percentage, or maxUnavailable,
+// would make Kubernetes look for a scale that a Server doesn't have.
 func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta: metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
@@ -41,7 +41,7 @@ func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// keepGuard makes the namespace's PodDisruptionBudget what it should be.
+// keepGuard brings the namespace's PodDisruptionBudget to the wanted state.
 func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
 	desired, have := buildGuard(namespace), &policyv1.PodDisruptionBudget{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), have)
@@ -51,7 +51,7 @@ func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
 	if err == nil && guards(have, desired) || r.made.has(namespace, r.Now()) {
 		return nil
 	}
-	// Many Servers of a new namespace come here at once.
+	// Many Servers of a new namespace get here at once.
 	r.made.add(namespace, r.Now())
 	if err := patch.Apply(ctx, r.Client, fieldOwner, desired); err != nil {
 		r.made.forget(namespace)

@@ -11,35 +11,35 @@ import (
 	"dormouse.dev/dormouse/internal/podstatus"
 )
 
-// observed is what a pass knows of a Server's surroundings.
+// observed is what a pass sees of a Server's surroundings.
 type observed struct {
 	// pod is the Server's own; nil if there is none.
 	pod *corev1.Pod
-	// made says that a Pod was made which the cache doesn't show yet.
+	// made is set where a Pod was created which the cache doesn't show yet.
 	made bool
-	// stranger says that a Pod which isn't the Server's has its name.
+	// stranger is set where a Pod that isn't the Server's has its name.
 	stranger bool
-	// orphan is such a Pod that an earlier Server of the same name left.
+	// orphan is such a Pod if an earlier Server of the same name left it.
 	orphan *corev1.Pod
-	// node is the Pod's; nil if it has none, or the node isn't there any more.
+	// node is the Pod's; nil if it has none, or the node doesn't exist any more.
 	node *corev1.Node
-	// nodeMissingSince is since when a node that isn't there was missed.
+	// nodeMissingSince is since when a node that doesn't exist was missed.
 	nodeMissingSince time.Time
 	// nodeLostAfter is how long a node may be silent before its Pods count as gone.
 	nodeLostAfter time.Duration
-	// clashes reports that one of the Pod's picked host ports has become a UDP port of
-	// an ElasticService, and that there are other numbers.
+	// clashes is set where one of the Pod's picked host ports has become a UDP port of an
+	// ElasticService, and there are other numbers.
 	clashes bool
-	// better is whether another host port than the Pod's has more nodes left, and
-	// betterInVain whether one has as many, once the Pod has waited in vain. Both are
-	// known only of a Pod that waits for its host port.
+	// better is set where a host port other than the Pod's is free on more nodes, and
+	// betterInVain where one is free on as many, once the Pod has waited in vain. Both are
+	// known only for a Pod that waits for its host port.
 	better, betterInVain bool
 	// patience is after how long a Pod that waits for its host port has waited in vain.
 	patience time.Duration
 }
 
-// gameRunning reports whether the game's process runs in a Pod. What kubelet tells
-// may be late: a sidecar that runs and says that somebody is there knows better.
+// gameRunning reports whether the game's process runs in a Pod. kubelet's report may be late: a
+// running sidecar that reports players knows better.
 func gameRunning(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && report(s, pod) != nil && gamepod.SidecarRunning(pod))
 }
@@ -50,7 +50,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// unschedulable is the scheduler's word on why a Pod has no node, and since when.
+// unschedulable is the scheduler's message on why a Pod has no node, and since when.
 func unschedulable(pod *corev1.Pod) (string, time.Time) {
 	if scheduled(pod) {
 		return "", time.Time{}
@@ -61,8 +61,8 @@ func unschedulable(pod *corev1.Pod) (string, time.Time) {
 	return "", time.Time{}
 }
 
-// silentSince is since when a Pod's node doesn't answer; zero while it does. A
-// node whose kubelet says itself that it isn't ready does answer.
+// silentSince is since when a Pod's node hasn't answered; zero while it does. A node whose
+// kubelet itself reports that it isn't ready does answer.
 func (o observed) silentSince() (time.Time, bool) {
 	if !scheduled(o.pod) {
 		return time.Time{}, false
@@ -78,8 +78,7 @@ func (o observed) silentSince() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// nodeLost reports whether the Pod's node counts as lost, and otherwise when it
-// will.
+// nodeLost reports whether the Pod's node counts as lost, and otherwise after how long it will.
 func (o observed) nodeLost(now time.Time) (lost bool, left time.Duration) {
 	since, silent := o.silentSince()
 	if !silent {
@@ -91,8 +90,8 @@ func (o observed) nodeLost(now time.Time) (lost bool, left time.Duration) {
 	return true, 0
 }
 
-// graceOver reports whether a deleted Pod's time to end is over, by the time that
-// the API server has set, and otherwise when it will be.
+// graceOver reports whether a deleted Pod's grace period is over, by the time that the API
+// server has set, and otherwise after how long it will be.
 func graceOver(pod *corev1.Pod, now time.Time) (over bool, left time.Duration) {
 	if pod.DeletionTimestamp.IsZero() {
 		return false, 0
@@ -104,7 +103,7 @@ func graceOver(pod *corev1.Pod, now time.Time) (over bool, left time.Duration) {
 	return true, 0
 }
 
-// report is what the game's sidecar has said of this very Pod; nil if nothing.
+// report is what the sidecar of this very Pod has reported; nil if nothing.
 func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
 	if pod == nil || s.Status.Game == nil || s.Status.Game.PodUID != string(pod.UID) {
 		return nil
@@ -112,7 +111,7 @@ func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
 	return s.Status.Game
 }
 
-// inFleet reports whether somebody else looks after the Server.
+// inFleet reports whether the Server has a controller that looks after it.
 func inFleet(s *v1alpha1.Server) bool { return metav1.GetControllerOf(s) != nil }
 
 // wanted reports whether the Server is to have a Pod.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gamepod"
 )
@@ -302,28 +303,28 @@ func TestStatus(t *testing.T) {
 		reason    string
 		deletable bool
 	}{
-		"a game that plays":                   {newWorld(players(3)), v1alpha1.ServerReady, v1alpha1.ReasonOK, false},
-		"a full game that gets nobody else":   {newWorld(full16, unready(-1)), v1alpha1.ServerReady, v1alpha1.ReasonOK, false},
-		"a full game that is broken":          {newWorld(full16, unready(-1), crashed), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
-		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, false},
-		"an empty game":                       {newWorld(), v1alpha1.ServerReady, v1alpha1.ReasonOK, true},
-		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, v1alpha1.ReasonOK, false},
-		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerAllocated, v1alpha1.ReasonOK, true},
-		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
-		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
-		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
-		"a drained game":                      {newWorld(players(3), func(w *world) { w.server.Spec.Drain = true }), v1alpha1.ServerDraining, v1alpha1.ReasonDraining, false},
-		"a deleted game with players":         {newWorld(players(3), deleted(0)), v1alpha1.ServerDraining, v1alpha1.ReasonDraining, false},
-		"a stopped Server":                    {newWorld(podGone, stopped), v1alpha1.ServerStopped, v1alpha1.ReasonStopped, true},
-		"an unhealthy game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), v1alpha1.ServerUnhealthy, v1alpha1.ReasonUnhealthy, false},
-		"a lost node":                         {newWorld(players(3), nodeSilent(-300)), v1alpha1.ServerUnhealthy, v1alpha1.ReasonNodeLost, false},
-		"a node that has just become silent":  {newWorld(players(3), nodeSilent(-60)), v1alpha1.ServerStarting, v1alpha1.ReasonNodeSilent, false},
-		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, v1alpha1.ReasonHostPortTaken, true},
-		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, v1alpha1.ReasonBackoff, true},
-		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, true},
+		"a game that plays":                   {newWorld(players(3)), v1alpha1.ServerReady, reasons.OK, false},
+		"a full game that gets nobody else":   {newWorld(full16, unready(-1)), v1alpha1.ServerReady, reasons.OK, false},
+		"a full game that is broken":          {newWorld(full16, unready(-1), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, reasons.Starting, false},
+		"an empty game":                       {newWorld(), v1alpha1.ServerReady, reasons.OK, true},
+		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, reasons.OK, false},
+		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerAllocated, reasons.OK, true},
+		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a drained game":                      {newWorld(players(3), func(w *world) { w.server.Spec.Drain = true }), v1alpha1.ServerDraining, reasons.Draining, false},
+		"a deleted game with players":         {newWorld(players(3), deleted(0)), v1alpha1.ServerDraining, reasons.Draining, false},
+		"a stopped Server":                    {newWorld(podGone, stopped), v1alpha1.ServerStopped, reasons.Stopped, true},
+		"an unhealthy game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), v1alpha1.ServerUnhealthy, reasons.Unhealthy, false},
+		"a lost node":                         {newWorld(players(3), nodeSilent(-300)), v1alpha1.ServerUnhealthy, reasons.NodeLost, false},
+		"a node that has just become silent":  {newWorld(players(3), nodeSilent(-60)), v1alpha1.ServerStarting, reasons.NodeSilent, false},
+		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, reasons.HostPortTaken, true},
+		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, reasons.Backoff, true},
+		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, reasons.Starting, true},
 		"a game that must not go unreported": {newWorld(silent, func(w *world) {
 			w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
-		}), v1alpha1.ServerStarting, v1alpha1.ReasonStarting, false},
+		}), v1alpha1.ServerStarting, reasons.Starting, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 	sidecarPort = 9359
 )
 
-// Annotations by which cluster autoscalers tell Pods that must stay.
+// Annotations that tell cluster autoscalers that Pods must stay.
 const (
 	safeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	doNotDisrupt = "karpenter.sh/do-not-disrupt"
@@ -31,22 +31,21 @@ const (
 const (
 	tokenVolume = "dormouse-token"
 	tokenDir    = "/var/run/secrets/dormouse.dev" //nolint:gosec // a directory's name is no credential
-	// tokenSeconds is how long a sidecar's token is good for; kubelet brings a
-	// new one before.
+	// tokenSeconds is how long a sidecar's token is valid; kubelet renews it before.
 	tokenSeconds = 3600
 )
 
-// Sidecar says what runs beside each game.
+// Sidecar is what runs beside each game.
 type Sidecar struct {
-	// Container is what the cluster's administrator says of it: its image,
-	// resources, security and environment.
+	// Container has the administrator's settings for it: its image, resources, security and
+	// environment.
 	Container corev1.Container
-	// OperatorURL is where it reports.
+	// OperatorURL is where it reports to.
 	OperatorURL string
 }
 
-// buildPod is a Server's Pod: the template, with the sidecar and what it and the
-// game need. hostPorts are the picked ports, in the order of spec.ports.
+// buildPod builds a Server's Pod: the template, with the sidecar and what it and the game need.
+// hostPorts are the picked ports, in the order of spec.ports.
 func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable bool) *corev1.Pod {
 	template := s.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{
@@ -85,7 +84,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 	return pod
 }
 
-// setDeletable says on a Pod whether it may be evicted.
+// setDeletable notes on a Pod whether it may be evicted.
 func setDeletable(m *metav1.ObjectMeta, deletable bool) {
 	metav1.SetMetaDataLabel(m, v1alpha1.DeletionAllowedLabel, strconv.FormatBool(deletable))
 	metav1.SetMetaDataAnnotation(m, safeToEvict, strconv.FormatBool(deletable))
@@ -116,8 +115,8 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 	}
 }
 
-// buildSidecar is the container beside the game. It starts before it and ends
-// after it, and the Pod is ready only while it says that the game takes players.
+// buildSidecar builds the container beside the game. It starts before the game and ends after
+// it, and the Pod is ready only while the sidecar reports that the game takes players.
 func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1.Container {
 	health := s.Spec.Health
 	args := []string{
@@ -162,14 +161,14 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	return *c
 }
 
-// probePort is the port that the sidecar asks the game at.
+// probePort is the game's port that the sidecar's player probe uses.
 func probePort(s *v1alpha1.Server, hostPorts []int32) int32 {
 	for i, port := range s.Spec.Ports {
 		if s.Spec.Players.Probe.Port == "" || port.Name == s.Spec.Players.Probe.Port {
 			return listenPort(port, hostPorts[i])
 		}
 	}
-	return 0 // the API server has refused that
+	return 0 // the API server refuses that
 }
 
 // setEnv adds a variable, unless the template has one of that name.
@@ -179,7 +178,7 @@ func setEnv(c *corev1.Container, name, value string) {
 	}
 }
 
-// setPort adds a port, or the host port to one that the template has.
+// setPort adds a port, or adds the host port to a port that the template has.
 func setPort(c *corev1.Container, port corev1.ContainerPort) {
 	for i := range c.Ports {
 		have := &c.Ports[i]

@@ -34,11 +34,10 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 	return forUser(wrapf(err, "create Pod %s", client.ObjectKeyFromObject(s)))
 }
 
-// errStranger says that somebody else's Pod has the Server's name.
+// errStranger means that a Pod that isn't the Server's has its name.
 var errStranger = errors.New("a Pod of somebody else has the name")
 
-// taken finds out whose a Pod is that has the Server's name and that the cache
-// doesn't show.
+// taken finds out whose a Pod is that has the Server's name and that the cache doesn't show.
 func (r *Reconciler) taken(ctx context.Context, s *v1alpha1.Server) (refused, err error) {
 	pod := &corev1.Pod{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
@@ -52,7 +51,7 @@ func (r *Reconciler) taken(ctx context.Context, s *v1alpha1.Server) (refused, er
 	return nil, err
 }
 
-// sidecar is what runs beside each game, by the administrator's PodTemplate.
+// sidecar is the sidecar according to the administrator's PodTemplate.
 func (r *Reconciler) sidecar(ctx context.Context) (Sidecar, error) {
 	t := &corev1.PodTemplate{}
 	if err := r.Client.Get(ctx, r.SidecarTemplate, t); err != nil {
@@ -64,7 +63,7 @@ func (r *Reconciler) sidecar(ctx context.Context) (Sidecar, error) {
 	return Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL}, nil
 }
 
-// forUser tells what a user must mend from what time will.
+// forUser separates errors that a user must fix from errors that time will resolve.
 func forUser(err error) (refused, _ error) {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil, err
@@ -89,7 +88,7 @@ func (r *Reconciler) deletePod(ctx context.Context, pod *corev1.Pod, opts ...cli
 	return wrapf(client.IgnoreNotFound(err), "delete Pod %s", client.ObjectKeyFromObject(pod))
 }
 
-// markPod says on a Pod whether it may be evicted.
+// markPod notes on a Pod whether it may be evicted.
 func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, deletable bool) error {
 	var meta metav1.ObjectMeta
 	setDeletable(&meta, deletable)
@@ -102,9 +101,8 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, deletable boo
 	return wrapf(client.IgnoreNotFound(err), "mark Pod %s", client.ObjectKeyFromObject(pod))
 }
 
-// unseen looks for a Pod of a Server that is about to be let go which the cache
-// doesn't show: somebody may have taken the label off by which it is watched. Such
-// a Pod gets it back.
+// unseen looks for a Pod of a Server that is about to be released which the cache doesn't show:
+// somebody may have removed the label by which it is watched. Such a Pod gets the label back.
 func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o observed) (bool, error) {
 	if o.stranger {
 		return false, nil
@@ -125,8 +123,8 @@ func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o observed)
 	return true, wrapf(client.IgnoreNotFound(err), "label Pod %s", client.ObjectKeyFromObject(pod))
 }
 
-// deleteOrphan deletes the Pod of a Server that isn't there, which is asked of
-// the API server itself: a cache may not know of a new one yet.
+// deleteOrphan deletes the Pod of a Server that doesn't exist according to the API server
+// itself: the cache may not have a new one yet.
 func (r *Reconciler) deleteOrphan(ctx context.Context, pod *corev1.Pod) error {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "Server" || pod.DeletionTimestamp != nil {

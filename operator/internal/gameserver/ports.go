@@ -16,12 +16,12 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 )
 
-// exposed reports whether a port has a number on the node.
+// exposed reports whether a port has a host port.
 func exposed(p v1alpha1.ServerPort) bool {
 	return p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
 }
 
-// picked reports whether the operator picks that number.
+// picked reports whether the operator picks the host port.
 func picked(p v1alpha1.ServerPort) bool { return exposed(p) && p.HostPort == 0 }
 
 // picksPorts reports whether the operator picks any of a Server's host ports.
@@ -32,7 +32,7 @@ func picksPorts(s *v1alpha1.Server) bool {
 // reserved reports whether the sidecar listens on a port.
 func reserved(port int32) bool { return port >= sdkGRPCPort && port <= sidecarPort }
 
-// listenPort is the number on which the game listens.
+// listenPort is the port on which the game listens.
 func listenPort(p v1alpha1.ServerPort, hostPort int32) int32 {
 	if p.Expose == v1alpha1.ExposePassthrough {
 		return hostPort
@@ -51,7 +51,7 @@ func transports(p v1alpha1.ServerProtocol) []corev1.Protocol {
 	}
 }
 
-// portName is a port's name in the Pod, where two of a TCPUDP port's need two.
+// portName is a port's name in the Pod. A TCPUDP port needs two names.
 func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
 	if p.Protocol != v1alpha1.ServerProtocolTCPUDP || protocol == corev1.ProtocolTCP {
 		return p.Name
@@ -60,8 +60,8 @@ func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
 	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
 }
 
-// portsOf is what to connect to, by what the Pod has. A Pod that was made from
-// an older spec may lack a port.
+// portsOf are the addresses to connect to, by the Pod's ports. A Pod that was created from an
+// older spec may lack a port.
 func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
 	var ports []v1alpha1.ServerPortStatus
 	for i, number := range hostPortsOf(s, pod) {
@@ -76,8 +76,7 @@ func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
 	return ports
 }
 
-// hostPortsOf is a Pod's host ports, in the order of spec.ports; 0 where there
-// is none.
+// hostPortsOf are a Pod's host ports, in the order of spec.ports; 0 where there is none.
 func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
 	numbers := make([]int32, len(s.Spec.Ports))
 	for i := range pod.Spec.Containers {
@@ -98,19 +97,18 @@ func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
 	return numbers
 }
 
-// wantsPort tells from the scheduler's words that a Pod waits for a host port.
+// wantsPort reports whether, by the scheduler's message, a Pod waits for a host port.
 func wantsPort(why string) bool {
 	return strings.Contains(why, "free ports for the requested pod ports")
 }
 
-// refusedFor is how long a host port is avoided for all Servers after a Pod found no node
-// that has it free.
+// refusedFor is how long a host port is avoided for all Servers after a Pod found no node on
+// which it was free.
 const refusedFor = time.Hour
 
-// picker picks host ports so that each number is used about as often as any
-// other. That no node has one twice is the scheduler's to see to, which knows
-// all Pods: many nodes can have a Server each on one number. It is a count of
-// what the Pods have, filled from them.
+// picker picks host ports so that each number is used about equally often. The scheduler, which
+// knows all Pods, takes care that no node has one twice: many nodes can have a Server each with
+// the same number. The picker counts the Pods' ports, and is filled from the Pods.
 type picker struct {
 	low, high int32
 	services  udpServices
@@ -123,15 +121,15 @@ type picker struct {
 	servers map[types.UID][]int32
 	// waiting are the Servers whose Pod has no node for want of a port.
 	waiting map[types.NamespacedName]bool
-	// refused are the numbers that a Pod of ours waited for in vain, and since when:
-	// somebody else's Pods may have them on every node, and their count here is low.
+	// refused are the numbers that a Pod of ours waited for in vain, and since when: somebody
+	// else's Pods, which aren't counted here, may have them on every node.
 	refused map[int32]time.Time
 	// tries counts how many numbers each Server has given up since it last ran.
 	tries map[types.UID]int
 }
 
-// udpServices tells which numbers are UDP ports of Services. A Pod with such a UDP
-// host port ends the sessions of the Service's players: see package udpports.
+// udpServices finds out which numbers are UDP ports of Services. A Pod with such a UDP host
+// port ends the sessions of the Service's players: see package udpports.
 type udpServices interface {
 	// Elastic reports whether a number is one of an ElasticService's.
 	Elastic(number int32) bool
@@ -159,7 +157,7 @@ func (p *picker) refuse(s *v1alpha1.Server) {
 	}
 }
 
-// avoided reports whether a number was refused not long ago.
+// avoided reports whether a number was refused within refusedFor.
 func (p *picker) avoided(number int32) bool {
 	at, refused := p.refused[number]
 	if refused && p.now().Sub(at) >= refusedFor {
@@ -169,7 +167,7 @@ func (p *picker) avoided(number int32) bool {
 	return refused
 }
 
-// placed notes that a Server's Pod has found a node, where its numbers were free.
+// placed notes that a Server's Pod has found a node, on which its numbers were free.
 func (p *picker) placed(server types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,16 +177,16 @@ func (p *picker) placed(server types.UID) {
 	}
 }
 
-// patience is how long a Server's Pod waits for its numbers before others are tried:
-// longer each time, as each costs a Pod.
+// patience is how long a Server's Pod waits for its numbers before others are tried: longer
+// each time, because each try costs a Pod.
 func (p *picker) patience(server types.UID) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return retryPort << min(p.tries[server], 4)
 }
 
-// hold notes what a Server's Pod has, and forgets what it had. It gives the
-// Servers that wait for a port if one came free.
+// hold notes the ports of a Server's Pod, and forgets the previous ones. It returns the Servers
+// that wait for a port if one came free.
 func (p *picker) hold(server types.UID, ports []int32) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +217,7 @@ func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
 		}
 		freed = true
 		if p.tries[server] == 0 {
-			delete(p.refused, port) // it had a node, which has the number free now
+			delete(p.refused, port) // it got a node, so the number is free there
 		}
 	}
 	if p.servers[server] = ports; len(ports) == 0 {
@@ -246,18 +244,18 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 	}
 }
 
-// portPick is what came of picking a Server's host ports.
+// portPick is the result of picking a Server's host ports.
 type portPick struct {
 	// numbers are in the order of spec.ports.
 	numbers []int32
-	// trouble is why there are none, and no Pod could be made.
+	// trouble is why there are none, so that no Pod can be created.
 	trouble error
 }
 
-// pick picks a Server's host ports and holds them for it: those it had before
-// where nobody else has taken to them, else one of those that are used least, by
-// chance. It prefers those that are no Service's UDP port. A number that was refused is
-// picked only where there is nothing else, and an ElasticService's last of all.
+// pick picks a Server's host ports and holds them for it: those that it had before where nobody
+// else has got them, else a random one of those that are used least. It prefers numbers that
+// are no Service's UDP port. A number that was refused is picked only where there is nothing
+// else, and an ElasticService's last of all.
 func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +286,7 @@ func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 	return ports, nil
 }
 
-// best is the number for a port that had one before, or 0; 0: there is none.
+// best is the best number for a port, whose previous one was had, or 0; 0: there is none.
 func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
 	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) && !p.avoided(had) {
 		return had
@@ -303,7 +301,7 @@ func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool)
 		}
 		c := cost{avoided: p.avoided(candidate), uses: p.uses[candidate]}
 		if best != 0 && c.compare(lowest) >= 0 {
-			continue // whatever its Services are
+			continue // whatever Services have it
 		}
 		c.elastic = p.elastic(port, candidate)
 		c.ofService = overUDP(port) && p.services.Any(candidate)
@@ -314,7 +312,7 @@ func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool)
 	return best
 }
 
-// cost is what speaks against a number, the most weighty first.
+// cost is what counts against a number, the most important first.
 type cost struct {
 	elastic, avoided bool
 	uses             int
@@ -328,7 +326,7 @@ func (c cost) compare(other cost) int {
 	)
 }
 
-// compareBool puts false before true.
+// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -340,8 +338,8 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// elastic reports whether a port with a number would end the sessions of an
-// ElasticService's players.
+// elastic reports whether a port with the number would end the sessions of an ElasticService's
+// players.
 func (p *picker) elastic(port v1alpha1.ServerPort, number int32) bool {
 	return overUDP(port) && p.services.Elastic(number)
 }
@@ -366,9 +364,9 @@ func overUDP(p v1alpha1.ServerPort) bool {
 	return slices.Contains(transports(p.Protocol), corev1.ProtocolUDP)
 }
 
-// better reports whether a Server that waits with these ports would be better off
-// with others: ones with fewer users, or after some time any that has no more and
-// that wasn't refused, for a Pod that isn't ours may have its own.
+// better reports whether a Server that waits with these ports would be better off with others:
+// ones with fewer users or, with inVain, any that has no more users and wasn't refused, because
+// a Pod that isn't ours may have its own.
 func (p *picker) better(s *v1alpha1.Server, inVain bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -96,8 +96,8 @@ func TestAFreedPortIsTold(t *testing.T) {
 	if p.better(servers[4], false) {
 		t.Error("another port is said to be better while all are taken")
 	}
-	if told := p.hold("1", nil); len(told) != 1 || told[0] != waiting {
-		t.Errorf("told %v that 7001 is free, want %v", told, waiting)
+	if waiters := p.hold("1", nil); len(waiters) != 1 || waiters[0] != waiting {
+		t.Errorf("told %v that 7001 is free, want %v", waiters, waiting)
 	}
 	if !p.better(servers[4], false) {
 		t.Error("7001 has a node left and isn't said to be better than 7000, which has none")
@@ -106,8 +106,8 @@ func TestAFreedPortIsTold(t *testing.T) {
 		t.Errorf("picked %v, %v; want 7001", ports, err)
 	}
 	p.wait(waiting, false)
-	if told := p.hold("0", nil); len(told) != 0 {
-		t.Errorf("told %v, want nobody", told)
+	if waiters := p.hold("0", nil); len(waiters) != 0 {
+		t.Errorf("told %v, want nobody", waiters)
 	}
 	if len(p.waiting) != 0 || len(p.servers) != 3 {
 		t.Errorf("the picker holds %d Servers and %d that wait, want 3 and 0", len(p.servers), len(p.waiting))

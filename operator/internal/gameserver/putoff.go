@@ -6,21 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// What a Server that comes up may keep to itself, and for how long: that its Pod has
-// no node yet, and what changes with every step that the Pod makes then.
+// What a Server that starts may leave unwritten, and for how long: that its Pod has no node
+// yet, and then what changes with each step of the Pod.
 const (
 	putOffPending  = 3 * time.Second
 	putOffStarting = 10 * time.Second
 )
 
-// putOffFor is for how long what a pass has found out needn't be written: a new
-// Server's being Pending, and what changes on one that starts and goes on to start.
+// putOffFor is how long the result of a pass may stay unwritten: that a new Server is Pending,
+// and what changes on one that goes on starting.
 func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed) time.Duration {
 	switch {
-	case before.Status.State == "" && after.Status.State == v1alpha1.ServerPending && readyOf(after).reason == v1alpha1.ReasonPending:
+	case before.Status.State == "" && after.Status.State == v1alpha1.ServerPending && readyOf(after).reason == reasons.Pending:
 		return before.CreationTimestamp.Add(putOffPending).Sub(now)
 	case before.Status.State == v1alpha1.ServerStarting && after.Status.State == v1alpha1.ServerStarting && o.pod != nil &&
 		sameForPeople(before.Status.Conditions, after.Status.Conditions):
@@ -30,8 +31,8 @@ func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed) time.D
 	}
 }
 
-// sameForPeople reports whether two states of a Server's conditions tell a person the
-// same: why it isn't ready, and whether it may be deleted.
+// sameForPeople reports whether two states of a Server's conditions mean the same to a person:
+// why it isn't ready, and whether it may be deleted.
 func sameForPeople(a, b []metav1.Condition) bool {
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionDeletionAllowed} {
 		before, after := meta.FindStatusCondition(a, kind), meta.FindStatusCondition(b, kind)

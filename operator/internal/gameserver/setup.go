@@ -26,14 +26,14 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// maxConcurrent bounds the Servers that are worked on at once.
+// maxConcurrent bounds how many Servers are reconciled at once.
 const maxConcurrent = 16
 
 // indexNode finds the Servers' Pods by their node.
 const indexNode = "dormouse.node"
 
-// CachedObjects are the objects beside Servers and Pods that the controller
-// reads, with what of them is kept; namespace is the operator's.
+// CachedObjects are the objects other than Servers and Pods that the controller reads, with how
+// they are cached; namespace is the operator's.
 func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.PodTemplate{}: {Namespaces: map[string]cache.Config{namespace: {}}},
@@ -44,8 +44,8 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// slimNode keeps a node's addresses and whether it is ready: images and labels
-// are most of it.
+// slimNode keeps a node's addresses and whether it is ready: images and labels are most of a
+// node.
 func slimNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
@@ -108,7 +108,7 @@ func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []recon
 	for _, number := range udpports.ElasticPorts(svc) {
 		servers, err := udpports.ServersWith(ctx, r.Client, number)
 		if err != nil {
-			return nil // only when the cache is gone, and so are we
+			return nil // only when the cache has stopped, and so has the operator
 		}
 		for _, key := range servers {
 			requests = append(requests, reconcile.Request{NamespacedName: key})
@@ -117,7 +117,7 @@ func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []recon
 	return requests
 }
 
-// byPod finds a Pod's Server, which may be gone.
+// byPod finds a Pod's Server, which may not exist any more.
 func byPod(_ context.Context, o client.Object) []reconcile.Request {
 	if o.GetLabels()[v1alpha1.ServerLabel] == "" {
 		return nil
@@ -128,7 +128,7 @@ func byPod(_ context.Context, o client.Object) []reconcile.Request {
 func (r *Reconciler) byNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexNode: o.GetName()}); err != nil {
-		return nil // only when the cache is gone, and so are we
+		return nil // only when the cache has stopped, and so has the operator
 	}
 	requests := make([]reconcile.Request, 0, len(pods.Items))
 	for i := range pods.Items {
@@ -137,7 +137,7 @@ func (r *Reconciler) byNode(ctx context.Context, o client.Object) []reconcile.Re
 	return requests
 }
 
-// byGuard finds a Server that will put the namespace's guard back.
+// byGuard finds a Server whose pass will restore the namespace's PodDisruptionBudget.
 func (r *Reconciler) byGuard(ctx context.Context, o client.Object) []reconcile.Request {
 	if o.GetName() != guardName {
 		return nil
@@ -149,7 +149,7 @@ func (r *Reconciler) byGuard(ctx context.Context, o client.Object) []reconcile.R
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&servers.Items[0])}}
 }
 
-// nodeChanged lets through what matters to a Server: the node's addresses, and
+// nodeChanged lets through changes that matter to a Server: of the node's addresses, and of
 // whether it answers.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/gamepod"
@@ -19,20 +20,20 @@ import (
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// finding is where a Server is, and why.
+// finding is a Server's state, and why.
 type finding struct {
 	state           v1alpha1.ServerState
 	reason, message string
-	// ready says that the game takes players.
+	// ready is set where the game takes players.
 	ready bool
 }
 
-// setStatus writes into a Server what was observed and what the pass does.
+// setStatus writes what was observed and what the pass does into a Server's status.
 func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) {
 	st := &s.Status
 	st.ObservedGeneration = s.Generation
 	stamp := metav1.NewTime(now)
-	// The cache may show a Pod that failed for longer than it is there.
+	// The cache may go on showing a Pod that failed after it was deleted.
 	if p.failed && (st.LastFailureTime == nil || st.LastFailureTime.Before(&o.pod.CreationTimestamp)) {
 		var readySince *metav1.Time
 		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionTrue {
@@ -49,7 +50,7 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 
 	ready := condition.False(v1alpha1.ConditionReady, f.reason, "%s", f.message)
 	if f.ready {
-		ready = condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "%s", f.message)
+		ready = condition.True(v1alpha1.ConditionReady, reasons.OK, "%s", f.message)
 	}
 	deletable := condition.False(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
 	if p.guard.allowed {
@@ -58,7 +59,7 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 	condition.SetAll(&st.Conditions, s.Generation, stamp, ready, deletable, healthy(s, o))
 }
 
-// setPod tells of the Pod, its node and its ports.
+// setPod writes the Pod, its node and its ports.
 func setPod(s *v1alpha1.Server, o observed) {
 	st := &s.Status
 	st.PodName, st.PodIP, st.NodeName, st.Address, st.Ports = "", "", "", "", nil
@@ -74,7 +75,7 @@ func setPod(s *v1alpha1.Server, o observed) {
 	st.Ports = portsOf(s, o.pod)
 }
 
-// clearGame is for a Server of whose Pod nothing was reported.
+// clearGame clears the reports about a Server's former Pod.
 func clearGame(s *v1alpha1.Server, deletable bool) {
 	st := &s.Status
 	st.Game, st.DeletionAllowed = nil, deletable
@@ -88,7 +89,7 @@ func clearGame(s *v1alpha1.Server, deletable bool) {
 	}
 }
 
-// find says where a Server is, and why.
+// find finds a Server's state, and why.
 func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) finding {
 	game := report(s, o.pod)
 	silent, isSilent := o.silentSince()
@@ -96,16 +97,16 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 	why, _ := unschedulable(orEmpty(o.pod))
 	switch {
 	case o.stranger:
-		return finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPodExists, message: podExists(s)}
+		return finding{state: v1alpha1.ServerPending, reason: reasons.PodExists, message: podExists(s)}
 	case !wanted(s):
 		return findEnding(s, o, p)
 	case o.pod == nil:
 		return findMissing(s, p, ports)
 	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
-		return finding{state: v1alpha1.ServerStarting, reason: v1alpha1.ReasonStarting, message: "The Pod was deleted; another one follows when it is gone."}
+		return finding{state: v1alpha1.ServerStarting, reason: reasons.Starting, message: "The Pod was deleted; another one follows when it is gone."}
 	case wantsPort(why):
 		return finding{
-			state: v1alpha1.ServerPending, reason: v1alpha1.ReasonHostPortTaken,
+			state: v1alpha1.ServerPending, reason: reasons.HostPortTaken,
 			message: "The Server waits for a free host port: " + quote(why),
 		}
 	case !scheduled(o.pod):
@@ -114,25 +115,25 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 		} else {
 			why = "The Pod waits for a node."
 		}
-		return finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPending, message: why}
+		return finding{state: v1alpha1.ServerPending, reason: reasons.Pending, message: why}
 	case lost:
 		return finding{
-			state: v1alpha1.ServerUnhealthy, reason: v1alpha1.ReasonNodeLost,
+			state: v1alpha1.ServerUnhealthy, reason: reasons.NodeLost,
 			message: fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent)),
 		}
 	case game != nil && game.State == v1alpha1.GameUnhealthy:
-		return finding{state: v1alpha1.ServerUnhealthy, reason: v1alpha1.ReasonUnhealthy, message: sentenceOr(game.Message, "The game doesn't answer any more.")}
+		return finding{state: v1alpha1.ServerUnhealthy, reason: reasons.Unhealthy, message: sentenceOr(game.Message, "The game doesn't answer any more.")}
 	}
 	takesPlayers := game != nil && game.State != v1alpha1.GameStarting && gameRunning(s, o.pod)
 	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved)
-	f := finding{state: v1alpha1.ServerStarting, reason: v1alpha1.ReasonStarting}
+	f := finding{state: v1alpha1.ServerStarting, reason: reasons.Starting}
 	switch {
 	case s.Spec.Drain:
-		f.state, f.reason = v1alpha1.ServerDraining, v1alpha1.ReasonDraining
+		f.state, f.reason = v1alpha1.ServerDraining, reasons.Draining
 		f.message = "The game gets no new players, and goes when it may: " + text.LowerFirst(p.guard.message)
 		return f
 	case isSilent:
-		f.reason = v1alpha1.ReasonNodeSilent
+		f.reason = reasons.NodeSilent
 		f.message = fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent))
 		if allocated {
 			f.state = v1alpha1.ServerAllocated
@@ -154,14 +155,14 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 	return f
 }
 
-// noRoom reports whether as many play as may. The sidecar of a Server whose GameType skips
-// full ones then says that its Pod isn't ready, so that nobody else is sent there.
+// noRoom reports whether as many play as may. The sidecar of a Server whose GameType skips full
+// ones then reports its Pod as not ready, so that nobody else is sent there.
 func noRoom(s *v1alpha1.Server) bool {
 	p := s.Status.Players
 	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity
 }
 
-// findEnding is for a Server that is to have no Pod.
+// findEnding finds the state of a Server that is to have no Pod.
 func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
 	what := "deleted"
 	if s.DeletionTimestamp.IsZero() {
@@ -169,32 +170,32 @@ func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
 	}
 	switch {
 	case o.pod == nil && s.DeletionTimestamp.IsZero():
-		return finding{state: v1alpha1.ServerStopped, reason: v1alpha1.ReasonStopped, message: "The Server was told to stop: spec.running is false."}
+		return finding{state: v1alpha1.ServerStopped, reason: reasons.Stopped, message: "The Server was told to stop: spec.running is false."}
 	case p.guard.allowed:
-		return finding{state: v1alpha1.ServerDraining, reason: v1alpha1.ReasonDraining, message: "The Server is being " + what + "."}
+		return finding{state: v1alpha1.ServerDraining, reason: reasons.Draining, message: "The Server is being " + what + "."}
 	}
 	return finding{
-		state: v1alpha1.ServerDraining, reason: v1alpha1.ReasonDraining,
+		state: v1alpha1.ServerDraining, reason: reasons.Draining,
 		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, text.LowerFirst(p.guard.message)),
 	}
 }
 
-// findMissing is for a Server that has no Pod and wants one.
+// findMissing finds the state of a Server that has no Pod and wants one.
 func findMissing(s *v1alpha1.Server, p plan, ports portPick) finding {
-	f := finding{state: v1alpha1.ServerPending, reason: v1alpha1.ReasonPending, message: "The Pod is made."}
+	f := finding{state: v1alpha1.ServerPending, reason: reasons.Pending, message: "The Pod is made."}
 	switch {
 	case ports.trouble != nil:
-		f.reason, f.message = v1alpha1.ReasonHostPortTaken, text.UpperFirst(ports.trouble.Error())+"."
+		f.reason, f.message = reasons.HostPortTaken, text.UpperFirst(ports.trouble.Error())+"."
 	case p.waits > 0:
-		// The time itself would be a write a second.
-		f.reason = v1alpha1.ReasonBackoff
+		// With the time left in it the status would be written each second.
+		f.reason = reasons.Backoff
 		f.message = fmt.Sprintf("The last %d Pods of this Server ended early; the next one comes %s after the last.",
 			s.Status.Failures, delayAfter(s.Status.Failures))
 	}
 	return f
 }
 
-// explain says why a Pod that has a node isn't ready.
+// explain explains why a Pod that has a node isn't ready.
 func explain(now time.Time, s *v1alpha1.Server, o observed) string {
 	found := diagnosis.Explain(now, diagnosis.Input{
 		Target: diagnosis.Target{Kind: "Server", Name: s.Name, UID: s.UID},
@@ -213,15 +214,15 @@ func explain(now time.Time, s *v1alpha1.Server, o observed) string {
 func healthy(s *v1alpha1.Server, o observed) metav1.Condition {
 	switch game := report(s, o.pod); {
 	case !gameRunning(s, o.pod):
-		return condition.Unknown(v1alpha1.ConditionHealthy, v1alpha1.ReasonNotRunning, "No game runs.")
+		return condition.Unknown(v1alpha1.ConditionHealthy, reasons.NotRunning, "No game runs.")
 	case game != nil && game.State == v1alpha1.GameUnhealthy:
-		return condition.False(v1alpha1.ConditionHealthy, v1alpha1.ReasonUnhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
+		return condition.False(v1alpha1.ConditionHealthy, reasons.Unhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
 	default:
-		return condition.True(v1alpha1.ConditionHealthy, v1alpha1.ReasonOK, "Nothing is wrong with the game.")
+		return condition.True(v1alpha1.ConditionHealthy, reasons.OK, "Nothing is wrong with the game.")
 	}
 }
 
-// addressOf is where a node's exposed ports are reached.
+// addressOf is the address at which a node's host ports are reached.
 func addressOf(node *corev1.Node) string {
 	address := ""
 	for _, a := range node.Status.Addresses {
@@ -237,15 +238,15 @@ func addressOf(node *corev1.Node) string {
 
 func orEmpty(pod *corev1.Pod) *corev1.Pod { return new(ptr.Deref(pod, corev1.Pod{})) }
 
-// setRefused says that the API server refuses the Server's Pod.
+// setRefused notes that the API server refuses the Server's Pod.
 func setRefused(now time.Time, s *v1alpha1.Server, refused error) {
 	s.Status.State = v1alpha1.ServerPending
-	reason, message := v1alpha1.ReasonPodRefused, "The API server refuses the Pod: "+quote(refused.Error())
+	reason, message := reasons.PodRefused, "The API server refuses the Pod: "+quote(refused.Error())
 	switch {
 	case errors.Is(refused, errStranger):
-		reason, message = v1alpha1.ReasonPodExists, podExists(s)
+		reason, message = reasons.PodExists, podExists(s)
 	case strings.Contains(refused.Error(), "exceeded quota"):
-		reason = v1alpha1.ReasonQuotaExceeded
+		reason = reasons.QuotaExceeded
 	}
 	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(v1alpha1.ConditionReady, reason, "%s", message))
 }

@@ -28,8 +28,8 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.Persisten
 	}
 }
 
-// createClaims makes the disks that aren't there yet. One that is there is taken
-// as it is: it may have been a former Server's of the same name.
+// createClaims creates the disks that don't exist yet. An existing one is used as it is: it may
+// have belonged to a former Server of the same name.
 func (r *Reconciler) createClaims(ctx context.Context, s *v1alpha1.Server) error {
 	for _, disk := range s.Spec.Storage {
 		claim := buildClaim(s, disk)
@@ -40,8 +40,8 @@ func (r *Reconciler) createClaims(ctx context.Context, s *v1alpha1.Server) error
 	return nil
 }
 
-// deleteClaims deletes the disks that are to go with the Server, if they were
-// made for one: somebody's own disk stays.
+// deleteClaims deletes the disks that are to go with the Server, if they were created for one:
+// disks that a user created stay.
 func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error {
 	for _, disk := range s.Spec.Storage {
 		if disk.OnDelete != v1alpha1.StorageDelete {

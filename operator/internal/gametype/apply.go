@@ -21,23 +21,23 @@ import (
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// maxForced bounds how many Servers one pass ends by force. The next follows.
+// maxForced bounds how many Servers one pass ends by force. The next pass follows.
 const maxForced = 100
 
-// outcome is what a pass has done.
+// outcome is the result of applying a plan.
 type outcome struct {
-	// created is the name of the Fleet that was made, changed are those that were
-	// changed, from how many replicas, and removed those that were deleted.
+	// created is the name of the Fleet that was created. Changed are the Fleets that were
+	// changed, with their previous replicas, and removed those that were deleted.
 	created string
 	changed []scaling
 	removed []string
 	// forced are the Servers that were ended by force.
 	forced []string
-	// stale says that something wasn't any more what the plan was made for.
+	// stale is set where something had changed since the plan was made.
 	stale bool
-	// refused is what the API server said that won't take the Fleet.
+	// refused is the API server's message where it refuses the Fleet; else empty.
 	refused string
-	// failed is what will be tried again.
+	// failed is an error that leads to another try.
 	failed error
 }
 
@@ -50,20 +50,20 @@ type scaling struct {
 	current  bool
 }
 
-// take takes in how a call went.
+// take takes in the result of a call.
 func (o *outcome) take(err error, done func()) {
 	switch {
 	case err == nil:
 		done()
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		o.stale = true // It isn't any more what the plan was made for.
+		o.stale = true // it has changed since the plan was made
 	default:
 		o.failed = errors.Join(o.failed, err)
 	}
 }
 
-// apply does what a plan says. What there will be less of goes first: should the
-// rest not work, there is too little of nothing that an update may not take.
+// apply applies a plan. Reductions go first: if the rest fails, no bound of an update is
+// violated.
 func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan) outcome {
 	var o outcome
 	for _, c := range p.change {
@@ -85,7 +85,7 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state,
 	return o
 }
 
-// create makes the Fleet of the GameType's template.
+// create creates the Fleet of the GameType's template.
 func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan, o *outcome) {
 	f, err := desiredFleet(gt, p.first, p.number)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *state
 	}
 }
 
-// noteStored notes on a new Fleet what the API server made of its template.
+// noteStored notes on a new Fleet what the API server stored as its template.
 func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1alpha1.ServerTemplate, o *outcome) {
 	if equality.Semantic.DeepEqual(f.Spec.Template, sent) {
 		return
@@ -120,8 +120,8 @@ func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1a
 	}
 }
 
-// collide looks who has the name of a new Fleet. If the cache doesn't show it yet,
-// it will soon; if it isn't one that can be used, the next name is another.
+// collide finds out who has a new Fleet's name. A Fleet that the cache doesn't show yet will
+// show soon. For one that can't be used another name is tried next.
 func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name string, o *outcome) {
 	have := &v1alpha1.Fleet{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: gt.Namespace, Name: name}, have)
@@ -138,7 +138,7 @@ func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name st
 	}
 }
 
-// change makes a Fleet as it should be, if it is still as it was seen.
+// change changes a Fleet, if it hasn't changed since it was observed.
 func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *state, c change) error {
 	changed, err := changeFleet(ctx, r.Client, gt, c, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *state
 	return nil
 }
 
-// changeFleet writes a change, with more annotations.
+// changeFleet writes a change, with additional annotations.
 func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c change, more map[string]any) (*v1alpha1.Fleet, error) {
 	annotations := map[string]any{
 		v1alpha1.RevisionAnnotation:      fmt.Sprint(c.number),
@@ -170,7 +170,7 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 	return changed, nil
 }
 
-// remove deletes a Fleet, if it is still as it was seen.
+// remove deletes a Fleet, if it hasn't changed since it was observed.
 func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *state, f *fleet, how metav1.DeletionPropagation) error {
 	err := r.Client.Delete(ctx, f.object(gt), client.PropagationPolicy(how), client.Preconditions{UID: &f.uid, ResourceVersion: &f.resourceVersion})
 	if err != nil {
@@ -180,8 +180,8 @@ func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *state
 	return nil
 }
 
-// force ends the Servers of a Fleet whose time is over: each is told that it goes
-// whoever plays, and is deleted. Its own controller gives its Pod the grace period.
+// force ends the Servers of a Fleet whose time is over: each is told that it ends even with
+// players, and is deleted. Its own controller gives its Pod the grace period.
 func (r *Reconciler) force(ctx context.Context, gt *v1alpha1.GameType, f *fleet, o *outcome) {
 	var list v1alpha1.ServerList
 	if err := r.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{fleets.IndexOwner: string(f.uid)}); err != nil {
@@ -219,12 +219,12 @@ func (r *Reconciler) forceOne(ctx context.Context, s *v1alpha1.Server) error {
 	return nil
 }
 
-// object is as much of the Fleet as a patch or a deletion needs.
+// object is the part of the Fleet that a patch or a deletion needs.
 func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
 	o := &v1alpha1.Fleet{}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = gt.Namespace, f.name, f.uid, f.resourceVersion
 	return o
 }
 
-// words are what the API server said, bounded.
+// words are the API server's message, bounded.
 func words(err error) string { return text.Bounded(refusal.Words(err)) }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking"
@@ -21,9 +22,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
-// refusedRetry is when to try again what the API server has refused: a quota
-// may have room by then. Just after the CRDs were installed its admission
-// doesn't know GameTypes as owners, for some seconds.
+// refusedRetry is when to try again after the API server has refused something: a quota may
+// have room by then. For some seconds after the CRDs were installed its admission doesn't know
+// GameTypes as owners.
 const refusedRetry = 15 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes,verbs=list;watch;patch
@@ -37,13 +38,13 @@ const refusedRetry = 15 * time.Second
 
 // Reconciler keeps what each GameType asks for.
 type Reconciler struct {
-	// Client reads from the cache, which has the indexes of SetupIndexes here and
-	// of the Fleets' package, and writes to the API server. Its Services must have
-	// their annotations where they have v1alpha1.GameTypeLabel.
+	// Client reads from the cache, which has the indexes of SetupIndexes here and of package
+	// fleet, and writes to the API server. Its Services must have their annotations where they
+	// have v1alpha1.GameTypeLabel.
 	Client client.Client
-	// Events takes what a person would ask about.
+	// Events takes the events for users.
 	Events events.EventRecorder
-	// Reporter is told of errors and panics; nil tells nobody.
+	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -59,7 +60,7 @@ func (r *Reconciler) Init() {
 	}
 }
 
-// Reconcile brings one GameType to where it should be.
+// Reconcile brings one GameType to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return kit.Pass(ctx, r.Client, req, &v1alpha1.GameType{}, r.states.Forget, func(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
 		if !gt.DeletionTimestamp.IsZero() {
@@ -92,7 +93,7 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 	s, err := r.keepServices(ctx, acting)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
-		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, v1alpha1.ReasonPending, "The Service could not be written; it is tried again.")
+		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, reasons.Pending, "The Service could not be written; it is tried again.")
 	}
 	kit.Emit(r.Events, gt, actionEvents(p, o, s)...)
 	p.requeueAfter.AtMost(pendingFor)
@@ -112,9 +113,9 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(gt)
 }
 
-// finish lets a deleted GameType go once its Servers are gone. Its Fleets are
-// deleted so that each stays until its last Server has; the Service and the
-// ElasticService, by which players still reach those, go with the GameType.
+// finish lets a deleted GameType go once its Servers are gone. Each of its Fleets is deleted
+// and stays until its last Server is gone. The Service and the ElasticService, through which
+// players still reach the Servers, go with the GameType.
 func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(gt, v1alpha1.GameTypeFinalizer) {
 		return reconcile.Result{}, nil
@@ -125,7 +126,7 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, err
 	}
 	fleets, pendingFor := m.observe(now, gt, list)
-	// Whoever asks for its dependents to be orphaned gets that.
+	// A deletion that orphans the dependents needs no wait.
 	if len(fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, gt, false))
 	}
@@ -140,7 +141,7 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 	if o.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
-	s := services{ready: condition.False(v1alpha1.ConditionServiceReady, v1alpha1.ReasonDraining, "The GameType is being deleted."), phase: gt.Status.Phase}
+	s := services{ready: condition.False(v1alpha1.ConditionServiceReady, reasons.Draining, "The GameType is being deleted."), phase: gt.Status.Phase}
 	setStatus(now, gt, fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
@@ -148,7 +149,7 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(gt)
 }
 
-// setFinalizer puts the finalizer on, or takes it off.
+// setFinalizer adds or removes the finalizer.
 func (r *Reconciler) setFinalizer(ctx context.Context, gt *v1alpha1.GameType, on bool) error {
 	change := kit.RemoveFinalizer
 	if on {
@@ -160,8 +161,8 @@ func (r *Reconciler) setFinalizer(ctx context.Context, gt *v1alpha1.GameType, on
 	return nil
 }
 
-// tellSelector writes how the Pods are found before there is an ElasticService,
-// whose controller asks for that at once.
+// tellSelector writes the Pods' selector before there is an ElasticService, whose controller
+// needs it at once.
 func (r *Reconciler) tellSelector(ctx context.Context, gt *v1alpha1.GameType) error {
 	if gt.Status.Selector != "" {
 		return nil
@@ -183,8 +184,8 @@ func (r *Reconciler) owned(ctx context.Context, gt *v1alpha1.GameType) ([]v1alph
 	return list.Items, nil
 }
 
-// observe reads the Fleets as they were written since the cache had them, and says when
-// to look again; 0 for never.
+// observe reads the Fleets with the pending writes that the cache doesn't show, and returns
+// when to look again; 0 for never.
 func (m *state) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fleet) ([]fleet, time.Duration) {
 	fleets := make([]fleet, len(list))
 	for i := range list {
@@ -193,8 +194,8 @@ func (m *state) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fl
 	return overlay(func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) }).Over(m.writes, now, fleets)
 }
 
-// writeStatus writes what changed and tells of it. What changes all the time, the
-// players, waits a little, so that one write tells of many.
+// writeStatus writes what changed and emits the events. The players change all the time and
+// wait a little, so that one write covers many changes.
 func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, gt *v1alpha1.GameType, m *state, p *plan) error {
 	written, wait, err := m.status.Write(ctx, r.Client, now, original, gt, func() bool { return onlyPlayersDiffer(&original.Status, &gt.Status) })
 	p.requeueAfter.AtMost(wait)
@@ -204,7 +205,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, g
 	return err
 }
 
-// failure is what the controller tries again because of.
+// failure is the error with which the controller tries again.
 func (o outcome) failure(gt *v1alpha1.GameType) error {
 	if o.failed == nil {
 		return nil

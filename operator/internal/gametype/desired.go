@@ -21,9 +21,9 @@ import (
 
 var kind = v1alpha1.GroupVersion.WithKind("GameType")
 
-// desiredTemplate is the GameType's template with its label, for the Servers and
-// for their Pods: the Server's own controller hands on only what it knows. When a person
-// asked for a restart it is another one.
+// desiredTemplate is the GameType's template with its label, for the Servers and for their
+// Pods: the Server controller passes on only labels that it knows. A requested restart makes it
+// a different template.
 func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 	t := *gt.Spec.Template.DeepCopy()
 	if at, ok := gt.Annotations[v1alpha1.RestartedAtAnnotation]; ok {
@@ -58,27 +58,27 @@ func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha
 	}, nil
 }
 
-// hashOf names a template. Equal templates may be written in more than one way, so
-// that a Fleet is found by comparing and not by this.
+// hashOf names a template. Equal templates may be written in more than one way, so a Fleet is
+// found by comparing and not by its hash.
 func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return "", err
 	}
 	hash := fnv.New32a()
-	_, _ = hash.Write(text) // A hash takes everything.
+	_, _ = hash.Write(text) // a hash accepts any input
 	if collisions != nil {
 		_, _ = fmt.Fprint(hash, *collisions)
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
 }
 
-// revisionName is what a Fleet's name ends with.
+// revisionName is the end of a Fleet's name.
 func revisionName(gt *v1alpha1.GameType, fleet string) string {
 	return strings.TrimPrefix(fleet, gt.Name+"-")
 }
 
-// selector finds the Pods of all the GameType's Servers.
+// selector selects the Pods of all the GameType's Servers.
 func selector(gt *v1alpha1.GameType) string { return v1alpha1.GameTypeLabel + "=" + gt.Name }
 
 func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
@@ -88,8 +88,8 @@ func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string
 	return more
 }
 
-// stamp is a time as annotations have it; nil, which takes the annotation off, for
-// none.
+// stamp is a time as an annotation's value; nil, which removes the annotation, for the zero
+// time.
 func stamp(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -97,7 +97,7 @@ func stamp(t time.Time) any {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// servicePorts are the ports that a Service can have: those whose number is known.
+// servicePorts are the ports that the Service can have: those with a known number.
 func servicePorts(gt *v1alpha1.GameType) []corev1.ServicePort {
 	var ports []corev1.ServicePort
 	for _, p := range gt.Spec.Template.Spec.Ports {
@@ -122,8 +122,8 @@ func servicePorts(gt *v1alpha1.GameType) []corev1.ServicePort {
 	return ports
 }
 
-// shapeService makes of a Service, new or there, what the GameType asks for, and
-// leaves the rest as it is.
+// shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
+// the rest as it is.
 func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
 	s.Labels = labelled(s.Labels, gt)
 	annotations := map[string]string{}
@@ -148,15 +148,15 @@ func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
 	for i := range ports {
 		for _, have := range s.Spec.Ports {
 			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol && s.Spec.Type != corev1.ServiceTypeClusterIP {
-				ports[i].NodePort = have.NodePort // What was published stays so.
+				ports[i].NodePort = have.NodePort // a published node port stays
 			}
 		}
 	}
 	s.Spec.Ports = ports
 }
 
-// shapeElasticService makes of an ElasticService, new or there, what the GameType
-// asks for.
+// shapeElasticService changes an ElasticService, new or existing, to what the GameType asks
+// for.
 func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 	es.Labels = labelled(es.Labels, gt)
 	spec := v1alpha1.ElasticServiceSpec{
@@ -165,8 +165,8 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 		SleepAfter:     &metav1.Duration{},
 		Handoff:        v1alpha1.HandoffDirect,
 		Hold:           es.Spec.Hold,
-		// What is spoken on a port, and what address is shared, isn't in the GameType;
-		// whoever says it here keeps it.
+		// The protocols of ports, and a shared address, aren't in the GameType: such settings
+		// made here stay.
 		Ports: es.Spec.Ports,
 		Front: es.Spec.Front,
 	}

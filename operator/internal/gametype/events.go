@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// actionEvents tell what a pass has done.
+// actionEvents are the events about what a pass has done.
 func actionEvents(p plan, o outcome, s services) []kit.Notice {
 	var list []kit.Notice
 	add := func(kind, reason, action, format string, args ...any) {
@@ -45,7 +46,7 @@ func actionEvents(p plan, o outcome, s services) []kit.Notice {
 	return list
 }
 
-// transitionEvents tell of what became otherwise in the conditions.
+// transitionEvents are the events about changes of the conditions.
 func transitionEvents(before, after *v1alpha1.GameTypeStatus) []kit.Notice {
 	var list []kit.Notice
 	for kind, action := range map[string]string{v1alpha1.ConditionProgressing: "Update", v1alpha1.ConditionServiceReady: "Publish"} {
@@ -54,9 +55,9 @@ func transitionEvents(before, after *v1alpha1.GameTypeStatus) []kit.Notice {
 			continue
 		}
 		switch {
-		case is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonDraining:
+		case is.Status == metav1.ConditionFalse && is.Reason != reasons.Draining:
 			list = append(list, kit.Warning(is.Reason, action, "%s", is.Message))
-		case is.Reason == v1alpha1.ReasonUpdated, is.Reason == v1alpha1.ReasonUndone:
+		case is.Reason == reasons.Updated, is.Reason == reasons.Undone:
 			list = append(list, kit.Normal(is.Reason, action, "%s", is.Message))
 		}
 	}

@@ -15,35 +15,35 @@ import (
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
-// fleet is what matters of one of a GameType's Fleets. It is comparable: two that
-// are equal give the same plan.
+// fleet is the part of a GameType's Fleet that a plan depends on. It is comparable: equal ones
+// lead to the same plan.
 type fleet struct {
 	name            string
 	uid             types.UID
 	resourceVersion string
 	generation      int64
-	// ownerGeneration is the GameType's for which a wake changed it last; 0 where
+	// ownerGeneration is the GameType's generation for which a wake last changed it; 0 where
 	// none did.
 	ownerGeneration int64
 
-	// number counts the revisions; 0 where somebody took the annotation off.
+	// number counts the revisions; 0 where somebody removed the annotation.
 	number int64
-	// sent is of which template it was made.
+	// sent identifies the template from which it was created.
 	sent sentTemplate
-	// current is whether its template is the GameType's.
+	// current is set where its template is the GameType's.
 	current bool
-	// unlike is whether its other settings aren't the GameType's.
+	// unlike is set where its other settings aren't the GameType's.
 	unlike bool
-	// deleting is whether its deletion was asked for.
+	// deleting is set where it is being deleted.
 	deleting bool
-	// retiringSince is when its last Servers were told to drain; zero while it is
-	// current or has others.
+	// retiringSince is when its last Servers were told to drain; zero while it is current or
+	// has others.
 	retiringSince time.Time
 
-	// desired is its spec.replicas, and observed whether its status is about that.
+	// desired is its spec.replicas, and observed is set where its status is about that.
 	desired  int32
 	observed bool
-	// These are its status.
+	// The following are from its status.
 	active, ready, allocated, draining, players, capacity int32
 
 	// reason and message are those of its condition Ready where that is False.
@@ -78,19 +78,19 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	return f
 }
 
-// sentTemplate are the hashes of the template that a Fleet was made of, and of what the API
-// server stored where that was something else; empty where none is noted.
+// sentTemplate has the hashes of the template from which a Fleet was created, and of what the
+// API server stored if that differs; empty where none is noted.
 type sentTemplate struct{ sent, stored string }
 
 func sentOf(o *v1alpha1.Fleet) sentTemplate {
 	return sentTemplate{o.Annotations[v1alpha1.TemplateHashAnnotation], o.Annotations[v1alpha1.StoredHashAnnotation]}
 }
 
-// isCurrent reports whether a Fleet has the GameType's template. It compares what templates
-// mean, as a hash would tell two ways to write the same one apart; and where that
-// differs, what was sent when the Fleet was made: a webhook or a policy may change what
-// is stored, and another Fleet would be changed likewise. Who changes it later makes it
-// another one.
+// isCurrent reports whether a Fleet has the GameType's template. It compares the templates'
+// meaning, because one template can be written in two ways with different hashes. Where that
+// differs it compares what was sent when the Fleet was created: a webhook or a policy may
+// change what is stored, and would change another Fleet likewise. A later change by somebody
+// else makes it another template.
 func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentTemplate) bool {
 	desired := desiredTemplate(gt)
 	if equality.Semantic.DeepEqual(template, desired) {
@@ -99,16 +99,16 @@ func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentT
 	return of.sent != "" && of.sent == templatehash.Of(desired) && (of.stored == "" || of.stored == templatehash.Of(template))
 }
 
-// counted is how many Servers of it take players or will: those that it is to
-// have, and those that it hasn't let go of yet. Allocated ones that are more than
-// it is to have don't count: like draining ones they go when their games end.
+// counted is how many of its Servers take players or will: those that it is to have, and those
+// that it hasn't drained or deleted yet. Allocated ones beyond its replicas don't count: like
+// draining ones they go when their games end.
 func (f *fleet) counted() int32 {
 	spared := max(0, f.allocated-f.desired)
 	return max(f.desired, f.active-spared)
 }
 
-// sure is how many of its Servers are Ready and stay: none as long as its status
-// isn't about what it was told last.
+// sure is how many of its Servers are Ready and stay; 0 as long as its status isn't about its
+// latest spec.
 func (f *fleet) sure() int32 {
 	if !f.observed {
 		return 0
@@ -116,7 +116,7 @@ func (f *fleet) sure() int32 {
 	return min(f.ready, f.desired)
 }
 
-// unready is how many Servers it is to have that aren't Ready for sure.
+// unready is how many of the Servers that it is to have aren't surely Ready.
 func (f *fleet) unready() int32 {
 	if !f.observed {
 		return 0
@@ -124,10 +124,10 @@ func (f *fleet) unready() int32 {
 	return f.desired - f.sure()
 }
 
-// empty reports whether nothing is left of it but its template.
+// empty reports whether it has nothing left but its template.
 func (f *fleet) empty() bool { return f.observed && f.desired == 0 && f.active == 0 && f.draining == 0 }
 
-// byNumber puts the oldest revision first, and is never undecided.
+// byNumber orders by revision, the oldest first. No two are equal.
 func byNumber(a, b *fleet) int {
 	return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 }

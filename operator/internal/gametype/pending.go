@@ -15,8 +15,8 @@ type written struct {
 	template v1alpha1.ServerTemplate
 }
 
-// remember remembers a write. One of a Fleet that the cache has never shown stays one
-// that made it.
+// remember remembers a write. A further write to a Fleet that the cache has never shown still
+// counts as its creation.
 func remember(writes pending.Writes[written], at time.Time, kind pending.Kind, f fleet, template v1alpha1.ServerTemplate) {
 	if before, ok := writes[f.uid]; ok && before.Kind == pending.Create && kind == pending.Change {
 		kind = pending.Create
@@ -24,9 +24,9 @@ func remember(writes pending.Writes[written], at time.Time, kind pending.Kind, f
 	writes.Add(f.uid, kind, at, written{fleet: f, template: template})
 }
 
-// overlay lays the GameType's pending writes over the Fleets that the cache shows. Without
-// them a pass would take for granted what isn't so any more. isCurrent reports whether a
-// template is the GameType's, which may have changed since.
+// overlay lays the GameType's pending writes over the Fleets in the cache. Without them a pass
+// would plan from an outdated state. isCurrent reports whether a template is the GameType's,
+// which may have changed since.
 func overlay(isCurrent func(v1alpha1.ServerTemplate, sentTemplate) bool) pending.Overlay[fleet, written] {
 	return pending.Overlay[fleet, written]{
 		UID: func(f *fleet) types.UID { return f.uid },
@@ -53,7 +53,7 @@ func overlay(isCurrent func(v1alpha1.ServerTemplate, sentTemplate) bool) pending
 	}
 }
 
-// shows reports whether a Fleet in the cache has what was written, or is later than that.
+// shows reports whether a Fleet in the cache has what was written, or is newer.
 func (f *fleet) shows(written fleet) bool {
 	if f.generation != written.generation {
 		return f.generation > written.generation

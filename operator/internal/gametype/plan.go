@@ -10,35 +10,35 @@ import (
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
-// plan is what becomes of a GameType's Fleets.
+// plan is what a pass is to do with a GameType's Fleets.
 type plan struct {
 	// current is the Fleet of the template; nil where there is none.
 	current *fleet
-	// number is the current revision's.
+	// number is the current revision's number.
 	number int64
-	// create makes the current revision's Fleet, with as many replicas as first.
+	// create creates the current revision's Fleet, with first replicas.
 	create bool
 	first  int32
-	// change are Fleets that are to be otherwise.
+	// change are the Fleets that are to be changed.
 	change []change
-	// force are Fleets whose last Servers have had their time.
+	// force are the Fleets whose last Servers' time is over.
 	force []*fleet
-	// remove are Fleets that nobody will go back to.
+	// remove are the Fleets beyond the history.
 	remove []*fleet
-	// done says that all Servers which take players are of the current revision
-	// and that there are as many as asked for.
+	// done is set where all Servers that take players are of the current revision, and there
+	// are as many as desired.
 	done bool
-	// undone says that the current revision is the one that UndoToAnnotation names, and
-	// undoing what becomes of that annotation.
+	// undone is set where the current revision is the one that UndoToAnnotation names, and
+	// undoing describes the effect of that annotation.
 	undone  bool
 	undoing string
-	// why says in a sentence what this step is for, or what the next one waits for;
-	// empty where nothing is to be done.
+	// why explains in a sentence what this step is for, or what the next one waits for; empty
+	// where nothing is to be done.
 	why          string
 	requeueAfter requeue.After
 }
 
-// change is what a Fleet is to be.
+// change is a Fleet's desired state.
 type change struct {
 	fleet         *fleet
 	replicas      int32
@@ -46,11 +46,11 @@ type change struct {
 	retiringSince time.Time
 }
 
-// bounds are what an update keeps to.
+// bounds are the bounds of an update.
 type bounds struct {
 	replicas int32
-	// most is how many Servers may take players or start at a time, and least how
-	// many must be Ready before the update takes any away.
+	// most is how many Servers may take players or start at a time, and least is how many must
+	// be Ready before the update takes any away.
 	most, least int32
 }
 
@@ -80,7 +80,7 @@ type bounds struct {
 //
 // Which Server of a Fleet goes, and that occupied ones drain, is the Fleet's to
 // decide.
-func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, known int64) plan {
+func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNumber int64) plan {
 	var p plan
 	var old []*fleet
 	p.current, old = sortOut(fleets)
@@ -89,7 +89,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, known 
 		current = &fleet{current: true, observed: true}
 		p.create = true
 	}
-	p.number = numberOf(p.current, old, known)
+	p.number = numberOf(p.current, old, lastNumber)
 	b := boundsOf(spec)
 	var want int32
 	var left []int32
@@ -129,8 +129,8 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, known 
 	return p
 }
 
-// sortOut finds the current Fleet among those that aren't being deleted, and puts
-// the others in order of age.
+// sortOut finds the current Fleet among those that aren't being deleted, and sorts the others
+// by age.
 func sortOut(fleets []fleet) (*fleet, []*fleet) {
 	var current *fleet
 	var old []*fleet
@@ -154,7 +154,7 @@ func sortOut(fleets []fleet) (*fleet, []*fleet) {
 }
 
 // numberOf is the number of the current revision: higher than any other's.
-func numberOf(current *fleet, old []*fleet, known int64) int64 {
+func numberOf(current *fleet, old []*fleet, lastNumber int64) int64 {
 	highest := int64(0)
 	for _, f := range old {
 		highest = max(highest, f.number)
@@ -162,7 +162,7 @@ func numberOf(current *fleet, old []*fleet, known int64) int64 {
 	if current != nil && current.number > highest {
 		return current.number
 	}
-	return max(highest, known) + 1
+	return max(highest, lastNumber) + 1
 }
 
 func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
@@ -170,7 +170,7 @@ func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
 	surge := scaled(spec.Update.MaxSurge, "25%", b.replicas, true)
 	fewer := scaled(spec.Update.MaxUnavailable, "0", b.replicas, false)
 	if surge == 0 && fewer == 0 {
-		fewer = 1 // A percentage of few.
+		fewer = 1 // a percentage of few
 	}
 	b.most, b.least = b.replicas+surge, max(0, b.replicas-fewer)
 	return b
@@ -183,12 +183,12 @@ func scaled(value *intstr.IntOrString, otherwise string, of int32, up bool) int3
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, int(of), up)
 	if err != nil || n < 0 {
-		return 0 // The API server has refused that.
+		return 0 // the API server refuses that
 	}
 	return int32(min(n, maxReplicas)) //nolint:gosec // it is bounded
 }
 
-// gradual says how many Servers the current Fleet and each old one are to have.
+// gradual returns how many Servers the current Fleet and each old one are to have.
 func gradual(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	want := min(current.desired, b.replicas)
 	fresh := min(current.sure(), want)
@@ -219,8 +219,8 @@ func gradual(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	return want, left
 }
 
-// take takes at most count Servers from those of the old Fleets that pass, at most
-// as many of each as of says, and returns how many it took.
+// take takes at most count Servers from those of the old Fleets that pass, at most as many from
+// each as of returns, and returns how many it took.
 func take(left []int32, old []*fleet, count int32, pass func(*fleet) bool, of func(*fleet) int32) int32 {
 	taken := int32(0)
 	for i, f := range old {
@@ -234,7 +234,7 @@ func take(left []int32, old []*fleet, count int32, pass func(*fleet) bool, of fu
 	return taken
 }
 
-// recreate says how many Servers the current Fleet and each old one are to have.
+// recreate returns how many Servers the current Fleet and each old one are to have.
 func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	left := make([]int32, len(old))
 	if slices.ContainsFunc(old, func(f *fleet) bool { return f.counted() > 0 || unobserved(f) }) {
@@ -243,8 +243,8 @@ func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	return b.replicas, left
 }
 
-// unobserved reports whether a Fleet hasn't yet acted on its spec: what its status says
-// is of an earlier one, which may have asked for more.
+// unobserved reports whether a Fleet hasn't yet acted on its spec: its status is about an
+// earlier one, which may have asked for more.
 func unobserved(f *fleet) bool { return !f.observed }
 
 // why explains a step.
@@ -275,7 +275,7 @@ func why(b bounds, current *fleet, old []*fleet, want int32, left []int32) strin
 	}
 }
 
-// bring changes a Fleet that isn't as it should be.
+// bring adds the change of a Fleet that isn't as desired.
 func (p *plan) bring(c change) {
 	f := c.fleet
 	if f.desired != c.replicas || f.number != c.number || f.unlike || !f.retiringSince.Equal(c.retiringSince) {
@@ -283,7 +283,7 @@ func (p *plan) bring(c change) {
 	}
 }
 
-// retire ends what is left of an old Fleet when its time is over.
+// retire ends the rest of an old Fleet when its time is over.
 func (p *plan) retire(now time.Time, spec *v1alpha1.GameTypeSpec, c change) {
 	after := spec.Update.RetireAfter
 	if after == nil || after.Duration <= 0 || c.retiringSince.IsZero() || c.fleet.empty() {
@@ -314,7 +314,7 @@ func (p *plan) writes() bool {
 const (
 	// maxReplicas is the most that spec.replicas can be.
 	maxReplicas = 10000
-	// historyLimit is how many empty Fleets are kept where nothing is said.
+	// historyLimit is how many empty Fleets are kept by default.
 	historyLimit = 5
 )
 

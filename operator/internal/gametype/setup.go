@@ -17,7 +17,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// maxConcurrent bounds the GameTypes that are worked on at once.
+// maxConcurrent bounds how many GameTypes are reconciled at once.
 const maxConcurrent = 4
 
 // Setup registers the controller.
@@ -25,12 +25,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Init()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("gametype").
-		// Its status is the controller's own; a deletion is a change of generation. Two of
-		// its annotations ask for something.
+		// Its status is the controller's own; a deletion changes the generation. Two of its
+		// annotations are requests.
 		Watches(&v1alpha1.GameType{}, kit.OwnChanges(), builder.WithPredicates(
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.Fleet{}, kit.ChildrenChanges(byOwner.Request)).
-		// Those of its name, whosever they are: it waits for a stranger's to go.
+		// All of its name, whoever owns them: it waits for a foreign one to go.
 		Watches(&corev1.Service{}, kit.ChildrenChanges(r.namesake)).
 		Watches(&v1alpha1.ElasticService{}, kit.ChildrenChanges(r.namesake)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).

@@ -143,9 +143,9 @@ func (s *simulation) look(all bool) {
 }
 
 // sure is how many Ready Servers stay once each Fleet has done what it was told,
-// known how many of those the controller could know of: what gets Ready in the
+// stable how many of those the controller could know of: what gets Ready in the
 // moment in which it is told to go can't be spared.
-func (s *simulation) sure() (sure, known int, desired map[types.UID]int32) {
+func (s *simulation) sure() (sure, stable int, desired map[types.UID]int32) {
 	desired = map[types.UID]int32{}
 	for _, f := range s.real {
 		ready := 0
@@ -156,10 +156,10 @@ func (s *simulation) sure() (sure, known int, desired map[types.UID]int32) {
 		}
 		stays := min(ready, int(f.desired))
 		sure += stays
-		known += min(stays, int(s.cached[f.uid].ready))
+		stable += min(stays, int(s.cached[f.uid].ready))
 		desired[f.uid] = f.desired
 	}
-	return sure, known, desired
+	return sure, stable, desired
 }
 
 // total is how many Servers there are or will be that count.
@@ -180,24 +180,24 @@ func (s *simulation) total() int {
 	return n
 }
 
-// judge makes a pass of the controller and says whether what it did was right.
-func (s *simulation) judge() bool {
-	sure, known, desired := s.sure()
+// check makes a pass of the controller and checks what it did.
+func (s *simulation) check() bool {
+	sure, stable, desired := s.sure()
 	p := s.pass()
 	if p.writes() {
 		s.say("  step: %s", p.why)
 	}
-	nowSure, nowKnown, nowDesired := s.sure()
+	nowSure, nowStable, nowDesired := s.sure()
 	raised := false
 	for uid, n := range nowDesired {
 		raised = raised || n > desired[uid]
 	}
 	most, least := s.bounds()
 	if s.spec.Update.Strategy == v1alpha1.UpdateRecreate {
-		s.judgeRecreate(raised)
+		s.checkRecreate(raised)
 		most, least = int(s.replicas), 0
 	}
-	if nowKnown < known && nowSure < least {
+	if nowStable < stable && nowSure < least {
 		s.fail("%d Ready Servers of %d are left, which is fewer than %d", nowSure, sure, least)
 	}
 	if total := s.total(); raised && total > most {
@@ -209,8 +209,8 @@ func (s *simulation) judge() bool {
 	return p.writes()
 }
 
-// judgeRecreate says whether new Servers come too early.
-func (s *simulation) judgeRecreate(raised bool) {
+// checkRecreate fails where new Servers come too early.
+func (s *simulation) checkRecreate(raised bool) {
 	for _, f := range s.real {
 		for _, o := range f.servers {
 			if raised && f.template != s.template && !o.draining && !o.spared && !o.allocated {
@@ -242,7 +242,7 @@ func TestWhateverHappensAGameTypeComesToRest(t *testing.T) {
 				}
 			}
 			s.look(!s.late)
-			s.judge()
+			s.check()
 			s.now = s.now.Add(time.Duration(s.chance.IntN(5000)) * time.Millisecond)
 		}
 		s.rest(seed)
@@ -253,7 +253,7 @@ func TestWhateverHappensAGameTypeComesToRest(t *testing.T) {
 func (s *simulation) rest(seed uint64) {
 	s.t.Helper()
 	s.broken, s.stuck = map[string]bool{}, nil
-	quiet := 0
+	unchanged := 0
 	for range 200 {
 		s.now = s.now.Add(time.Second)
 		acted := false
@@ -264,13 +264,13 @@ func (s *simulation) rest(seed uint64) {
 			acted = s.act(f) || acted
 		}
 		s.look(true)
-		if s.judge() || acted {
-			quiet = 0
-		} else if quiet++; quiet == 3 {
+		if s.check() || acted {
+			unchanged = 0
+		} else if unchanged++; unchanged == 3 {
 			break
 		}
 	}
-	if quiet < 3 {
+	if unchanged < 3 {
 		s.fail("seed %d: the controller never comes to rest", seed)
 	}
 	for _, f := range s.real {

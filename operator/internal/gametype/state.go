@@ -8,22 +8,21 @@ import (
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
-// state is what the controller remembers of one GameType between passes. All of it
-// can be lost.
+// state is the controller's memory of one GameType between passes. All of it can be lost.
 type state struct {
 	// number is the highest that a revision has had.
 	number int64
-	// status writes the GameType's.
+	// status writes the GameType's status.
 	status kit.PlayersStatus
-	// statusPutOff says that the last pass left the status to the next: what it changed
-	// goes on in the Fleets' controller at once, and a player may wait for that.
+	// statusPutOff is set where the last pass left the status to the next: the Fleets'
+	// controller goes on at once with what that pass changed, and a player may wait for it.
 	statusPutOff bool
-	// lag is that of a cache with a Fleet for a later GameType than it shows.
+	// lag is that of a cache with a Fleet for a later GameType than the one in it.
 	lag    pending.Lag
 	writes pending.Writes[written]
 }
 
-// stateOf is only used by the one worker that has the GameType.
+// stateOf is the GameType's state. Only the one worker that has the GameType may use it.
 func (r *Reconciler) stateOf(gt *v1alpha1.GameType) *state {
 	m := r.states.Of(client.ObjectKeyFromObject(gt), gt.UID)
 	if u := gt.Status.UpdateRevision; u != nil {

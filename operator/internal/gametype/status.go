@@ -8,17 +8,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// maxRevisions bounds how many revisions the status tells of.
+// maxRevisions bounds how many revisions the status lists.
 const maxRevisions = 20
 
-// setStatus writes what a pass found and decided into the GameType's status, and
-// says in the plan when to look again because of it.
+// setStatus writes what a pass found and decided into the GameType's status, and sets in the
+// plan when to look again because of it.
 func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o outcome, s services) {
 	status := &gt.Status
 	c := count(fleets, p.current)
@@ -44,20 +45,19 @@ func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o 
 	}
 	update := progressing(now, gt, p, o, c)
 	update.Message += p.undoing
-	if p.undone && update.Reason == v1alpha1.ReasonUpdated {
-		update.Reason = v1alpha1.ReasonUndone
+	if p.undone && update.Reason == reasons.Updated {
+		update.Reason = reasons.Undone
 	}
 	condition.SetAll(&status.Conditions, gt.Generation, metav1.Time{Time: now}, update, updated(&update, p), available(gt, p, c), s.ready)
 }
 
-// settled reports whether the current revision has taken over before, and that there is
-// no other.
+// settled reports whether the current revision has taken over before, and there is no other.
 func settled(gt *v1alpha1.GameType, p *plan) bool {
 	was := gt.Status.CurrentRevision
 	return p.done && was != nil && was.Name == revisionName(gt, p.current.name)
 }
 
-// counts are of a GameType's Servers.
+// counts are the numbers of a GameType's Servers.
 type counts struct {
 	active, ready, allocated, draining int32
 	players, capacity                  int32
@@ -87,8 +87,8 @@ func count(fleets []fleet, current *fleet) counts {
 	return c
 }
 
-// progress reports whether an update has got further since the status was written: more
-// new Servers are Ready, or fewer old ones are there; or that it is another one.
+// progress reports whether an update has advanced since the status was written: more new
+// Servers are Ready, fewer old ones are left, or it is a different update.
 func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 	was := &gt.Status
 	switch {
@@ -111,7 +111,7 @@ func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 	return p.current.ready > ready || c.old < old && len(fleets) <= maxRevisions
 }
 
-// revisions tells of the Fleets, the newest first.
+// revisions describes the Fleets, the newest first.
 func revisions(gt *v1alpha1.GameType, fleets []fleet) []v1alpha1.RevisionStatus {
 	list := make([]*fleet, 0, len(fleets))
 	for i := range fleets {
@@ -132,15 +132,15 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 	const kind = v1alpha1.ConditionProgressing
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
-		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
+		return condition.False(kind, reasons.Draining, "The GameType is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	case o.refused != "":
-		return condition.False(kind, v1alpha1.ReasonFleetRefused, "The API server refuses the Fleet of revision %d: %s", p.number, o.refused)
+		return condition.False(kind, reasons.FleetRefused, "The API server refuses the Fleet of revision %d: %s", p.number, o.refused)
 	case p.current == nil:
-		return condition.True(kind, v1alpha1.ReasonUpdating, "Revision %d is about to begin.", p.number)
+		return condition.True(kind, reasons.Updating, "Revision %d is about to begin.", p.number)
 	case gt.Status.CurrentRevision != nil && *gt.Status.CurrentRevision == *gt.Status.UpdateRevision && p.done:
-		return condition.True(kind, v1alpha1.ReasonUpdated, "All Servers that take players are of revision %d.%s", p.number, retirees(c))
+		return condition.True(kind, reasons.Updated, "All Servers that take players are of revision %d.%s", p.number, retirees(c))
 	case replicas(&gt.Spec) == 0:
-		return condition.True(kind, v1alpha1.ReasonAsleep, "No Servers are asked for; the next ones are of revision %d.%s", p.number, retirees(c))
+		return condition.True(kind, reasons.Asleep, "No Servers are asked for; the next ones are of revision %d.%s", p.number, retirees(c))
 	}
 	report := fmt.Sprintf("Revision %d has %d of %d Servers ready; %s players.%s",
 		p.number, p.current.ready, replicas(&gt.Spec), takers(c.old), retirees(c))
@@ -152,26 +152,26 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 	}
 	deadline := gt.Spec.Update.ProgressDeadline
 	if deadline == nil || deadline.Duration <= 0 {
-		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
+		return condition.True(kind, reasons.Updating, "%s", report)
 	}
 	if left := gt.Status.LastProgressTime.Add(deadline.Duration).Sub(now); left > 0 {
 		p.requeueAfter.AtMost(left)
-		return condition.True(kind, v1alpha1.ReasonUpdating, "%s", report)
+		return condition.True(kind, reasons.Updating, "%s", report)
 	}
-	return condition.False(kind, v1alpha1.ReasonDeadlineExceeded,
+	return condition.False(kind, reasons.DeadlineExceeded,
 		"Nothing has come of the update for %s; it goes on trying, and changing the template, or changing it back, begins another one. %s", deadline.Duration, report)
 }
 
-// updated is the condition Updated, which says in short what Progressing says.
+// updated is the condition Updated, a short form of Progressing.
 func updated(update *metav1.Condition, p *plan) metav1.Condition {
 	const kind = v1alpha1.ConditionUpdated
 	if p.undoing != "" && !p.undone {
-		return condition.False(kind, v1alpha1.ReasonRevisionUnknown, "%s", strings.TrimSpace(p.undoing))
+		return condition.False(kind, reasons.RevisionUnknown, "%s", strings.TrimSpace(p.undoing))
 	}
 	switch update.Reason {
-	case v1alpha1.ReasonUpdated, v1alpha1.ReasonUndone:
+	case reasons.Updated, reasons.Undone:
 		return condition.True(kind, update.Reason, "All Servers that take players are of revision %d.", p.number)
-	case v1alpha1.ReasonAsleep:
+	case reasons.Asleep:
 		return condition.True(kind, update.Reason, "No Servers are asked for; the next ones are of revision %d.", p.number)
 	default:
 		return condition.False(kind, update.Reason, "The condition Progressing says how far it is.")
@@ -184,21 +184,21 @@ func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 	desired := replicas(&gt.Spec)
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
-		return condition.False(kind, v1alpha1.ReasonDraining, "The GameType is being deleted.")
+		return condition.False(kind, reasons.Draining, "The GameType is being deleted.")
 	case desired == 0:
-		return condition.True(kind, v1alpha1.ReasonOK, "No Servers are asked for.")
+		return condition.True(kind, reasons.OK, "No Servers are asked for.")
 	}
 	report := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
 	if c.ready >= boundsOf(&gt.Spec).least {
-		return condition.True(kind, v1alpha1.ReasonOK, "%s", report)
+		return condition.True(kind, reasons.OK, "%s", report)
 	}
 	if p.current != nil && p.current.message != "" {
 		report += fmt.Sprintf(" Fleet %s: %s", p.current.name, text.Bounded(p.current.message))
 	}
-	return condition.False(kind, v1alpha1.ReasonServersMissing, "%s", report)
+	return condition.False(kind, reasons.ServersMissing, "%s", report)
 }
 
-// phase is for a GameType whose ElasticService says nothing.
+// phase is the phase of a GameType whose ElasticService has none.
 func phase(spec *v1alpha1.GameTypeSpec, c counts) v1alpha1.Phase {
 	switch {
 	case replicas(spec) == 0:
@@ -228,8 +228,7 @@ func takers(servers int32) string {
 	return fmt.Sprintf("%d of earlier ones take", servers)
 }
 
-// onlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
-// else.
+// onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.GameTypeStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.GameTypeStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })
 }

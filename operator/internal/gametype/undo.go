@@ -10,9 +10,9 @@ import (
 )
 
 // undone is a GameType with the template of the revision that UndoToAnnotation names, and
-// whether there is such a revision. Everything that goes by the template goes by that one
-// then. The spec of the GameType is its owner's: who applies a manifest again and again
-// would undo the undoing.
+// whether there is such a revision. Everything that depends on the template then uses that one.
+// The GameType's spec is its owner's: an owner who applies a manifest again and again would
+// undo the undoing.
 func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType, bool) {
 	name := gt.Annotations[v1alpha1.UndoToAnnotation]
 	if name == "" {
@@ -25,14 +25,14 @@ func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType,
 		}
 		changed := gt.DeepCopy()
 		changed.Spec.Template = *f.Spec.Template.DeepCopy()
-		// It has what that revision had of it.
+		// Its restart is the one that the revision had.
 		delete(changed.Annotations, v1alpha1.RestartedAtAnnotation)
 		return changed, true
 	}
 	return gt, false
 }
 
-// undoing says what becomes of UndoToAnnotation; empty where there is none.
+// undoing describes the effect of UndoToAnnotation; empty where there is none.
 func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
 	name := gt.Annotations[v1alpha1.UndoToAnnotation]
 	switch {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -86,7 +87,7 @@ func TestAnUnknownRevisionIsSaidAndChangesNothing(t *testing.T) {
 		t.Errorf("it is said\n%q, want\n%q", got, want)
 	}
 	p := plan{undoing: want}
-	if c := updated(&metav1.Condition{Reason: v1alpha1.ReasonUpdated}, &p); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonRevisionUnknown {
+	if c := updated(&metav1.Condition{Reason: reasons.Updated}, &p); c.Status != metav1.ConditionFalse || c.Reason != reasons.RevisionUnknown {
 		t.Errorf("Updated is %s %s, want False", c.Status, c.Reason)
 	}
 }

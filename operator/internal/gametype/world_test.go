@@ -38,13 +38,13 @@ type realFleet struct {
 
 // world is one GameType with its Fleets, whose own controller is imitated.
 type world struct {
-	t        *testing.T
-	now      time.Time
-	spec     v1alpha1.GameTypeSpec
-	replicas int32
-	template string
-	known    int64
-	version  int
+	t          *testing.T
+	now        time.Time
+	spec       v1alpha1.GameTypeSpec
+	replicas   int32
+	template   string
+	lastNumber int64
+	version    int
 	// real are the Fleets by template, and cached what the controller sees.
 	real   map[string]*realFleet
 	cached map[types.UID]realFleet
@@ -106,8 +106,8 @@ func (w *world) pass() plan {
 		fleets = append(fleets, f)
 	}
 	fleets, _ = overlay(func(t v1alpha1.ServerTemplate, _ sentTemplate) bool { return t.Spec.GameContainer == w.template }).Over(w.writes, w.now, fleets)
-	p := makePlan(w.now, &w.spec, fleets, w.known)
-	w.known = max(w.known, p.number)
+	p := makePlan(w.now, &w.spec, fleets, w.lastNumber)
+	w.lastNumber = max(w.lastNumber, p.number)
 	if p.create {
 		w.create(p)
 	}

@@ -1,6 +1,6 @@
-// Package index has the cache's indexes over ElasticServices and their EndpointSlices, and
-// what is looked up by them. It reads the cache and nothing else, and decides nothing but
-// which of two ElasticServices is the older.
+// Package index has the cache's indexes over ElasticServices and their EndpointSlices, and the
+// look-ups by them. It only reads the cache, and decides nothing but which of two
+// ElasticServices is the older.
 package index
 
 import (
@@ -25,14 +25,14 @@ const (
 	PrivateService = "private-service"
 	// Target finds them by kind/name of their target.
 	Target = "spec.scaleTargetRef"
-	// Front finds them by the Service that they share, and by that and one of their
-	// hosts, as FrontKeys names them.
+	// Front finds them by the Service that they share, and by that and one of their hosts, as
+	// FrontKeys forms the keys.
 	Front = "spec.front"
 	// Players finds them by the ConfigMaps with their lists of players.
 	Players = "spec.wake.players"
-	// SliceService finds slices by the user's Service that they are about.
+	// SliceService finds slices by the user's Service that they belong to.
 	SliceService = "dormouse.private-service"
-	// SlicePort finds Dormouse's slices by a port that they name.
+	// SlicePort finds Dormouse's slices by a port in them.
 	SlicePort = "dormouse.port"
 )
 
@@ -67,7 +67,7 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// slicePorts are the ports that one of Dormouse's slices names.
+// slicePorts are the ports in one of Dormouse's slices.
 func slicePorts(o client.Object) []string {
 	if o.GetLabels()[discoveryv1.LabelManagedBy] != v1alpha1.ManagedBy {
 		return nil
@@ -94,7 +94,7 @@ func FrontOf(es *v1alpha1.ElasticService) (types.NamespacedName, bool) {
 	return key, true
 }
 
-// FrontHost is the key in the index Front of a host at a front.
+// FrontHost is a front's host's key in the index Front.
 func FrontHost(front types.NamespacedName, host v1alpha1.FrontHost) string {
 	return front.String() + "/" + string(host)
 }
@@ -114,7 +114,7 @@ func FrontKeys(o client.Object) []string {
 	return keys
 }
 
-// PlayerLists are the lists of players that an ElasticService's spec names.
+// PlayerLists are the lists of players in an ElasticService's spec.
 func PlayerLists(es *v1alpha1.ElasticService) (lists []v1alpha1.PlayerList) {
 	if es.Spec.Wake == nil || es.Spec.Wake.Players == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 func Find(ctx context.Context, cached client.Reader, opts ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.ElasticServiceList
 	if err := cached.List(ctx, &list, opts...); err != nil {
-		return nil // only when the cache is gone, and so are we
+		return nil // only when the cache has stopped, and so has the operator
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))
 	for _, es := range list.Items {
@@ -41,7 +41,7 @@ func ForService(ctx context.Context, c client.Reader, namespace, service string)
 	return oldest, nil
 }
 
-// OlderThan reports whether a is older than b. Of two of the same second one is, too.
+// OlderThan reports whether a is older than b. Ties within a second are broken, too.
 func OlderThan(a, b *v1alpha1.ElasticService) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -49,7 +49,7 @@ func OlderThan(a, b *v1alpha1.ElasticService) bool {
 	return a.UID < b.UID
 }
 
-// SortByAge puts the oldest first.
+// SortByAge sorts by age, the oldest first.
 func SortByAge(items []v1alpha1.ElasticService) {
 	slices.SortFunc(items, func(a, b v1alpha1.ElasticService) int {
 		if OlderThan(&a, &b) {

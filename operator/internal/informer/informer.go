@@ -1,6 +1,5 @@
-// Package informer is the operator's wake endpoint. It runs on every replica,
-// leader or not, and keeps nothing that the cluster does not: what it remembers
-// for half a second only spares API calls.
+// Package informer is the operator's wake endpoint. It runs on every replica, leader or not,
+// and keeps nothing that isn't in the cluster: its memory of recent wakes only saves API calls.
 package informer
 
 import (
@@ -35,33 +34,33 @@ const MaxBody = 4 << 10
 // resolver gives up and calls again.
 const answerTime = 900 * time.Millisecond
 
-// errNotReady says that the caller is right and this replica isn't ready yet.
+// errNotReady means that the caller did nothing wrong and this replica isn't ready yet.
 var errNotReady = errors.New("try again")
 
-// Verifier checks a service account token.
+// Verifier verifies a service account token.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
 }
 
 // Handler answers wake calls.
 type Handler struct {
-	// Verifier checks the caller's token.
+	// Verifier verifies the caller's token.
 	Verifier Verifier
-	// Pods has the resolver pods, and may have others.
+	// Pods has the resolver pods, possibly among others.
 	Pods client.Reader
-	// Selector finds the resolver pods among them.
+	// Selector selects the resolver pods.
 	Selector labels.Selector
 	// Resolver is the namespace and name of the resolvers' service account.
 	Resolver types.NamespacedName
-	// Waker does the waking.
+	// Waker wakes services.
 	Waker *Waker
-	// Metrics counts; nil counts nothing.
+	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Informer
-	// Log takes what a caller can't mend.
+	// Log takes errors that a caller can't fix.
 	Log logr.Logger
 }
 
-// Register makes a server answer wake calls.
+// Register registers the endpoint with a server.
 func (h *Handler) Register(s *httpserver.Server) {
 	s.Handle(fasthttp.MethodPost, informerapi.WakePath, h.serve)
 }
@@ -94,11 +93,11 @@ func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
 	case err == nil:
 		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
 	case errors.Is(err, ErrUnknownService), errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable), errors.Is(err, target.ErrClusterScoped):
-		// There is nothing to wake: resolvers soon send the clients away. The
-		// conditions of the ElasticService say the same to its owner.
+		// There is nothing to wake: resolvers soon refuse the clients. The ElasticService's
+		// conditions explain it to its owner.
 		httpserver.Error(rc, fasthttp.StatusNotFound, err.Error())
 	case errors.Is(err, target.ErrForbidden):
-		// An API server that has just started may say so for a moment.
+		// An API server that has just started may answer that for a while.
 		unavailable(rc, err)
 	default:
 		h.Log.Error(err, "wake", "namespace", request.Namespace, "service", request.Svc)
@@ -106,7 +105,7 @@ func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
 	}
 }
 
-// authenticate checks that a live resolver pod calls.
+// authenticate checks that the caller is a live resolver pod.
 func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	token, err := serviceauth.BearerToken(rc.Request.Header.Peek(fasthttp.HeaderAuthorization))
 	if err != nil {
@@ -135,8 +134,8 @@ func unavailable(rc *fasthttp.RequestCtx, err error) {
 	httpserver.Error(rc, fasthttp.StatusServiceUnavailable, err.Error())
 }
 
-// parse reads a wake call's body, which must be exactly one. A newer resolver may say more
-// than is known here.
+// parse parses a wake call's body, which must be exactly one. Unknown fields of a newer
+// resolver are ignored.
 func parse(body []byte) (informerapi.WakeRequest, error) {
 	var r informerapi.WakeRequest
 	const like = `the body must be one JSON object like {"count":1,"svc":"lobby","namespace":"games"}: %w`

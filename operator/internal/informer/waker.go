@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/namespaces"
@@ -24,38 +25,38 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// ErrUnknownService says that no ElasticService has the Service.
+// ErrUnknownService means that no ElasticService has the Service.
 var ErrUnknownService = errors.New("unknown service")
 
-// remember is for how long an answer serves the next caller, and so how seldom
-// wakes are stamped. No service falls asleep within a second of a stamp.
+// remember is how long an answer serves further callers, and so how seldom wakes are stamped.
+// No service falls asleep within a second of a stamp.
 const remember = time.Second
 
-// commitTime is for how long after a sleep is met its target may still be on its way to
-// zero. One that is not at zero later than that isn't going there.
+// commitTime is how long after a sleep was first seen its target may still be about to go to
+// zero. A target that is not at zero after that isn't going there.
 const commitTime = 2 * time.Second
 
-// wakeTime bounds the work of one wake, which goes on after its callers were told
-// to call again: with an API server that takes a second for each write, one of
-// their later calls finds it done.
+// wakeTime bounds the work of one wake, which goes on after its callers were told to call
+// again: with an API server that takes a second for each write, one of their later calls finds
+// it done.
 const wakeTime = 3 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 
-// Raiser scales a target up to what is wanted, never down. Its errors are package
-// target's.
-type Raiser interface {
+// Scaler scales a target up to the wanted replicas, never down. Its errors are those of package
+// target.
+type Scaler interface {
 	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
 }
 
-// Waker scales the target of a service up and stamps the wake, which stops a
-// sleep that is under way. Callers that come together share one wake.
+// Waker scales the target of a service up and stamps the wake, which stops a sleep that is
+// under way. Concurrent callers share one wake.
 type Waker struct {
 	// Namespaces are those whose services can be woken; empty: all.
 	Namespaces namespaces.List
 
 	client  client.Client
-	raiser  Raiser
+	scaler  Scaler
 	events  events.EventRecorder
 	metrics *metrics.Informer
 	now     func() time.Time
@@ -63,36 +64,34 @@ type Waker struct {
 	flight singleflight.Group
 	mu     sync.Mutex
 	recent map[types.UID]recentWake
-	// met are the sleeps whose targets looked as if they were on their way to zero.
+	// met are the sleeps whose targets seemed to be about to go to zero.
 	met map[types.UID]metSleep
 }
 
-// metSleep is a sleep, and when it was met first.
+// metSleep is a sleep, and when it was first seen.
 type metSleep struct {
 	version string
 	at      time.Time
 }
 
-// maxKnown is how many services' wakes, and sleeps, are remembered before those that are
-// of no use any more are forgotten.
-const maxKnown = 1024
+// maxRecent is how many services' wakes, and sleeps, are remembered before outdated ones are
+// dropped.
+const maxRecent = 1024
 
 type recentWake struct {
 	at time.Time
-	// phaseSince is when the phase began that the wake found: a newer phase
-	// makes it void.
+	// phaseSince is when the phase began that the wake found: a newer phase invalidates it.
 	phaseSince time.Time
 	answer     informerapi.WakeResponse
 }
 
 // NewWaker makes a Waker. m may be nil.
-func NewWaker(c client.Client, r Raiser, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{client: c, raiser: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}, met: map[types.UID]metSleep{}}
+func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
+	return &Waker{client: c, scaler: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}, met: map[types.UID]metSleep{}}
 }
 
-// Wake wakes a service. The answer's phase is Asleep only when the service has
-// just fallen asleep for good and its target is not at zero yet: the caller
-// must hold its clients and call again.
+// Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
+// committed and the target is not at zero yet: the caller must hold its clients and call again.
 func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerapi.WakeResponse, error) {
 	var es *v1alpha1.ElasticService
 	if w.Namespaces.Has(r.Namespace) {
@@ -129,11 +128,11 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, ok := w.recent[es.UID]
-	if !ok || w.now().Sub(known.at) > remember || sinceOf(es).After(known.phaseSince) {
+	last, ok := w.recent[es.UID]
+	if !ok || w.now().Sub(last.at) > remember || sinceOf(es).After(last.phaseSince) {
 		return informerapi.WakeResponse{}, false
 	}
-	return known.answer, true
+	return last.answer, true
 }
 
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
@@ -141,16 +140,16 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var raised target.Raised
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(es *v1alpha1.ElasticService) (err error) {
-		raised, err = w.raiser.RaiseTo(ctx, ref, target.Wanted(es))
+		raised, err = w.scaler.RaiseTo(ctx, ref, target.Wanted(es))
 		if errors.Is(err, target.ErrForbidden) {
-			// Nothing but a wake finds that out: reading a scale may be allowed.
-			w.events.Eventf(es, nil, corev1.EventTypeWarning, v1alpha1.ReasonTargetForbidden, "Wake",
+			// Only a wake finds that out: the operator may be allowed to read the scale.
+			w.events.Eventf(es, nil, corev1.EventTypeWarning, reasons.TargetForbidden, "Wake",
 				"%s, and the operator %.600s: let it scale %s.", waiting(count), err, ref)
 		}
 		return err
 	}
-	// As far as the cache knows, which is enough to scale up first: the player
-	// waits for the pod, and the stamp tells afterwards what is so.
+	// By the cache, which is enough to scale up first: the player waits for the pod, and the
+	// stamp afterwards returns the actual state.
 	first := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
 	if first {
 		if err := raise(es); err != nil {
@@ -164,7 +163,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
 	if !first && phase != v1alpha1.PhaseFallingAsleep {
-		// The cache may not know of the sleep yet, nor of how many replicas it ended.
+		// The cache may not have the sleep yet, nor how many replicas it ended.
 		if err := raise(stamped); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
@@ -188,10 +187,11 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	return answer, nil
 }
 
-// onItsWay reports whether a sleep is committed whose target, found with replicas, may still be
-// scaled to zero. That write is made to one version of the target: a target of another
-// has been at zero and was woken, or isn't going there. Who committed the sleep may be
-// gone before the write, which only this replica's own clock tells.
+// onItsWay reports whether a sleep is committed whose target may still be scaled to zero; the
+// target was found with replicas, in this version. That write is made to one version of the
+// target: a target of another version has been at zero and was woken, or isn't going there. The
+// operator that committed the sleep may have ended before the write; only this replica's own
+// clock can show that.
 func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 	asleep := es.Status.AsleepTarget
 	if asleep == nil || asleep.ResourceVersion != version {
@@ -202,7 +202,7 @@ func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 	defer w.mu.Unlock()
 	met, ok := w.met[es.UID]
 	if !ok || met.version != version {
-		if len(w.met) > maxKnown {
+		if len(w.met) > maxRecent {
 			maps.DeleteFunc(w.met, func(_ types.UID, m metSleep) bool { return now.Sub(m.at) >= commitTime })
 		}
 		met = metSleep{version, now}
@@ -211,7 +211,7 @@ func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 	return now.Sub(met.at) < commitTime
 }
 
-// stamp writes lastWakeTime and gives the object as it is after that.
+// stamp writes lastWakeTime and returns the object after that.
 func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time) (*v1alpha1.ElasticService, error) {
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
 	if err != nil {
@@ -224,21 +224,21 @@ func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked ti
 	return stamped, nil
 }
 
-// keep remembers an answer, and lets go of those that serve nobody any more.
+// keep remembers an answer, and drops outdated ones.
 func (w *Waker) keep(uid types.UID, wake recentWake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.recent) > maxKnown {
-		for known, r := range w.recent {
+	if len(w.recent) > maxRecent {
+		for last, r := range w.recent {
 			if wake.at.Sub(r.at) > remember {
-				delete(w.recent, known)
+				delete(w.recent, last)
 			}
 		}
 	}
 	w.recent[uid] = wake
 }
 
-// waiting says how many clients wait.
+// waiting describes how many clients wait.
 func waiting(count int) string {
 	if count == 1 {
 		return "1 client waits"

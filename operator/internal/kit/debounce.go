@@ -15,8 +15,8 @@ const (
 	// ChildrenDebounce is how long a pass waits for further changes of an object's children,
 	// which come in bursts.
 	ChildrenDebounce = 50 * time.Millisecond
-	// OwnDebounce is how long a pass for an object's own change waits: a wake makes the
-	// changes to its children that would follow at the same time.
+	// OwnDebounce is how long a pass waits after an object's own change. Meanwhile a wake
+	// itself makes the changes to children that the pass would make.
 	OwnDebounce = 20 * time.Millisecond
 )
 
@@ -25,29 +25,28 @@ func OwnChanges() handler.EventHandler {
 	return Debounce{Wait: OwnDebounce, Find: Itself, Before: true}.Handler()
 }
 
-// ChildrenChanges asks for passes of what find finds after changes of children.
+// ChildrenChanges asks for passes of the objects that find returns for changed children.
 func ChildrenChanges(find handler.MapFunc) handler.EventHandler {
 	return Debounce{Wait: ChildrenDebounce, Find: find, Before: true}.Handler()
 }
 
 // Debounce asks for a pass a little after a change. Objects change in bursts, and one pass
-// after a burst does for all of it. Meanwhile the API server is busy with what a player
-// waits for.
+// covers a burst. Meanwhile the API server is busy with what a player waits for.
 type Debounce struct {
 	// Wait is how long a pass waits for further changes.
 	Wait time.Duration
-	// Find finds the objects that a change matters to.
+	// Find finds the objects that a change is relevant to.
 	Find handler.MapFunc
-	// Urgent reports whether a change is not to wait; nil: each waits.
+	// Urgent reports whether a change must not wait; nil: each waits.
 	Urgent func(client.Object) bool
-	// Before is whether an update matters also to those that Find finds for the object as
-	// it was.
+	// Before is set where an update is also relevant to the objects that Find finds for the
+	// object before the update.
 	Before bool
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Handler is what a controller watches with.
+// Handler is the event handler for a controller's watch.
 func (d Debounce) Handler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { d.enqueue(ctx, e.Object, q) },

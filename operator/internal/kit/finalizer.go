@@ -7,13 +7,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AddFinalizer puts a finalizer on an object that hasn't got it. It fails with a conflict if
+// AddFinalizer adds a finalizer to an object that doesn't have it. It fails with a conflict if
 // somebody has changed the object since it was read.
 func AddFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
 	return changeFinalizers(ctx, c, o, func() bool { return controllerutil.AddFinalizer(o, finalizer) })
 }
 
-// RemoveFinalizer takes a finalizer off an object that has it, as AddFinalizer puts it on.
+// RemoveFinalizer removes a finalizer from an object that has it. It fails like AddFinalizer.
 func RemoveFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
 	return changeFinalizers(ctx, c, o, func() bool { return controllerutil.RemoveFinalizer(o, finalizer) })
 }

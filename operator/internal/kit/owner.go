@@ -15,11 +15,11 @@ import (
 type OwnerIndex struct {
 	// Key is the index's name in the cache.
 	Key string
-	// Owner is the kind of those that control. Its version doesn't matter.
+	// Owner is the kind of the controlling objects. Its version doesn't matter.
 	Owner schema.GroupKind
 }
 
-// Setup adds the index over objects like this one.
+// Setup adds the index over objects of owned's kind.
 func (i OwnerIndex) Setup(ctx context.Context, indexer client.FieldIndexer, owned client.Object) error {
 	err := indexer.IndexField(ctx, owned, i.Key, func(o client.Object) []string {
 		if owner := i.Of(o); owner != nil {
@@ -33,7 +33,7 @@ func (i OwnerIndex) Setup(ctx context.Context, indexer client.FieldIndexer, owne
 	return nil
 }
 
-// Of is the owner of an object; nil where no object of that kind controls it.
+// Of is the owner of an object; nil where no object of the kind controls it.
 func (i OwnerIndex) Of(o client.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != i.Owner.Kind {

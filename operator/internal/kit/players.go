@@ -11,18 +11,18 @@ import (
 	"dormouse.dev/dormouse/internal/patch"
 )
 
-// playersPause is the least time between two writes of a status in which nothing but the
-// players changed. They change all the time.
+// playersPause is the least time between two writes of a status in which only the players
+// changed. They change all the time.
 const playersPause = time.Second
 
-// PlayersStatus writes a status that counts players, so that one write tells of many who
-// come and go.
+// PlayersStatus writes a status that counts players, so that one write covers many changes of
+// them.
 type PlayersStatus struct {
 	written time.Time
 }
 
-// Write writes what changed. Where onlyPlayers reports that nothing else differs it may
-// leave that to a later pass, and returns after how long.
+// Write writes what changed. Where onlyPlayers reports that nothing else differs it may leave
+// that to a later pass, and returns how much later.
 func (p *PlayersStatus) Write(ctx context.Context, c client.Client, now time.Time, original, changed client.Object, onlyPlayers func() bool) (written bool, requeueAfter time.Duration, err error) {
 	if wait := p.written.Add(playersPause).Sub(now); wait > 0 && onlyPlayers() {
 		return false, wait, nil
@@ -37,8 +37,8 @@ func (p *PlayersStatus) Write(ctx context.Context, c client.Client, now time.Tim
 	return written, 0, nil
 }
 
-// OnlyPlayersDiffer reports whether two statuses differ in how many play and in nothing
-// else. counts are where a status has the players and the capacity.
+// OnlyPlayersDiffer reports whether two statuses differ only in how many play. counts returns
+// where a status has the players and the capacity.
 func OnlyPlayersDiffer[S any](a, b *S, counts func(*S) (players, capacity *int32)) bool {
 	players, capacity := counts(b)
 	if had, could := counts(a); *had == *players && *could == *capacity {
@@ -50,7 +50,7 @@ func OnlyPlayersDiffer[S any](a, b *S, counts func(*S) (players, capacity *int32
 	return equality.Semantic.DeepEqual(&same, b)
 }
 
-// AddCounts adds what a status counts, and is bounded by what the status can hold.
+// AddCounts adds two of a status's counts, up to the largest that a status can hold.
 func AddCounts(a, b int32) int32 {
 	if a > math.MaxInt32-b {
 		return math.MaxInt32

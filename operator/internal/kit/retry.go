@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Retries are when a controller looks again after errors that time mends. They are nobody's
+// Retries are when a controller looks again after errors that time resolves. They are nobody's
 // mistake, and neither logged nor counted.
 type Retries struct {
-	// Conflict is for a write to an object that somebody else wrote first. The cache will
-	// show what they wrote.
+	// Conflict follows a write that somebody else's write came before. The cache will show
+	// that.
 	Conflict time.Duration
-	// NamespaceEnding is for a namespace that is being deleted and takes nothing new. The
+	// NamespaceEnding is for a namespace that is being deleted and refuses new objects. The
 	// object is about to be deleted, too.
 	NamespaceEnding time.Duration
 }
@@ -25,11 +25,11 @@ type Retries struct {
 // StaleRetry is when to look again where the cache lags.
 const StaleRetry = 20 * time.Millisecond
 
-// DefaultRetries are those of most controllers.
+// DefaultRetries are the Retries of most controllers.
 var DefaultRetries = Retries{Conflict: StaleRetry, NamespaceEnding: 30 * time.Second}
 
-// Pass does a pass over the object of a request, as the cache has it, and forgets one that is
-// gone.
+// Pass runs a pass over the object of a request, read from the cache, and forgets an object
+// that is gone.
 func Pass[O client.Object](ctx context.Context, cached client.Reader, req reconcile.Request, o O,
 	forget func(types.NamespacedName), do func(context.Context, O) (reconcile.Result, error),
 ) (reconcile.Result, error) {
@@ -42,7 +42,7 @@ func Pass[O client.Object](ctx context.Context, cached client.Reader, req reconc
 	return DefaultRetries.Result(do(ctx, o))
 }
 
-// Result is what a pass returns that came to this result and this error.
+// Result is what a reconciler returns for a pass's result and error.
 func (r Retries) Result(result reconcile.Result, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// States are what a controller remembers of its objects between passes. All of it can be
-// lost: a new leader begins with none.
+// States are a controller's memory of its objects between passes. All of it can be lost: a new
+// leader begins with none.
 type States[S any] struct {
-	// New makes the state of an object that nothing is remembered of; nil: the zero S.
+	// New makes the state of a new object; nil: the zero S.
 	New func() *S
-	// Dropped is told of each state that is let go of; nil: nobody is.
+	// Dropped is called with each state that is dropped; nil: nothing is.
 	Dropped func(uid types.UID, state *S)
 
 	mu  sync.Mutex
@@ -21,7 +21,7 @@ type States[S any] struct {
 }
 
 type stateOf[S any] struct {
-	// uid tells the object from a later one of its name.
+	// uid distinguishes the object from a later one of its name.
 	uid   types.UID
 	state *S
 }
@@ -29,10 +29,10 @@ type stateOf[S any] struct {
 // Of is the state of an object. Only the one worker that has the object may use it.
 func (s *States[S]) Of(key types.NamespacedName, uid types.UID) *S {
 	s.mu.Lock()
-	known := s.all[key]
+	entry := s.all[key]
 	s.mu.Unlock()
-	if known != nil && known.uid == uid {
-		return known.state
+	if entry != nil && entry.uid == uid {
+		return entry.state
 	}
 	s.Forget(key)
 	fresh := &stateOf[S]{uid: uid}
@@ -50,18 +50,18 @@ func (s *States[S]) Of(key types.NamespacedName, uid types.UID) *S {
 	return fresh.state
 }
 
-// Forget lets go of an object's state.
+// Forget drops an object's state.
 func (s *States[S]) Forget(key types.NamespacedName) {
 	s.mu.Lock()
-	known := s.all[key]
+	entry := s.all[key]
 	delete(s.all, key)
 	s.mu.Unlock()
-	if known != nil && s.Dropped != nil {
-		s.Dropped(known.uid, known.state)
+	if entry != nil && s.Dropped != nil {
+		s.Dropped(entry.uid, entry.state)
 	}
 }
 
-// Keys are the objects that something is remembered of.
+// Keys are the objects that have a state.
 func (s *States[S]) Keys() []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()

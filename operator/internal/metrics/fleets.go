@@ -11,14 +11,14 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// serverStates are all that a Server may be in.
+// serverStates are all states of a Server.
 var serverStates = []v1alpha1.ServerState{
 	v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerReady, v1alpha1.ServerAllocated,
 	v1alpha1.ServerDraining, v1alpha1.ServerStopped, v1alpha1.ServerUnhealthy,
 }
 
-// fleets tells, each time that it is asked, of the Fleets and their Servers. Only
-// the leader tells, so that each is counted once.
+// fleets exports the Fleets and their Servers whenever metrics are collected. Only the leader
+// exports them, so that each is counted once.
 type fleets struct {
 	reader                     client.Reader
 	leads                      <-chan struct{}
@@ -96,7 +96,7 @@ func (f *fleets) states(ctx context.Context) (map[types.UID]map[v1alpha1.ServerS
 		}
 		state := server.Status.State
 		if state == "" {
-			state = v1alpha1.ServerPending // Nobody has looked at it yet.
+			state = v1alpha1.ServerPending // nobody has looked at it yet
 		}
 		counts[owner.UID][state]++
 	}

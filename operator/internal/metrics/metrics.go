@@ -1,5 +1,5 @@
-// Package metrics holds what the operator counts. Every method works on a nil
-// receiver, so that tests need no registry.
+// Package metrics has the operator's metrics. Every method works on a nil receiver, so that
+// tests need no registry.
 package metrics
 
 import (
@@ -25,14 +25,14 @@ type Stage string
 
 // Stages of a wake, as the operator sees them.
 const (
-	// StageScheduled is from the wake call to the first pod's place on a node.
+	// StageScheduled is from the wake call until the first pod is scheduled.
 	StageScheduled Stage = "scheduled"
 	// StageStarted is from there to the start of its containers.
 	StageStarted Stage = "started"
-	// StageUp is from there until the operator knew that a server was up.
+	// StageUp is from there until the operator saw that a server was up.
 	StageUp Stage = "up"
-	// StageHandedOver is from there until the Service's endpoints were written.
-	// There is none with handoff Never.
+	// StageHandedOver is from there until the Service's endpoints were written. There is none
+	// with handoff Never.
 	StageHandedOver Stage = "handed_over"
 	// StageTotal is all of them.
 	StageTotal Stage = "total"
@@ -68,8 +68,8 @@ func (m *Controller) PhaseChanged(namespace, name, phase string) {
 	}
 }
 
-// WakeTook notes how long a stage of a wake took of an ElasticService and its
-// Service. The stages are told of all services together, for each would have a hundred
+// WakeTook observes how long a stage of a wake of an ElasticService and its Service took. The
+// stages are measured for all services together, because each service would have a hundred
 // series.
 func (m *Controller) WakeTook(namespace, name, service string, stage Stage, took time.Duration) {
 	if m == nil {
@@ -123,7 +123,7 @@ func NewInformer(reg prometheus.Registerer) *Informer {
 		}, []string{"namespace", "service"}),
 	}
 	reg.MustRegister(m.calls, m.duration, m.raised)
-	// Those that an alert looks for begin at zero, so that the first counts.
+	// Codes that alerts use begin at zero, so that the first one counts.
 	for _, code := range []string{"202", "400", "401", "404", "503"} {
 		m.calls.WithLabelValues(code)
 	}

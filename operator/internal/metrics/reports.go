@@ -45,7 +45,7 @@ func NewReports(reg prometheus.Registerer) *Reports {
 		}),
 	}
 	reg.MustRegister(m.reports, m.peers, m.held, m.refused, m.writes, m.duration)
-	// Those that an alert looks for begin at zero, so that the first counts.
+	// Codes that alerts use begin at zero, so that the first one counts.
 	for _, code := range []string{"200", "400", "401", "403", "404", "503"} {
 		m.reports.WithLabelValues(code)
 	}
@@ -66,21 +66,21 @@ func (m *Reports) AnsweredPeer(code string) {
 	}
 }
 
-// Held counts reports that begin or end to be held.
+// Held adds to the number of reports that are held; change may be negative.
 func (m *Reports) Held(change int) {
 	if m != nil {
 		m.held.Add(float64(change))
 	}
 }
 
-// Refused counts a report that was sent away.
+// Refused counts a report that was refused.
 func (m *Reports) Refused() {
 	if m != nil {
 		m.refused.Inc()
 	}
 }
 
-// Wrote counts a write of a Server for a report.
+// Wrote observes a write of a Server because of a report.
 func (m *Reports) Wrote(reason string, took time.Duration) {
 	if m != nil {
 		m.writes.WithLabelValues(reason).Inc()

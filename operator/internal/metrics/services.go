@@ -11,11 +11,11 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// listTimeout bounds a look into the cache.
+// listTimeout bounds a list call to the cache.
 const listTimeout = 5 * time.Second
 
-// services tells, each time that it is asked, what the ElasticServices' status
-// says. Only the leader tells, so that each is counted once.
+// services exports the ElasticServices' status whenever metrics are collected. Only the leader
+// exports it, so that each is counted once.
 type services struct {
 	reader           client.Reader
 	leads            <-chan struct{}

@@ -23,34 +23,34 @@ type Options struct {
 	// Listen is the address of the wake and report endpoints, metrics and health
 	// checks.
 	Listen string
-	// LeaderElect says whether replicas choose one whose controllers run.
+	// LeaderElect reports whether replicas choose one whose controllers run.
 	LeaderElect bool
-	// Namespace is the operator's own, where the resolvers are too.
+	// Namespace is the operator's own, in which the resolvers are, too.
 	Namespace string
-	// Namespaces are those whose objects count; empty: all.
+	// Namespaces are the namespaces whose objects are reconciled; empty: all.
 	Namespaces namespaces.List
-	// PodName is the name of this replica's own Pod; empty outside of one.
+	// PodName is the name of this replica's own Pod; empty outside a Pod.
 	PodName string
 	// ServiceAccount is the name of the operator's own service account.
 	ServiceAccount string
 	// Selector finds the operator's pods in Namespace.
 	Selector labels.Selector
-	// Port is that of Listen, where each replica answers the others.
+	// Port is Listen's port, on which each replica answers the others.
 	Port int
 	// ResolverSelector finds resolver pods in Namespace.
 	ResolverSelector labels.Selector
-	// ResolverPort is where resolver pods answer.
+	// ResolverPort is the port on which resolver pods answer.
 	ResolverPort int
 	// ResolverServiceAccount is the name of the resolvers' service account.
 	ResolverServiceAccount string
-	// TokenFile has the token that resolvers know the operator by.
+	// TokenFile has the token with which the operator identifies itself to resolvers.
 	TokenFile string
-	// OperatorURL is where sidecars find the operator.
+	// OperatorURL is where sidecars reach the operator.
 	OperatorURL string
-	// SidecarTemplate is the name of the PodTemplate in Namespace that says what
-	// runs beside each game.
+	// SidecarTemplate is the name of the PodTemplate in Namespace that has the sidecar's
+	// container.
 	SidecarTemplate string
-	// LowHostPort and HighHostPort are the host ports that Servers get.
+	// LowHostPort and HighHostPort bound the host ports that Servers get.
 	LowHostPort, HighHostPort int32
 	// MaxPortsPerNamespace is how many resolver ports a namespace may have; 0 is any number.
 	MaxPortsPerNamespace int
@@ -60,8 +60,8 @@ type Options struct {
 	Verbose bool
 }
 
-// Parse reads the arguments after the program's name. It returns flag.ErrHelp
-// when they ask for help.
+// Parse parses the arguments after the program's name. It returns flag.ErrHelp when they ask
+// for help.
 func Parse(args []string) (Options, error) {
 	o := Options{PodName: os.Getenv("POD_NAME")}
 	var selector, own, hostPorts, limited string

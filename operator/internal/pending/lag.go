@@ -2,11 +2,11 @@ package pending
 
 import "time"
 
-// MaxLag is for how long a cache may lag behind a write.
+// MaxLag is how long a cache may lag behind a write.
 const MaxLag = 5 * time.Second
 
-// Lag follows a cache that shows what a wake made for a later version of an object, and not
-// yet that version.
+// Lag follows a cache that shows what a wake made for a later version of an object, but not yet
+// that version.
 type Lag struct {
 	since time.Time
 }
@@ -21,5 +21,5 @@ func (l *Lag) See(now time.Time, lags bool) {
 	}
 }
 
-// Lasts reports whether to wait for the cache. What never comes isn't waited for.
+// Lasts reports whether to wait for the cache, for MaxLag at most.
 func (l *Lag) Lasts(now time.Time) bool { return !l.since.IsZero() && now.Sub(l.since) < MaxLag }

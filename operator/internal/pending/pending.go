@@ -1,6 +1,6 @@
-// Package pending keeps a controller's own writes that the cache doesn't show yet. Without
-// them a pass that comes before the cache has a write would plan as if it had never been
-// made, and make it once more. The package knows neither clients nor kinds of objects.
+// Package pending keeps a controller's own writes that the cache doesn't show yet. Without them
+// a pass that comes before the cache is current would plan as if they had never happened, and
+// repeat them. The package knows neither clients nor kinds of objects.
 package pending
 
 import (
@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ForgottenAfter is when a write that never showed in the cache is taken for gone: somebody
-// else undid it in the same moment.
+// ForgottenAfter is when a write that never showed in the cache is dropped: somebody else undid
+// it at the same time.
 const ForgottenAfter = time.Minute
 
 // Kind is what a write did to its object.
@@ -30,8 +30,8 @@ type Write[W any] struct {
 	Kind   Kind
 }
 
-// Writes are the pending ones, by the UIDs of their objects. An object's last write stands
-// for those before it.
+// Writes are the pending writes, by the UIDs of their objects. An object's last write replaces
+// the earlier ones.
 type Writes[W any] map[types.UID]Write[W]
 
 // Add remembers a write.
@@ -39,22 +39,22 @@ func (w Writes[W]) Add(uid types.UID, kind Kind, at time.Time, object W) {
 	w[uid] = Write[W]{Object: object, At: at, Kind: kind}
 }
 
-// Overlay says how pending writes W are laid over objects O as a cache shows them.
+// Overlay defines how pending writes W are laid over objects O from the cache.
 type Overlay[O, W any] struct {
-	// UID is an object's.
+	// UID is an object's UID.
 	UID func(*O) types.UID
 	// Merge lays a write over its object, and reports whether the cache doesn't show that
 	// write yet.
 	Merge func(*O, Write[W]) bool
 	// Unseen is an object that the cache doesn't show at all.
 	Unseen func(W) O
-	// Expire is whether a write that isn't shown is forgotten after ForgottenAfter, too,
-	// where the cache shows its object.
+	// Expire is set where a write that isn't shown is dropped after ForgottenAfter even if the
+	// cache shows its object.
 	Expire bool
 }
 
-// Over lays the writes over what the cache shows and forgets those that it shows. It
-// returns after how long one must be looked at again; 0 for never.
+// Over lays the writes over the cached objects and drops those that the cache shows. It returns
+// after how long to look again; 0 for never.
 func (l Overlay[O, W]) Over(writes Writes[W], now time.Time, objects []O) (all []O, requeueAfter time.Duration) {
 	shown := make(map[types.UID]bool, len(writes))
 	for i := range objects {

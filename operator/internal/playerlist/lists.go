@@ -1,7 +1,7 @@
-// Package playerlist reads the lists of players who may wake a service, or may not, out of
-// ConfigMaps. What the cache keeps of a ConfigMap are digests, so that no names of players
-// stay in memory. The package reads ConfigMaps that have v1alpha1.PlayerListLabel and no
-// others, and writes nothing.
+// Package playerlist reads the lists of players who may wake a service, or may not, from
+// ConfigMaps. The cache keeps only digests of a ConfigMap's entries, so that no names of
+// players stay in memory. The package reads only ConfigMaps that have v1alpha1.PlayerListLabel,
+// and writes nothing.
 package playerlist
 
 import (
@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
-// Lists are what a pass saw of the lists of players that the spec names.
+// Lists are what a pass read of the spec's lists of players.
 type Lists struct {
-	// Allow and Deny are those on the lists; nil where there is no list, or it can't be
-	// read.
+	// Allow and Deny are the listed players; nil where there is no list, or it can't be read.
 	Allow, Deny *[]string
-	// Next is when a ban ends next; zero when none does.
+	// Next is when the next ban ends; zero when none does.
 	Next time.Time
 	// Obstacle is why a list can't be read.
 	Obstacle *obstacle.Obstacle
 }
 
-// Observe reads the lists of players that a spec names.
+// Observe reads the lists of players in a spec.
 func Observe(ctx context.Context, cached client.Reader, now time.Time, es *v1alpha1.ElasticService) (o Lists, err error) {
 	if len(index.PlayerLists(es)) == 0 {
 		return o, nil
@@ -65,10 +65,10 @@ func Observe(ctx context.Context, cached client.Reader, now time.Time, es *v1alp
 	return o, nil
 }
 
-// readList reads one of the lists of a ConfigMap, which is nil where there is none.
+// readList reads one of a ConfigMap's lists; the ConfigMap is nil where there is none.
 func readList(now time.Time, from *v1alpha1.PlayerList, lists *corev1.ConfigMap) (players []string, next time.Time, ob *obstacle.Obstacle) {
 	if lists == nil {
-		return nil, next, obstacle.New(v1alpha1.ReasonConfigMapNotFound,
+		return nil, next, obstacle.New(reasons.ConfigMapNotFound,
 			"There is no ConfigMap %s with the label %s: create it, or correct spec.wake.players.", from.ConfigMap, v1alpha1.PlayerListLabel)
 	}
 	list, ok := lists.Data[from.Key]
@@ -77,12 +77,12 @@ func readList(now time.Time, from *v1alpha1.PlayerList, lists *corev1.ConfigMap)
 		if len(lists.Data) >= maxLists {
 			among = fmt.Sprintf(" among its first %d", maxLists)
 		}
-		return nil, next, obstacle.New(v1alpha1.ReasonPlayerListInvalid,
+		return nil, next, obstacle.New(reasons.PlayerListInvalid,
 			"ConfigMap %s has no key %s%s: add it, or correct spec.wake.players.", lists.Name, from.Key, among)
 	}
 	players, next, err := readPlayers(list, now)
 	if err != nil {
-		return nil, next, obstacle.New(v1alpha1.ReasonPlayerListInvalid,
+		return nil, next, obstacle.New(reasons.PlayerListInvalid,
 			"Key %s of ConfigMap %s isn't like Minecraft's whitelist.json or banned-players.json: %s. Correct it.", from.Key, lists.Name, err)
 	}
 	return players, next, nil

@@ -17,15 +17,15 @@ import (
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// Lists of players are other people's texts of up to a megabyte each. They are read once,
-// as they come into the cache, and what is kept there is their digests.
+// Lists of players are user-provided texts of up to a megabyte each. They are read once, as
+// they come into the cache, which keeps their digests.
 
 const (
-	// packedList begins a text that is such digests, one a line, each with the time in Unix
-	// seconds at which its ban ends, if it does; or an exclamation mark and what is wrong.
+	// packedList begins a packed text: one digest a line, each with the Unix time in seconds at
+	// which its ban ends, if it does; or an exclamation mark and an error.
 	packedList = "\x00players\n"
 	badList    = packedList + "!"
-	// maxLists and maxOnLists bound what is kept of a ConfigMap.
+	// maxLists and maxOnLists bound what the cache keeps of a ConfigMap.
 	maxLists   = 64
 	maxOnLists = 4 * v1alpha1.MaxListedPlayers
 )
@@ -33,8 +33,8 @@ const (
 // packedLine is a line of such a list.
 var packedLine = regexp.MustCompile(`^[A-Za-z0-9_-]{12}( [0-9]{1,12})?$`)
 
-// Slim keeps of a ConfigMap that is about to be cached the digests of the
-// players that it lists.
+// Slim reduces a ConfigMap that is about to be cached to the digests of the players that it
+// lists.
 func Slim(o any) (any, error) {
 	lists, ok := o.(*corev1.ConfigMap)
 	if !ok {
@@ -63,13 +63,13 @@ type listedPlayer struct {
 	Expires string `json:"expires"`
 }
 
-// How the game writes when a ban ends.
+// The formats in which the game writes the end of a ban.
 const (
 	expiryFormat = "2006-01-02 15:04:05 -0700"
 	neverEnds    = "forever"
 )
 
-// isPacked reports whether a text is what packPlayers has made of one.
+// isPacked reports whether a text is the result of packPlayers.
 func isPacked(text string) bool {
 	lines, is := strings.CutPrefix(text, packedList)
 	if !is {
@@ -87,7 +87,7 @@ func isPacked(text string) bool {
 	return true
 }
 
-// packPlayers packs a list, unless it is packed. Bans that have ended are left out.
+// packPlayers packs a list, unless it is packed already. Bans that have ended are left out.
 func packPlayers(list string, now time.Time) string {
 	if isPacked(list) {
 		return list
@@ -127,7 +127,7 @@ func packPlayers(list string, now time.Time) string {
 	return out.String()
 }
 
-// readPlayers reads a list into digests, without bans that have ended, and says when the
+// readPlayers reads a list into digests, without bans that have ended, and returns when the
 // next one ends.
 func readPlayers(text string, now time.Time) (digests []string, next time.Time, err error) {
 	packed := strings.TrimPrefix(packPlayers(text, now), packedList)

@@ -1,5 +1,5 @@
-// Package refusal tells what the API server won't take, which somebody has to mend, from
-// what it couldn't do just now.
+// Package refusal distinguishes errors with which the API server refuses an object, which
+// somebody has to fix, from errors that time resolves.
 package refusal
 
 import (
@@ -9,9 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Is reports whether the API server won't take an object, however often it is asked. In a
-// namespace that is being deleted it takes nothing new, but there whoever wants the object
-// is about to be deleted, too.
+// Is reports whether the API server refuses an object, however often it is asked. A namespace
+// that is being deleted doesn't count: the object's owner is about to be deleted, too.
 func Is(err error) bool {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return false
@@ -20,7 +19,7 @@ func Is(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// Words are what the API server said.
+// Words are the API server's message.
 func Words(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

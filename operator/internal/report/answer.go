@@ -16,12 +16,12 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// versionBytes is how much of a hash tells two answers apart.
+// versionBytes is how much of a hash identifies an answer.
 const versionBytes = 12
 
-// Answer is what the sidecar of a Server's Pod is told; of is the Server's GameType
-// and may be nil. Its Version changes with what it says: not with anything that a
-// report itself is written to.
+// Answer is the answer to the sidecar of a Server's Pod; of is the Server's GameType and may be
+// nil. Its Version changes with its content: it doesn't depend on anything that reports
+// themselves change.
 func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
 	deleted := timeOf(server.DeletionTimestamp)
 	a := reportapi.Answer{
@@ -34,7 +34,7 @@ func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) rep
 			CreationTimestamp: server.CreationTimestamp.UTC(),
 			DeletionTimestamp: deleted,
 			Labels:            server.Labels,
-			Annotations:       told(server.Annotations),
+			Annotations:       visible(server.Annotations),
 			State:             server.Status.State,
 			Address:           server.Status.Address,
 			PodIP:             pod.Status.PodIP,
@@ -58,15 +58,15 @@ func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) rep
 func version(a reportapi.Answer) string {
 	text, err := json.Marshal(a)
 	if err != nil {
-		return "" // there is nothing in it that has no JSON
+		return "" // everything in it can be written as JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:versionBytes])
 }
 
-// told are the annotations that a game may want to know. What kubectl applied
-// last is the whole spec again.
-func told(annotations map[string]string) map[string]string {
+// visible are the annotations that a game may use. kubectl's last-applied annotation is left
+// out: it repeats the whole spec.
+func visible(annotations map[string]string) map[string]string {
 	if _, ok := annotations[corev1.LastAppliedConfigAnnotation]; !ok {
 		return annotations
 	}
@@ -75,15 +75,14 @@ func told(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// GameStarted is when the game of a Server was started in its Pod; nil while it
-// doesn't run.
+// GameStarted is when the game of a Server was started in its Pod; nil while it doesn't run.
 func GameStarted(server *v1alpha1.Server, pod *corev1.Pod) *time.Time {
 	started, _ := gameTimes(server, pod)
 	return started
 }
 
-// gameTimes are when the game's container was started, and, where it doesn't run,
-// when it ended. Of both one is set at most, and none before the first start.
+// gameTimes are when the game's container was started and, if it doesn't run, when it ended. At
+// most one is set, and none before the first start.
 func gameTimes(server *v1alpha1.Server, pod *corev1.Pod) (started, ended *time.Time) {
 	if c := gamepod.Status(server, pod); c != nil {
 		switch {

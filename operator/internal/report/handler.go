@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// answerTime bounds the reads for one answer, which wait only while the cache
-	// is filled.
+	// answerTime bounds the reads for one answer. They wait only while the cache is being
+	// filled.
 	answerTime = 900 * time.Millisecond
-	// MaxHeld is how many reports a replica holds; more are sent to another.
+	// MaxHeld is how many reports a replica holds; more are refused, and go to another.
 	MaxHeld = 20_000
 )
 
@@ -49,7 +49,7 @@ type Handler struct {
 	held     atomic.Int64
 }
 
-// refusal is an answer that refuses.
+// refusal is an answer that refuses a report.
 type refusal struct {
 	code     int
 	sentence string
@@ -59,12 +59,12 @@ func refuse(code int, format string, args ...any) *refusal {
 	return &refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// Register makes a server take reports.
+// Register registers the endpoint with a server.
 func (h *Handler) Register(s *httpserver.Server) {
 	s.HandleLarge(fasthttp.MethodPost, reportapi.ReportPath, reportapi.MaxReportBytes, h.mayBeLarge, h.serve)
 }
 
-// mayBeLarge lets the bodies of those in that have a good token.
+// mayBeLarge reports whether a body may be larger than usual: the caller has a valid token.
 func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -91,7 +91,7 @@ func answerRefusal(rc *fasthttp.RequestCtx, r *refusal) {
 	}
 	switch r.code {
 	case fasthttp.StatusUnauthorized, fasthttp.StatusNotFound, fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
-		// Another replica may take it, which a connection that is kept never finds.
+		// Another replica may accept it, which a kept connection would never reach.
 		rc.SetConnectionClose()
 	}
 	httpserver.Error(rc, r.code, r.sentence)
@@ -109,7 +109,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (*reportapi.Answer, *refusal) {
 	if err != nil {
 		return nil, refuse(fasthttp.StatusBadRequest, "%s", err)
 	}
-	// It may be large, and is parsed.
+	// The body may be large, and is parsed.
 	rc.Request.ResetBody()
 	server, pod, refused := h.find(ctx, id, report.Server)
 	if refused != nil {
@@ -141,12 +141,12 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (*reportapi.Answer, *refusal) {
 	return h.wait(rc.Done(), id, report.Server, report.Seen, server.UID, w)
 }
 
-// wait holds a report until there is something to tell. The Server is looked at
-// again after the report was remembered: it may have gone in between.
+// wait holds a report until there is news. The Server is read again after the report was
+// remembered, because it may have gone in between.
 func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen string, uid types.UID, w *waiter) (*reportapi.Answer, *refusal) {
 	h.metrics.Held(1)
 	defer h.metrics.Held(-1)
-	// Sidecars that began together don't go on together.
+	// Sidecars that began together are spread out.
 	timer := time.NewTimer(h.hold - rand.N(h.hold/10+1)) //nolint:gosec // any number will do
 	defer timer.Stop()
 	for over := false; ; {
@@ -173,8 +173,7 @@ func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen
 	}
 }
 
-// tell is what a sidecar is told now. A GameType that isn't known yet changes the
-// answer later.
+// tell is the sidecar's current answer. A GameType that isn't known yet changes it later.
 func (h *Handler) tell(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
 	name := server.Labels[v1alpha1.GameTypeLabel]
 	if name == "" {
@@ -195,15 +194,15 @@ func (h *Handler) findNow(id serviceauth.Identity, name string) (*v1alpha1.Serve
 	return h.find(ctx, id, name)
 }
 
-// find gives the Server that a caller reports for and the caller's Pod, if it
-// may. They are the cache's own, not to be changed.
+// find returns the Server that a caller reports for and the caller's Pod, if it may report.
+// They are the cache's own and must not be changed.
 func (h *Handler) find(ctx context.Context, id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {
 	pod, refused := livePod(ctx, h.cached, id)
 	if refused != nil {
 		return nil, nil, refused
 	}
 	owner := metav1.GetControllerOf(pod)
-	// Anybody who may make Pods may name an owner, but only one Pod has the name.
+	// Anybody who may create Pods may name an owner, but only one Pod has the name.
 	if owner == nil || owner.Kind != "Server" || groupOf(owner) != v1alpha1.GroupVersion.Group || owner.Name != pod.Name {
 		return nil, nil, refuse(fasthttp.StatusForbidden, "Pod %s/%s is not a Server's: only the Pod of a Server may report", pod.Namespace, pod.Name)
 	}
@@ -223,7 +222,7 @@ func (h *Handler) find(ctx context.Context, id serviceauth.Identity, name string
 	return server, pod, nil
 }
 
-// livePod is the Pod that a token is bound to, if it still lives.
+// livePod is the Pod that a token is bound to, if it is still alive.
 func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity) (*corev1.Pod, *refusal) {
 	if id.PodName == "" {
 		return nil, refuse(fasthttp.StatusUnauthorized, "the token is bound to no Pod")
@@ -239,7 +238,7 @@ func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity)
 	return pod, nil
 }
 
-// identify tells whose token a request has.
+// identify verifies a request's token and returns whose it is.
 func identify(ctx context.Context, v Verifier, header *fasthttp.RequestHeader) (serviceauth.Identity, *refusal) {
 	token, err := serviceauth.BearerToken(header.Peek(fasthttp.HeaderAuthorization))
 	if err != nil {

@@ -16,10 +16,9 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// parse reads a report's body, which must be exactly one report within
-// reportapi's bounds and such as the API server takes: what is found out here
-// costs no write. A newer sidecar may say more than is known here, and must be heard: games
-// run for longer than operators.
+// parse parses a report's body, which must be exactly one report, within reportapi's bounds and
+// acceptable to the API server: what is found out here costs no write. Unknown fields of a
+// newer sidecar are ignored, because games run for longer than operators.
 func parse(body []byte) (*reportapi.Report, error) {
 	r := &reportapi.Report{}
 	strict, err := json.UnmarshalStrict(body, r, json.DisallowDuplicateFields)
@@ -37,7 +36,7 @@ func parse(body []byte) (*reportapi.Report, error) {
 	case len(r.Seen) > reportapi.MaxInstanceBytes:
 		return nil, fmt.Errorf("seen must have at most %d bytes", reportapi.MaxInstanceBytes)
 	case r.Restore:
-		// What it says beside is ignored, so that nothing of it can be wrong.
+		// Its other fields are ignored, so none of them can be invalid.
 		r.Game = reportapi.Game{}
 		return r, nil
 	}
@@ -61,8 +60,7 @@ func checkGame(g *reportapi.Game) error {
 	return errors.Join(checkPlayers(g.Players), checkCounters(g.Counters), checkLists(g.Lists), checkMetadata(g))
 }
 
-// checkPlayers allows more players than there is room for: games keep places for
-// those who run them.
+// checkPlayers allows more players than the capacity: games keep places for their operators.
 func checkPlayers(p *v1alpha1.PlayersStatus) error {
 	if p == nil {
 		return nil

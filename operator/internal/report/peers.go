@@ -31,7 +31,7 @@ const (
 	maxRecentBody = 4 << 20
 )
 
-// Peers knows what all replicas of the operator were told lately.
+// Peers asks all replicas of the operator for their recent reports.
 type Peers struct {
 	cached    client.Reader
 	table     *table
@@ -44,14 +44,14 @@ type Peers struct {
 	flight singleflight.Group
 }
 
-// Recent gives the last report of each Server of an owner, such as Fleet/lobbies, that isn't older than
-// reportapi.FreshFor and is of the Pod that the Server has now, by the Server's
-// name. Every replica is asked that may know of one: an error means that one
-// didn't answer, and so that nothing can be said about Servers that aren't busy.
-// The answers of a question that is under way already serve a second caller.
+// Recent returns, by the Server's name, the last report of each Server of an owner, such as
+// Fleet/lobbies, if it isn't older than reportapi.FreshFor and is from the Server's current
+// Pod. It asks every replica that may have one. An error means that a replica didn't answer, so
+// nothing is known about Servers that aren't busy. A second caller shares the answers to a
+// question that is under way.
 func (p *Peers) Recent(ctx context.Context, namespace, owner string) (map[string]reportapi.RecentReport, error) {
 	answer := p.flight.DoChan(namespace+"/"+owner, func() (any, error) {
-		// It may outlive the one who is the reason for it.
+		// The question may outlive the caller that caused it.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), peerTime)
 		defer cancel()
 		return p.recent(bounded, namespace, owner)
@@ -95,13 +95,12 @@ func (p *Peers) recent(ctx context.Context, namespace, owner string) (map[string
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	// Last, so that none of it is older than what the others said.
+	// Last, so that none of it is older than the others' answers.
 	answers[len(addresses)] = p.table.recentOf(time.Now(), servers)
 	return newest(pods, answers), nil
 }
 
-// newest takes the youngest report of each Server that is of the Pod which the
-// Server has.
+// newest takes each Server's newest report that is from the Server's current Pod.
 func newest(pods map[string]string, answers [][]reportapi.RecentReport) map[string]reportapi.RecentReport {
 	all := map[string]reportapi.RecentReport{}
 	fresh := reportapi.FreshFor.Milliseconds()
@@ -110,7 +109,7 @@ func newest(pods map[string]string, answers [][]reportapi.RecentReport) map[stri
 			if r.PodUID == "" || pods[r.Name] != r.PodUID || r.AgeMilliseconds > fresh {
 				continue
 			}
-			if known, ok := all[r.Name]; !ok || newer(r, known) {
+			if had, ok := all[r.Name]; !ok || newer(r, had) {
 				all[r.Name] = r
 			}
 		}
@@ -118,9 +117,9 @@ func newest(pods map[string]string, answers [][]reportapi.RecentReport) map[stri
 	return all
 }
 
-// newer reports whether a report counts rather than another of the same Pod. Ages are
-// known only as exactly as an answer was fast: where they don't tell, somebody
-// plays if one of the two says so.
+// newer reports whether a report takes precedence over another one of the same Pod. Ages are
+// only as exact as an answer was fast: where they don't decide, somebody plays if one of the
+// two reports says so.
 func newer(a, b reportapi.RecentReport) bool {
 	if a.Instance == b.Instance {
 		return a.Sequence > b.Sequence
@@ -131,8 +130,8 @@ func newer(a, b reportapi.RecentReport) bool {
 	return a.Busy
 }
 
-// addresses are those of the other replicas: of each that isn't gone, ready or
-// not, since a sidecar may have an old connection to it.
+// addresses are the addresses of the other replicas: of all that aren't gone, ready or not,
+// since a sidecar may have an old connection to one.
 func (p *Peers) addresses(ctx context.Context) ([]string, error) {
 	var pods corev1.PodList
 	err := p.cached.List(ctx, &pods, client.InNamespace(p.operators.Account.Namespace),
@@ -149,8 +148,8 @@ func (p *Peers) addresses(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// mayHaveReports reports whether a Pod runs as far as anybody knows. One that should
-// have ended long ago is on a node that is lost: nothing it was told still counts.
+// mayHaveReports reports whether a Pod may still run. One that should have ended long ago is on
+// a node that is lost: none of its reports count.
 func mayHaveReports(now time.Time, pod *corev1.Pod) bool {
 	if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -175,7 +174,7 @@ func (p *Peers) ask(ctx context.Context, address, namespace, owner string) (_ []
 	asked := time.Now()
 	res, err := p.http.Do(req)
 	if err != nil {
-		// Without this side's port, which is another each time.
+		// Without the local port, which differs each time.
 		if op := new(net.OpError); errors.As(err, &op) {
 			err = op.Err
 		}

@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// pace is the shortest time between two writes of a Server that nobody waits
-	// for.
+	// pace is the shortest time between two writes of a Server that nobody waits for.
 	pace = time.Second
-	// startTime is how long what is said while a game starts may wait for the
-	// report that it has started, which is written anyway.
+	// startTime is how long reports during a game's start may wait for the report that it has
+	// started, which is written anyway.
 	startTime = 5 * time.Second
 )
 
@@ -32,7 +31,7 @@ const (
 	reasonOrder    = "order"
 )
 
-// said is a report that was taken.
+// said is a report that was accepted.
 type said struct {
 	podName, podUID string
 	report          *reportapi.Report
@@ -40,21 +39,21 @@ type said struct {
 	at time.Time
 	// since is when its game's state was first reported here.
 	since time.Time
-	// base is the instance that the Server's status named when the report came: a
-	// status of any other than that or the report's own is newer than the report.
+	// base is the instance in the Server's status when the report came. A status from any
+	// instance other than that and the report's own is newer than the report.
 	base string
-	// from is the sequence of the first of the instance's reports that came here
-	// without a gap up to this one. The one before that went elsewhere.
+	// from is the sequence number of the first of the instance's reports from which on all came
+	// here without a gap. The one before went to another replica.
 	from int64
 }
 
-// busy reports whether somebody plays, or that the game may not be deleted.
+// busy reports whether somebody plays, or the game may not be deleted.
 func (s *said) busy() bool {
 	p := s.report.Game.Players
 	return !s.report.DeletionAllowed || p != nil && p.Current > 0
 }
 
-// supersededBy reports whether a Server's status is of a newer report than this one.
+// supersededBy reports whether a Server's status is from a newer report than this one.
 func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 	g := status.Game
 	switch {
@@ -69,30 +68,30 @@ func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 
 // unsettled reports whether another replica may have a report between the status and
 // this one, which it would still write.
-func (s *said) unsettled(known *v1alpha1.GameStatus) bool {
-	return known.Instance != s.report.Instance || known.Sequence < s.from-1
+func (s *said) unsettled(stored *v1alpha1.GameStatus) bool {
+	return stored.Instance != s.report.Instance || stored.Sequence < s.from-1
 }
 
 // sequence is the report's, which parse has checked.
 func sequence(r *reportapi.Report) int64 { return int64(r.Sequence) } //nolint:gosec // parse refuses larger ones
 
-// change is what a report makes different on a Server.
+// change is what a report changes on a Server.
 type change struct {
-	// status is the report's own part of it as it should be; nil when it is so.
+	// status is the reports' part of the wanted status; nil when it needs no change.
 	status *v1alpha1.ServerStatus
-	// labels and annotations are to be set, beside those that are there.
+	// labels and annotations are to be set, in addition to the existing ones.
 	labels, annotations map[string]string
-	// reason is the first of what differs.
+	// reason is the first difference.
 	reason string
-	// urgent says that it is to be written at once.
+	// urgent reports whether it is to be written at once.
 	urgent bool
-	// canWait says that the game starts, and that the report of its having done
-	// so will bring this too.
+	// canWait is set where the game starts, and the report that it has started will write this,
+	// too.
 	canWait bool
 }
 
-// whilePodStarts is the change as it counts while the Pod isn't ready: that the
-// game takes players may wait for the Pod, without which the Server doesn't.
+// whilePodStarts is the change as it counts while the Pod isn't ready: that the game takes
+// players may wait, since the Server takes none before its Pod is ready.
 func (c change) whilePodStarts() change {
 	if c.reason == reasonState && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
 		(c.status.Players == nil || c.status.Players.Current == 0) {
@@ -113,38 +112,38 @@ func own(s *v1alpha1.ServerStatus) v1alpha1.ServerStatus {
 	}
 }
 
-// compare says what a report changes on a Server as it is known. A Server whose
-// status says nothing of this Pod's game counts as one that starts.
+// compare finds what a report changes on a Server. A Server whose status has nothing about this
+// Pod's game counts as starting.
 func compare(server *v1alpha1.Server, s *said) change {
 	before, after := own(&server.Status), wantedStatus(server, s)
-	known := v1alpha1.GameStatus{State: v1alpha1.GameStarting, PodUID: s.podUID}
+	stored := v1alpha1.GameStatus{State: v1alpha1.GameStarting, PodUID: s.podUID}
 	if g := before.Game; g != nil && g.PodUID == s.podUID {
-		known = *g
+		stored = *g
 	}
 	c := change{
 		labels:      missing(server.Labels, s.report.Game.Labels),
 		annotations: missing(server.Annotations, s.report.Game.Annotations),
 	}
 	game := *after.Game
-	game.Since, game.Instance, game.Sequence = known.Since, known.Instance, known.Sequence
+	game.Since, game.Instance, game.Sequence = stored.Since, stored.Instance, stored.Sequence
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
-	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(known, game) ||
+	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)
 	switch {
 	case before.DeletionAllowed && !after.DeletionAllowed:
 		c.reason, c.urgent = reasonDenied, true
-	case known.State != game.State:
+	case stored.State != game.State:
 		c.reason, c.urgent = reasonState, true
-	case !known.ShutdownSeen && game.ShutdownSeen:
+	case !stored.ShutdownSeen && game.ShutdownSeen:
 		c.reason, c.urgent = reasonShutdown, true
 	case players:
 		c.reason = reasonPlayers
 	case other:
 		c.reason = reasonOther
 	}
-	// That the status says so already doesn't keep players safe: it must name this
-	// report, or else an older one that allows the deletion may replace it.
-	guard := s.from > 0 && s.busy() && s.unsettled(&known)
+	// An unchanged status isn't enough to keep players safe: it must name this report, or an
+	// older one that allows the deletion may replace it.
+	guard := s.from > 0 && s.busy() && s.unsettled(&stored)
 	if guard && c.reason == "" {
 		c.reason = reasonOrder
 	}
@@ -159,7 +158,7 @@ func compare(server *v1alpha1.Server, s *said) change {
 	return c
 }
 
-// wantedStatus is the report's part of the status as the report has it.
+// wantedStatus is the reports' part of the status according to this report.
 func wantedStatus(server *v1alpha1.Server, s *said) v1alpha1.ServerStatus {
 	g := &s.report.Game
 	game := &v1alpha1.GameStatus{
@@ -176,16 +175,15 @@ func wantedStatus(server *v1alpha1.Server, s *said) v1alpha1.ServerStatus {
 	if g.ReservedUntil != nil {
 		game.ReservedUntil = &metav1.Time{Time: g.ReservedUntil.UTC().Truncate(time.Second)}
 	}
-	if known := server.Status.Game; known != nil && known.PodUID == s.podUID && known.State == g.State && known.Since != nil {
-		game.Since = known.Since
+	if stored := server.Status.Game; stored != nil && stored.PodUID == s.podUID && stored.State == g.State && stored.Since != nil {
+		game.Since = stored.Since
 	}
 	return v1alpha1.ServerStatus{
 		Players: playersOf(server, g), DeletionAllowed: s.report.DeletionAllowed, Game: game, Counters: g.Counters, Lists: g.Lists,
 	}
 }
 
-// playersOf are the players that a game has, with the capacity of the spec where
-// nobody said another.
+// playersOf are a game's players, with the capacity of the spec where the game reports none.
 func playersOf(server *v1alpha1.Server, g *reportapi.Game) *v1alpha1.PlayersStatus {
 	spec := server.Spec.Players
 	if spec == nil || g.Players != nil && g.Players.Capacity > 0 {
@@ -199,7 +197,7 @@ func playersOf(server *v1alpha1.Server, g *reportapi.Game) *v1alpha1.PlayersStat
 	return &p
 }
 
-// missing are those of want that have doesn't have, or has otherwise.
+// missing are the entries of want that have lacks, or has with another value.
 func missing(have, want map[string]string) map[string]string {
 	var list map[string]string
 	for key, value := range want {
@@ -213,8 +211,8 @@ func missing(have, want map[string]string) map[string]string {
 	return list
 }
 
-// due is after how long a change is to be written that was first seen at seen,
-// where the Server was last written at written.
+// due is after how long a change that was first seen at seen is to be written, if the Server
+// was last written at written.
 func due(now, seen, written time.Time, c change) time.Duration {
 	at := written.Add(pace)
 	if c.canWait && seen.Add(startTime).After(at) {
@@ -223,9 +221,9 @@ func due(now, seen, written time.Time, c change) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// restored is what a sidecar that has just started gets back: the last report of
-// its Pod, where this replica has it and the status is of no newer one, or else
-// what the status says. It is nil where nothing is known of the Pod.
+// restored is what a sidecar that has just started gets back: the last report of its Pod, if
+// this replica has it and the status is from no newer one, or else what the status has. It is
+// nil where nothing is known of the Pod.
 func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Game {
 	if last != nil && last.podUID == podUID && !last.supersededBy(&server.Status) {
 		game := last.report.Game

@@ -19,11 +19,10 @@ import (
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 
-// IndexOwner finds Servers in the cache by what keeps them, as Owners names it.
+// IndexOwner finds Servers in the cache by their owners, as Owners names them.
 const IndexOwner = "dormouse.report.owner"
 
-// Owners are the Fleet and the GameType that a Server is of by its labels, as
-// kind/name.
+// Owners are the Fleet and the GameType that a Server belongs to by its labels, as kind/name.
 func Owners(o client.Object) []string {
 	var owners []string
 	for _, of := range []struct{ kind, label string }{{"Fleet", v1alpha1.FleetLabel}, {"GameType", v1alpha1.GameTypeLabel}} {
@@ -34,15 +33,15 @@ func Owners(o client.Object) []string {
 	return owners
 }
 
-// Operators says which Pods are the operator's.
+// Operators identifies the operator's Pods.
 type Operators struct {
 	// Account is the namespace and name of their service account.
 	Account types.NamespacedName
-	// Selector finds them in that namespace.
+	// Selector selects them in that namespace.
 	Selector labels.Selector
 }
 
-// recentHandler tells other replicas what this one was told lately.
+// recentHandler answers other replicas with this one's recent reports.
 type recentHandler struct {
 	verifier  Verifier
 	cached    client.Reader
@@ -97,7 +96,7 @@ func (h *recentHandler) answer(rc *fasthttp.RequestCtx) (*reportapi.Recent, *ref
 	return &reportapi.Recent{Servers: h.table.recentOf(time.Now(), servers)}, nil
 }
 
-// recentOf are the last reports of Servers that still count.
+// recentOf are the Servers' last reports that still count.
 func (t *table) recentOf(now time.Time, servers []v1alpha1.Server) []reportapi.RecentReport {
 	list := []reportapi.RecentReport{}
 	for i := range servers {
@@ -109,8 +108,8 @@ func (t *table) recentOf(now time.Time, servers []v1alpha1.Server) []reportapi.R
 	return list
 }
 
-// ServersOf lists the Servers of an owner, such as Fleet/lobbies, out of a cache with
-// IndexOwner. They are the cache's own, not to be changed.
+// ServersOf lists the Servers of an owner, such as Fleet/lobbies, from a cache with IndexOwner.
+// They are the cache's own and must not be changed.
 func ServersOf(ctx context.Context, cached client.Reader, namespace, owner string) ([]v1alpha1.Server, error) {
 	var list v1alpha1.ServerList
 	err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexOwner: owner}, client.UnsafeDisableDeepCopy)

@@ -29,27 +29,27 @@ type Options struct {
 	Cache cache.Cache
 	// Client writes to the API server.
 	Client client.Client
-	// Verifier checks tokens.
+	// Verifier verifies tokens.
 	Verifier Verifier
-	// Operators says which Pods are the operator's.
+	// Operators identifies the operator's Pods.
 	Operators Operators
-	// Self is the name of this replica's own Pod, Port where each replica answers,
-	// and Token is that by which they know each other.
+	// Self is the name of this replica's own Pod, Port is the port on which each replica
+	// answers, and Token is the token with which they identify themselves to each other.
 	Self  string
 	Port  int
 	Token *tokenfile.File
-	// Metrics counts; nil counts nothing.
+	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Reports
-	// Log takes what a sidecar can't mend.
+	// Log takes errors that a sidecar can't fix.
 	Log logr.Logger
 }
 
-// Reports is the report server of one replica: its handlers, the worker that
-// writes, and the way to the other replicas.
+// Reports is the report server of one replica: its handlers, the worker that writes, and the
+// client for the other replicas.
 type Reports struct {
-	// Writer is to be run on each replica.
+	// Writer must be run on each replica.
 	Writer *Writer
-	// Peers tells what all replicas were told.
+	// Peers asks all replicas for their recent reports.
 	Peers *Peers
 
 	cache  cache.Cache
@@ -80,7 +80,7 @@ func New(o Options) *Reports {
 	}
 }
 
-// Register makes a server take reports, and answer other replicas.
+// Register registers the endpoints for reports, and for other replicas.
 func (r *Reports) Register(s *httpserver.Server) {
 	r.report.Register(s)
 	r.recent.register(s)
@@ -94,9 +94,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Watch fills the caches of Servers and their Pods, and has reports that are held
-// looked at again when one of them changes. It is to be called before the cache
-// is started.
+// Watch fills the caches of Servers and their Pods, and has held reports looked at again when
+// one of them changes. It must be called before the cache is started.
 func (r *Reports) Watch(ctx context.Context) error {
 	if _, err := r.cache.GetInformer(ctx, &v1alpha1.GameType{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch GameTypes: %w", err)

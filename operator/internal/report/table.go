@@ -12,12 +12,12 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// lateTime is for how long a report of a process that has ended may still be on
-// its way. A process that nobody announced here is taken after that at the latest.
+// lateTime is how long a report of a process that has ended may still be on its way. A process
+// that wasn't announced here is accepted after that at the latest.
 const lateTime = 2 * time.Second
 
-// Urgent writes of a Server beyond these go out as seldom as others do: a sidecar
-// that changes its mind without end doesn't keep the API server busy.
+// Urgent writes of a Server beyond this rate are as seldom as others: a sidecar that changes
+// its mind without end doesn't keep the API server busy.
 const (
 	urgentRate  = 1
 	urgentBurst = 5
@@ -27,28 +27,27 @@ const (
 // are no more entries than Servers in the cache.
 type table struct {
 	mu      sync.Mutex
-	entries map[types.UID]*entry // by the Server's
+	entries map[types.UID]*entry // by the Server's UID
 }
 
-// entry is what is remembered of one Server.
+// entry is the memory of one Server.
 type entry struct {
 	server types.NamespacedName
 	last   *said // never changed once it is here; nil before the first
-	// announced is the instance that started here last, until it reports.
+	// announced is the instance that last started here, until it reports.
 	announced string
-	// newcomer is an instance that wasn't taken for newer than last's, which was
+	// newcomer is an instance that didn't count as newer than that of last, which has been
 	// silent since then, and since is when it first came.
 	newcomer string
 	since    time.Time
 	waiter   *waiter
-	// written is the Server as the last write left it, until the cache has that;
-	// nil when nothing was written since.
+	// written is the Server after the last write, until the cache has that; nil when nothing
+	// was written since.
 	written *v1alpha1.Server
 	write   writing
 }
 
-// writing is what the writer remembers of a Server. Only the one worker that has
-// the Server uses it.
+// writing is the writer's memory of a Server. Only the one worker that has the Server uses it.
 type writing struct {
 	// conflict is the resource version that a write failed with.
 	conflict string
@@ -61,7 +60,7 @@ type writing struct {
 
 // waiter is a report that is held.
 type waiter struct {
-	// changed has something in it when the Server or its Pod may have changed.
+	// changed has an element when the Server or its Pod may have changed.
 	changed chan struct{}
 	// replaced is closed when a newer report of the Server came.
 	replaced chan struct{}
@@ -69,9 +68,9 @@ type waiter struct {
 
 func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
 
-// take remembers a report, ends the Server's report that is held, and gives the
-// waiter with which this one is held. It gives nil for a report that is older
-// than one that was taken.
+// take remembers a report, ends the Server's previous report if that is held, and returns the
+// waiter with which this one is held; nil for a report that is older than one that was
+// accepted.
 func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,10 +102,10 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 	return e.waiter
 }
 
-// accepts reports whether a report is newer than what is known. A report of another
-// instance is, if the instance announced itself here, or if the status has come to
-// name it since. If it did that with another replica, only its reporting on tells
-// it from one that has ended.
+// accepts reports whether a report is newer than the known one. A report of another instance
+// is, if the instance announced itself here, or if the status has come to name it since. If it
+// announced itself to another replica, only further reports distinguish it from an instance
+// that has ended.
 func (e *entry) accepts(s *said) bool {
 	switch {
 	case e.last == nil || e.last.podUID != s.podUID:
@@ -123,8 +122,8 @@ func (e *entry) accepts(s *said) bool {
 	}
 }
 
-// announce says that a sidecar starts anew as an instance, whose reports are newer
-// than the last, and lets go of what the one before holds.
+// announce notes that a sidecar starts as a new instance, whose reports are newer than the last
+// one, and ends the previous instance's held report.
 func (t *table) announce(uid types.UID, instance string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +138,7 @@ func (t *table) announce(uid types.UID, instance string) {
 	}
 }
 
-// leave says that a report isn't held any more.
+// leave notes that a report is no longer held.
 func (t *table) leave(uid types.UID, w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +147,7 @@ func (t *table) leave(uid types.UID, w *waiter) {
 	}
 }
 
-// notify tells the report that is held of a Server that something changed.
+// notify notifies a Server's held report that something changed.
 func (t *table) notify(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,8 +159,8 @@ func (t *table) notify(uid types.UID) {
 	}
 }
 
-// forget drops what is known of a Server that is gone. Its report that is held is
-// told, and finds no Server.
+// forget drops the entry of a Server that is gone. Its held report is notified, and finds no
+// Server.
 func (t *table) forget(uid types.UID) {
 	t.notify(uid)
 	t.mu.Lock()
@@ -179,7 +178,7 @@ func (t *table) last(uid types.UID) *said {
 	return nil
 }
 
-// pending gives a Server's entry to the worker that has it, with its last report.
+// pending returns a Server's entry, for the worker that has it, with its last report.
 func (t *table) pending(uid types.UID) (*entry, *said) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +189,7 @@ func (t *table) pending(uid types.UID) (*entry, *said) {
 	return e, e.last
 }
 
-// wrote remembers a Server as a write left it.
+// wrote remembers a Server after a write.
 func (t *table) wrote(server *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,8 +198,8 @@ func (t *table) wrote(server *v1alpha1.Server) {
 	}
 }
 
-// newest is the Server as the cache has it, or as the last write left it while
-// the cache doesn't have that.
+// newest is the Server in the cache, or the Server after the last write if the cache doesn't
+// have that yet.
 func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -216,8 +215,8 @@ func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
 	return e.written
 }
 
-// recent is a Server's last report as another replica is told of it; ok is false
-// where there is none that still counts.
+// recent is a Server's last report in the form for other replicas; ok is false where there is
+// none that still counts.
 func (t *table) recent(now time.Time, uid types.UID) (r reportapi.RecentReport, ok bool) {
 	s := t.last(uid)
 	if s == nil {

@@ -60,7 +60,7 @@ func ofPod(namespace, account, name, uid string) serviceauth.Identity {
 	return serviceauth.Identity{Namespace: namespace, ServiceAccount: account, PodName: name, PodUID: uid}
 }
 
-func known() tokens {
+func validTokens() tokens {
 	return tokens{
 		"good":     ofPod("games", "default", "lobby-1", "pod-1"),
 		"other":    ofPod("games", "default", "lobby-2", "pod-2"),
@@ -153,14 +153,14 @@ func start(t *testing.T, c client.WithWatch, address string, change ...func(*rep
 		},
 	})
 	writer := newWriter(r.c, r.c, r.table, nil, logr.Discard())
-	r.report = &Handler{verifier: known(), cached: r.c, table: r.table, writer: writer, hold: within, maxHeld: 100}
+	r.report = &Handler{verifier: validTokens(), cached: r.c, table: r.table, writer: writer, hold: within, maxHeld: 100}
 	operators := Operators{Account: types.NamespacedName{Namespace: "system", Name: "operator"}, Selector: labels.SelectorFromSet(labels.Set{"app": "operator"})}
 	web := httpserver.New(httpserver.Options{Address: address, MaxBodyBytes: 4 << 10, ManyConnections: true, Log: logr.Discard()})
 	for _, f := range change {
 		f(r)
 	}
 	r.report.Register(web)
-	(&recentHandler{verifier: known(), cached: r.c, operators: operators, table: r.table}).register(web)
+	(&recentHandler{verifier: validTokens(), cached: r.c, operators: operators, table: r.table}).register(web)
 	if err := web.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	// workers is how many writes are under way at once.
 	workers = 16
-	// writeTime bounds one.
+	// writeTime bounds one write.
 	writeTime = 10 * time.Second
 	// A write that failed is tried again after minRetry, and twice as long each
 	// time up to maxRetry.
@@ -39,8 +39,8 @@ const (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-// Writer brings to the API server what reports change. It is a manager.Runnable
-// that runs on each replica.
+// Writer writes to the API server what reports change. It is a manager.Runnable that runs on
+// each replica.
 type Writer struct {
 	cached  client.Reader
 	client  client.Client
@@ -59,7 +59,8 @@ func newWriter(cached client.Reader, c client.Client, t *table, m *metrics.Repor
 	}
 }
 
-// NeedLeaderElection reports whether each replica writes what it was told.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: each replica writes its own
+// reports.
 func (*Writer) NeedLeaderElection() bool { return false }
 
 // Start writes until the context ends.
@@ -78,7 +79,7 @@ func (w *Writer) Start(ctx context.Context) error {
 	return nil
 }
 
-// offer has a report looked at that was just taken, if it changes something.
+// offer has a report looked at that was just accepted, if it changes something.
 func (w *Writer) offer(server *v1alpha1.Server, s *said) {
 	if !compare(w.table.newest(server), s).none() {
 		w.queue.Add(server.UID)
@@ -91,18 +92,18 @@ func (w *Writer) next(ctx context.Context) bool {
 		return false
 	}
 	defer w.queue.Done(uid)
-	again, err := w.write(ctx, uid)
+	retryAfter, err := w.write(ctx, uid)
 	switch {
 	case err == nil:
 		w.queue.Forget(uid)
-		if again > 0 {
-			w.queue.AddAfter(uid, again)
+		if retryAfter > 0 {
+			w.queue.AddAfter(uid, retryAfter)
 		}
 	case apierrors.IsNotFound(err), apierrors.IsGone(err):
-		// The cache will tell of it, and then the Server is forgotten.
+		// The cache will show it, and then the Server is forgotten.
 		w.queue.Forget(uid)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		// The next report brings it again.
+		// The next report has it again.
 		w.queue.Forget(uid)
 		w.log.Error(err, "The API server refuses what a sidecar reports")
 	default:
@@ -114,8 +115,8 @@ func (w *Writer) next(ctx context.Context) bool {
 	return true
 }
 
-// write writes what a Server's last report changes, and says after how long to
-// look again; 0 for not before something changes.
+// write writes what a Server's last report changes, and returns after how long to look again;
+// 0: not before something changes.
 func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -123,7 +124,7 @@ func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error
 	if e == nil {
 		return 0, nil
 	}
-	server, ready, err := w.known(ctx, uid, e, s)
+	server, ready, err := w.current(ctx, uid, e, s)
 	if err != nil || server == nil {
 		return 0, err
 	}
@@ -160,16 +161,16 @@ func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error
 	return 0, nil
 }
 
-// look has a report looked at again whose Pod has become ready.
+// look has a report looked at again because its Pod has become ready.
 func (w *Writer) look(uid types.UID) {
 	if e, _ := w.table.pending(uid); e != nil {
 		w.queue.Add(uid)
 	}
 }
 
-// known is the Server as far as this replica knows, and whether its Pod is ready;
-// nil when it is gone, or the Pod that the report is of.
-func (w *Writer) known(ctx context.Context, uid types.UID, e *entry, s *said) (*v1alpha1.Server, bool, error) {
+// current is the latest known Server, and whether its Pod is ready; nil when the Server is
+// gone, or the Pod that the report is from.
+func (w *Writer) current(ctx context.Context, uid types.UID, e *entry, s *said) (*v1alpha1.Server, bool, error) {
 	server, pod := &v1alpha1.Server{}, &corev1.Pod{}
 	err := w.cached.Get(ctx, e.server, server, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) || err == nil && server.UID != uid {
@@ -189,14 +190,14 @@ func (w *Writer) known(ctx context.Context, uid types.UID, e *entry, s *said) (*
 	return w.table.newest(server), podstatus.Ready(pod), nil
 }
 
-// patch writes a change, the status first: a denial must be written even where the
-// metadata is refused.
+// patch writes a change, the status first: a denial must be written even if the metadata is
+// refused.
 func (w *Writer) patch(ctx context.Context, e *entry, server *v1alpha1.Server, c change) (err error) {
 	if c.status != nil {
 		if server, err = w.patchStatus(ctx, server, c); err != nil {
 			return err
 		}
-		// Its pace holds even where the metadata can't be written.
+		// The pace holds even if the metadata can't be written.
 		e.write.at = time.Now()
 	}
 	if len(c.labels)+len(c.annotations) > 0 {
@@ -205,14 +206,14 @@ func (w *Writer) patch(ctx context.Context, e *entry, server *v1alpha1.Server, c
 	return nil
 }
 
-// patchStatus and patchMetadata write a change and give the Server as it is then.
-// Both fail if the Server isn't as it was when the change was made out.
+// patchStatus and patchMetadata write a change and return the Server after that. Both fail if
+// the Server has changed since the change was computed.
 func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c change) (*v1alpha1.Server, error) {
-	known := reduced(server)
-	changed := known.DeepCopy()
-	// The answer is read into it, and mustn't end up in the report.
+	base := reduced(server)
+	changed := base.DeepCopy()
+	// The answer is decoded into it, and must not end up in the report.
 	changed.Status = *c.status.DeepCopy()
-	p := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
+	p := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := w.client.Status().Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return nil, fmt.Errorf("write the status: %w", err)
 	}
@@ -222,10 +223,10 @@ func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c cha
 }
 
 func (w *Writer) patchMetadata(ctx context.Context, server *v1alpha1.Server, c change) error {
-	known := reduced(server)
-	changed := known.DeepCopy()
+	base := reduced(server)
+	changed := base.DeepCopy()
 	changed.Labels, changed.Annotations = merged(changed.Labels, c.labels), merged(changed.Annotations, c.annotations)
-	p := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
+	p := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := w.client.Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("write the metadata: %w", err)
 	}
@@ -233,7 +234,7 @@ func (w *Writer) patchMetadata(ctx context.Context, server *v1alpha1.Server, c c
 	return nil
 }
 
-// reduced is what reports are compared with of a Server.
+// reduced is the part of a Server that reports are compared with.
 func reduced(server *v1alpha1.Server) *v1alpha1.Server {
 	return &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{

@@ -1,10 +1,10 @@
-// Package requeue says when a controller looks at an object again though nothing that it
-// watches changes. Pure planners use it; it knows nothing of controllers.
+// Package requeue has when a controller looks at an object again though no watched object
+// changes. Pure planners use it; it knows nothing of controllers.
 package requeue
 
 import "time"
 
-// After is after how long to look again, at the latest; 0 is never.
+// After is after how long to look again at the latest; 0 is never.
 type After time.Duration
 
 // AtMost asks for a look after d at the latest. A d that isn't positive asks for nothing.
@@ -14,8 +14,8 @@ func (a *After) AtMost(d time.Duration) {
 	}
 }
 
-// Duration is a as reconcile.Result has it.
+// Duration is a as a time.Duration, for reconcile.Result.
 func (a After) Duration() time.Duration { return time.Duration(a) }
 
-// String is a as people read it.
+// String formats a for people.
 func (a After) String() string { return time.Duration(a).String() }

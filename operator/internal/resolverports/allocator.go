@@ -1,10 +1,9 @@
-// Package resolverports deals the resolver ports, by which resolvers know which service a
-// client is for: to the ports of ElasticServices and to those of fronts. The statuses of
-// ElasticServices are where dealt ports are kept. The allocator here is filled from them once,
-// and is the only one that deals.
+// Package resolverports assigns resolver ports, by which resolvers know which service a client
+// is for, to the ports of ElasticServices and of fronts. The assigned ports are kept in the
+// ElasticServices' statuses. The allocator is filled from them once, and nothing else assigns
+// ports.
 //
-// The package reads the cache. It writes nothing: the entries that Assign makes are the
-// caller's to write.
+// The package only reads the cache. The caller writes the entries that Assign makes.
 package resolverports
 
 import (
@@ -18,27 +17,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
-// Rest is how long a freed resolver port is not given out again, so that no
-// kube-proxy and no client still means the service that had it.
+// Rest is how long a freed resolver port is not assigned again, until no kube-proxy and no
+// client uses it for the previous service any more.
 const Rest = 10 * time.Minute
 
-// Why there is no resolver port.
+// Errors of Allocate.
 var (
-	// ErrNoPort is for no port that is free.
+	// ErrNoPort means that no port is free.
 	ErrNoPort        = fmt.Errorf("none from %d to %d is free", v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
 	errNamespaceFull = errors.New("the namespace has as many as it may have")
 )
 
-// Allocator gives out resolver ports. What it knows comes from the
-// ElasticServices' status, which is where the ports are kept, those of fronts too.
+// Allocator assigns resolver ports. It is filled from the ElasticServices' statuses, where the
+// ports are kept, those of fronts too.
 type Allocator struct {
 	cached client.Reader
 	learnt sync.Once
-	// most is how many a namespace may have; 0 is any number. What it has it keeps.
+	// most is how many ports a namespace may have; 0 is any number. Ports beyond it are kept.
 	most int
 
 	mu      sync.Mutex
@@ -56,19 +56,19 @@ type Owner struct {
 	Protocol  corev1.Protocol
 }
 
-// New makes an allocator that learns from a cache, which has the indexes of
-// package index, which ports are in use. most is how many a namespace may have; 0: any number.
+// New makes an allocator that is filled from a cache, which has the indexes of package index.
+// most is how many ports a namespace may have; 0: any number.
 func New(cached client.Reader, most int) *Allocator {
 	return &Allocator{cached: cached, most: most, counts: map[string]int{}, owners: map[int32]Owner{}, ports: map[Owner]int32{}, resting: map[int32]time.Time{}}
 }
 
-// Learn takes in a port that is in use according to an object's status, and says
-// whether it is that object's: of two, the one that was learnt first keeps it.
+// Learn takes in a port that is in use according to an object's status, and reports whether it
+// is that object's: of two, the one that was learnt first keeps it.
 func (a *Allocator) Learn(port int32, owner Owner) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known, taken := a.owners[port]; taken {
-		return known == owner
+	if holder, taken := a.owners[port]; taken {
+		return holder == owner
 	}
 	if _, has := a.ports[owner]; has {
 		return false // it has another one
@@ -94,10 +94,9 @@ func (a *Allocator) take(now time.Time, port int32) {
 	a.resting[port] = now.Add(Rest)
 }
 
-// Allocate gives out the port that the owner has, though it may not be in the
-// status yet, or else one that nobody has and that is not resting. Where the
-// search begins depends on the owner, which spreads ports out: a new object
-// hardly ever gets one that another had just before.
+// Allocate returns the port that the owner has, though it may not be in the status yet, or else
+// a port that is free and not resting. The search begins at a place that depends on the owner,
+// which spreads ports: a new object hardly ever gets a port that another one had just before.
 func (a *Allocator) Allocate(now time.Time, owner Owner, inUse func(int32) bool) (int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +121,7 @@ func (a *Allocator) Allocate(now time.Time, owner Owner, inUse func(int32) bool)
 	return 0, ErrNoPort
 }
 
-// Taken reports whether somebody has a port.
+// Taken reports whether a port has an owner.
 func (a *Allocator) Taken(port int32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,14 +129,14 @@ func (a *Allocator) Taken(port int32) bool {
 	return taken
 }
 
-// RestsUntil is until when a freed port is not given out; zero where it may be.
+// RestsUntil is until when a freed port is not assigned; zero where it may be.
 func (a *Allocator) RestsUntil(port int32) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.resting[port]
 }
 
-// FreeAll lets all ports of an owner rest, unless somebody has begun to use them.
+// FreeAll lets all ports of an owner rest, unless somebody uses them again.
 func (a *Allocator) FreeAll(now time.Time, uid types.UID, unused func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,5 +175,5 @@ func (a *Allocator) Exhausted(err error, namespace, what string) *obstacle.Obsta
 		err = fmt.Errorf("namespace %s has %d, as many as it may have", namespace, a.most)
 		advice += " there, or raise the operator's --max-ports-per-namespace"
 	}
-	return obstacle.New(v1alpha1.ReasonPortsExhausted, "There is no resolver port for %s: %s; %s.", what, err, advice)
+	return obstacle.New(reasons.PortsExhausted, "There is no resolver port for %s: %s; %s.", what, err, advice)
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/spec"
@@ -14,14 +15,14 @@ import (
 // maxPorts is how many ports of a Service can be held.
 const maxPorts = 64
 
-// Assign gives each port of the Service its entry in the status: it keeps the
-// resolver port that it has, unless that is somebody else's, and gets a new one
-// otherwise. Entries of ports that are gone free theirs. A flaw is why a port has no entry,
-// or not the one that the spec asks for.
+// Assign gives each port of the Service its entry in the status. The port keeps its resolver
+// port, unless that belongs to another owner, and gets a new one otherwise. Entries of ports
+// that are gone free theirs. A flaw is why a port has no entry, or not the one that the spec
+// asks for.
 func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *Allocator, inUse func(int32) bool) (ports []v1alpha1.PortStatus, flaw *obstacle.Obstacle) {
-	known := map[string]v1alpha1.PortStatus{}
+	current := map[string]v1alpha1.PortStatus{}
 	for _, p := range es.Status.Ports {
-		known[p.Name] = p
+		current[p.Name] = p
 	}
 	specs, flaw := spec.Ports(es, svc)
 	ports = make([]v1alpha1.PortStatus, 0, len(svc.Spec.Ports))
@@ -44,12 +45,12 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 			}
 		}
 		if len(ports) == maxPorts {
-			flaw = obstacle.New(v1alpha1.ReasonTooManyPorts,
+			flaw = obstacle.New(reasons.TooManyPorts,
 				"Service %s has %d ports, of which the first %d are held: share them out among several Services, or leave some out.", svc.Name, len(svc.Spec.Ports), maxPorts)
 			break
 		}
 		owner := Owner{es.Namespace, es.UID, sp.Name, want.Protocol.Transport()}
-		old, had := known[sp.Name]
+		old, had := current[sp.Name]
 		if had && old.Protocol.Transport() == want.Protocol.Transport() && a.Learn(old.ResolverPort, owner) {
 			want.ResolverPort = old.ResolverPort
 		} else {

@@ -13,14 +13,14 @@ import (
 	"dormouse.dev/dormouse/operator/internal/index"
 )
 
-// LearnOnce takes in all ports that are given out, oldest objects first, so that of two with
-// one port the older keeps it. Calls after the first do nothing.
+// LearnOnce takes in all assigned ports, oldest objects first, so that of two with the same
+// port the older one keeps it. Calls after the first do nothing.
 func (a *Allocator) LearnOnce(ctx context.Context) { a.learnt.Do(func() { a.learnAll(ctx) }) }
 
 func (a *Allocator) learnAll(ctx context.Context) {
 	var list v1alpha1.ElasticServiceList
 	if err := a.cached.List(ctx, &list); err != nil {
-		return // the cache is gone, and so are we
+		return // the cache has stopped, and so has the operator
 	}
 	index.SortByAge(list.Items)
 	for _, es := range list.Items {
@@ -33,8 +33,8 @@ func (a *Allocator) learnAll(ctx context.Context) {
 	}
 }
 
-// InSlices reports whether a port is in one of Dormouse's slices, though nobody is known to
-// have it.
+// InSlices returns a function that reports whether a port is in one of the slices of Dormouse,
+// though it has no known owner.
 func (a *Allocator) InSlices(ctx context.Context) func(port int32) bool {
 	return func(port int32) bool {
 		var list discoveryv1.EndpointSliceList
@@ -43,7 +43,7 @@ func (a *Allocator) InSlices(ctx context.Context) func(port int32) bool {
 	}
 }
 
-// OfFront is whose a resolver port is that many ElasticServices share.
+// OfFront is the owner of a front's resolver port, which many ElasticServices share.
 func OfFront(front types.NamespacedName, port string) Owner {
 	return Owner{front.Namespace, types.UID("front/" + front.String()), port, corev1.ProtocolTCP}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
@@ -172,14 +173,14 @@ func TestNobodyTakesAllResolverPorts(t *testing.T) {
 	one := fixture.Lobby("", fixture.T0)
 	one.Status.Ports = nil
 	ports, flaw := Assign(fixture.T0, one, many(10_000), a, free)
-	if len(ports) != maxPorts || flaw == nil || flaw.Reason != v1alpha1.ReasonTooManyPorts || !strings.Contains(flaw.Message, "the first 64") {
+	if len(ports) != maxPorts || flaw == nil || flaw.Reason != reasons.TooManyPorts || !strings.Contains(flaw.Message, "the first 64") {
 		t.Errorf("a Service with 10,000 ports gets %d, %v", len(ports), flaw)
 	}
 	one.Status.Ports = ports
 	other := fixture.Lobby("", fixture.T0)
 	other.UID, other.Status.Ports = "es-2", nil
 	ports, flaw = Assign(fixture.T0, other, many(60), a, free)
-	if len(ports) != 36 || flaw == nil || flaw.Reason != v1alpha1.ReasonPortsExhausted ||
+	if len(ports) != 36 || flaw == nil || flaw.Reason != reasons.PortsExhausted ||
 		!strings.Contains(flaw.Message, "namespace games has 100") || !strings.Contains(flaw.Message, "--max-ports-per-namespace") {
 		t.Errorf("the second gets %d, %v", len(ports), flaw)
 	}

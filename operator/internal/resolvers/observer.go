@@ -1,7 +1,7 @@
-// Package resolvers asks resolver pods what they serve and whom they carry. One
-// answer about all services serves everybody who wants to know at about the same
-// time, so that the number of questions doesn't grow with the number of services.
-// Who needs to know how it is right now asks about one service only.
+// Package resolvers asks resolver pods what they serve and which clients they have. One answer
+// about all services is shared by all who ask at about the same time, so the number of requests
+// doesn't grow with the number of services. A caller that needs the current state asks about
+// one service only.
 package resolvers
 
 import (
@@ -26,16 +26,15 @@ import (
 const (
 	// askTimeout bounds one question, which takes two requests.
 	askTimeout = time.Second
-	// A pod that didn't answer is not asked again for minRest after that, and
-	// for twice as long each time up to maxRest, so that a lost node slows
-	// nothing down.
+	// A pod that didn't answer is not asked again for minRest, and for twice as long each time
+	// up to maxRest, so that a lost node slows nothing down.
 	minRest = 2 * time.Second
 	maxRest = 10 * time.Second
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
 	maxBody = 16 << 20
 )
 
-// View is what a resolver pod said of itself.
+// View is a resolver pod's own report.
 type View struct {
 	// FirstAsked is when the pod was first asked.
 	FirstAsked time.Time
@@ -43,12 +42,12 @@ type View struct {
 	Asked time.Time
 	// Answered is when the pod last answered; zero if it never did.
 	Answered time.Time
-	// Err says why the last question had no answer; nil if it had.
+	// Err is why the last question had no answer; nil if it had one.
 	Err      error
 	Started  time.Time
 	Routes   map[string]informerapi.Route    // by the ElasticService's UID
-	Sessions map[string]informerapi.Sessions // likewise
-	// ClockSkew is what to add to the pod's times to have the operator's.
+	Sessions map[string]informerapi.Sessions // by the ElasticService's UID
+	// ClockSkew must be added to the pod's times to get the operator's.
 	ClockSkew time.Duration
 
 	// rest is for how long, and restUntil until when, a pod that didn't answer
@@ -92,23 +91,23 @@ func (o *Observer) Keep(addresses map[string]bool) {
 	}
 }
 
-// View gives what the pod at an address said no longer ago than maxAge of all
-// services, and asks it otherwise. Where it is asked again and again it is asked
-// ahead of time, so that nobody waits for its answer.
+// View returns the pod's report about all services if it isn't older than maxAge, and asks the
+// pod otherwise. A pod that is asked regularly is asked ahead of time, so that nobody waits for
+// its answer.
 func (o *Observer) View(ctx context.Context, address string, maxAge time.Duration) View {
 	called := time.Now()
 	for {
-		known := o.known(address)
-		fresh := !known.Asked.IsZero() && !known.Asked.Before(called.Add(-maxAge))
-		if resting := called.Before(known.restUntil); fresh || resting {
-			if !resting && known.Asked.Before(called.Add(-maxAge/2)) {
-				// It may outlive the one who is the reason for it.
+		view := o.lastView(address)
+		fresh := !view.Asked.IsZero() && !view.Asked.Before(called.Add(-maxAge))
+		if resting := called.Before(view.restUntil); fresh || resting {
+			if !resting && view.Asked.Before(called.Add(-maxAge/2)) {
+				// The question may outlive the caller that caused it.
 				o.flight.DoChan(address, o.question(context.WithoutCancel(ctx), address))
 			}
-			return known
+			return view
 		}
-		// A question that was under way already may be older than maxAge allows:
-		// look again then.
+		// The answer to a question that was already under way may be older than maxAge allows:
+		// ask again then.
 		_, err, _ := o.flight.Do(address, o.question(ctx, address))
 		if err != nil && ctx.Err() != nil {
 			return View{Err: ctx.Err()}
@@ -116,7 +115,7 @@ func (o *Observer) View(ctx context.Context, address string, maxAge time.Duratio
 	}
 }
 
-// question asks a pod about all services and remembers what came of it.
+// question asks a pod about all services and remembers the result.
 func (o *Observer) question(ctx context.Context, address string) func() (any, error) {
 	return func() (any, error) {
 		v, err := o.ask(ctx, address, "")
@@ -129,13 +128,12 @@ func (o *Observer) question(ctx context.Context, address string) func() (any, er
 	}
 }
 
-// ViewOf asks the pod at an address about one service, by its ElasticService's
-// UID. The question is sent after the call; a pod that is left alone is not
-// asked.
+// ViewOf asks the pod at an address about one service, by its ElasticService's UID. The
+// question is sent after the call. A pod that is left alone is not asked.
 func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
-	known := o.known(address)
-	if time.Now().Before(known.restUntil) {
-		return known
+	view := o.lastView(address)
+	if time.Now().Before(view.restUntil) {
+		return view
 	}
 	v, err := o.ask(ctx, address, uid)
 	switch {
@@ -144,13 +142,13 @@ func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
 	case err != nil:
 		return o.failed(address, v.Asked, err)
 	}
-	if !known.FirstAsked.IsZero() {
-		v.FirstAsked = known.FirstAsked
+	if !view.FirstAsked.IsZero() {
+		v.FirstAsked = view.FirstAsked
 	}
 	return v
 }
 
-func (o *Observer) known(address string) View {
+func (o *Observer) lastView(address string) View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.views[address]
@@ -166,19 +164,19 @@ func (o *Observer) keep(address string, v View) {
 	o.views[address] = v
 }
 
-// failed remembers that a pod did not answer, beside what it said before.
+// failed remembers that a pod did not answer, and keeps its last report.
 func (o *Observer) failed(address string, asked time.Time, err error) View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	known := o.views[address]
-	if known.FirstAsked.IsZero() {
-		known.FirstAsked = asked
+	view := o.views[address]
+	if view.FirstAsked.IsZero() {
+		view.FirstAsked = asked
 	}
-	known.Asked, known.Err = asked, err
-	known.rest = min(max(2*known.rest, minRest), maxRest)
-	known.restUntil = time.Now().Add(known.rest)
-	o.views[address] = known
-	return known
+	view.Asked, view.Err = asked, err
+	view.rest = min(max(2*view.rest, minRest), maxRest)
+	view.restUntil = time.Now().Add(view.rest)
+	o.views[address] = view
+	return view
 }
 
 // ask asks about one service, or about all when uid is empty.
@@ -188,8 +186,8 @@ func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
 	var sessions informerapi.SessionsResponse
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	// Routes first: a client that came after the phase in them was seen counts
-	// in the sessions, or makes a wake call.
+	// Routes first: a client that came after the phase in them was seen is among the sessions,
+	// or makes a wake call.
 	err := o.get(bounded, address, informerapi.RoutesPath, uid, &routes)
 	if err == nil {
 		err = o.get(bounded, address, informerapi.SessionsPath, uid, &sessions)

@@ -26,7 +26,7 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
-// Running are those that can be asked. What is known of others is forgotten.
+// Running are the pods that can be asked. Others are forgotten.
 func (p Pods) Running(ctx context.Context) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
@@ -54,13 +54,13 @@ func AskAll(pods []corev1.Pod, ask func(address string) View) []View {
 	return views
 }
 
-// Is reports whether an object is a resolver pod, of all the pods that the cache has.
+// Is reports whether an object is a resolver pod. The cache has other pods, too.
 func (p Pods) Is(o client.Object) bool {
 	return o.GetNamespace() == p.Namespace && p.Selector.Matches(labels.Set(o.GetLabels()))
 }
 
-// Changed lets through what changes who can stand in: a pod that gets an address, becomes
-// ready or unready, or is going.
+// Changed lets through changes of which pods can stand in: a pod that gets an address, becomes
+// ready or unready, or is being deleted.
 func Changed() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -7,16 +7,16 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// eventDelay is how much later events are written than they happen: while a wake is
-// under way the API server has better to do.
+// eventDelay delays the writing of events: during a wake the API server has more important
+// work.
 const eventDelay = 200 * time.Millisecond
 
-// lateRecorder records events a moment later. What happens in the moment before the
-// process ends isn't told.
+// lateRecorder records events with a delay. Those of the last moment before the process ends
+// are lost.
 type lateRecorder struct{ recorder events.EventRecorder }
 
 func (r lateRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	regarding = regarding.DeepCopyObject() // its owner goes on with it
+	regarding = regarding.DeepCopyObject() // the caller may go on to change it
 	if related != nil {
 		related = related.DeepCopyObject()
 	}

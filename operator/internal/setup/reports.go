@@ -45,9 +45,8 @@ func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, veri
 	return reports, nil
 }
 
-// cachedPods are the Pods that the cache has: those of Servers in all namespaces that count, and
-// all of the operator's own namespace, where the resolvers and the other replicas
-// are.
+// cachedPods are the Pods that the cache has: those of Servers in all watched namespaces, and
+// all in the operator's own namespace, where the resolvers and the other replicas are.
 func cachedPods(o options.Options) (cache.ByObject, error) {
 	servers, err := labels.NewRequirement(v1alpha1.ServerLabel, selection.Exists, nil)
 	if err != nil {
@@ -65,8 +64,8 @@ func cachedPods(o options.Options) (cache.ByObject, error) {
 	return cache.ByObject{Namespaces: where, Transform: slimPod}, nil
 }
 
-// slimPod keeps what the operator reads of a Pod, of which a cluster may have ten
-// thousand: whose it is, where it runs, and how its containers do.
+// slimPod keeps the fields of a Pod that the operator reads: its owner, its node, and its
+// containers' states. A cluster may have ten thousand Pods.
 func slimPod(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -100,7 +99,7 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	for _, c := range containers {
 		kept := corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
 		if c.ReadinessProbe != nil {
-			kept.ReadinessProbe = &corev1.Probe{} // that there is one is what matters
+			kept.ReadinessProbe = &corev1.Probe{} // only its existence matters
 		}
 		list = append(list, kept)
 	}

@@ -1,5 +1,5 @@
-// Package setup puts the operator together: manager, caches, controllers, and the
-// endpoints for wakes and reports.
+// Package setup assembles the operator: manager, caches, controllers, and the endpoints for
+// wakes and reports.
 package setup
 
 import (
@@ -56,10 +56,10 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=dormouse-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=events,verbs=create
 
-// LeaderElectionID is the name of the Lease by which replicas choose a leader.
+// LeaderElectionID is the name of the Lease with which replicas choose a leader.
 const LeaderElectionID = "operator.dormouse.dev"
 
-// Scheme knows the kinds that the operator reads and writes.
+// Scheme has the kinds that the operator reads and writes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -70,7 +70,7 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Run runs the operator until ctx ends.
 func Run(ctx context.Context, p program.Process, config *rest.Config, o options.Options) error {
-	// The API server's priority and fairness limits us, and does it better.
+	// The API server's priority and fairness limits the rate, and does it better.
 	config.QPS = -1
 	mgr, err := newManager(config, o)
 	if err != nil {
@@ -103,7 +103,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := mgr.Add(verifier); err != nil {
 		return fmt.Errorf("add the token verifier: %w", err)
 	}
-	// Resolvers and the other replicas know the operator by the same token.
+	// The operator identifies itself to resolvers and to other replicas with the same token.
 	token := tokenfile.New(o.TokenFile)
 	reports, err := setupReports(ctx, mgr, o, verifier, token)
 	if err != nil {
@@ -124,7 +124,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	web := httpserver.New(httpserver.Options{
 		Address:      o.Listen,
 		MaxBodyBytes: informer.MaxBody,
-		// One of each sidecar.
+		// One from each sidecar.
 		ManyConnections: true,
 		Gatherer:        ctrlmetrics.Registry,
 		Registerer:      ctrlmetrics.Registry,
@@ -137,7 +137,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 			return nil
 		},
 	})
-	waker := informer.NewWaker(mgr.GetClient(), &gametype.Carrier{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
+	waker := informer.NewWaker(mgr.GetClient(), &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
 	waker.Namespaces = o.Namespaces
 	handler := &informer.Handler{
 		Verifier: verifier,
@@ -154,14 +154,14 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 
-	// Beside the manager, which starts what it has only once caches are filled:
-	// health checks are to answer before that.
+	// Not in the manager, which starts its runnables only once caches are filled: health checks
+	// must be answered before that.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	webEnded := make(chan error, 1)
 	go func() {
 		defer cancel()
-		defer utilruntime.HandleCrash() // before the rest is told to end
+		defer utilruntime.HandleCrash() // before the others are told to end
 		webEnded <- web.Start(ctx)
 	}()
 	go func() {
@@ -173,8 +173,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	return errors.Join(err, <-webEnded)
 }
 
-// watchForWakes fills the caches of the wake endpoint, which serves on every
-// replica, leader or not, and lets go of what is counted of objects that go.
+// watchForWakes fills the caches of the wake endpoint, which serves on every replica, leader or
+// not, and drops the metrics of objects that are gone.
 func watchForWakes(ctx context.Context, c cache.Cache, counted *metrics.Informer) error {
 	if _, err := c.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch resolver pods: %w", err)
@@ -232,9 +232,8 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       server.Options{BindAddress: "0"},
-		// controller-runtime's own may lock itself up for good while it shuts down,
-		// up to and with v0.24.1 (its issue 3538): the next leader would wait for the
-		// lease to end.
+		// controller-runtime's own queue may deadlock while it shuts down, up to and including
+		// v0.24.1 (its issue 3538): the next leader would wait for the lease to end.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
 		Cache: cache.Options{
 			DefaultTransform:  cache.TransformStripManagedFields(),
@@ -248,9 +247,9 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// slim drops what nobody here reads of objects that a cluster may have many of. The
-// annotations of a GameType's own Service and Fleets are its to keep, and some of a front
-// and of a GameType are read.
+// slim drops fields that the operator doesn't read from objects of which a cluster may have
+// many. The annotations of a GameType's own Service and Fleets are kept, and some annotations
+// of a front and of a GameType.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)

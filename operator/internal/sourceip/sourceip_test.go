@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
@@ -29,7 +30,7 @@ func TestRulesByAddressAskForTheirs(t *testing.T) {
 	balanced := service(corev1.ServiceTypeLoadBalancer, local, internallyAll)
 	addressed := service(corev1.ServiceTypeClusterIP, cluster, internallyLocal)
 	addressed.Spec.ExternalIPs = []string{"192.0.2.1"}
-	told := func(es *v1alpha1.ElasticService) {
+	trusting := func(es *v1alpha1.ElasticService) {
 		deny(es)
 		es.Spec.ProxyProtocol = &v1alpha1.ProxyProtocol{TrustedCIDRs: []string{"10.0.0.0/8"}}
 	}
@@ -45,43 +46,43 @@ func TestRulesByAddressAskForTheirs(t *testing.T) {
 	}{
 		"nothing goes by addresses": {
 			v1alpha1.HandoffDirect, wake(v1alpha1.Wake{PerServiceRate: 3}), service(corev1.ServiceTypeLoadBalancer, cluster, internallyAll),
-			metav1.ConditionTrue, v1alpha1.ReasonNotNeeded, "no rule",
+			metav1.ConditionTrue, reasons.NotNeeded, "no rule",
 		},
 		"nothing does, and they are known": {
-			v1alpha1.HandoffNever, nil, balanced, metav1.ConditionTrue, v1alpha1.ReasonOK, "own addresses",
+			v1alpha1.HandoffNever, nil, balanced, metav1.ConditionTrue, reasons.OK, "own addresses",
 		},
-		"a load balancer's clients": {v1alpha1.HandoffNever, deny, balanced, metav1.ConditionTrue, v1alpha1.ReasonOK, "own addresses"},
+		"a load balancer's clients": {v1alpha1.HandoffNever, deny, balanced, metav1.ConditionTrue, reasons.OK, "own addresses"},
 		"a load balancer's clients by way of any node": {
 			v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeLoadBalancer, cluster, internallyLocal),
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "wake.denyCIDRs. That takes externalTrafficPolicy: Local on Service lobby or, for TCP, proxyProtocol.trustedCIDRs.",
+			metav1.ConditionFalse, reasons.SourceIPMasqueraded, "wake.denyCIDRs. That takes externalTrafficPolicy: Local on Service lobby or, for TCP, proxyProtocol.trustedCIDRs.",
 		},
 		"a handoff that nodes with no resolver have no part in": {
 			v1alpha1.HandoffDirect, deny, balanced,
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "That takes handoff: Never and, on Service lobby, externalTrafficPolicy: Local or, for TCP, proxyProtocol.trustedCIDRs.",
+			metav1.ConditionFalse, reasons.SourceIPMasqueraded, "That takes handoff: Never and, on Service lobby, externalTrafficPolicy: Local or, for TCP, proxyProtocol.trustedCIDRs.",
 		},
-		"a node port's": {v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeNodePort, local, internallyAll), metav1.ConditionTrue, v1alpha1.ReasonOK, ""},
+		"a node port's": {v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeNodePort, local, internallyAll), metav1.ConditionTrue, reasons.OK, ""},
 		"pods of the node": {
-			v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeClusterIP, "", internallyLocal), metav1.ConditionTrue, v1alpha1.ReasonOK, "",
+			v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeClusterIP, "", internallyLocal), metav1.ConditionTrue, reasons.OK, "",
 		},
 		"pods of all nodes": {
 			v1alpha1.HandoffNever, deny, service(corev1.ServiceTypeClusterIP, "", internallyAll),
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "internalTrafficPolicy: Local",
+			metav1.ConditionFalse, reasons.SourceIPMasqueraded, "internalTrafficPolicy: Local",
 		},
 		"an external address": {
-			v1alpha1.HandoffNever, deny, addressed, metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "externalTrafficPolicy: Local",
+			v1alpha1.HandoffNever, deny, addressed, metav1.ConditionFalse, reasons.SourceIPMasqueraded, "externalTrafficPolicy: Local",
 		},
 		"all that goes by addresses": {
 			v1alpha1.HandoffDirect, func(es *v1alpha1.ElasticService) {
 				es.Spec.Wake = &v1alpha1.Wake{AllowCIDRs: []string{"::/0"}, DenyCIDRs: []string{"::/0"}, PerSourceRate: 1}
 				es.Spec.Hold.PerSource = &v1alpha1.PerSource{MaxSessions: 1}
 			}, balanced,
-			metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "wake.allowCIDRs, wake.denyCIDRs, wake.perSourceRate, hold.perSource. That",
+			metav1.ConditionFalse, reasons.SourceIPMasqueraded, "wake.allowCIDRs, wake.denyCIDRs, wake.perSourceRate, hold.perSource. That",
 		},
-		"clients of load balancers that tell": {v1alpha1.HandoffNever, told, service(corev1.ServiceTypeLoadBalancer, cluster, internallyAll), metav1.ConditionTrue, v1alpha1.ReasonOK, ""},
+		"clients of load balancers that tell": {v1alpha1.HandoffNever, trusting, service(corev1.ServiceTypeLoadBalancer, cluster, internallyAll), metav1.ConditionTrue, reasons.OK, ""},
 		"clients of load balancers that can tell of some": {
-			v1alpha1.HandoffNever, told, mixed, metav1.ConditionFalse, v1alpha1.ReasonSourceIPMasqueraded, "over UDP that takes externalTrafficPolicy: Local",
+			v1alpha1.HandoffNever, trusting, mixed, metav1.ConditionFalse, reasons.SourceIPMasqueraded, "over UDP that takes externalTrafficPolicy: Local",
 		},
-		"no Service": {v1alpha1.HandoffNever, deny, nil, metav1.ConditionUnknown, v1alpha1.ReasonNotObserved, ""},
+		"no Service": {v1alpha1.HandoffNever, deny, nil, metav1.ConditionUnknown, reasons.NotObserved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))

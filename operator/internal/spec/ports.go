@@ -3,18 +3,19 @@ package spec
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
-// Ports is what the spec says of the Service's ports, as far as it can be followed,
-// and what of it can't; nil: nothing. What can't is as if it weren't there.
+// Ports are the spec's settings for the Service's ports, as far as they can be followed, and an
+// obstacle for those that can't, which are ignored; nil: there are none.
 func Ports(es *v1alpha1.ElasticService, svc *corev1.Service) (map[string]v1alpha1.PortSpec, *obstacle.Obstacle) {
 	byName := map[string]corev1.ServicePort{}
 	var flaw *obstacle.Obstacle
 	wrong := func(format string, args ...any) {
 		if flaw == nil {
-			flaw = obstacle.New(v1alpha1.ReasonPortUnknown, format, args...)
+			flaw = obstacle.New(reasons.PortUnknown, format, args...)
 		}
 	}
 	for _, p := range svc.Spec.Ports {
@@ -45,7 +46,7 @@ func Ports(es *v1alpha1.ElasticService, svc *corev1.Service) (map[string]v1alpha
 
 // NotHoldable is the flaw of a port whose clients can't be held.
 func NotHoldable(svc *corev1.Service, p corev1.ServicePort) *obstacle.Obstacle {
-	return obstacle.New(v1alpha1.ReasonServiceUnsupported, "Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)
+	return obstacle.New(reasons.ServiceUnsupported, "Port %q of Service %s is %s: only TCP and UDP ports can be held.", p.Name, svc.Name, p.Protocol)
 }
 
 // Holdable reports whether clients of a port can be held.
@@ -53,7 +54,7 @@ func Holdable(p corev1.ServicePort) bool {
 	return p.Protocol == corev1.ProtocolTCP || p.Protocol == corev1.ProtocolUDP || p.Protocol == ""
 }
 
-// DefaultProtocol is the protocol of a port of which the spec says nothing.
+// DefaultProtocol is the protocol of a port that is not in the spec.
 func DefaultProtocol(p corev1.Protocol) v1alpha1.Protocol {
 	if p == corev1.ProtocolUDP {
 		return v1alpha1.ProtocolUDP

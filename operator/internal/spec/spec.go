@@ -1,6 +1,5 @@
-// Package spec reads what an ElasticService's spec and status say, where they leave something
-// out, say it for a target or Service that it doesn't fit, or say it in more than one way. It
-// reads these objects only, and changes nothing.
+// Package spec reads an ElasticService's spec and status where a field is left out, doesn't fit
+// the target or Service, or can be written in more than one way. It only reads these objects.
 package spec
 
 import (
@@ -11,8 +10,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// Handoff is what the spec says, but for a deleted object, whose Service is to
-// work without a resolver.
+// Handoff is the spec's handoff. A deleted object has Direct, because its Service is to work
+// without a resolver.
 func Handoff(es *v1alpha1.ElasticService) v1alpha1.Handoff {
 	if !es.DeletionTimestamp.IsZero() {
 		return v1alpha1.HandoffDirect
@@ -20,7 +19,7 @@ func Handoff(es *v1alpha1.ElasticService) v1alpha1.Handoff {
 	return es.Spec.Handoff
 }
 
-// HasTriggers reports whether idle triggers tell of the service's clients.
+// HasTriggers reports whether the service has idle triggers.
 func HasTriggers(es *v1alpha1.ElasticService) bool {
 	return es.Spec.Idle != nil && len(es.Spec.Idle.Triggers) > 0
 }
@@ -36,7 +35,8 @@ func SleepAfter(es *v1alpha1.ElasticService) time.Duration {
 // PhaseSince is since when a service has been in its phase; zero where it has none.
 func PhaseSince(es *v1alpha1.ElasticService) time.Time { return times.Micro(es.Status.PhaseSince) }
 
-// KeptSince is since when a service has been idle by its status; zero where that doesn't say.
+// KeptSince is since when a service has been idle by its status; zero where the status doesn't
+// have it.
 func KeptSince(es *v1alpha1.ElasticService) time.Time {
 	if es.Status.IdleSince == nil {
 		return time.Time{}
@@ -49,12 +49,12 @@ func IsAwake(p v1alpha1.Phase) bool {
 	return p == v1alpha1.PhaseAwake || p == v1alpha1.PhaseFallingAsleep
 }
 
-// Owner names a target that has Servers, as package report does.
+// Owner names a target that consists of Servers, in the form of package report.
 func Owner(es *v1alpha1.ElasticService) string {
 	return es.Spec.ScaleTargetRef.Kind + "/" + es.Spec.ScaleTargetRef.Name
 }
 
-// HasPlayers reports whether the target's Servers tell who plays, and the spec goes by them.
+// HasPlayers reports whether the target's Servers report who plays, and the spec uses that.
 func HasPlayers(es *v1alpha1.ElasticService) bool {
 	return es.Spec.Idle != nil && es.Spec.Idle.Players && target.Of(es).HasServers()
 }

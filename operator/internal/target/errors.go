@@ -3,11 +3,10 @@ package target
 import (
 	"errors"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/reasons"
 )
 
-// IsUserError reports whether an error of the scale stays until a user changes
-// something.
+// IsUserError reports whether an error of the scale persists until a user changes something.
 func IsUserError(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotScalable) || errors.Is(err, ErrClusterScoped)
 }
@@ -16,14 +15,14 @@ func IsUserError(err error) bool {
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return v1alpha1.ReasonTargetNotFound
+		return reasons.TargetNotFound
 	case errors.Is(err, ErrClusterScoped):
-		return v1alpha1.ReasonTargetClusterScoped
+		return reasons.TargetClusterScoped
 	case errors.Is(err, ErrNotScalable):
-		return v1alpha1.ReasonTargetNotScalable
+		return reasons.TargetNotScalable
 	case errors.Is(err, ErrForbidden):
-		return v1alpha1.ReasonTargetForbidden
+		return reasons.TargetForbidden
 	default:
-		return v1alpha1.ReasonTargetUnreadable
+		return reasons.TargetUnreadable
 	}
 }

@@ -21,11 +21,11 @@ import (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers;fleets;gametypes,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get
 
-// ErrUntold says that nobody will tell whether pods outlive a scale: the controllers
-// between them and the target don't say what they have seen, or may not be asked.
+// ErrUntold means that it can't be found out whether pods outlive a scale: the controllers
+// between them and the target don't report what they have seen, or may not be asked.
 var ErrUntold = errors.New("unknown whether the scale was taken in")
 
-// maxOwners bounds how many owners lie between a pod and its target.
+// maxOwners bounds how many owners there are between a pod and its target.
 const maxOwners = 5
 
 // PodKey names one pod.
@@ -34,20 +34,19 @@ type PodKey struct {
 	UID  types.UID
 }
 
-// Settlement is what is known of pods that were there before the target's last scale.
+// Settlement is what is known of pods that existed before the target's last scale.
 type Settlement struct {
-	// Stay are those that outlive it. Untold are those of which nobody will say.
+	// Stay are the pods that outlive it. Untold are those of which it can't be found out.
 	Stay, Untold []types.UID
-	// Waits says what is missing for one of the others; nil where nothing is but that they
-	// go.
+	// Waits is what is missing for one of the other pods; nil where they only have to end.
 	Waits error
 }
 
-// Settled asks which pods outlive the scale that the target has now: they aren't being
-// deleted, and each controller between them and the target has said that it knows the
-// number of replicas that is wanted of it, and deletes no more pods for that.
+// Settled asks which pods outlive the target's current scale: they aren't being deleted, and
+// each controller between them and the target has reported that it has seen its wanted number
+// of replicas, and deletes no more pods for that.
 func (s *Scaler) Settled(ctx context.Context, ref Ref, pods []PodKey) Settlement {
-	q := &inquiry{scaler: s, ref: ref, chains: map[types.UID]chain{}, told: map[types.UID]answer{}}
+	q := &inquiry{scaler: s, ref: ref, chains: map[types.UID]chain{}, answers: map[types.UID]answer{}}
 	var out Settlement
 	for _, pod := range pods {
 		stays, err := q.outlives(ctx, pod)
@@ -64,37 +63,37 @@ func (s *Scaler) Settled(ctx context.Context, ref Ref, pods []PodKey) Settlement
 	return out
 }
 
-// inquiry is one call of Settled. Each object is asked once.
+// inquiry is one call of Settled. Each object is read once.
 type inquiry struct {
 	scaler *Scaler
 	ref    Ref
 	// chains are by the UIDs of the pods' owners.
-	chains map[types.UID]chain
-	told   map[types.UID]answer
+	chains  map[types.UID]chain
+	answers map[types.UID]answer
 }
 
-// chain is who decides on a pod, the target last.
+// chain has the controllers that decide on a pod, the target last.
 type chain struct {
 	owners []owner
-	// stranger reports whether the pod isn't the target's: no scale of that ends it.
+	// stranger is set where the pod isn't the target's: no scale of the target ends it.
 	stranger bool
 	err      error
 }
 
-// owner is the controller of a pod, or of such an owner.
+// owner is the controller of a pod, or of another owner.
 type owner struct {
 	ref Ref
 	uid types.UID
 }
 
-// answer is what an owner has told.
+// answer is an owner's report.
 type answer struct {
 	err error
 	// first and end are the numbers of the pods that a StatefulSet keeps.
 	first, end int64
 }
 
-// outlives reports whether a pod stays; an error says why that isn't known.
+// outlives reports whether a pod stays; an error is why that isn't known.
 func (q *inquiry) outlives(ctx context.Context, pod PodKey) (bool, error) {
 	is, err := q.pod(ctx, pod)
 	if err != nil || is == nil {
@@ -104,19 +103,20 @@ func (q *inquiry) outlives(ctx context.Context, pod PodKey) (bool, error) {
 	if c.err != nil || c.stranger {
 		return c.stranger, c.err
 	}
-	// What one has told was written to the one below before, so the target is asked first.
+	// An owner reports only after it has written to the one below it, so the target is read
+	// first.
 	for i, o := range slices.Backward(c.owners) {
 		if err := q.ask(ctx, o, i == 0).err; err != nil {
 			return false, err
 		}
 	}
 	if nearest := c.owners[0]; nearest.ref.is("apps", "StatefulSet") {
-		kept := q.told[nearest.uid]
+		kept := q.answers[nearest.uid]
 		if n := ordinal(pod.Name); n < kept.first || n >= kept.end {
 			return false, nil
 		}
 	}
-	// Who was to be ended was told so before its controller said that it is done.
+	// A pod that is to end was marked before its controller reported that it is done.
 	is, err = q.pod(ctx, pod)
 	return is != nil, err
 }
@@ -130,7 +130,7 @@ func ordinal(name string) int64 {
 	return n
 }
 
-// pod reads a pod; nil: it is gone or ends.
+// pod reads a pod; nil: it is gone or being deleted.
 func (q *inquiry) pod(ctx context.Context, pod PodKey) (*unstructured.Unstructured, error) {
 	ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "v1", Kind: "Pod", Name: pod.Name}, q.ref.Namespace}
 	is, err := q.read(ctx, ref)
@@ -188,18 +188,18 @@ func (q *inquiry) climb(ctx context.Context, pod *unstructured.Unstructured) cha
 	return q.ownerless(pod)
 }
 
-// ownerless is for a pod whose ownerReferences don't lead to the target. The kinds that we
-// know own all their pods.
+// ownerless is the chain of a pod whose ownerReferences don't lead to the target. The known
+// kinds own all their pods.
 func (q *inquiry) ownerless(pod *unstructured.Unstructured) chain {
-	if q.ref.known() {
+	if q.ref.reportsProgress() {
 		return chain{stranger: true}
 	}
 	return chain{err: fmt.Errorf("%w: Pod %s/%s doesn't belong to %s by its ownerReferences", ErrUntold, q.ref.Namespace, pod.GetName(), q.ref)}
 }
 
-// known reports whether we know how the kind's controller goes about its pods, and that it
-// tells what it has seen.
-func (r Ref) known() bool {
+// reportsProgress reports whether the kind is one that reports what it has seen and whose
+// controller's way with pods is known.
+func (r Ref) reportsProgress() bool {
 	return r.ofDormouse() || r.is("apps", "Deployment") || r.is("apps", "ReplicaSet") || r.is("apps", "StatefulSet") || r.is("", "ReplicationController")
 }
 
@@ -207,23 +207,23 @@ func (r Ref) is(group, kind string) bool {
 	return r.Kind == kind && schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == group
 }
 
-// ask asks an owner, once, whether it has done all that is asked of it. Nearest is that of
-// the pod itself.
+// ask asks an owner, once, whether it has done all that its spec asks for. Nearest is set for
+// the owner of the pod itself.
 func (q *inquiry) ask(ctx context.Context, o owner, nearest bool) answer {
-	if a, ok := q.told[o.uid]; ok {
+	if a, ok := q.answers[o.uid]; ok {
 		return a
 	}
 	a, err := q.asked(ctx, o, nearest)
 	a.err = err
-	q.told[o.uid] = a
+	q.answers[o.uid] = a
 	return a
 }
 
-// lacks says what is missing of an owner. Of a kind that we don't know nobody can tell
-// whether it will ever be there.
+// lacks is an error about what an owner lacks. For an unknown kind it can't be found out
+// whether that will ever come.
 func (o owner) lacks(format string, args ...any) error {
 	err := fmt.Errorf("%s "+format, append([]any{o.ref}, args...)...)
-	if o.ref.known() {
+	if o.ref.reportsProgress() {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUntold, err)
@@ -256,8 +256,8 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 	seen, tells := observedGeneration(is)
 	switch {
 	case has && wanted == 0:
-		// The one above has told, and may still not know of its own last write: a
-		// Deployment's controller whose ReplicaSets' watch is late takes the wake for done.
+		// The owner above has reported, and may still not have seen its own last write: a
+		// Deployment's controller whose watch of ReplicaSets is late takes the wake for done.
 		return answer{}, o.lacks("wants no pods yet")
 	case !tells:
 		return answer{}, fmt.Errorf("%w: %s has no status.observedGeneration", ErrUntold, o.ref)
@@ -272,8 +272,8 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 	return answer{}, nil
 }
 
-// observedGeneration is the generation that an object's controller has seen; false: it
-// doesn't tell. Argo's Rollouts tell in a string.
+// observedGeneration is the generation that an object's controller has seen; false: it doesn't
+// report one. Argo's Rollouts have it as a string.
 func observedGeneration(u *unstructured.Unstructured) (int64, bool) {
 	value, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "observedGeneration")
 	if !ok {

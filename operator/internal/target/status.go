@@ -12,8 +12,8 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Status reads the target's own identity and status.conditions, as far as the
-// kind has them where most kinds do. Those of our own kinds are watched anyway.
+// Status reads the target's UID and status.conditions, if the kind has them where most kinds
+// do. Dormouse's own kinds are watched anyway.
 func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condition, error) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.HasServers() {

@@ -1,5 +1,5 @@
-// Package target reads and writes the scale of whatever a scaleTargetRef names,
-// and tells apart the ways in which that fails. It knows no kind in particular.
+// Package target reads and writes the scale of whatever a scaleTargetRef names, and
+// distinguishes the ways in which that fails. It knows no particular kind.
 package target
 
 import (
@@ -20,16 +20,16 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Errors that a user can mend. Each comes wrapped in a sentence.
+// Errors that a user can fix. Each is wrapped in a sentence.
 var (
-	// ErrNotFound says that there is no such object or kind.
+	// ErrNotFound means that there is no such object or kind.
 	ErrNotFound = errors.New("not found")
-	// ErrNotScalable says that the object has no scale subresource.
+	// ErrNotScalable means that the object has no scale subresource.
 	ErrNotScalable = errors.New("no scale subresource")
-	// ErrClusterScoped says that the object belongs to no namespace: whoever may write in
-	// one namespace would scale what is everybody's.
+	// ErrClusterScoped means that the object belongs to no namespace: anybody who may write in
+	// one namespace could scale it for everybody.
 	ErrClusterScoped = errors.New("no object of a namespace")
-	// ErrForbidden says that the operator has no right to the target's scale.
+	// ErrForbidden means that the operator has no right to the target's scale.
 	ErrForbidden = errors.New("forbidden")
 )
 
@@ -39,16 +39,16 @@ type Ref struct {
 	Namespace string
 }
 
-// Of is the target of an ElasticService.
+// Of is an ElasticService's target.
 func Of(es *v1alpha1.ElasticService) Ref {
 	return Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 }
 
-// String is the target as people write it: Deployment games/lobby.
+// String formats the target for people: Deployment games/lobby.
 func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
-// Scaler reads and writes scales through the API server, without a cache: what
-// it says is true at the time of the call.
+// Scaler reads and writes scales through the API server, without a cache: its results are true
+// at the time of the call.
 type Scaler struct {
 	client client.Client
 }
@@ -65,7 +65,7 @@ func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
 	return u
 }
 
-// namespaced finds out whether a target's kind has its objects in namespaces.
+// namespaced is an error if the target's kind is cluster-scoped.
 func (s *Scaler) namespaced(ref Ref) error {
 	is, err := s.client.IsObjectNamespaced(s.object(ref))
 	switch {
@@ -93,8 +93,8 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 	return scale, nil
 }
 
-// Set writes replicas into the scale that Get returned. It fails with a conflict
-// if somebody wrote the target in between.
+// Set writes replicas into the scale that Get returned. It fails with a conflict if somebody
+// has changed the target in between.
 func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, replicas int32) error {
 	if err := s.namespaced(ref); err != nil {
 		return err
@@ -113,11 +113,11 @@ func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, r
 	return nil
 }
 
-// Replicas are how many a wake wants.
+// Replicas is how many replicas a wake wants.
 type Replicas struct {
-	// AtLeast is for a target that has some.
+	// AtLeast is for a target that has replicas.
 	AtLeast int32
-	// FromZero is for one that has none.
+	// FromZero is for a target at zero.
 	FromZero int32
 }
 
@@ -129,14 +129,14 @@ func Wanted(es *v1alpha1.ElasticService) Replicas {
 	return Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1)}
 }
 
-// Raised is what a target was found with, and left with.
+// Raised is what a target had before, and has after a wake.
 type Raised struct {
 	Before, After int32
-	// Version is the resourceVersion that it was found with.
+	// Version is the resourceVersion that it had before.
 	Version string
 }
 
-// RaiseTo scales the target up to what is wanted, never down. A conflict is tried again,
+// RaiseTo scales the target up to the wanted replicas, never down. It retries after a conflict,
 // since another wake may have been faster.
 func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, error) {
 	for {
@@ -163,10 +163,9 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, e
 	}
 }
 
-// HasReadinessProbe reports whether the pods that the target makes have a readiness
-// probe, by the pod template at the place where the well-known kinds keep it. A
-// target without one there counts as having none. Servers always have one, their
-// sidecar's.
+// HasReadinessProbe reports whether the target's pods have a readiness probe, by the pod
+// template where the well-known kinds have it. A target without a template there counts as
+// having no probe. Servers always have one, that of their sidecar.
 func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	if ref.HasServers() {
 		return true, nil
@@ -187,8 +186,8 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	return false, nil
 }
 
-// Same reports whether two references are of one object, whatever version of its kind
-// they name.
+// Same reports whether two references name the same object, whatever version of its kind they
+// name.
 func Same(a, b v1alpha1.ScaleTargetRef) bool {
 	kind := func(r v1alpha1.ScaleTargetRef) schema.GroupKind {
 		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
@@ -213,7 +212,7 @@ func newScale() *unstructured.Unstructured {
 	return u
 }
 
-// failure is a sentence about one of this package's errors.
+// failure wraps one of this package's errors in a sentence.
 type failure struct {
 	sentence string
 	kind     error
@@ -222,11 +221,11 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.sentence }
 
-// Unwrap gives the kind of error that it is.
+// Unwrap returns the wrapped error.
 func (f *failure) Unwrap() error { return f.kind }
 
-// explain turns the API server's answer into a sentence around one of this
-// package's errors where it is one that a user can mend.
+// explain turns an error of the API server that a user can fix into a sentence around one of
+// this package's errors.
 func explain(ref Ref, verb string, err error) error {
 	switch {
 	case meta.IsNoMatchError(err):
@@ -242,8 +241,8 @@ func explain(ref Ref, verb string, err error) error {
 	}
 }
 
-// isUnknownPath tells a 404 of the API server's router from a 404 about an
-// object: only the latter is a Status document of its own.
+// isUnknownPath reports whether a 404 comes from the API server's router and not from a missing
+// object: only the latter is a Status document.
 func isUnknownPath(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -1,4 +1,4 @@
-// Package templatehash tells the templates apart that Servers are made from.
+// Package templatehash identifies the templates that Servers are created from.
 package templatehash
 
 import (
@@ -9,8 +9,8 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Of is a hash of a template. It depends on the fields that are set, and not on how a
-// version of the libraries writes those that aren't.
+// Of is a hash of a template. It depends on the fields that are set, and not on how a version
+// of the libraries encodes unset ones.
 func Of(t v1alpha1.ServerTemplate) string {
 	text, err := json.Marshal(t)
 	var content any
@@ -22,13 +22,13 @@ func Of(t v1alpha1.ServerTemplate) string {
 		text, err = json.Marshal(content)
 	}
 	if err != nil {
-		return "" // What came from the API server can be written.
+		return "" // what came from the API server can be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// pruned is what of some JSON says anything; false: nothing.
+// pruned is JSON without its empty parts; false: nothing is left.
 func pruned(content any) (any, bool) {
 	switch c := content.(type) {
 	case nil:
@@ -44,7 +44,7 @@ func pruned(content any) (any, bool) {
 		return c, len(c) > 0
 	case []any:
 		for i, value := range c {
-			c[i], _ = pruned(value) // what it is depends on its place
+			c[i], _ = pruned(value) // an element's meaning depends on its index
 		}
 		return c, len(c) > 0
 	}

@@ -1,5 +1,5 @@
-// Package text bounds and joins what the operator says to people in conditions and
-// events. It knows nothing of what is said.
+// Package text bounds and joins texts of the operator's conditions and events. It knows nothing
+// of their meaning.
 package text
 
 import (
@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxWords bounds what is said in others' words, in characters.
+	// maxWords bounds quoted messages, in characters.
 	maxWords = 300
-	// maxQuoted bounds what is put in quotes, in bytes.
+	// maxQuoted bounds what is put in quotation marks, in bytes.
 	maxQuoted = 100
 	// maxNames bounds how many names a sentence has.
 	maxNames = 5
 )
 
-// Bounded cuts what is quoted of others.
+// Bounded shortens a quoted message.
 func Bounded(words string) string {
 	if runes := []rune(words); len(runes) > maxWords {
 		return string(runes[:maxWords]) + "…"
@@ -25,8 +25,8 @@ func Bounded(words string) string {
 	return words
 }
 
-// Cut shortens a text to so many bytes, and never within a character. More stands for what
-// is left out.
+// Cut shortens a text to so many bytes, never within a character. more stands for what is left
+// out.
 func Cut(text string, bytes int, more string) string {
 	if len(text) <= bytes {
 		return text
@@ -34,7 +34,7 @@ func Cut(text string, bytes int, more string) string {
 	return strings.ToValidUTF8(text[:bytes], "") + more
 }
 
-// Quoted is a text in quotes, cut where it is long.
+// Quoted is a text in quotation marks, shortened if it is long.
 func Quoted(words string) string {
 	if len(words) <= maxQuoted {
 		return strconv.Quote(words)
@@ -42,7 +42,7 @@ func Quoted(words string) string {
 	return strconv.Quote(Cut(words, maxQuoted, "")) + "..."
 }
 
-// UpperFirst begins a sentence with a text.
+// UpperFirst makes a text begin a sentence.
 func UpperFirst(s string) string {
 	if s == "" {
 		return s
@@ -50,7 +50,7 @@ func UpperFirst(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// LowerFirst goes on with a text in the middle of a sentence.
+// LowerFirst makes a text fit into the middle of a sentence.
 func LowerFirst(s string) string {
 	if s == "" {
 		return s
@@ -58,7 +58,7 @@ func LowerFirst(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// Some names a few of many.
+// Some lists a few of many names.
 func Some(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")

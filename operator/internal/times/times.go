@@ -1,4 +1,4 @@
-// Package times compares times of which some aren't known, which is the zero time.
+// Package times compares times of which some may be unknown, which is the zero time.
 package times
 
 import (
@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Latest is the last of some times; the zero time where there are none.
+// Latest is the latest of some times; the zero time where there are none.
 func Latest(times ...time.Time) time.Time {
 	var l time.Time
 	for _, t := range times {
@@ -18,7 +18,7 @@ func Latest(times ...time.Time) time.Time {
 	return l
 }
 
-// Earliest is the earlier of two times that are known.
+// Earliest is the earlier of the known ones of two times.
 func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -26,12 +26,12 @@ func Earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// Within is t, or the end of the span that it lies beyond.
+// Within is t, limited to the span between from and to.
 func Within(from, t, to time.Time) time.Time {
 	return Latest(from, Earliest(t, to))
 }
 
-// Micro is a time of a status; zero where there is none.
+// Micro is a status's time; zero where there is none.
 func Micro(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -23,7 +23,7 @@ const (
 
 var httpClient = &http.Client{
 	Timeout: timeout,
-	// A pod must not send the operator elsewhere.
+	// A pod must not redirect the operator elsewhere.
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Transport: &http.Transport{
 		Proxy:               nil,

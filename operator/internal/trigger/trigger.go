@@ -1,7 +1,6 @@
-// Package trigger reads the numbers that tell how busy a service is. It asks in
-// the background, at a steady pace for each awake service, and remembers since
-// when all of a service's triggers have been below their thresholds. Pods that are slow
-// to answer keep nobody waiting but their own service.
+// Package trigger reads the numbers that show how busy a service is. It asks in the background,
+// at a steady pace for each awake service, and remembers since when all of a service's triggers
+// have been below their thresholds. Pods that are slow to answer delay only their own service.
 package trigger
 
 import (
@@ -33,18 +32,18 @@ const (
 	pollTime = 5 * time.Second
 )
 
-// Reading is what is known of a service's triggers.
+// Reading is the state of a service's triggers.
 type Reading struct {
 	// At is when they were last asked; zero before the first answer.
 	At time.Time
 	// BelowSince is since when all have been below their thresholds without a
 	// gap; zero while one is not.
 	BelowSince time.Time
-	// Err says which trigger could not be read and why; nil when all were.
+	// Err is which trigger could not be read and why; nil when all were read.
 	Err error
 }
 
-// Service is what is asked: the triggers of one ElasticService and its pods.
+// Service is what to ask: the triggers of one ElasticService and its pods.
 type Service struct {
 	Triggers []v1alpha1.Trigger
 	Pods     []string // addresses
@@ -68,14 +67,14 @@ type polled struct {
 	service Service
 	reading Reading
 	cancel  context.CancelFunc
-	// sooner says that the pace went up, or that a reading is wanted.
+	// sooner is notified when the pace went up, or a reading is wanted.
 	sooner chan struct{}
-	// wanted is as of when ReadSince wants a reading; zero where it doesn't.
+	// wanted is the time from which on ReadSince wants a reading; zero where it wants none.
 	wanted time.Time
 }
 
-// NewPoller makes a Poller. notify is called after a reading changed from busy
-// to idle or back, or from healthy to failing or back.
+// NewPoller makes a Poller. notify is called after a reading changed from busy to idle or back,
+// or from healthy to failing or back.
 func NewPoller(notify func(types.NamespacedName)) *Poller {
 	return &Poller{
 		ask:     askPod,
@@ -95,41 +94,41 @@ func (p *Poller) Start(ctx context.Context) error {
 	return nil
 }
 
-// Read gives the last reading and sees to it that the triggers are asked on.
-// Changed triggers forget what was read before.
+// Read returns the last reading and keeps the triggers being asked. Changed triggers discard
+// earlier readings.
 func (p *Poller) Read(key types.NamespacedName, s Service) Reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.read(key, s)
 }
 
-// ReadSince gives a reading that was begun at this time or later; false: there is none
-// yet, and notify will be called when there is.
+// ReadSince returns a reading that was begun at this time or later; false: there is none yet,
+// and notify will be called when there is.
 func (p *Poller) ReadSince(key types.NamespacedName, s Service, since time.Time) (Reading, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reading := p.read(key, s)
-	known := p.polled[key]
+	polled := p.polled[key]
 	switch {
 	case !reading.At.IsZero() && !reading.At.Before(since):
 		return reading, true
-	case known != nil:
-		known.wanted = since
-		known.hurry()
+	case polled != nil:
+		polled.wanted = since
+		polled.hurry()
 	}
 	return Reading{}, false
 }
 
 func (p *Poller) read(key types.NamespacedName, s Service) Reading {
-	if known := p.polled[key]; known != nil {
-		if equality.Semantic.DeepEqual(known.service.Triggers, s.Triggers) {
-			if s.Every < known.service.Every {
-				known.hurry()
+	if polled := p.polled[key]; polled != nil {
+		if equality.Semantic.DeepEqual(polled.service.Triggers, s.Triggers) {
+			if s.Every < polled.service.Every {
+				polled.hurry()
 			}
-			known.service = s
-			return known.reading
+			polled.service = s
+			return polled.reading
 		}
-		known.cancel()
+		polled.cancel()
 		delete(p.polled, key)
 	}
 	if p.ctx == nil {
@@ -142,7 +141,7 @@ func (p *Poller) read(key types.NamespacedName, s Service) Reading {
 	return Reading{}
 }
 
-// hurry has a service asked now.
+// hurry has a service asked at once.
 func (e *polled) hurry() {
 	select {
 	case e.sooner <- struct{}{}:
@@ -154,8 +153,8 @@ func (e *polled) hurry() {
 func (p *Poller) Forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.polled[key]; known != nil {
-		known.cancel()
+	if polled := p.polled[key]; polled != nil {
+		polled.cancel()
 		delete(p.polled, key)
 	}
 }
@@ -191,11 +190,11 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 	}
 }
 
-// answers are those of a service's pods, for each of its triggers.
+// answers are the answers of a service's pods, for each of its triggers.
 type answers struct {
 	mu   sync.Mutex
 	sums []float64
-	// err is the first error, and failed counts all.
+	// err is the first error, and failed counts all errors.
 	err    error
 	failed int
 }

@@ -15,16 +15,16 @@ import (
 )
 
 // poller is a Poller whose pods answer as the test says, until the test ends.
-func poller(t *testing.T, ask func(ctx context.Context, pod string) (float64, error)) (p *Poller, told chan types.NamespacedName) {
+func poller(t *testing.T, ask func(ctx context.Context, pod string) (float64, error)) (p *Poller, notified chan types.NamespacedName) {
 	t.Helper()
-	told = make(chan types.NamespacedName, 1000)
-	p = NewPoller(func(key types.NamespacedName) { told <- key })
+	notified = make(chan types.NamespacedName, 1000)
+	p = NewPoller(func(key types.NamespacedName) { notified <- key })
 	p.ask = func(ctx context.Context, pod string, _ v1alpha1.Trigger) (float64, error) { return ask(ctx, pod) }
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() { _ = p.Start(ctx) }()
 	synctest.Wait()
-	return p, told
+	return p, notified
 }
 
 // of is a service with so many triggers and pods, which are named after it.
@@ -39,8 +39,8 @@ func of(name string, triggers, pods int) (types.NamespacedName, Service) {
 	return types.NamespacedName{Namespace: name, Name: "lobby"}, s
 }
 
-// slowly answers after a time, or when the context ends.
-func slowly(ctx context.Context, after time.Duration) (float64, error) {
+// answerAfter answers after a time, or when the context ends.
+func answerAfter(ctx context.Context, after time.Duration) (float64, error) {
 	select {
 	case <-time.After(after):
 		return 0, nil
@@ -52,11 +52,11 @@ func slowly(ctx context.Context, after time.Duration) (float64, error) {
 func TestPodsAreAskedSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, told := poller(t, func(ctx context.Context, _ string) (float64, error) { return slowly(ctx, 100*time.Millisecond) })
+		p, notified := poller(t, func(ctx context.Context, _ string) (float64, error) { return answerAfter(ctx, 100*time.Millisecond) })
 		key, s := of("games", 8, 10)
 		began := time.Now()
 		p.Read(key, s)
-		<-told
+		<-notified
 		if took := time.Since(began); took > 80/maxOfNamespace*100*time.Millisecond {
 			t.Errorf("80 answers of 0.1 s each took %s", took)
 		}
@@ -70,9 +70,9 @@ func TestPodsAreAskedSideBySide(t *testing.T) {
 func TestSlowPodsKeepNobodyElseWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, told := poller(t, func(ctx context.Context, pod string) (float64, error) {
+		p, notified := poller(t, func(ctx context.Context, pod string) (float64, error) {
 			if strings.HasPrefix(pod, "slow") {
-				return slowly(ctx, timeout)
+				return answerAfter(ctx, timeout)
 			}
 			return 0, nil
 		})
@@ -84,7 +84,7 @@ func TestSlowPodsKeepNobodyElseWaiting(t *testing.T) {
 		key, healthy := of("games", 1, 1)
 		began := time.Now()
 		p.Read(key, healthy)
-		for got := range told {
+		for got := range notified {
 			if got == key {
 				break
 			}
@@ -104,28 +104,28 @@ func TestAReadingThatIsWantedIsNewAndTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var busy float64
-		p, told := poller(t, func(context.Context, string) (float64, error) { return busy, nil })
+		p, notified := poller(t, func(context.Context, string) (float64, error) { return busy, nil })
 		key, s := of("games", 1, 1)
 		p.Read(key, s)
-		<-told
+		<-notified
 		<-time.After(time.Second)
 		since := time.Now()
-		if r, known := p.ReadSince(key, s, since); known {
+		if r, read := p.ReadSince(key, s, since); read {
 			t.Errorf("there is %+v, from before it was wanted", r)
 		}
-		if got := <-told; got != key || time.Since(since) > time.Second {
+		if got := <-notified; got != key || time.Since(since) > time.Second {
 			t.Errorf("told of %s after %s", got, time.Since(since))
 		}
-		if r, known := p.ReadSince(key, s, since); !known || r.Err != nil || r.BelowSince.IsZero() || r.At.Before(since) {
-			t.Errorf("there is %+v, %t", r, known)
+		if r, read := p.ReadSince(key, s, since); !read || r.Err != nil || r.BelowSince.IsZero() || r.At.Before(since) {
+			t.Errorf("there is %+v, %t", r, read)
 		}
 		busy = 1
 		<-time.After(time.Second)
 		since = time.Now()
 		p.ReadSince(key, s, since)
-		<-told
-		if r, known := p.ReadSince(key, s, since); !known || !r.BelowSince.IsZero() {
-			t.Errorf("of a busy service there is %+v, %t", r, known)
+		<-notified
+		if r, read := p.ReadSince(key, s, since); !read || !r.BelowSince.IsZero() {
+			t.Errorf("of a busy service there is %+v, %t", r, read)
 		}
 	})
 }
@@ -133,10 +133,10 @@ func TestAReadingThatIsWantedIsNewAndTold(t *testing.T) {
 func TestOneErrorSpeaksForMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, told := poller(t, func(context.Context, string) (float64, error) { return 0, errors.New("it is broken") })
+		p, notified := poller(t, func(context.Context, string) (float64, error) { return 0, errors.New("it is broken") })
 		key, s := of("games", 8, 100)
 		p.Read(key, s)
-		<-told
+		<-notified
 		if r := p.Read(key, s); r.Err == nil || r.Err.Error() != "it is broken (and 799 more)" || !r.BelowSince.IsZero() {
 			t.Errorf("got %+v", r)
 		}

@@ -129,7 +129,7 @@ func HostPorts(s *v1alpha1.Server) (numbers []int32) {
 	return numbers
 }
 
-// Services tells which numbers are UDP ports of Services.
+// Services finds out which numbers are UDP ports of Services.
 type Services struct {
 	// Cache has the indexes of [SetupIndexes].
 	Cache client.Reader
@@ -143,7 +143,7 @@ func (s Services) Any(number int32) bool { return s.any(indexPort, number) }
 
 func (s Services) any(index string, number int32) bool {
 	list, err := services(context.Background(), s.Cache, index, number, client.Limit(1))
-	return err == nil && len(list) > 0 // an error only when the cache is gone, and so are we
+	return err == nil && len(list) > 0 // an error only when the cache has stopped, and so has the operator
 }
 
 // ServicesWith are the Services whose UDP clients send to a number.
@@ -165,12 +165,12 @@ func ServersWith(ctx context.Context, c client.Reader, number int32) ([]client.O
 	return keys, nil
 }
 
-// Clash is what else has the number of a Service's UDP port.
+// Clash is another user of the number of a Service's UDP port.
 type Clash struct {
-	// Number is the port's.
+	// Number is the port number.
 	Number int32
-	// NodePortOf is the Service that has it as its UDP node port, HostPortOf the first
-	// by name of the Servers that have it as their UDP host port. One of them is set.
+	// NodePortOf is the Service that has it as its UDP node port. HostPortOf is the first, by
+	// name, of the Servers that have it as their UDP host port. One of them is set.
 	NodePortOf, HostPortOf client.ObjectKey
 }
 
@@ -192,7 +192,7 @@ func ClashOf(ctx context.Context, c client.Reader, svc *corev1.Service) (*Clash,
 			return nil, err
 		}
 		if len(exposed) > 0 {
-			// The cache has no order, and the same one is to be named each time.
+			// The cache has no order, and the condition must name the same Server each time.
 			return &Clash{Number: number, HostPortOf: slices.MinFunc(exposed, compareKeys)}, nil
 		}
 	}

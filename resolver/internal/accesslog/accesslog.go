@@ -1,8 +1,8 @@
-// Package accesslog writes a line of JSON about each client when its stay has ended:
-// who it was, whom it wanted, what it got, and why it went.
+// Package accesslog writes a line of JSON about each client when its stay has ended: who the
+// client was, which service it wanted, which backend it got, and why it ended.
 //
-// Whoever ends a client never waits for the log. Lines for which there is no room are
-// left out, and counted.
+// Ending a client never waits for the log. Lines for which there is no room are left out, and
+// counted.
 package accesslog
 
 import (
@@ -22,10 +22,10 @@ const waiting = 4096
 const (
 	// GaveUp: the client went away while it was held.
 	GaveUp = "gave_up"
-	// Answered: what the client asked was answered in the server's place, and it wanted no
-	// more.
+	// Answered: the client's query was answered in the server's place, and it asked for nothing
+	// else.
 	Answered = "answered"
-	// Refused: the client was sent away, for the line's reason.
+	// Refused: the client was refused, for the line's reason.
 	Refused = "refused"
 	// client: it went away before it wanted anything.
 	client = "client"
@@ -40,14 +40,14 @@ type Log struct {
 	closed bool
 }
 
-// New makes a log, and calls left for each line that is left out.
+// New makes a log. It calls left for each line that is left out.
 func New(out io.Writer, left func()) *Log {
 	l := &Log{lines: make(chan *entry, waiting), left: left, ended: make(chan struct{})}
 	go l.write(out)
 	return l
 }
 
-// Close writes what waits, and takes no more.
+// Close writes the lines that wait, and takes no more.
 func (l *Log) Close() {
 	if l == nil {
 		return
@@ -62,7 +62,7 @@ func (l *Log) Close() {
 	<-l.ended
 }
 
-// write writes lines, several at once where they come fast.
+// write writes lines, several at once when many come.
 func (l *Log) write(out io.Writer) {
 	defer close(l.ended)
 	buffered := bufio.NewWriter(out)
@@ -116,7 +116,7 @@ type entry struct {
 // Line is about one client. It is for all goroutines. A nil Line notes nothing.
 type Line struct {
 	log *Log
-	// ToServer and ToClient are the bytes that were carried.
+	// toServer and toClient are the bytes that were relayed.
 	toServer, toClient atomic.Int64
 
 	mu       sync.Mutex
@@ -126,7 +126,7 @@ type Line struct {
 	entry    entry
 }
 
-// Begin begins the line of a client that came just now.
+// Begin begins the line of a client that has just come.
 func (l *Log) Begin(from netip.AddrPort) *Line {
 	if l == nil {
 		return nil
@@ -134,7 +134,7 @@ func (l *Log) Begin(from netip.AddrPort) *Line {
 	return &Line{log: l, client: from, entry: entry{Began: time.Now()}}
 }
 
-// For says whom the client wants.
+// For notes which service the client wants.
 func (l *Line) For(namespace, service, port, protocol string) {
 	if l == nil {
 		return
@@ -145,7 +145,7 @@ func (l *Line) For(namespace, service, port, protocol string) {
 	e.Namespace, e.Service, e.Port, e.Protocol = namespace, service, port, protocol
 }
 
-// At says to which front the client came, and in which protocol it spoke there.
+// At notes which front the client came to, and which protocol it spoke there.
 func (l *Line) At(namespace, front, protocol string) {
 	if l == nil {
 		return
@@ -155,7 +155,7 @@ func (l *Line) At(namespace, front, protocol string) {
 	l.entry.Front, l.entry.Protocol = namespace+"/"+front, protocol
 }
 
-// From says where the client is, if it isn't where its connection comes from.
+// From notes the client's address where it isn't the connection's source.
 func (l *Line) From(client netip.AddrPort) {
 	if l == nil {
 		return
@@ -165,8 +165,8 @@ func (l *Line) From(client netip.AddrPort) {
 	l.client = client
 }
 
-// Served reports whether the client has a server. The last one counts, and the time until
-// the first.
+// Served notes the client's backend. The line has the last backend, and the time until the
+// first.
 func (l *Line) Served(by netip.AddrPort) {
 	if l == nil {
 		return
@@ -179,7 +179,7 @@ func (l *Line) Served(by netip.AddrPort) {
 	l.entry.Server = by.String()
 }
 
-// Answered reports whether the client got an answer to what it asked.
+// Answered notes that a query of the client's was answered.
 func (l *Line) Answered() {
 	if l == nil {
 		return
@@ -189,8 +189,8 @@ func (l *Line) Answered() {
 	l.answered = true
 }
 
-// Carried counts bytes of either direction.
-func (l *Line) Carried(toServer, toClient int64) {
+// AddBytes counts bytes of either direction.
+func (l *Line) AddBytes(toServer, toClient int64) {
 	if l == nil {
 		return
 	}
@@ -198,7 +198,7 @@ func (l *Line) Carried(toServer, toClient int64) {
 	l.toClient.Add(toClient)
 }
 
-// Refused reports whether the client is sent away.
+// Refused notes that the client is refused, and why.
 func (l *Line) Refused(reason string) {
 	if l == nil {
 		return
@@ -210,7 +210,7 @@ func (l *Line) Refused(reason string) {
 	}
 }
 
-// Ended says why the client's stay ends. The first to say so, or to refuse it, counts.
+// Ended notes why the client's stay ends. The first call of Ended or Refused counts.
 func (l *Line) Ended(why string) {
 	if l == nil {
 		return

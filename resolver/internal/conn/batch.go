@@ -12,7 +12,7 @@ const (
 	// batchSize is how many datagrams are received at once: at 16 a call costs half as
 	// much a datagram as one call each, and more gain little.
 	batchSize = 16
-	// fewDatagrams is how many large ones are.
+	// fewDatagrams is how many are received at once when they are large.
 	fewDatagrams = 2
 	// controlBytes has room for one packet-info message of either family.
 	controlBytes = 64
@@ -49,7 +49,7 @@ func NewBatch() *Batch {
 // Len is how many datagrams there are.
 func (b *Batch) Len() int { return b.received }
 
-// receive receives up to most of what there is, and does not wait.
+// receive receives up to most datagrams, and does not wait.
 func (b *Batch) receive(fd int, most uintptr) unix.Errno {
 	for i := range b.received {
 		// The kernel wrote there how much of the room it used.
@@ -69,7 +69,7 @@ func (b *Batch) receive(fd int, most uintptr) unix.Errno {
 	}
 }
 
-// bytes is how long they are, all in all.
+// bytes is the total length of the datagrams.
 func (b *Batch) bytes() (total int) {
 	for i := range b.received {
 		total += int(b.messages[i].Len)
@@ -77,8 +77,8 @@ func (b *Batch) bytes() (total int) {
 	return total
 }
 
-// Datagram is one of those received, with its sender, and the address that it was
-// sent to, which is not valid where the kernel did not say.
+// Datagram is one of the datagrams received, with its sender and the address that it was sent
+// to. That address is not valid where the kernel did not report it.
 func (b *Batch) Datagram(i int) (datagram []byte, from netip.AddrPort, to netip.Addr) {
 	m := &b.messages[i]
 	at := i * MaxDatagram
@@ -87,7 +87,7 @@ func (b *Batch) Datagram(i int) (datagram []byte, from netip.AddrPort, to netip.
 	return b.buffer[at : at+int(m.Len)], sender(&b.names[i]), parseDestination(control)
 }
 
-// sender is an IPv4 one as such.
+// sender is a datagram's source. IPv4-mapped addresses are returned as IPv4.
 func sender(name *unix.RawSockaddrInet6) netip.AddrPort {
 	if name.Family == unix.AF_INET {
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name)) //nolint:gosec // the family says so

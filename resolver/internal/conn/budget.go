@@ -2,22 +2,22 @@ package conn
 
 import "sync/atomic"
 
-// Budget bounds the bytes that are kept for all clients together: what bounds
-// one client or one service does not bound the program's memory.
+// Budget bounds the bytes that are kept for all clients together. Bounds on one client or one
+// service would not bound the program's memory.
 type Budget struct {
 	max  int64
 	used atomic.Int64
-	// of is a larger one that everything is taken from as well; may be nil.
+	// of is a larger budget that all bytes are taken from as well; may be nil.
 	of *Budget
 }
 
 // NewBudget makes a budget of a number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
-// Part makes a budget for some of those who share this one, and takes from both.
+// Part makes a budget whose bytes are taken from this one, too.
 func (b *Budget) Part(bytes int64) *Budget { return &Budget{max: bytes, of: b} }
 
-// Some takes up to n bytes and tells how many; 0 when nothing is left.
+// Some takes up to n bytes and returns how many; 0 when nothing is left.
 func (b *Budget) Some(n int) int {
 	for {
 		used := b.used.Load()
@@ -36,7 +36,7 @@ func (b *Budget) Some(n int) int {
 	}
 }
 
-// All takes n bytes or none. A nil budget has any number.
+// All takes n bytes, or none, and reports which. A nil budget has any number.
 func (b *Budget) All(n int) bool {
 	if b == nil {
 		return true
@@ -48,8 +48,7 @@ func (b *Budget) All(n int) bool {
 	return true
 }
 
-// Force takes n bytes even where they are not left. It is for what is passed on
-// at once.
+// Force takes n bytes even where they are not left. It is for bytes that are passed on at once.
 func (b *Budget) Force(n int) {
 	for ; b != nil; b = b.of {
 		b.used.Add(int64(n))

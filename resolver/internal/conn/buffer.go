@@ -30,7 +30,7 @@ func (p *Pool) Get() *[]byte { return p.pool.Get().(*[]byte) }
 // Put gives it back.
 func (p *Pool) Put(b *[]byte) { p.pool.Put(b) }
 
-// Streams and Datagrams are the pools that all share.
+// Streams and Datagrams are the pools that all connections and sockets share.
 var (
 	Streams   = NewPool(BufferBytes)
 	Datagrams = NewPool(MaxDatagram)

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of the packet path don't block: sockets that have nothing, or no room,
-// say so. So they are made without the scheduler's leave. With it, it takes a thread
-// that loses its processor to other programs during a call for a blocked one and
-// wakes another in its place, which costs more than the call where the processors
-// are busy, exactly when it matters.
+// The calls of the packet path don't block: the kernel returns at once where there is nothing
+// to read, or no room. So they are made without telling the scheduler. A thread that loses its
+// processor to another program during a call that the scheduler knows of counts as blocked, and
+// another thread is woken in its place. That costs more than the call when the processors are
+// busy, which is exactly when it matters.
 
-// RecvNow reads what there is of a socket.
+// RecvNow reads what a socket has received.
 func RecvNow(fd int, b []byte) (int, unix.Errno) {
 	for {
 		n, errno := readNow(uintptr(fd), b)
@@ -32,7 +32,7 @@ func SendNow(fd int, b []byte) (int, unix.Errno) {
 	}
 }
 
-// PeekNow is RecvNow, but leaves what it reads with the socket.
+// PeekNow is RecvNow, but leaves the bytes in the socket.
 func PeekNow(fd int, b []byte) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_PEEK, 0, 0) //nolint:gosec // the kernel writes there
@@ -42,8 +42,8 @@ func PeekNow(fd int, b []byte) (int, unix.Errno) {
 	}
 }
 
-// SkipNow takes away the first n bytes of a TCP socket that PeekNow has read. They
-// are not copied.
+// SkipNow discards the first n bytes of a TCP socket, which PeekNow has read. They are not
+// copied.
 func SkipNow(fd, n int) {
 	for n > 0 {
 		took, errno := discardNow(uintptr(fd), n)
@@ -57,17 +57,16 @@ func SkipNow(fd, n int) {
 	}
 }
 
-// discardNow is RecvNow, but throws away what it reads, up to n bytes.
+// discardNow is RecvNow, but discards what it reads, up to n bytes.
 func discardNow(fd uintptr, n int) (int, unix.Errno) {
 	took, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, 0, uintptr(n), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
 	return int(took), errno
 }
 
-// Readable reports whether there is something to read, if only the end.
+// Readable reports whether there is something to read, including the end of the stream.
 func Readable(fd int) bool { return readable(uintptr(fd)) }
 
-// Unheard reports whether a TCP socket's other side has not yet taken in all that it was
-// sent.
+// Unheard reports whether a TCP socket's peer has not yet acknowledged all that was sent.
 func Unheard(fd int) bool {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	return err == nil && n > 0
@@ -86,7 +85,7 @@ const (
 	tcpCloseWait = 8
 )
 
-// TakeError takes the error off a socket; 0: it has none.
+// TakeError takes the pending error off a socket; 0: there is none.
 func TakeError(fd int) unix.Errno {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -106,7 +105,7 @@ func sendNow(fd uintptr, b []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// readable reports whether there is something to read, if only the end.
+// readable reports whether there is something to read, including the end of the stream.
 func readable(fd uintptr) bool {
 	var one [1]byte
 	for {

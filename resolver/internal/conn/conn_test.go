@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-
-	"dormouse.dev/dormouse/resolver/internal/loop"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
 func pair(t testing.TB) (a, b *net.TCPConn) {

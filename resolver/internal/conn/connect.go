@@ -21,9 +21,9 @@ func socketAddress(of netip.AddrPort) unix.Sockaddr {
 	return address
 }
 
-// Connect begins to connect to a backend, by a socket that Prepare has prepared. Pending
-// says that it isn't done yet: the socket can be written to when it is, or has failed,
-// which Connected tells.
+// Connect begins to connect to a backend, by a socket that Prepare has prepared. Pending means
+// that the socket is still connecting: it becomes writable when it is connected or has failed,
+// and Connected returns which.
 func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 	family := unix.AF_INET6
 	if to.Addr().Unmap().Is4() {
@@ -36,8 +36,8 @@ func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 	if err = Prepare(fd); err == nil {
 		err = connect(fd, to)
 	}
-	// It is done where the server is on the same node, though the first call says that
-	// it isn't.
+	// The socket is connected where the backend is on the same node, though the first call
+	// returns EINPROGRESS.
 	if errors.Is(err, unix.EINPROGRESS) {
 		err = connect(fd, to)
 	}
@@ -53,14 +53,14 @@ func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 
 func connect(fd int, to netip.AddrPort) error { return unix.Connect(fd, socketAddress(to)) }
 
-// settled reports whether it is known what came of connecting.
+// settled reports whether the socket has connected or failed.
 func settled(fd int) bool {
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a file's number
 	n, err := unix.Poll(polled, 0)
 	return err == nil && n > 0
 }
 
-// Connected tells what came of connecting.
+// Connected returns the error with which connecting failed; nil: it is connected.
 func Connected(fd int) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && errno != 0 {
@@ -69,8 +69,8 @@ func Connected(fd int) error {
 	return os.NewSyscallError("connect", err)
 }
 
-// zoneNumber is the number of a network interface, by its name or as a number; 0: there is
-// none.
+// zoneNumber is the index of a network interface, given its name or the number itself; 0: there
+// is no such interface.
 func zoneNumber(zone string) uint32 {
 	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(n)

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepAlive says how a TCP connection is watched whose peer may be gone without a word. The
-// connection fails after Idle and Count times Interval, whether the peer was told something
-// meanwhile or not.
+// KeepAlive is how a TCP connection detects a peer that has disappeared. The connection fails
+// after Idle and Count times Interval, whether or not something was sent meanwhile.
 type KeepAlive struct {
 	Idle, Interval time.Duration
 	Count          int
@@ -21,11 +20,11 @@ type KeepAlive struct {
 // DefaultKeepAlive finds peers that are gone within a minute.
 var DefaultKeepAlive = KeepAlive{Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// userTimeout is for how long a peer may take in nothing: as long as keep-alive takes to find
-// it gone.
+// userTimeout is how long sent data may stay unacknowledged: as long as keep-alive takes to
+// detect that a peer is gone.
 func (k KeepAlive) userTimeout() time.Duration { return k.Idle + time.Duration(k.Count)*k.Interval }
 
-// option is one of a socket.
+// option is a socket option.
 type option struct{ level, name, value int }
 
 func (k KeepAlive) options() []option {
@@ -40,7 +39,7 @@ func (k KeepAlive) options() []option {
 
 func (k KeepAlive) set(fd int) error { return set(fd, k.options()) }
 
-// Prepare has a TCP socket watched by DefaultKeepAlive, and send at once what it is given.
+// Prepare sets DefaultKeepAlive on a TCP socket, and has it send without delay.
 func Prepare(fd int) error {
 	return set(fd, append(DefaultKeepAlive.options(), option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}))
 }
@@ -53,7 +52,7 @@ func set(fd int, options []option) error {
 	return os.NewSyscallError("setsockopt", failed)
 }
 
-// AddressOf is a socket address as the kernel tells it. An IPv4 address is one as such.
+// AddressOf converts the kernel's socket address. IPv4-mapped addresses are returned as IPv4.
 func AddressOf(a unix.Sockaddr) netip.AddrPort {
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:

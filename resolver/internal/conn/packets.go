@@ -15,22 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReceiveBytes is how much may wait for a UDP socket to be read, as far as the node
-// allows it.
+// ReceiveBytes is the size of a UDP socket's receive buffer, as far as the node allows it.
 const ReceiveBytes = 1 << 20
 
-// Packets is a UDP socket on all addresses, both families, that knows which of
-// them a datagram was sent to, so that replies can come from there. Receive is
-// for one goroutine, Send for any number.
+// Packets is a UDP socket on all addresses of both families. It reports the address that each
+// datagram was sent to, so that replies can come from there. Receive is for one goroutine, Send
+// for any number.
 type Packets struct {
 	fd, port int
 	ipv6     bool
-	// large reports whether what was received last was, all in all: of such it takes fewer at
-	// once, or others would wait for long.
+	// large is set while the datagrams received last were large in total. Of such, fewer are
+	// received at once, or others would wait for long.
 	large bool
 
-	// mu keeps the socket open while something is sent from elsewhere than where it is
-	// closed.
+	// mu keeps the socket open while another goroutine than the one that closes it sends.
 	mu     sync.RWMutex
 	closed bool
 }
@@ -41,7 +39,7 @@ func ListenPackets(host string, port int) (*Packets, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
-			// The address family tells which kind of packet info there is.
+			// The address family decides which kind of packet info there is.
 			domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 			if err != nil {
 				failed = os.NewSyscallError("getsockopt", err)
@@ -58,7 +56,8 @@ func ListenPackets(host string, port int) (*Packets, error) {
 	}}
 	opened, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if errors.Is(err, unix.EADDRINUSE) && sources.shares(port) {
-		// Those who have it are connected, and get nothing that isn't for them.
+		// Session sockets on the same port are connected, and receive only their own peer's
+		// datagrams.
 		own := config.Control
 		config.Control = func(network, address string, raw syscall.RawConn) error {
 			return errors.Join(own(network, address, raw), shared(network, address, raw))
@@ -69,8 +68,8 @@ func ListenPackets(host string, port int) (*Packets, error) {
 		return nil, fmt.Errorf("opening UDP port %d: %w", port, err)
 	}
 	socket := opened.(*net.UDPConn)
-	// One socket receives and sends for all of the port's clients. The kernel grants
-	// what the node allows, and takes memory only for what waits.
+	// One socket receives and sends for all of the port's clients. The kernel allows what the
+	// node is configured for, and takes memory only for datagrams that wait.
 	_ = socket.SetReadBuffer(ReceiveBytes)
 	_ = socket.SetWriteBuffer(ReceiveBytes)
 	p.port = socket.LocalAddr().(*net.UDPAddr).Port
@@ -84,10 +83,10 @@ func ListenPackets(host string, port int) (*Packets, error) {
 // Port is the socket's port.
 func (p *Packets) Port() int { return p.port }
 
-// FD is the socket's file. Whoever closes it says so before, with Closing.
+// FD is the socket's file descriptor. Whoever closes it calls Closing first.
 func (p *Packets) FD() int { return p.fd }
 
-// Closing reports whether the socket is about to be closed: nothing is sent from now on.
+// Closing is called before the socket is closed: nothing is sent from now on.
 func (p *Packets) Closing() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +94,7 @@ func (p *Packets) Closing() {
 	sources.closed(p.port)
 }
 
-// Receive receives what there is into a batch, and doesn't wait.
+// Receive receives what has arrived into a batch, and doesn't wait.
 func (p *Packets) Receive(b *Batch) unix.Errno {
 	most := uintptr(batchSize)
 	if p.large {
@@ -141,8 +140,8 @@ func parseDestination(control []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// Source is the control message that makes replies come from an address; nil,
-// for the kernel's choice, when the address isn't known.
+// Source is the control message that makes replies come from an address; nil when the address
+// isn't known: then the kernel chooses.
 func (p *Packets) Source(to netip.Addr) []byte {
 	switch {
 	case !to.IsValid() || to.IsUnspecified() || to.IsMulticast():

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Passing reports whether an error of a connected UDP socket is the fate of a single
-// datagram, mostly an earlier one, of which ICMP has told: the socket is as good as
-// before. See ip(7) and udp(7).
+// Passing reports whether an error of a connected UDP socket concerns a single datagram, mostly
+// an earlier one for which an ICMP error came back. The socket stays usable. See ip(7) and
+// udp(7).
 func Passing(err error) bool {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {
@@ -21,8 +21,8 @@ func Passing(err error) bool {
 	return errno != 0
 }
 
-// Unreachable reports whether the network said that there is no way to where a socket
-// is connected to.
+// Unreachable reports whether the network reported that there is no way to the address that a
+// socket is connected to.
 func Unreachable(err error) bool {
 	return errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTDOWN) || errors.Is(err, unix.EACCES)
 }

@@ -9,15 +9,15 @@ import (
 const (
 	// pipeBytes is how much of one connection may be in a pipe.
 	pipeBytes = 256 << 10
-	// maxPipes bounds the pipes of all connections: their descriptors, and the memory
-	// that the kernel grants a user's pipes, a quarter of which they are.
+	// maxPipes bounds the pipes of all connections: their descriptors, and their memory, which
+	// is a quarter of what the kernel allows a user's pipes.
 	maxPipes = 64
 )
 
 // Pipe is where the kernel keeps what is on its way between two sockets.
 type Pipe struct {
 	read, write int
-	// held is what is in it.
+	// held is how many bytes are in it.
 	held int
 }
 
@@ -38,15 +38,15 @@ func (p *Pipe) Return() { pipes.put(p) }
 // Held is how many bytes are in the pipe.
 func (p *Pipe) Held() int { return p.held }
 
-// Fill takes what there is of a socket, most at the most, and tells how much; none and
-// no error is the socket's end.
+// Fill moves what a socket has received into the pipe, most bytes at the most, and returns how
+// many; 0 without an error is the end of the stream.
 func (p *Pipe) Fill(socket int, most int64) (int, unix.Errno) {
 	n, errno := splice(socket, p.write, int(min(most, pipeBytes)))
 	p.held += n
 	return n, errno
 }
 
-// Drain gives a socket what is in the pipe, as long as there is room.
+// Drain moves what is in the pipe to a socket, as long as there is room.
 func (p *Pipe) Drain(socket int) unix.Errno {
 	for p.held > 0 {
 		n, errno := splice(p.read, socket, p.held)
@@ -68,7 +68,7 @@ func (p *pipePool) get() *Pipe {
 	if p.made.Add(1) <= maxPipes {
 		var ends [2]int
 		if unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK) == nil {
-			// Where that is refused the pipe is smaller and does as well.
+			// Where that is refused the pipe is smaller, and works as well.
 			_, _ = unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, pipeBytes)
 			return &Pipe{read: ends[0], write: ends[1]}
 		}
@@ -77,7 +77,7 @@ func (p *pipePool) get() *Pipe {
 	return nil
 }
 
-// put gives it back. What a connection that failed left in it is nobody else's.
+// put gives a pipe back. Bytes that a failed connection left in it must reach nobody else.
 func (p *pipePool) put(used *Pipe) {
 	if used.held == 0 {
 		p.free <- used
@@ -88,7 +88,7 @@ func (p *pipePool) put(used *Pipe) {
 	p.made.Add(-1)
 }
 
-// splice moves bytes without waiting for either end, which is one socket and one pipe.
+// splice moves bytes without waiting for either end: one is a socket, the other a pipe.
 func splice(from, to, bytes int) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(bytes), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)

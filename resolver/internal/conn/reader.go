@@ -17,7 +17,7 @@ import (
 type Reader struct {
 	raw  syscall.RawConn
 	pool *Pool
-	// stream reports whether nothing read means the end; else it is an empty datagram.
+	// stream is set where reading nothing means the end; else it is an empty datagram.
 	stream bool
 	// budget, if there is one, is charged with what is read.
 	budget *Budget
@@ -29,7 +29,7 @@ type Reader struct {
 	attempt func(fd uintptr) bool
 }
 
-// ErrNoRoom says that there is something to read, and no budget to keep it.
+// ErrNoRoom means that there is something to read, and no budget to keep it.
 var ErrNoRoom = errors.New("no room for more bytes")
 
 // NewReader makes a reader of a TCP connection.
@@ -50,14 +50,13 @@ func newReader(raw syscall.RawConn, pool *Pool, stream bool) *Reader {
 	return r
 }
 
-// Charge makes reads take what they read from a budget, which the caller gives
-// back. Where nothing is left Next reads nothing and its error is ErrNoRoom; the
-// bytes stay in the kernel, which slows the peer down.
+// Charge makes reads take what they read from a budget; the caller gives it back. Where nothing
+// is left Next reads nothing and its error is ErrNoRoom. The bytes stay in the kernel, which
+// slows the peer down.
 func (r *Reader) Charge(b *Budget) { r.budget = b }
 
-// Next waits for bytes, at most limit of them, and lends them until Done. The
-// error is io.EOF at the end of the stream, os.ErrDeadlineExceeded at the read
-// deadline.
+// Next waits for bytes, at most limit of them, and lends them until Done. The error is io.EOF
+// at the end of the stream, and os.ErrDeadlineExceeded at the read deadline.
 func (r *Reader) Next(limit int) ([]byte, error) {
 	r.limit, r.n, r.err = limit, 0, nil
 	err := r.raw.Read(r.attempt)
@@ -74,8 +73,8 @@ func (r *Reader) Next(limit int) ([]byte, error) {
 	return (*r.buf)[:r.n], nil
 }
 
-// NextNow is Next for what has come already, also after the read deadline. Its error is
-// os.ErrDeadlineExceeded where nothing has.
+// NextNow is Next for bytes that have arrived already, also after the read deadline. Its error
+// is os.ErrDeadlineExceeded where none have.
 func (r *Reader) NextNow(limit int) ([]byte, error) {
 	r.limit, r.n, r.err = limit, 0, nil
 	came := false
@@ -96,8 +95,9 @@ func (r *Reader) NextNow(limit int) ([]byte, error) {
 	return (*r.buf)[:r.n], nil
 }
 
-// Wait waits until there is something to read, if only the end. It takes hardly any of
-// the stack: a goroutine that did nothing before has the smallest one meanwhile.
+// Wait waits until there is something to read, including the end of the stream. It hardly uses
+// the stack, so that a goroutine that did nothing before keeps the smallest stack while it
+// waits.
 func (r *Reader) Wait() error { return r.raw.Read(readable) }
 
 // Done gives the buffer of the last Next back.
@@ -108,10 +108,10 @@ func (r *Reader) Done() {
 	}
 }
 
-// WaitGone waits, without reading, until the peer has reset the connection or
-// keep-alive has found it gone, or, with orEnded, has ended its side. The error is
-// os.ErrDeadlineExceeded at the read deadline. It is for a client of which nothing more
-// can, or may, be read.
+// WaitGone waits, without reading, until the peer has reset the connection or keep-alive has
+// detected that it is gone, or, with orEnded, the peer has ended its side. The error is
+// os.ErrDeadlineExceeded at the read deadline. It is for a client of which nothing more can, or
+// may, be read.
 func (r *Reader) WaitGone(orEnded bool) error {
 	return r.raw.Read(func(fd uintptr) bool {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -149,7 +149,8 @@ func (r *Reader) read(fd uintptr) bool {
 	}
 }
 
-// peek is read without room: what there is stays, but an end is an end.
+// peek is read without room for the bytes: they stay in the socket, but the end of the stream
+// counts.
 func (r *Reader) peek(fd uintptr) bool {
 	for {
 		n, _, err := unix.Recvfrom(int(fd), (*r.buf)[:1], unix.MSG_PEEK|unix.MSG_DONTWAIT)

@@ -36,7 +36,7 @@ func (p *Packets) Replier(source []byte, to netip.AddrPort) Replier {
 	return r
 }
 
-// address has a message go to the client.
+// address sets a message's destination to the client, and its source address.
 func (r *Replier) address(h *unix.Msghdr) {
 	h.Name = (*byte)(unsafe.Pointer(&r.name)) //nolint:gosec // the kernel reads the address there
 	h.Namelen = r.length
@@ -74,13 +74,13 @@ func (r *Replier) Send(datagram []byte) error {
 const (
 	// repliesATime is how many replies are sent at once.
 	repliesATime = 32
-	// replyBytes are what most replies have at most: there is room for so many such,
-	// or fewer larger ones.
+	// replyBytes is the size of most replies at most. There is room for repliesATime of that
+	// size, or fewer larger ones.
 	replyBytes = 2 << 10
 )
 
-// Replies gathers what servers send, so that one call passes it on to the clients. It
-// is for one goroutine.
+// Replies gathers what backends send, so that one call passes it on to the clients. It is for
+// one goroutine.
 type Replies struct {
 	messages [repliesATime]unix.Mmsghdr
 	iovs     [repliesATime]unix.Iovec
@@ -100,11 +100,11 @@ func NewReplies() *Replies {
 	return r
 }
 
-// Room is where the next datagram is to be.
+// Room is where the next datagram is to be written.
 func (r *Replies) Room() []byte { return r.buffer[r.used : r.used+MaxDatagram] }
 
-// Add adds what is in the first n bytes of the room, for a client; full says that
-// there is no more room. The replier is not to change until all is sent.
+// Add adds the first n bytes of the room as a datagram for a client; full: there is no more
+// room. The replier must not change until all is sent.
 func (r *Replies) Add(n int, to *Replier) (full bool) {
 	m := &r.messages[r.gathered]
 	r.iovs[r.gathered].Base = &r.buffer[r.used]
@@ -115,8 +115,8 @@ func (r *Replies) Add(n int, to *Replier) (full bool) {
 	return r.gathered == repliesATime || r.used+MaxDatagram > len(r.buffer)
 }
 
-// Send sends all from a socket. It tells how many were sent, and of how many bytes, and
-// how many could not be, and are lost.
+// Send sends all from a socket. It returns how many datagrams were sent, of how many bytes, and
+// how many could not be sent and are lost.
 func (r *Replies) Send(fd int) (sent, bytes, lost int) {
 	for next := 0; next < r.gathered; {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.messages[next])), //nolint:gosec // the kernel reads there
@@ -126,7 +126,7 @@ func (r *Replies) Send(fd int) (sent, bytes, lost int) {
 		case unix.EINTR:
 			continue
 		default:
-			// It is said of the first one alone.
+			// The error is the first datagram's alone.
 			next++
 			lost++
 			continue

@@ -18,32 +18,31 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// The kernel gives each UDP socket a port of its own, of some 28,000. What a socket
-// is told apart by is more: where it is connected to, too. So the ports are chosen
-// here, and those of different servers' sockets may be the same.
+// The kernel gives each UDP socket a port of its own, of some 28,000. But a connected socket is
+// identified by its peer, too. So the source ports are chosen here, and sockets that are
+// connected to different backends may share one.
 
 const (
 	firstPort, lastPort = 1024, 1<<16 - 1
-	// sparePorts are left of those that the kernel gives out, for whatever else the
-	// process asks over UDP.
+	// sparePorts is how many of the kernel's ephemeral ports are left to whatever else the
+	// process sends over UDP.
 	sparePorts = 1024
-	// takenTries is how many ports may be somebody else's before it is given up.
+	// takenTries is how many ports in use elsewhere are tried before giving up.
 	takenTries = 64
 )
 
-// ErrNoPort says that each port has a socket that is connected to the server already.
+// ErrNoPort means that every source port has a socket that is connected to the backend already.
 var ErrNoPort = errors.New("no source port is left for this server")
 
-// SourcePort is a port from which a socket is connected to a server. The zero value is
-// none.
+// SourcePort is a port from which a socket is connected to a backend. The zero value is none.
 type SourcePort struct {
 	server netip.AddrPort
 	port   uint16
 }
 
-// sourcePorts are those of all servers. A port is in use for a server once.
+// sourcePorts are the source ports towards all backends. A port is used once for a backend.
 type sourcePorts struct {
-	// rings are what is to be had. Ports that services may be served at come last: no
+	// rings are the ports to choose from. Ports that services may be served at come last: no
 	// socket can be opened to serve one in the usual way while it is a source port.
 	rings [2][]uint16
 
@@ -55,17 +54,18 @@ type sourcePorts struct {
 	listens   [2]int
 }
 
-// serverPorts are a server's. Each ring is gone round, so that a port is used again as
-// late as can be: what a server still sends to the last client must not get to another.
+// serverPorts are the ports in use towards one backend. Each ring is gone round, so that a port
+// is used again as late as possible: what a backend still sends to the last client must not get
+// to another.
 type serverPorts struct {
 	used map[uint16]struct{}
 	next [2]int
-	// taken counts those of each ring. A ring of which all is taken, or
-	// listened on, is not gone round in vain.
+	// taken counts those of each ring. A ring of which every port is taken, or listened on, is
+	// not searched in vain.
 	taken [2]int
 }
 
-// ringOf is the ring that a port is of.
+// ringOf is the ring that a port belongs to.
 func ringOf(port int) int {
 	if port >= v1alpha1.MinResolverPort && port <= v1alpha1.MaxResolverPort {
 		return 1
@@ -75,7 +75,7 @@ func ringOf(port int) int {
 
 var sources = newSourcePorts(lastOf("net/ipv4/ip_unprivileged_port_start", firstPort), lastOf("net/ipv4/ip_local_port_range", lastPort))
 
-// lastOf is the last number of a setting of the kernel's.
+// lastOf is the last number of a kernel setting.
 func lastOf(name string, otherwise int) int {
 	text, err := os.ReadFile("/proc/sys/" + name)
 	fields := strings.Fields(string(text))
@@ -89,11 +89,11 @@ func lastOf(name string, otherwise int) int {
 	return n
 }
 
-// newSourcePorts has the ports from first on, but for some of those up to given, which
-// the kernel gives out.
+// newSourcePorts has the ports from first on, except for some of those up to given, from which
+// the kernel chooses.
 func newSourcePorts(first, given int) *sourcePorts {
-	// A process that takes another's place at the same address begins elsewhere, too: its
-	// clients would be taken for the other's, whom a server may still know.
+	// A process that replaces another at the same address begins elsewhere, or a backend could
+	// take its clients for the other's.
 	s := &sourcePorts{servers: map[netip.AddrPort]*serverPorts{}, listening: map[uint16]struct{}{}, begun: rand.IntN(lastPort)} //nolint:gosec // nobody is kept from guessing
 	for port := max(first, firstPort); port <= lastPort; port++ {
 		if port <= given-sparePorts || port > given {
@@ -103,14 +103,14 @@ func newSourcePorts(first, given int) *sourcePorts {
 	return s
 }
 
-// take gives a port that has no socket that is connected to the server.
+// take returns a port without a socket that is connected to the backend.
 func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ports := s.servers[server]
 	if ports == nil {
-		// Each begins elsewhere. Or many sockets would have the same port, and the kernel
-		// looks through all of those for each datagram.
+		// Each backend begins at another port. Otherwise many sockets would share one, and the
+		// kernel searches all of those for each datagram.
 		s.begun += 7919
 		ports = &serverPorts{used: map[uint16]struct{}{}, next: [2]int{s.begun, s.begun}}
 		s.servers[server] = ports
@@ -136,8 +136,8 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 	return SourcePort{}, fmt.Errorf("%s: %w", server, ErrNoPort)
 }
 
-// shares reports whether a port is some server's source port, and can be served at all the
-// same, which it isn't.
+// shares reports whether a port is a source port towards some backend, and can be served all
+// the same.
 func (s *sourcePorts) shares(port int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *sourcePorts) shares(port int) bool {
 	return false
 }
 
-// listen has a port that clients send to be no source port, until it is closed.
+// listen keeps a port that clients send to from being a source port, until it is closed.
 func (s *sourcePorts) listen(port int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,8 @@ func (p *SourcePort) Free() {
 	p.port = 0
 }
 
-// DialUDP opens a socket to a server, from a port that is to be freed when it is closed.
+// DialUDP opens a socket to a backend. The source port is to be freed when the socket is
+// closed.
 func DialUDP(server netip.AddrPort) (*net.UDPConn, SourcePort, error) {
 	network := "udp6"
 	if server.Addr().Unmap().Is4() {
@@ -205,7 +206,7 @@ func DialUDP(server netip.AddrPort) (*net.UDPConn, SourcePort, error) {
 			return c.(*net.UDPConn), from, nil
 		}
 		from.Free()
-		// The port is somebody else's, or not ours to have.
+		// The port is in use elsewhere, or this process may not have it.
 		var call *os.SyscallError
 		if !errors.As(err, &call) || call.Syscall != "bind" {
 			return nil, from, fmt.Errorf("opening a socket to %s: %w", server, err)
@@ -214,7 +215,7 @@ func DialUDP(server netip.AddrPort) (*net.UDPConn, SourcePort, error) {
 	return nil, SourcePort{}, fmt.Errorf("%s: %w", server, ErrNoPort)
 }
 
-// shared lets sockets have the same port.
+// shared lets sockets share a port.
 func shared(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
@@ -223,8 +224,8 @@ func shared(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// Local reports whether an error of opening a socket is of this host's making: it has
-// none left, no port for it, or no memory. It tells nothing of the server.
+// Local reports whether an error of opening a socket has its cause on this host: no descriptor,
+// port or memory is left. It implies nothing about the backend.
 func Local(err error) bool {
 	for _, errno := range []error{ErrNoPort, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EAGAIN, unix.EADDRNOTAVAIL} {
 		if errors.Is(err, errno) {

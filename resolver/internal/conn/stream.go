@@ -33,7 +33,7 @@ type Stream struct {
 	cut, over bool
 }
 
-// deadline is when what waits in one direction fails; zero: never.
+// deadline is when waiting in one direction fails; zero: never.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -102,7 +102,7 @@ func (s *Stream) awaitConnected(ctx context.Context, timeout time.Duration) erro
 // Ready implements loop.Handler.
 func (s *Stream) Ready(*loop.Loop, uint32) { s.wake() }
 
-// wake has the goroutine that waits look again.
+// wake makes the goroutine that waits try again.
 func (s *Stream) wake() {
 	select {
 	case s.changed <- struct{}{}:
@@ -110,22 +110,22 @@ func (s *Stream) wake() {
 	}
 }
 
-// until tries until attempt returns true, and waits before each further try until the
-// socket may be ready. The error is os.ErrDeadlineExceeded once the deadline has passed, and
+// until calls attempt until it returns true, and waits before each further try until the socket
+// may be ready. The error is os.ErrDeadlineExceeded once the deadline has passed, and
 // net.ErrClosed once the Stream is cut.
 func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
 	for {
 		if err := s.fails(d); err != nil {
 			return err
 		}
-		if attempt(uintptr(s.file.FD())) { //nolint:gosec // a file's number
+		if attempt(uintptr(s.file.FD())) {
 			return nil
 		}
 		<-s.changed
 	}
 }
 
-// fails is why nothing is tried any more in a direction; nil: it is.
+// fails is the error with which a direction fails; nil: it doesn't.
 func (s *Stream) fails(d *deadline) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Stream) fails(d *deadline) error {
 	return nil
 }
 
-// SetReadDeadline has reads fail from a time on; zero: never. One that waits fails then, too.
+// SetReadDeadline makes reads fail from a time on; zero: never. It ends a read that waits, too.
 func (s *Stream) SetReadDeadline(at time.Time) error { return s.setDeadline(at, &s.read) }
 
 // SetWriteDeadline is SetReadDeadline for writes.
@@ -202,7 +202,7 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Discard reads up to n bytes, and throws them away, until the stream ends or fails.
+// Discard reads and discards up to n bytes, until the stream ends or fails.
 func (s *Stream) Discard(n int) {
 	_ = s.until(&s.read, func(fd uintptr) bool {
 		for n > 0 {
@@ -227,11 +227,11 @@ func (s *Stream) CloseWrite() error {
 	return os.NewSyscallError("shutdown", unix.Shutdown(s.file.FD(), unix.SHUT_WR))
 }
 
-// Watch has the connection fail once its peer is gone, or has taken nothing in, for as long
-// as k takes to tell.
+// Watch sets keep-alive: the connection fails once its peer is gone, or has acknowledged
+// nothing, for as long as k allows.
 func (s *Stream) Watch(k KeepAlive) error { return k.set(s.file.FD()) }
 
-// Addresses are the peer's and the connection's own; an invalid one isn't known any more.
+// Addresses are the peer's and the connection's own. One that isn't known any more is invalid.
 func (s *Stream) Addresses() (peer, own netip.AddrPort) {
 	if at, err := unix.Getpeername(s.file.FD()); err == nil {
 		peer = AddressOf(at)
@@ -242,8 +242,8 @@ func (s *Stream) Addresses() (peer, own netip.AddrPort) {
 	return peer, own
 }
 
-// Cut ends the connection for whoever waits or will. The goroutine that has the Stream still
-// closes it.
+// Cut ends the connection: reads and writes fail from now on. The goroutine that owns the
+// Stream still closes it.
 func (s *Stream) Cut() {
 	s.mu.Lock()
 	s.cut = true
@@ -251,16 +251,14 @@ func (s *Stream) Cut() {
 	s.wake()
 }
 
-// Detach takes the socket away from the Stream, whose end this is, and gives it to the
-// caller, open.
+// Detach takes the socket away from the Stream, which ends, and returns it open.
 func (s *Stream) Detach() (fd int) {
 	s.end()
 	s.file.Leave()
 	return s.file.FD()
 }
 
-// Close implements io.Closer. It may be called again, and after Detach, and does nothing
-// then.
+// Close implements io.Closer. It does nothing after Close or Detach.
 func (s *Stream) Close() error {
 	if !s.end() {
 		s.file.Close()
@@ -268,7 +266,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// end ends the Stream, and tells whether it had ended before.
+// end ends the Stream, and reports whether it had ended before.
 func (s *Stream) end() (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +284,7 @@ var _ syscall.RawConn = (*rawStream)(nil)
 
 // Control implements syscall.RawConn.
 func (r *rawStream) Control(f func(fd uintptr)) error {
-	f(uintptr(r.file.FD())) //nolint:gosec // a file's number
+	f(uintptr(r.file.FD()))
 	return nil
 }
 

@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is one of the net package's.
+// Socket is a socket of the net package.
 type Socket interface {
 	syscall.Conn
 	Close() error
 }
 
-// Take takes a socket away from the net package, and from the runtime's poller, which
-// would look at it whenever something comes. It doesn't block, and is closed by
-// whoever took it.
+// Take takes a socket away from the net package, and from the runtime's poller, which would be
+// woken by whatever arrives. It doesn't block. The caller closes it.
 func Take(c Socket) (fd int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

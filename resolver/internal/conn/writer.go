@@ -28,8 +28,8 @@ func NewWriter(c syscall.Conn) (*Writer, error) {
 	return w, nil
 }
 
-// Write writes all of b, a datagram at once, and waits for room where there is none.
-// N is how much was written when there was an error.
+// Write writes all of b, a datagram at once, and waits for room where there is none. On an
+// error n is how much was written.
 func (w *Writer) Write(b []byte) (n int, err error) {
 	w.left, w.err = b, nil
 	err = w.raw.Write(w.attempt)

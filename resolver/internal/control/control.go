@@ -1,6 +1,5 @@
-// Package control is what the resolver answers to the operator: which ports it
-// serves and which clients it carries. Only the operator's service account may
-// ask.
+// Package control answers the operator's questions to the resolver: which ports it serves and
+// which clients it has. Only the operator's service account may ask.
 package control
 
 import (
@@ -18,18 +17,18 @@ import (
 // verifyTimeout bounds the wait for the cluster's keys.
 const verifyTimeout = 3 * time.Second
 
-// Verifier tells whose a token is.
+// Verifier verifies a token and returns whose it is.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
 }
 
-// DataPlane is what is asked.
+// DataPlane is what the answers come from.
 type DataPlane interface {
 	Routes(uid string) informerapi.RoutesResponse
 	Sessions(uid string) informerapi.SessionsResponse
 }
 
-// Register makes a server answer. Account is the operator's service account as
+// Register registers the endpoints with a server. Account is the operator's service account as
 // namespace/name.
 func Register(server *httpserver.Server, plane DataPlane, verifier Verifier, account string) {
 	g := guard{verifier: verifier, account: account}
@@ -42,7 +41,7 @@ type guard struct {
 	account  string
 }
 
-// wrap answers those who may ask.
+// wrap answers callers that are authorized.
 func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		token, err := serviceauth.BearerToken(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))

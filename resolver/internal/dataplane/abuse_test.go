@@ -87,7 +87,7 @@ func TestSlowHandshakesKeepNobodyOut(t *testing.T) {
 		minecraftStatus(t, c)
 	}
 	h.played()
-	if f := h.fares(); f.Wakes > before.Wakes || f.Carrying != 2 || f.Goroutines > before.Goroutines+1100 {
+	if f := h.fares(); f.Wakes > before.Wakes || f.Clients != 2 || f.Goroutines > before.Goroutines+1100 {
 		t.Errorf("slow handshakes: %+v", f)
 	}
 	write(t, dialTCP(t, address), login)
@@ -221,7 +221,7 @@ func TestFloodsFromForgedAddressesAreBounded(t *testing.T) {
 			spoofed(t, flood, address, func(int) []byte { return []byte(text) })
 			f := h.until("answers are rare", func(f fares) bool { return f.Refused[proto.AnswerRate] > 0 })
 			// 1,000 at once and 200 a second.
-			if f.Answered > 1000+60*200 || f.Wakes > before.Wakes || f.Carrying != 2 {
+			if f.Answered > 1000+60*200 || f.Wakes > before.Wakes || f.Clients != 2 {
 				t.Errorf("of a flood %+v", f)
 			}
 			h.played()

@@ -222,7 +222,7 @@ func BenchmarkOthersUnderAttack(b *testing.B) {
 				b.ReportMetric(float64(under[rounds/2])/float64(calm[rounds/2]), "ratio")
 				b.ReportMetric(0, "ns/op")
 				f := h.fares()
-				b.Logf("%d carried, %d KiB, refused %v", f.Carrying, f.Memory>>10, f.Refused)
+				b.Logf("%d carried, %d KiB, refused %v", f.Clients, f.Memory>>10, f.Refused)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ type fares struct {
 	Memory     uint64
 	Goroutines uint64
 	Wakes      int
-	Carrying   int
+	Clients    int
 	// Held and Relayed are clients of the service that is attacked.
 	Held, Relayed int32
 	HeldBytes     int64
@@ -104,7 +104,7 @@ func howItFares(plane *Server, registry *prometheus.Registry) fares {
 	metrics.Read(samples)
 	f := fares{
 		Memory: samples[0].Value.Uint64() - samples[1].Value.Uint64(), Goroutines: samples[2].Value.Uint64(),
-		Carrying: plane.Carrying(), HeldBytes: plane.Held.Used(), Refused: map[proto.Reason]int{},
+		Clients: plane.Clients(), HeldBytes: plane.Held.Used(), Refused: map[proto.Reason]int{},
 	}
 	for _, s := range plane.Sessions(attacked).Services {
 		f.Held, f.Relayed = s.Queued, s.Sessions

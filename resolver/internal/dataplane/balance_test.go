@@ -38,20 +38,20 @@ func (r *rig) players(name string, current, capacity int) {
 	r.server.Players(r.route.UID, types.UID("pod-"+name), &route.Players{Current: current, Capacity: capacity})
 }
 
-// guest is a client and the server that it is on.
-type guest struct {
+// placed is a client and the server that it is on.
+type placed struct {
 	*net.TCPConn
 	on string
 }
 
 // come connects so many clients one after the other, each of which says something
 // and hears it again.
-func (r *rig) come(address string, n int) []guest {
+func (r *rig) come(address string, n int) []placed {
 	r.t.Helper()
-	var all []guest
+	var all []placed
 	for i := range n {
 		c := dialTCP(r.t, address)
-		all = append(all, guest{c, r.greeted(c, fmt.Sprintf("guest %d", i))})
+		all = append(all, placed{c, r.greeted(c, fmt.Sprintf("guest %d", i))})
 	}
 	return all
 }
@@ -69,7 +69,7 @@ func (r *rig) greeted(c *net.TCPConn, text string) string {
 	return string(name)
 }
 
-func on(all []guest) string {
+func on(all []placed) string {
 	var names []string
 	for _, g := range all {
 		names = append(names, g.on)
@@ -165,7 +165,7 @@ func TestClientsWaitWhileAllServersAreFull(t *testing.T) {
 			}
 			// That a client leaves doesn't make room before the game says so, but the
 			// report does.
-			leaver := slices.IndexFunc(all, func(g guest) bool { return g.on == "b" })
+			leaver := slices.IndexFunc(all, func(g placed) bool { return g.on == "b" })
 			_ = all[leaver].Close()
 			r.players("b", 1, 2)
 			if got := r.greeted(late, "late"); got != "b" {

@@ -61,7 +61,7 @@ func TestHeldConnectionsShareOneBudgetAndLoseNothing(t *testing.T) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 && r.server.Carrying() == 0 })
+	r.eventually("everything is given back", func() bool { return r.server.Held.Used() == 0 && r.server.Clients() == 0 })
 }
 
 func TestHeldDatagramsShareOneBudget(t *testing.T) {

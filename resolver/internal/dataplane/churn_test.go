@@ -72,7 +72,7 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	expect(t, warm, "warm")
 	_ = warm.Close()
 	c.table.DeleteService("games", "warm")
-	c.eventually("nobody is left", func() bool { return c.server.Carrying() == 0 && c.server.Usage().Files == 0 })
+	c.eventually("nobody is left", func() bool { return c.server.Clients() == 0 && c.server.Usage().Files == 0 })
 	files, goroutines := settled()
 
 	ctx, stop := context.WithTimeout(t.Context(), *churnTime)

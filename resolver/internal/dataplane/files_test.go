@@ -1,10 +1,10 @@
 package dataplane
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"testing"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 

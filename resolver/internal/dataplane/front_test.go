@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"bytes"
-	"dormouse.dev/dormouse/resolver/internal/query"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/query"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -82,8 +82,8 @@ func (s *shared) described(name string) informerapi.RoutePort {
 	return informerapi.RoutePort{}
 }
 
-// carried is whom a service carries.
-func (s *shared) carried(name string) informerapi.Sessions {
+// sessionsOf is what a service tells of its clients.
+func (s *shared) sessionsOf(name string) informerapi.Sessions {
 	for _, c := range s.server.Sessions("uid-" + name).Services {
 		return c
 	}
@@ -126,7 +126,7 @@ func TestAFrontsClientsReachTheServiceThatTheyNameWithoutLosingAByte(t *testing.
 	for chunk := range strings.SplitSeq(login("Survival.Example.com.\x00FML\x00"), "") {
 		write(t, asleep, chunk)
 	}
-	s.eventually("the client is held", func() bool { return s.carried("survival").Queued == 1 })
+	s.eventually("the client is held", func() bool { return s.sessionsOf("survival").Queued == 1 })
 	s.eventually("the operator is asked", func() bool { return s.operator.count() > 0 })
 	for _, call := range s.operator.all() {
 		if call.Svc != "survival" || call.Namespace != "games" {
@@ -145,7 +145,7 @@ func TestAFrontsClientsReachTheServiceThatTheyNameWithoutLosingAByte(t *testing.
 		expect(t, c, said)
 		write(t, c, "and on")
 		expect(t, c, "and on")
-		if got := s.carried(name); got.Sessions != 1 || got.Queued != 0 {
+		if got := s.sessionsOf(name); got.Sessions != 1 || got.Queued != 0 {
 			t.Errorf("%s carries %+v, want one session", name, got)
 		}
 		_ = c.CloseWrite()
@@ -155,7 +155,7 @@ func TestAFrontsClientsReachTheServiceThatTheyNameWithoutLosingAByte(t *testing.
 	listenTCP(t, server, echo)
 	s.up("survival", server)
 	expect(t, asleep, login("Survival.Example.com.\x00FML\x00"))
-	if got := s.carried("survival"); got.Sessions != 1 {
+	if got := s.sessionsOf("survival"); got.Sessions != 1 {
 		t.Errorf("survival carries %+v, want one session", got)
 	}
 	below := dialTCP(t, s.address)
@@ -201,9 +201,9 @@ func TestWhoeverNamesNobodyIsTurnedAwayAndWakesNothing(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		said   string
-		told   func(*testing.T, []byte)
-		reason proto.Reason
+		said     string
+		answered func(*testing.T, []byte)
+		reason   proto.Reason
 	}{
 		"a player":                         {login("nobody.example.com"), noSuch, proto.UnknownName},
 		"a server list":                    {status("nobody.example.com") + minecraftPing, noSuch, proto.UnknownName},
@@ -231,14 +231,14 @@ func TestWhoeverNamesNobodyIsTurnedAwayAndWakesNothing(t *testing.T) {
 			before := s.refused("mc", c.reason)
 			conn := dialTCP(t, s.address)
 			write(t, conn, c.said)
-			if c.told == nil {
+			if c.answered == nil {
 				expectGone(t, conn)
 			} else {
 				got, err := io.ReadAll(conn)
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.told(t, got)
+				c.answered(t, got)
 			}
 			if got := s.refused("mc", c.reason) - before; got != 1 {
 				t.Errorf("%v clients refused as %s, want 1", got, c.reason)
@@ -267,7 +267,7 @@ func TestWhoeverNamesNobodyReachesTheServiceForTheRest(t *testing.T) {
 	}
 	named := dialTCP(t, s.address)
 	write(t, named, login("survival.example.com"))
-	s.eventually("who names a service waits for it", func() bool { return s.carried("survival").Queued == 1 })
+	s.eventually("who names a service waits for it", func() bool { return s.sessionsOf("survival").Queued == 1 })
 	// It is for its own protocol alone.
 	secret := dialTCP(t, s.address)
 	write(t, secret, hello(t, "none.example.com"))
@@ -294,7 +294,7 @@ func TestAFrontHearsFromItsLoadBalancerWhereClientsAre(t *testing.T) {
 	s.terms("lobby", func(f *route.Front) {
 		f.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")}
 		f.Guard = guard.NewRules(nil, []string{"203.0.113.0/24"})
-		f.Guard.SourcesKnown = true
+		f.Guard.SourceIPsPreserved = true
 	})
 	through := func(source, said string) *net.TCPConn {
 		c := dialFrom(t, "127.0.0.3", s.address)
@@ -307,7 +307,7 @@ func TestAFrontHearsFromItsLoadBalancerWhereClientsAre(t *testing.T) {
 		t.Errorf("%v clients denied, want 1", n)
 	}
 	held := through("192.0.2.7:40002", login("lobby.example.com"))
-	s.eventually("the client is held", func() bool { return s.carried("lobby").Queued == 1 })
+	s.eventually("the client is held", func() bool { return s.sessionsOf("lobby").Queued == 1 })
 	s.up("lobby", server)
 	expect(t, held, login("lobby.example.com"))
 	_ = held.Close()

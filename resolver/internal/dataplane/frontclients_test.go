@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"encoding/pem"
 	"io"
 	"math/big"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -60,7 +60,7 @@ func TestOtherPeoplesMinecraftClientsShareAFront(t *testing.T) {
 
 	// One waits for a server that sleeps, while others play on one that is awake.
 	waits := run("join", version, portOf(t, s.address), "survival.example.com")
-	if !within(clientPatience, func() bool { return s.carried("survival").Queued == 1 }) {
+	if !within(clientPatience, func() bool { return s.sessionsOf("survival").Queued == 1 }) {
 		t.Fatal("the player never came")
 	}
 	for _, name := range []string{"creative", "survival"} {
@@ -70,7 +70,7 @@ func TestOtherPeoplesMinecraftClientsShareAFront(t *testing.T) {
 		s.up(name, server)
 		if name == "creative" {
 			run("join", version, portOf(t, s.address), "a.creative.example.com").next(&fared)
-			if fared.Joined != version || s.carried("survival").Queued != 1 {
+			if fared.Joined != version || s.sessionsOf("survival").Queued != 1 {
 				t.Errorf("who joins creative sees %+v", fared)
 			}
 			shows("b.creative.example.com", "this is creative")
@@ -143,7 +143,7 @@ func TestOtherPeoplesTLSClientsShareAFront(t *testing.T) {
 			}
 			answer <- out
 		}()
-		s.eventually("the client is held", func() bool { return s.carried(name).Queued == 1 })
+		s.eventually("the client is held", func() bool { return s.sessionsOf(name).Queued == 1 })
 		s.up(name, servers[name])
 		if got := <-answer; got != "this is "+host {
 			t.Errorf("%s answers %q", host, got)

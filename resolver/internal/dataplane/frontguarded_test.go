@@ -2,12 +2,12 @@ package dataplane
 
 import (
 	"bufio"
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
-	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"net"
 	"testing"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/tcp"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -21,7 +21,7 @@ func TestWhoComesByAFrontIsCountedByTheServiceAlone(t *testing.T) {
 	s.show("alpha", func(r *route.Route) { guarded(rules)(&r.Ports[0]) })
 	s.terms("alpha", func(f *route.Front) { f.Guard = rules.Hidden() })
 	join := login("alpha.example.com")
-	held := func(n int) func() bool { return func() bool { return s.server.Carrying() == n } }
+	held := func(n int) func() bool { return func() bool { return s.server.Clients() == n } }
 	for n := range 2 {
 		write(t, from(t, here, route.TCP, s.address), join)
 		s.eventually("a player is held", held(n+1))
@@ -46,7 +46,7 @@ func TestSlowHandshakesOfAFrontMakeRoomAndGiveBackWhatTheyTook(t *testing.T) {
 	}
 	s.eventually("the oldest made room", func() bool { return s.rig.refused(proto.Evicted) == 50 })
 	write(t, from(t, here, route.TCP, s.address), join)
-	s.eventually("a player is held", func() bool { return s.server.Carrying() == 1 })
+	s.eventually("a player is held", func() bool { return s.server.Clients() == 1 })
 	for _, c := range slow {
 		_ = c.(*net.TCPConn).SetLinger(0)
 		_ = c.Close()
@@ -60,7 +60,7 @@ func TestAProbeOfAnAwakeServiceIsNobodysWake(t *testing.T) {
 	s := newShared(t)
 	s.web("shop", "shop.example.com")()
 	denied := guard.NewRules(nil, []string{elsewhere + "/32"})
-	denied.SourcesKnown = true
+	denied.SourceIPsPreserved = true
 	s.show("shop", func(r *route.Route) {
 		r.Balance = v1alpha1.BalanceSpread
 		r.Ports[0].Probes = []proto.Probe{{Method: "GET", Path: "/healthz", Status: 204}}
@@ -69,13 +69,13 @@ func TestAProbeOfAnAwakeServiceIsNobodysWake(t *testing.T) {
 	// Somebody else has found the server up.
 	other := dialTCP(t, s.address)
 	write(t, other, get("shop.example.com", "/"))
-	if status, _ := told(t, bufio.NewReader(other)); status != 200 {
+	if status, _ := nextResponse(t, bufio.NewReader(other)); status != 200 {
 		t.Fatalf("/ is told %d", status)
 	}
 	c := from(t, elsewhere, route.TCP, s.address)
 	for _, path := range []string{"/healthz", "/", "/healthz"} {
 		write(t, c, get("shop.example.com", path))
-		if status, _ := told(t, bufio.NewReader(c)); status != 200 {
+		if status, _ := nextResponse(t, bufio.NewReader(c)); status != 200 {
 			t.Errorf("%s is told %d", path, status)
 		}
 	}

@@ -56,8 +56,8 @@ func post(host, path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, host, len(body), body)
 }
 
-// told reads a response.
-func told(t testing.TB, in *bufio.Reader) (status int, text string) {
+// nextResponse reads a response.
+func nextResponse(t testing.TB, in *bufio.Reader) (status int, text string) {
 	t.Helper()
 	r, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -117,18 +117,18 @@ func TestEachRequestReachesTheHostThatItIsFor(t *testing.T) {
 				if chunks == nil {
 					write(t, c, ask.said)
 				}
-				if status, got := told(t, in); status != 200 || got != ask.want {
+				if status, got := nextResponse(t, in); status != 200 || got != ask.want {
 					t.Fatalf("%.40q was answered %d, %.80q, want %.80q", ask.said, status, got, ask.want)
 				}
 			}
 			write(t, c, get("nobody.example.com", "/8"))
-			if status, text := told(t, in); status != http.StatusNotFound || !strings.Contains(text, "no server by this name") {
+			if status, text := nextResponse(t, in); status != http.StatusNotFound || !strings.Contains(text, "no server by this name") {
 				t.Errorf("a name that nobody has is told %d, %q", status, text)
 			}
 			expectEnd(t, c)
 			s.eventually("all is given back", func() bool {
 				f := s.server.fronts[s.key]
-				return s.server.Carrying() == 0 && f.FilesTaken() == 0 && s.server.Held.Used() == 0
+				return s.server.Clients() == 0 && f.FilesTaken() == 0 && s.server.Held.Used() == 0
 			})
 			s.eventually("each stay has a line", func() bool {
 				turns, ends := 0, 0
@@ -152,19 +152,19 @@ func TestARequestForAnotherHostWakesItAndIsHeld(t *testing.T) {
 	c := dialTCP(t, s.address)
 	in := bufio.NewReader(c)
 	write(t, c, get("shop.example.com", "/1")+post("blog.example.com", "/2", "hel"))
-	if _, got := told(t, in); got != "shop: GET shop.example.com/1" {
+	if _, got := nextResponse(t, in); got != "shop: GET shop.example.com/1" {
 		t.Fatalf("got %q", got)
 	}
-	s.eventually("it is held", func() bool { return s.carried("blog").Queued == 1 && s.carried("shop").Sessions == 0 })
+	s.eventually("it is held", func() bool { return s.sessionsOf("blog").Queued == 1 && s.sessionsOf("shop").Sessions == 0 })
 	s.eventually("the operator is asked to wake it", func() bool {
 		return slices.ContainsFunc(s.operator.all(), func(call informerapi.WakeRequest) bool { return call.Svc == "blog" })
 	})
 	write(t, c, get("shop.example.com", "/3"))
 	wake()
-	if _, got := told(t, in); got != "blog: POST blog.example.com/2 hel" {
+	if _, got := nextResponse(t, in); got != "blog: POST blog.example.com/2 hel" {
 		t.Errorf("got %q", got)
 	}
-	if _, got := told(t, in); got != "shop: GET shop.example.com/3" {
+	if _, got := nextResponse(t, in); got != "shop: GET shop.example.com/3" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -224,13 +224,13 @@ func TestNothingIsLedAstrayAtAFront(t *testing.T) {
 			in := bufio.NewReader(conn)
 			write(t, conn, c.first)
 			if c.then != "" {
-				if status, _ := told(t, in); status != 200 {
+				if status, _ := nextResponse(t, in); status != 200 {
 					t.Fatalf("got %d", status)
 				}
 				write(t, conn, c.then)
 			}
 			if c.status != 0 {
-				if status, _ := told(t, in); status != c.status {
+				if status, _ := nextResponse(t, in); status != c.status {
 					t.Errorf("got %d, want %d", status, c.status)
 				}
 			}
@@ -239,7 +239,7 @@ func TestNothingIsLedAstrayAtAFront(t *testing.T) {
 			})
 			_ = conn.SetLinger(0)
 			_ = conn.Close()
-			s.eventually("nothing is left", func() bool { return s.server.Carrying() == 0 && s.server.Held.Used() == 0 })
+			s.eventually("nothing is left", func() bool { return s.server.Clients() == 0 && s.server.Held.Used() == 0 })
 		})
 	}
 }
@@ -274,15 +274,15 @@ func TestAProbeAtAFrontHidesNoOtherHost(t *testing.T) {
 					probe, other = probe+other, ""
 				}
 				write(t, conn, probe)
-				if status, _ := told(t, in); status != want {
+				if status, _ := nextResponse(t, in); status != want {
 					t.Fatalf("a probe is told %d, want %d", status, want)
 				}
 				write(t, conn, other)
-				if status, got := told(t, in); status != 200 || got != "blog: GET blog.example.com/1" {
+				if status, got := nextResponse(t, in); status != 200 || got != "blog: GET blog.example.com/1" {
 					t.Errorf("got %d, %q", status, got)
 				}
 				write(t, conn, get("shop.example.com", "/healthz"))
-				if status, _ := told(t, in); status != want {
+				if status, _ := nextResponse(t, in); status != want {
 					t.Errorf("the next probe is told %d, want %d", status, want)
 				}
 				_ = conn.Close()
@@ -315,11 +315,11 @@ func TestAnUpgradeThatIsDeclinedIsARequest(t *testing.T) {
 	c := dialTCP(t, s.address)
 	in := bufio.NewReader(c)
 	write(t, c, "GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	if _, got := told(t, in); got != "no" {
+	if _, got := nextResponse(t, in); got != "no" {
 		t.Fatalf("got %q", got)
 	}
 	write(t, c, get("blog.example.com", "/1"))
-	if _, got := told(t, in); got != "blog: GET blog.example.com/1" {
+	if _, got := nextResponse(t, in); got != "blog: GET blog.example.com/1" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -346,12 +346,12 @@ func TestWhatCannotBeToldApartIsRefusedAtAFront(t *testing.T) {
 			in := bufio.NewReader(conn)
 			if c.first != "" {
 				write(t, conn, c.first)
-				if status, _ := told(t, in); status != 200 {
+				if status, _ := nextResponse(t, in); status != 200 {
 					t.Fatalf("got %d", status)
 				}
 			}
 			write(t, conn, c.said)
-			if status, text := told(t, in); status != c.status {
+			if status, text := nextResponse(t, in); status != c.status {
 				t.Errorf("it is told %d, %q, want %d", status, text, c.status)
 			}
 			if n := s.refused("mc", c.reason) - before; n != 1 {
@@ -370,7 +370,7 @@ func TestWhatCannotBeToldApartIsRefusedAtAFront(t *testing.T) {
 	upgraded := dialTCP(t, s.address)
 	write(t, upgraded, "GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	in := bufio.NewReader(upgraded)
-	if status, _ := told(t, in); status != http.StatusSwitchingProtocols {
+	if status, _ := nextResponse(t, in); status != http.StatusSwitchingProtocols {
 		t.Fatalf("got %d", status)
 	}
 	write(t, upgraded, get("nobody.example.com", "/"))

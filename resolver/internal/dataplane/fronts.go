@@ -14,16 +14,17 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// front is a front at work. The server's lock guards it.
+// front is a front at work. The Server's lock guards it.
 type front struct {
 	*tcp.Front
 	listener *listener.Listener
-	// parts are those of the services. What its owner says is as the part of newest has it.
+	// parts are the services' parts of it. The owner's settings are those in the part of
+	// newest.
 	parts  map[*served]*route.Front
 	newest *served
 }
 
-// newFront opens a front. It is called with the server's lock.
+// newFront opens a front. The caller has the Server's lock.
 func (s *Server) newFront(part *route.Front) *front {
 	key := part.FrontKey
 	f := &front{Front: tcp.NewFront(s.Shared, part), parts: map[*served]*route.Front{}}
@@ -38,9 +39,8 @@ func nameOfFront(key route.FrontKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: key.Namespace, Name: key.Service}
 }
 
-// setFront leads the hosts that a route has now to its port, and those that it had no
-// more. A nil route has none. It is called with the server's lock, after the ports
-// have been set.
+// setFront leads the hosts of a route to its port, and the hosts that it has no more nowhere. A
+// nil route has none. It is called after the ports have been set, with the Server's lock.
 func (s *Server) setFront(sv *served, was, is *route.Front) {
 	var now route.Front
 	if is != nil && len(is.Hosts) > 0 {
@@ -56,7 +56,7 @@ func (s *Server) setFront(sv *served, was, is *route.Front) {
 	if was == nil || s.fronts[was.FrontKey] == nil {
 		return
 	}
-	// Those that stay were never out, or a client would be told that nobody has them.
+	// Hosts that stay are never dropped, or their clients would be refused meanwhile.
 	s.fronts[was.FrontKey].Drop(slices.DeleteFunc(slices.Clone(was.Hosts), func(host string) bool {
 		return was.FrontKey == now.FrontKey && slices.Contains(now.Hosts, host)
 	}), sv.Service)
@@ -66,8 +66,8 @@ func (s *Server) setFront(sv *served, was, is *route.Front) {
 	s.endFront(was.FrontKey)
 }
 
-// take takes in a service's part, and goes by it if there is none that is newer. A service
-// that hasn't heard yet what the front's owner said last changes nothing for the others.
+// take takes in a service's part, and uses its settings unless another part's are newer. A
+// service that has not yet seen the owner's latest settings changes nothing for the others.
 func (f *front) take(sv *served, part *route.Front) {
 	f.parts[sv] = part
 	if newest := f.parts[f.newest]; f.newest == sv || newest == nil || part.SettingsVersion > newest.SettingsVersion {
@@ -83,7 +83,7 @@ func (f *front) drop(sv *served) {
 	}
 }
 
-// choose goes by the newest part, by this one's among equals.
+// choose uses the settings of the newest part, of this one among equals.
 func (f *front) choose(sv *served) {
 	for other, part := range f.parts {
 		if best := f.parts[sv]; best == nil || part.SettingsVersion > best.SettingsVersion {
@@ -95,7 +95,7 @@ func (f *front) choose(sv *served) {
 	}
 }
 
-// endFront closes a front to which no name belongs any more.
+// endFront closes a front that no host name leads through any more.
 func (s *Server) endFront(key route.FrontKey) {
 	f := s.fronts[key]
 	if f == nil || !f.LeadsNowhere() {
@@ -107,8 +107,7 @@ func (s *Server) endFront(key route.FrontKey) {
 	s.unname(nameOfFront(key))
 }
 
-// describeFront tells what becomes of a route's part of a front. It is called with
-// the server's lock.
+// describeFront describes a route's part of a front. The caller has the Server's lock.
 func (s *Server) describeFront(part *route.Front) informerapi.RoutePort {
 	out := informerapi.RoutePort{
 		Name: part.Port, Protocol: string(v1alpha1.ProtocolTCP), Port: part.ResolverPort,

@@ -50,8 +50,8 @@ func (r *rig) answered() float64 { return r.metric("dormouse_resolver_answered_q
 // undisturbed reports whether nobody was woken, and nobody is carried.
 func (r *rig) undisturbed() {
 	r.t.Helper()
-	if n := r.operator.count(); n != 0 || r.server.Carrying() != 0 {
-		r.t.Errorf("%d wake calls, and %d clients are carried; want none", n, r.server.Carrying())
+	if n := r.operator.count(); n != 0 || r.server.Clients() != 0 {
+		r.t.Errorf("%d wake calls, and %d clients are carried; want none", n, r.server.Clients())
 	}
 }
 
@@ -214,7 +214,7 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 	want := served
 	want.Description = "Asleep. Join to wake it up."
 	game := func(p *route.Port) { p.Protocol = v1alpha1.ProtocolMinecraft }
-	told := func(r *rig) func() bool {
+	queried := func(r *rig) func() bool {
 		return func() bool {
 			r.server.mu.Lock()
 			defer r.server.mu.Unlock()
@@ -247,7 +247,7 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 		listenTCP(t, server, minecraftServer(served))
 		r.backend(server, true)
 		r.phase(v1alpha1.PhaseAwake)
-		r.eventually("the server is asked", told(r))
+		r.eventually("the server is asked", queried(r))
 		if got := asleep(t, r, address); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -259,7 +259,7 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 		listenTCP(t, server, minecraftServer(served))
 		r.backend(server, true)
 		r.phase(v1alpha1.PhaseAwake)
-		r.eventually("the server is asked", told(r))
+		r.eventually("the server is asked", queried(r))
 		want := minecraftwire.Status{Version: "1.20.4", Protocol: 765, Capacity: 7, Description: "it sleeps", Favicon: picture}
 		if got := asleep(t, r, address); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -296,7 +296,7 @@ func TestWhatAServerTellsOfItselfIsToldWhileItSleeps(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close(); <-done })
 			r.backend(c.LocalAddr().String(), true)
 			r.phase(v1alpha1.PhaseAwake)
-			r.eventually("the server is asked", told(r))
+			r.eventually("the server is asked", queried(r))
 			r.server.mu.Lock()
 			defer r.server.mu.Unlock()
 			for _, p := range r.server.services["uid-1"].ports {

@@ -22,7 +22,7 @@ const (
 )
 
 func guarded(rules guard.Rules) func(*route.Port) {
-	rules.SourcesKnown = true
+	rules.SourceIPsPreserved = true
 	return func(p *route.Port) { p.Guard = rules }
 }
 
@@ -198,13 +198,13 @@ func TestNoProtocolButHTTPTellsWhoIsDenied(t *testing.T) {
 	}
 	r := newRig(t)
 	for name, protocol := range r.server.Protocols {
-		told := false
+		answered := false
 		for _, head := range heads {
 			c := proto.Client{Service: &proto.Service{Name: "lobby"}, Now: time.Now()}
-			told = told || len(protocol.Refusal(proto.Denied, []byte(head), c)) > 0
+			answered = answered || len(protocol.Refusal(proto.Denied, []byte(head), c)) > 0
 		}
-		if want := name == v1alpha1.ProtocolHTTP; told != want {
-			t.Errorf("%s tells who is denied: %t, want %t", name, told, want)
+		if want := name == v1alpha1.ProtocolHTTP; answered != want {
+			t.Errorf("%s tells who is denied: %t, want %t", name, answered, want)
 		}
 	}
 }
@@ -471,5 +471,5 @@ func TestAServicesFloodLeavesConnectionsToOthers(t *testing.T) {
 	other.Ports = []route.Port{{Name: "game", Network: route.TCP, Protocol: v1alpha1.ProtocolTCP, ResolverPort: int32(number), Probed: true}}
 	r.server.Update(&other)
 	dialTCP(t, fmt.Sprintf("%s:%d", here, number))
-	r.eventually("another service's client is held", func() bool { return r.server.Carrying() == 17 })
+	r.eventually("another service's client is held", func() bool { return r.server.Clients() == 17 })
 }

@@ -69,9 +69,9 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 	r.eventually("all are carried", func() bool { return r.sessions().Sessions == 7 })
 	r.never("a connection ends while new ones come here, too", 3500*time.Millisecond, func() bool { return r.sessions().Sessions != 7 })
 	// One goes on asking meanwhile, and never has to ask again.
-	asker := dialTCP(t, address)
-	in := bufio.NewReader(asker)
-	if err := askAgain(asker, in); err != nil {
+	requester := dialTCP(t, address)
+	in := bufio.NewReader(requester)
+	if err := askAgain(requester, in); err != nil {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
@@ -82,7 +82,7 @@ func TestIdleConnectionsEndOnceNewOnesGoStraightToTheServer(t *testing.T) {
 		ticker := time.NewTicker(10 * time.Millisecond)
 		defer ticker.Stop()
 		for ; ; n++ {
-			if err := askAgain(asker, in); err != nil {
+			if err := askAgain(requester, in); err != nil {
 				t.Errorf("a busy connection ended: %v", err)
 				return
 			}

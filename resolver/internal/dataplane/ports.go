@@ -12,13 +12,13 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// served is one ElasticService with its ports. The server's lock guards them.
+// served is one ElasticService with its ports. The Server's lock guards them.
 type served struct {
 	*service.Service
 	tcp *tcp.Service
 	udp *udp.Service
-	// ports are at work, and closed those that may have UDP sessions still. They are few, and
-	// a map of them would take more than they do.
+	// ports are the open ones, and closed those that may still have UDP sessions. They are few:
+	// a map would take more memory.
 	ports, closed []*port
 }
 
@@ -37,7 +37,7 @@ func (s *Server) serve(r *route.Route) *served {
 	return sv
 }
 
-// update takes a new version of the route, but for the ports, and gives the one before.
+// update takes a new version of the route, except for the ports, and returns the previous one.
 func (sv *served) update(r *route.Route) (was *route.Route) {
 	was = sv.Update(r)
 	sv.udp.Routed(sv.Service)
@@ -46,8 +46,8 @@ func (sv *served) update(r *route.Route) (was *route.Route) {
 	return was
 }
 
-// setPorts closes the ports that the route has no more, opens those that it has now, and
-// gives the listeners of the closed ones.
+// setPorts closes the ports that the route has no more, opens those that are new, and returns
+// the listeners of the closed ones.
 func (s *Server) setPorts(sv *served, r *route.Route) (closed []*listener.Listener) {
 	sv.ports = slices.DeleteFunc(sv.ports, func(p *port) bool {
 		i := slices.IndexFunc(r.Ports, func(w route.Port) bool { return w.Taken == "" && service.KeyOf(&w) == p.Key })
@@ -100,12 +100,12 @@ func (p *port) ended() bool {
 	return p.listener.Ended() && (p.udp == nil || !p.udp.HasSessions())
 }
 
-// port finds a port at work; nil: there is none.
+// port finds an open port; nil: there is none.
 func (sv *served) port(key service.Key) *port {
 	return sv.find(func(p *port) bool { return p.Key == key })
 }
 
-// portNamed finds a port at work by its name; nil: there is none.
+// portNamed finds an open port by its name; nil: there is none.
 func (sv *served) portNamed(name string) *port {
 	return sv.find(func(p *port) bool { return p.Key.Name == name })
 }
@@ -117,10 +117,10 @@ func (sv *served) find(is func(*port) bool) *port {
 	return nil
 }
 
-// endLost ends the UDP sessions whose backend's address is no pod's any more, or
-// another's. Their clients might go on sending for ever, to nobody or to
-// strangers, without that anybody is woken; what they send next begins a new
-// session. Pods that end keep theirs as long as their address is known.
+// endLost ends the UDP sessions whose backend's address belongs to no pod any more, or to
+// another. Their clients could go on sending for ever, to nobody or to another workload, and
+// nothing would be woken. What they send next begins a new session. Pods that terminate keep
+// their sessions as long as their address is known.
 func (sv *served) endLost(was, is *route.Route) {
 	for i := range is.Ports {
 		now := &is.Ports[i]
@@ -151,7 +151,7 @@ func (sv *served) close() (closed []*listener.Listener) {
 	return closed
 }
 
-// describe tells what is served of a route. It is called with the server's lock.
+// describe describes a route as it is served. The caller has the Server's lock.
 func (s *Server) describe(sv *served) informerapi.Route {
 	r := sv.Route()
 	out := informerapi.Route{

@@ -101,7 +101,7 @@ func TestADatagramProtocolAnswersWithoutWaking(t *testing.T) {
 	write(t, c, "bad\n")
 	hear(t, c, "what?\n")
 	write(t, c, "no line")
-	if n := r.operator.count(); n != 0 || r.server.Carrying() != 0 {
+	if n := r.operator.count(); n != 0 || r.server.Clients() != 0 {
 		t.Fatalf("queries made %d wake calls", n)
 	}
 	write(t, c, "login anna\n")

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"bufio"
-	"dormouse.dev/dormouse/resolver/internal/query"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	minecraftwire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/query"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -295,7 +295,7 @@ listen back
 		_ = c.SetDeadline(time.Now().Add(3 * patience))
 		return c.(*net.TCPConn)
 	}
-	told := func(c *net.TCPConn) string {
+	header := func(c *net.TCPConn) string {
 		at := netip.MustParseAddrPort(c.LocalAddr().String())
 		return fmt.Sprintf("PROXY TCP4 127.0.0.9 127.0.0.1 %d %s\r\n", at.Port(), portOf(t, front))
 	}
@@ -310,13 +310,13 @@ listen back
 	write(t, c, "first")
 	r.queued(1)
 	r.backend(back, true)
-	expect(t, c, told(c)+"first")
+	expect(t, c, header(c)+"first")
 	go func() { _, _ = io.WriteString(c, sent) }()
 	expect(t, c, sent)
 	r.phase(v1alpha1.PhaseAwake)
 	c = connect()
 	write(t, c, "second")
-	expect(t, c, told(c)+"second")
+	expect(t, c, header(c)+"second")
 	r.eventually("the clients' bytes are counted", func() bool {
 		return r.metric("dormouse_resolver_bytes_total", map[string]string{"direction": "to_server"}) == float64(len("first")+size+len("second"))
 	})

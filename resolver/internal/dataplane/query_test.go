@@ -157,7 +157,7 @@ func TestWhatFollowsAProbeOnItsConnectionKeepsTheServerAwake(t *testing.T) {
 			}
 			_ = client.CloseWrite()
 			_, _ = io.Copy(io.Discard, in)
-			r.eventually("it is over", func() bool { return r.server.Carrying() == 0 })
+			r.eventually("it is over", func() bool { return r.server.Clients() == 0 })
 			if s := r.sessions(); s.Sessions != 0 || s.LastActive.Before(began) == c.counts {
 				t.Errorf("at the end there are %d sessions, the last active at %s; it began at %s", s.Sessions, s.LastActive, began)
 			}

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"bytes"
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	minecraftwire "dormouse.dev/dormouse/internal/gameproto/minecraft"
 	quake3wire "dormouse.dev/dormouse/internal/gameproto/quake3"
 	sourcewire "dormouse.dev/dormouse/internal/gameproto/source"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 

@@ -35,7 +35,7 @@ func TestARemovedRouteRefusesWhoIsHeldAndLeavesWhoIsRelayed(t *testing.T) {
 	if got := len(r.server.Sessions("").Services); got != 0 {
 		t.Errorf("%d services in /sessions, want none", got)
 	}
-	if got := r.server.Carrying(); got != 1 {
+	if got := r.server.Clients(); got != 1 {
 		t.Errorf("%d clients are carried, want 1", got)
 	}
 	for _, name := range []string{"dormouse_resolver_held_clients", "dormouse_resolver_refused_clients_total", "dormouse_resolver_wake_calls_total"} {

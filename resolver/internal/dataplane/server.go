@@ -1,6 +1,6 @@
-// Package dataplane carries clients: it opens the ports of the routes that it is given, and
-// tells the operator what it carries. Whom it carries is decided below it, where each
-// package has a map of a client's life:
+// Package dataplane serves clients: it opens the ports of the routes that it is given, and
+// reports its clients to the operator. The packages below it decide about each client, and each
+// has a map of a client's life:
 //
 //	tcp, udp   accept → admit → hold → deliver → relay → end
 //	service    what both have of one ElasticService
@@ -9,8 +9,8 @@
 //	../relay   moves the bytes of TCP
 //	../conn    sockets
 //
-// It asks the cluster nothing. Routes come from outside, and the only call that
-// a client causes is the queue's wake call.
+// It asks the cluster nothing. Routes come from outside, and the only call that a client causes
+// is the queue's wake call.
 package dataplane
 
 import (
@@ -40,7 +40,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// reapLeast is how many listeners may have ended before it is looked for them.
+// reapLeast is how many listeners may have ended before end looks for them.
 const reapLeast = 16
 
 // Options are what a Server works with.
@@ -56,18 +56,18 @@ type Server struct {
 	mu       sync.Mutex
 	services map[types.UID]*served
 	fronts   map[route.FrontKey]*front
-	// named counts the services of a name: two ElasticServices may name one
-	// Service, whose series end with the last.
+	// named counts the services of a name. Two ElasticServices may name one Service, and its
+	// series end with the last.
 	named map[types.NamespacedName]int
-	// ended are listeners of routes that are gone; kept for Close. Those that
-	// have ended are forgotten once there are reapAt.
+	// ended are the listeners of routes that are gone, kept for Close. Those that have ended
+	// are forgotten once there are reapAt.
 	ended  []*listener.Listener
 	reapAt int
 }
 
 var _ route.Sink = (*Server)(nil)
 
-// New makes a server without routes. Options without Protocols have those of Dormouse.
+// New makes a Server without routes. Without Options.Protocols it has Dormouse's own.
 func New(opts Options) *Server {
 	if opts.Protocols == nil {
 		opts.Protocols = map[v1alpha1.Protocol]proto.Protocol{
@@ -87,8 +87,7 @@ func New(opts Options) *Server {
 	}
 }
 
-// Update implements route.Sink. Each new port has been tried once when it
-// returns.
+// Update implements route.Sink. It returns after the first try to open each new port.
 func (s *Server) Update(r *route.Route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +129,7 @@ func (s *Server) unname(name types.NamespacedName) {
 	s.Metrics.Forget(name.Namespace, name.Name)
 }
 
-// Remove implements route.Sink. Held clients are refused, relayed ones go on.
+// Remove implements route.Sink. Held clients are refused; relayed ones go on.
 func (s *Server) Remove(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +154,8 @@ func (s *Server) end(closed []*listener.Listener) {
 	}
 }
 
-// Carrying is how many clients are relayed or held.
-func (s *Server) Carrying() int {
+// Clients is how many clients are relayed or held.
+func (s *Server) Clients() int {
 	n := int(s.Shared.Sessions.Load())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +165,7 @@ func (s *Server) Carrying() int {
 	return n
 }
 
-// Close cuts everything and waits until it has ended.
+// Close cuts all clients and waits until everything has ended.
 func (s *Server) Close() {
 	s.mu.Lock()
 	queues := make([]*hold.Queue, 0, len(s.services))
@@ -186,12 +185,12 @@ func (s *Server) Close() {
 	for _, q := range queues {
 		q.Wait()
 	}
-	// Nothing begins any more once the loops have ended what they had begun.
+	// Nothing new begins once the loops have ended what was under way.
 	loop.Settle()
 	s.Running.Wait()
 }
 
-// Routes tells what is served. An empty uid is for all.
+// Routes describes the routes that are served: all, or the one with the uid.
 func (s *Server) Routes(uid string) informerapi.RoutesResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,14 +204,14 @@ func (s *Server) Routes(uid string) informerapi.RoutesResponse {
 	return out
 }
 
-// Sessions tells what is carried. An empty uid is for all.
+// Sessions describes the clients: of all services, or of the one with the uid.
 func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	out := informerapi.SessionsResponse{Started: s.started, Now: now, Services: []informerapi.Sessions{}}
 	for _, sv := range s.some(uid) {
-		if sessions, ever := sv.Carried(now); ever {
+		if sessions, ever := sv.Summary(now); ever {
 			out.Services = append(out.Services, sessions)
 		}
 	}
@@ -220,7 +219,7 @@ func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
 	return out
 }
 
-// some are all services, or the one with a uid.
+// some is all services, or the one with the uid.
 func (s *Server) some(uid string) map[types.UID]*served {
 	if uid == "" {
 		return s.services

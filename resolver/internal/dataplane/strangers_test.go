@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )

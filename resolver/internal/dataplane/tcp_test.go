@@ -117,7 +117,7 @@ func TestHalfCloseGoesBothWays(t *testing.T) {
 				r.backend(server, true)
 			})
 			_ = c.Close()
-			r.eventually("nothing is carried", func() bool { return r.server.Carrying() == 0 })
+			r.eventually("nothing is carried", func() bool { return r.server.Clients() == 0 })
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -75,7 +75,7 @@ func TestAClientThatSpeaksAsItsTimeRunsOutIsAnswered(t *testing.T) {
 					return
 				}
 				// A session ends that long after what was last heard in it, as exact as a timer.
-				<-time.After(idle + service.MomentStep + time.Duration(rand.IntN(1000)-800)*time.Microsecond)
+				<-time.After(idle + service.LastSeenStep + time.Duration(rand.IntN(1000)-800)*time.Microsecond)
 			}
 		})
 	}

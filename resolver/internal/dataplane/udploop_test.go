@@ -1,13 +1,13 @@
 package dataplane
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/loop"
 	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
 	"testing"
 
+	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -71,9 +71,9 @@ func TestBuffersDoNotGrowWithThePorts(t *testing.T) {
 	to := sendAll()
 	blocked := make(chan struct{})
 	for l := range loops {
-		entered := make(chan struct{})
-		l.Do(func() { close(entered); <-blocked })
-		<-entered
+		running := make(chan struct{})
+		l.Do(func() { close(running); <-blocked })
+		<-running
 	}
 	replyAll(to)
 	var before, after runtime.MemStats

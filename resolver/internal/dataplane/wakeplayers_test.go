@@ -25,8 +25,8 @@ func TestAPlayerWhoMayNotWakeIsToldSoAndWakesNothing(t *testing.T) {
 				r.phase(phase)
 				c := dialTCP(t, address)
 				write(t, c, join)
-				if told := string(readFrame(t, c)); !strings.Contains(told, "Ask Anna") {
-					t.Errorf("while it is %s the player is told %q", phase, told)
+				if text := string(readFrame(t, c)); !strings.Contains(text, "Ask Anna") {
+					t.Errorf("while it is %s the player is told %q", phase, text)
 				}
 				expectEnd(t, c)
 			}

@@ -20,7 +20,7 @@ func TestManyClientsMakeOneWakeCallAtATime(t *testing.T) {
 	r.operator.set(func(w http.ResponseWriter, n int) {
 		if n == 1 {
 			// The others come while the first call is under way.
-			r.eventually("all clients wait", func() bool { return r.server.Carrying() == 200 })
+			r.eventually("all clients wait", func() bool { return r.server.Clients() == 200 })
 		}
 		accept(v1alpha1.PhaseWaking)(w, n)
 	})
@@ -148,7 +148,7 @@ func TestAClientThatComesWhileTheServiceFallsAsleepWakesItBeforeItIsConnected(t 
 			// The first client is let in by a call of its own, and the server is
 			// known to be up from then on.
 			expect(t, dialTCP(t, address), "hi")
-			before, known := r.operator.count(), connected.Load()
+			before, connectedBefore := r.operator.count(), connected.Load()
 			if before != 1 {
 				t.Fatalf("%d wake calls, want 1", before)
 			}
@@ -160,7 +160,7 @@ func TestAClientThatComesWhileTheServiceFallsAsleepWakesItBeforeItIsConnected(t 
 					<-proceed
 					accept(v1alpha1.PhaseAsleep)(w, n)
 				case before + 2:
-					if connected.Load() != known {
+					if connected.Load() != connectedBefore {
 						t.Error("a client was connected though the sleep was past cancelling")
 					}
 					accept(v1alpha1.PhaseWaking)(w, n)
@@ -171,7 +171,7 @@ func TestAClientThatComesWhileTheServiceFallsAsleepWakesItBeforeItIsConnected(t 
 			r.phase(phase)
 			c := dialTCP(t, address)
 			r.eventually("the operator is asked", func() bool { return r.operator.count() == before+1 })
-			if connected.Load() != known {
+			if connected.Load() != connectedBefore {
 				t.Error("a client was connected before the operator answered")
 			}
 			close(proceed)

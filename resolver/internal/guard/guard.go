@@ -9,7 +9,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Guard is what is known of one service's clients. Its zero value is ready.
+// Guard tracks one service's clients. Its zero value is ready.
 type Guard struct {
 	service   bucket
 	bySource  lazySketch
@@ -18,11 +18,11 @@ type Guard struct {
 	handshake handshakes
 
 	mu sync.Mutex
-	// sources are those that have clients.
+	// sources are the sources that have clients.
 	sources map[key]*source
 }
 
-// source is one that has clients. The guard's lock guards it, but for the budget.
+// source is a source that has clients. The guard's lock guards it, but for the budget.
 type source struct {
 	held, sessions int32
 	// kept bounds the bytes that are kept.
@@ -39,8 +39,8 @@ type Stay struct {
 	held, asked bool
 }
 
-// Admit begins a client's stay; the reason, if there is one, is why it can't. Budget
-// is what bounds all that is kept.
+// Admit begins a client's stay; a reason is why it can't. Budget bounds everything that is
+// kept.
 func (g *Guard) Admit(rules *Rules, from netip.Addr, budget *conn.Budget) (Stay, proto.Reason) {
 	v := Stay{guard: g, rules: rules, from: from}
 	if rules.PerSource == (Limits{}) {
@@ -68,8 +68,7 @@ func (g *Guard) Admit(rules *Rules, from netip.Addr, budget *conn.Budget) (Stay,
 	return v, ""
 }
 
-// Hold is for a client that has no server so far; the reason is why it can't wait
-// for one.
+// Hold counts a client that has no backend so far; the reason is why it can't wait for one.
 func (v *Stay) Hold() proto.Reason {
 	if !v.rules.Permits(v.from) {
 		return proto.Denied
@@ -77,7 +76,7 @@ func (v *Stay) Hold() proto.Reason {
 	return v.Hear()
 }
 
-// Hear is Hold for a client that gets no server in any case, but is told why.
+// Hear is Hold for a client that gets no backend in any case, but is told why.
 func (v *Stay) Hear() proto.Reason {
 	if v.source == nil || v.held {
 		return ""
@@ -92,8 +91,8 @@ func (v *Stay) Hear() proto.Reason {
 	return ""
 }
 
-// Ask is for a client that would wake the service or wait for it; the reason is why
-// it may not. It is asked once.
+// Ask is called for a client that would wake the service or wait for it; the reason is why it
+// may not. It is called once.
 func (v *Stay) Ask(now time.Time) proto.Reason {
 	if v.asked {
 		return ""
@@ -112,7 +111,7 @@ func (v *Stay) Ask(now time.Time) proto.Reason {
 	return ""
 }
 
-// Served is for a client that has its server.
+// Served is called once the client has its backend.
 func (v *Stay) Served() {
 	if v.held {
 		v.guard.mu.Lock()
@@ -122,7 +121,7 @@ func (v *Stay) Served() {
 	}
 }
 
-// Leave ends the stay. Its bytes have been given back.
+// Leave ends the stay. The client's bytes must have been given back.
 func (v *Stay) Leave() {
 	if v.source == nil {
 		return
@@ -137,7 +136,7 @@ func (v *Stay) Leave() {
 	v.source = nil
 }
 
-// Held is how many clients without a server are counted by source.
+// Held is how many clients without a backend are counted by source.
 func (g *Guard) Held() (n int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,8 +146,8 @@ func (g *Guard) Held() (n int32) {
 	return n
 }
 
-// Budget is what bounds the bytes that are kept of the client, where all has the
-// bound of all clients.
+// Budget bounds the bytes that are kept of the client. All is the budget of all clients
+// together.
 func (v *Stay) Budget(all *conn.Budget) *conn.Budget {
 	if v.source == nil {
 		return all

@@ -14,7 +14,7 @@ func at(d time.Duration) time.Time { return epoch.Add(time.Hour + d) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func enter(t *testing.T, g *Guard, rules *Rules, from string) *Stay {
+func admit(t *testing.T, g *Guard, rules *Rules, from string) *Stay {
 	t.Helper()
 	v, reason := g.Admit(rules, addr(from), conn.NewBudget(1<<20))
 	if reason != "" {
@@ -44,7 +44,7 @@ func TestWhoMayWakeAServiceGoesByTheListsOfNetworks(t *testing.T) {
 		"a list of which nothing is readable": {[]string{"everybody"}, nil, "192.0.2.1", false},
 	} {
 		rules := NewRules(c.allow, c.deny)
-		v := enter(t, &Guard{}, &rules, c.from)
+		v := admit(t, &Guard{}, &rules, c.from)
 		want := proto.Denied
 		if c.want {
 			want = ""
@@ -61,7 +61,7 @@ func TestWhoMayWakeAServiceGoesByTheListsOfNetworks(t *testing.T) {
 // ask is a new client who asks and leaves.
 func ask(t *testing.T, g *Guard, rules *Rules, from string, now time.Time) proto.Reason {
 	t.Helper()
-	v := enter(t, g, rules, from)
+	v := admit(t, g, rules, from)
 	defer v.Leave()
 	return v.Ask(now)
 }
@@ -155,7 +155,7 @@ func TestAServiceMayBeAskedForSoOften(t *testing.T) {
 		t.Errorf("half a minute later: %q", got)
 	}
 	// Who was let in once isn't counted again.
-	v := enter(t, &Guard{}, &Rules{PerServiceRate: 1}, "192.0.2.1")
+	v := admit(t, &Guard{}, &Rules{PerServiceRate: 1}, "192.0.2.1")
 	if a, b := v.Ask(at(0)), v.Ask(at(0)); a != "" || b != "" {
 		t.Errorf("one client asks twice: %q, %q", a, b)
 	}
@@ -174,7 +174,7 @@ func TestWhatASourceHasAtOnceIsBoundedAndGivenBack(t *testing.T) {
 	if _, reason := here(); reason != proto.SourceSessions {
 		t.Errorf("a fourth session: %q", reason)
 	}
-	if other := enter(t, g, rules, "2001:db8:0:1::1"); other.Hold() != "" {
+	if other := admit(t, g, rules, "2001:db8:0:1::1"); other.Hold() != "" {
 		t.Error("another source may not hold")
 	}
 	if a, b := first.Hold(), first.Hold(); a != "" || b != "" {
@@ -224,7 +224,7 @@ func TestWithoutRulesNothingIsCounted(t *testing.T) {
 
 func TestRulesThatGoByTheSourceAreHidden(t *testing.T) {
 	rules := NewRules([]string{"192.0.2.0/24"}, []string{"10.0.0.0/8"})
-	rules.PerSource, rules.PerSourceRate, rules.PerServiceRate, rules.SourcesKnown = Limits{1, 1, 1}, 1, 1, true
+	rules.PerSource, rules.PerSourceRate, rules.PerServiceRate, rules.SourceIPsPreserved = Limits{1, 1, 1}, 1, 1, true
 	hidden := rules.Hidden()
 	g := &Guard{}
 	for _, want := range []proto.Reason{"", proto.ServiceRate} {
@@ -245,17 +245,17 @@ func TestAnswersToWhoMayBeElsewhereAreRare(t *testing.T) {
 		}
 		return n
 	}
-	known := &Rules{SourcesKnown: true}
+	preserved := &Rules{SourceIPsPreserved: true}
 	for name, c := range map[string]struct {
 		rules *Rules
 		from  []string
 		want  int
 	}{
-		"one address":              {known, []string{"192.0.2.1"}, 50},
-		"two of a network":         {known, []string{"192.0.2.1", "192.0.2.200"}, 50},
-		"two networks":             {known, []string{"192.0.2.1", "192.0.3.1"}, 100},
-		"two of a network of IPv6": {known, []string{"2001:db8::1", "2001:db8:0:ff::1"}, 50},
-		"two networks of IPv6":     {known, []string{"2001:db8::1", "2001:db8:0:100::1"}, 100},
+		"one address":              {preserved, []string{"192.0.2.1"}, 50},
+		"two of a network":         {preserved, []string{"192.0.2.1", "192.0.2.200"}, 50},
+		"two networks":             {preserved, []string{"192.0.2.1", "192.0.3.1"}, 100},
+		"two of a network of IPv6": {preserved, []string{"2001:db8::1", "2001:db8:0:ff::1"}, 50},
+		"two networks of IPv6":     {preserved, []string{"2001:db8::1", "2001:db8:0:100::1"}, 100},
 		"who is nobody knows":      {&Rules{}, []string{"192.0.2.1"}, 1000},
 	} {
 		if got := answered(&Guard{}, c.rules, c.from...); got != c.want {
@@ -266,7 +266,7 @@ func TestAnswersToWhoMayBeElsewhereAreRare(t *testing.T) {
 	g, n := &Guard{}, 0
 	for range 5000 {
 		from := netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 1})
-		if g.Answer(known, from, at(0)) {
+		if g.Answer(preserved, from, at(0)) {
 			n++
 		}
 	}
@@ -302,7 +302,7 @@ func TestTheOldestHandshakeMakesRoom(t *testing.T) {
 }
 
 func TestTheGuardIsForManyAtOnce(t *testing.T) {
-	g, rules := &Guard{}, &Rules{PerSourceRate: 100, PerServiceRate: 60_000, PerSource: Limits{Connections: 1000, Sessions: 1000, Bytes: 1 << 20}, SourcesKnown: true}
+	g, rules := &Guard{}, &Rules{PerSourceRate: 100, PerServiceRate: 60_000, PerSource: Limits{Connections: 1000, Sessions: 1000, Bytes: 1 << 20}, SourceIPsPreserved: true}
 	budget := conn.NewBudget(1 << 20)
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -5,12 +5,11 @@ import (
 	"sync"
 )
 
-// Cutter is a connection that others may end, for whoever waits on it.
+// Cutter is a connection that can be cut while its goroutine waits on it.
 type Cutter interface{ Cut() }
 
-// handshakes are a service's clients that haven't said what they want, the oldest
-// first. Honest ones say it at once, and so the oldest makes room where there is
-// none.
+// handshakes are a service's clients that haven't said what they want, the oldest first. Honest
+// ones say it at once, so the oldest makes room where there is none.
 type handshakes struct {
 	mu  sync.Mutex
 	all list.List

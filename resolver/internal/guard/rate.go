@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// epoch is what times are counted from: no change of the clock makes them jump.
+// epoch is what times are counted from, so that they don't jump when the clock is changed.
 var epoch = time.Now()
 
 func since(now time.Time) int64 { return int64(now.Sub(epoch)) }
 
-// rate lets so many through in a period, and all of them at once if they come so.
+// rate allows so many in a period, and all of them at once if they come so.
 type rate struct {
 	count  int64
 	period time.Duration
@@ -19,12 +19,12 @@ type rate struct {
 
 func perMinute(n int32) rate { return rate{int64(n), time.Minute} }
 
-// skew is which part of the time between two tokens one that comes at the same
-// instant as another may have looked at the clock before it.
+// skew is the part of the time between two tokens, as a divisor, by which the clocks of
+// concurrent callers may differ.
 const skew = 64
 
-// bucket is a token bucket, full at first, in one number: when it will be full
-// again. It is the Generic Cell Rate Algorithm.
+// bucket is a token bucket, full at first, stored in one number: the time at which it will be
+// full again. It is the Generic Cell Rate Algorithm.
 type bucket struct{ full atomic.Int64 }
 
 // take takes a token; false: there is none.
@@ -66,7 +66,7 @@ func (s *sketch) take(k key, now int64, r rate) bool {
 	return first || second
 }
 
-// lazySketch is there once somebody asks.
+// lazySketch is a sketch that is made when it is first used.
 type lazySketch struct{ made atomic.Pointer[sketch] }
 
 func (l *lazySketch) take(k key, now int64, r rate) bool {

@@ -1,9 +1,9 @@
-// Package guard decides who may ask for a service that has no server up, and how
+// Package guard decides which clients may ask for a service that has no backend up, and how
 // much of a resolver one source of clients may take.
 //
-// It counts and never waits. Nothing in it is shared by services but Share, and no
-// table grows with the number of those who ask: a source's rate is kept in a table
-// of fixed size, and all else only while the source has clients.
+// It counts and never waits. Services share nothing in it but Share, and no table grows with
+// the number of clients that ask: a source's rate is kept in a table of fixed size, and all
+// else only while the source has clients.
 package guard
 
 import (
@@ -11,39 +11,38 @@ import (
 	"slices"
 )
 
-// Rules are what one service asks for. They are never changed.
+// Rules are one service's settings. They are never changed.
 type Rules struct {
 	// Only reports whether nobody but Allow may wake the service.
 	Only bool
-	// Allow and Deny are networks; Deny comes first.
+	// Allow and Deny are networks; Deny takes precedence.
 	Allow, Deny []netip.Prefix
 	// PerSourceRate and PerServiceRate are how many clients may ask in a minute; 0
 	// is without a limit.
 	PerSourceRate, PerServiceRate int32
 	// PerSource bounds what one source has at once.
 	PerSource Limits
-	// SourcesKnown reports whether addresses are those of clients, and not of a node that
-	// stands for many.
-	SourcesKnown bool
+	// SourceIPsPreserved reports whether addresses are those of clients, and not those of nodes
+	// that stand for many.
+	SourceIPsPreserved bool
 }
 
 // Limits bound what one source has at once; 0 is without a limit.
 type Limits struct {
-	// Connections are clients without a server.
+	// Connections are clients without a backend.
 	Connections int32
-	// Bytes is what is kept of those.
+	// Bytes is what is kept of those clients.
 	Bytes int64
 	// Sessions are all clients.
 	Sessions int32
 }
 
-// NewRules parses networks, as the API server has let them pass. What it would not
-// have is left out.
+// NewRules parses networks that the API server has validated. Invalid ones are left out.
 func NewRules(allow, deny []string) Rules {
 	return Rules{Only: len(allow) > 0, Allow: prefixes(allow), Deny: prefixes(deny)}
 }
 
-// Hidden are the rules without those that go by the source.
+// Hidden are the rules without those that need the source's address.
 func (r Rules) Hidden() Rules { return Rules{PerServiceRate: r.PerServiceRate} }
 
 // Permits reports whether clients from an address may wake the service.
@@ -63,16 +62,16 @@ func prefixes(texts []string) []netip.Prefix {
 	return out
 }
 
-// sourceBits are how much of an address of IPv6 tells sources apart: a household
-// has 64 bits of addresses at least. Prefixes to which answers are limited are what
-// one network has that could be flooded with them.
+// sourceBits are the leading bits of an IPv6 address that identify a source: a household has 64
+// bits of addresses at least. Answers are limited by larger prefixes: those of one network that
+// could be flooded with them.
 const (
 	sourceBits   = 64
 	prefixBits   = 56
 	prefixBitsV4 = 24
 )
 
-// key is a source, or a prefix of some.
+// key is a source, or a prefix of several.
 type key [16]byte
 
 func sourceOf(from netip.Addr) key { return keyOf(from, 32, sourceBits) }

@@ -6,8 +6,8 @@ import "sync/atomic"
 // eight ninths at most where nobody else wants any, and others still find room.
 const alpha = 8
 
-// Share divides what all services have together: one that is flooded leaves some
-// for the others. It is the dynamic threshold of shared-memory switches.
+// Share divides what all services share, so that one that is flooded leaves some for the
+// others. It is the dynamic threshold of shared-memory switches.
 type Share struct {
 	most int64
 	used atomic.Int64
@@ -16,8 +16,8 @@ type Share struct {
 // NewShare makes one of a number of places.
 func NewShare(most int) *Share { return &Share{most: int64(most)} }
 
-// Take takes n places for a service that has own; false: it has its share, or there
-// is none left.
+// Take takes n places for a service that has own already; false: it has its share, or there are
+// none left.
 func (s *Share) Take(own *atomic.Int32, n int32) bool {
 	had, used := int64(own.Add(n)-n), s.used.Add(int64(n))-int64(n)
 	if had >= alpha*(s.most-used) || used+int64(n) > s.most {

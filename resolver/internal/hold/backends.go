@@ -9,21 +9,21 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// backend is what is known of one address.
+// backend is the state of one backend's address.
 type backend struct {
 	route.Backend
-	// up reports whether it took a connection or a datagram.
+	// up is set once it took a connection or a datagram.
 	up bool
-	// trying reports whether a client finds out whether it is up.
+	// trying is set while a client finds out whether it is up.
 	trying bool
-	// aside is until when it is left alone.
+	// aside is the time until which it is left alone.
 	aside time.Time
-	// pod are the addresses of the backend's pod, this one among them.
+	// pod has the addresses of the backend's pod, this one among them.
 	pod []*backend
-	// load is what the pod carries; nil where backends are not chosen by it.
+	// load is the pod's load; nil where backends are not chosen by it.
 	load *load
-	// reached is when a client connected last, and suspect since when one could not that
-	// heard nothing; zero when one could after that.
+	// reached is when a client last connected. Suspect is since when one could not, and heard
+	// nothing; zero once one could after that.
 	reached atomic.Int64
 	suspect time.Time
 }
@@ -59,11 +59,11 @@ func (p *port) update(now *route.Port) {
 		p.tries = 0
 		p.notBefore = time.Time{}
 	}
-	// The phase, too, may let somebody in.
+	// A change of the phase, too, may let clients in.
 	p.wake()
 }
 
-// group finds the addresses that are of one pod.
+// group finds the addresses of one pod.
 func (p *port) group() {
 	pods := map[any][]*backend{}
 	key := func(s *backend) any {
@@ -80,9 +80,9 @@ func (p *port) group() {
 	}
 }
 
-// stands reports whether a pod is reached at this address of its two: a game may be
-// bound to one of the families only. An address that is proven comes first, and
-// else the first that nothing speaks against, which is the IPv4 one.
+// stands reports whether a pod is reached at this one of its two addresses: a game may be bound
+// to one family only. An address that is up comes first, and else the first without a failure,
+// which is the IPv4 one.
 func (s *backend) stands(now time.Time) bool {
 	if len(s.pod) == 1 {
 		return true
@@ -106,11 +106,11 @@ func (p *port) usable(s *backend, anyUp bool, now time.Time) bool {
 	case !anyUp || !s.Serving:
 		return false
 	case p.network == route.UDP && !p.ready:
-		// Datagrams that nobody takes are lost, and that a container runs says
-		// little: one client at a time finds out.
+		// Datagrams that nothing receives are lost, and a running container does not mean that
+		// its port is bound: one client at a time finds out.
 		return !s.trying
 	}
-	// One backend that took clients stands for the others that serve: who can't
+	// One backend that took clients is evidence for the others that serve: a client that can't
 	// connect comes back.
 	return true
 }
@@ -131,8 +131,8 @@ func (p *port) find(now time.Time, anyUp bool) int {
 	return -1
 }
 
-// choose looks for the backend of the next client; -1: there is none. Servers are
-// taken in turn, or by what they carry.
+// choose looks for the backend of the next client; -1: there is none. Backends are chosen in
+// turn, or by their load.
 func (p *port) choose(now time.Time) int {
 	policy := p.queue.route.Balance
 	if policy == "" {
@@ -173,8 +173,8 @@ func (p *port) releaseTo(s *backend) Release {
 // hasRoom reports whether a backend may get another player.
 func (s *backend) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
 
-// candidates are the addresses worth a dial: pods that don't end and aren't full,
-// and for UDP only those whose container runs, because nothing else answers.
+// candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
+// UDP only those whose container runs, because nothing else answers.
 func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.backends {
@@ -186,7 +186,7 @@ func (p *port) candidates(now time.Time) []netip.AddrPort {
 	return out
 }
 
-// avoid leaves a backend alone for a moment.
+// avoid leaves a backend alone for asideFor.
 func (p *port) avoid(address netip.AddrPort) {
 	for _, s := range p.backends {
 		if s.Address == address {
@@ -196,9 +196,9 @@ func (p *port) avoid(address netip.AddrPort) {
 	}
 }
 
-// silent takes in that a client who began to connect then heard nothing of the backend.
-// Its packet may have been lost, in a burst with others' who began with it: the backend
-// is left alone once that happens again, and nobody else has connected meanwhile.
+// silent takes in that a client, who began to connect at began, heard nothing of the backend.
+// Its packet may have been lost in a burst. So the backend is left alone only if that happens
+// again, and nobody else has connected meanwhile.
 func (p *port) silent(s *backend, began, now time.Time) {
 	reached := time.Unix(0, s.reached.Load())
 	if reached.After(s.suspect) {
@@ -217,8 +217,8 @@ func (p *port) silent(s *backend, began, now time.Time) {
 	}
 }
 
-// failed takes in that a backend that clients were released to could not be reached. Where
-// there is no other it is tried again soon rather than left alone.
+// failed takes in that a backend that clients were released to could not be reached. If there
+// is no other it is tried again rather than left alone.
 func (p *port) failed(address netip.AddrPort) {
 	p.avoid(address)
 	now := time.Now()
@@ -230,13 +230,13 @@ func (p *port) failed(address netip.AddrPort) {
 		}
 	}
 	p.upAt = time.Time{}
-	// One step for all who were released to it together.
+	// One step counts for all that were released to it together.
 	if p.notBefore.After(now) {
 		return
 	}
 	wait := dialPeriod
 	if p.probed {
-		// Nothing but the clients' own dials tells when it is up.
+		// Only the clients' own dials find out when it is up.
 		p.tries++
 		wait = min(dialPeriod<<min(p.tries, 5), dialLong)
 	}

@@ -7,16 +7,15 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Load is what a backend carries, as far as one resolver knows.
+// Load is a backend's load, as far as one resolver knows.
 type Load struct {
-	// Players and Capacity are what its game last reported. A Capacity of 0 is one
-	// that isn't known.
+	// Players and Capacity are what its game last reported. A Capacity of 0 is unknown.
 	Players, Capacity int
-	// Counts reports whether the game was seen to count its players. Another reports
-	// none, whoever plays.
+	// Counts reports whether the game is known to count its players. Another one reports none,
+	// whoever plays.
 	Counts bool
-	// Sessions are the clients that this resolver gave the backend, and Fresh those
-	// among them that the report can't have counted yet.
+	// Sessions are the clients that this resolver gave the backend, and Fresh those among them
+	// that the report can't have counted yet.
 	Sessions, Fresh int
 }
 
@@ -31,9 +30,9 @@ func (l Load) Expected() int {
 // Full reports whether the backend has no room for another player.
 func (l Load) Full() bool { return l.room().free <= 0 }
 
-// room is what a load leaves.
+// room is the room that a load leaves.
 type room struct {
-	// free is for how many there is room, without end where that isn't known.
+	// free is how many players there is room for; without a bound where that isn't known.
 	free, players int
 }
 
@@ -45,16 +44,16 @@ func (l Load) room() room {
 	return r
 }
 
-// compare is above 0 for more room than another has or, where neither is known, for
-// fewer players.
+// compare is above 0 for more room than another has or, where neither is known, for fewer
+// players.
 func (r room) compare(o room) int {
 	return cmp.Or(cmp.Compare(r.free, o.free), cmp.Compare(o.players, r.players))
 }
 
-// Choose picks the backend for a new client among n; -1: none has room. It looks at
-// each once. Of several that are alike Spread takes the first from start on, so that
-// another is taken each time where start moves on, and Packed the first of all. Load
-// is not ok for a backend that takes no clients.
+// Choose picks the backend for a new client among n; -1: none has room. It looks at each once.
+// Among equals Spread takes the first from start on, so that a start that moves on takes
+// another each time, and Packed takes the first of all. Load is not ok for a backend that takes
+// no clients.
 func Choose(policy v1alpha1.Balance, n, start int, load func(i int) (l Load, ok bool)) int {
 	better := 1
 	if policy == v1alpha1.BalancePacked {

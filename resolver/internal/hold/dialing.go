@@ -14,7 +14,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// start makes the port's one dialer run.
+// start starts the port's one dialer.
 func (p *port) start() {
 	if p.dialing {
 		return
@@ -23,8 +23,7 @@ func (p *port) start() {
 	p.queue.wg.Go(p.dialLoop)
 }
 
-// dialLoop looks for a backend while clients wait, and releases all of them to it
-// at once.
+// dialLoop looks for a backend while clients wait, and releases all of them at once.
 func (p *port) dialLoop() {
 	defer utilruntime.HandleCrash()
 	q := p.queue
@@ -89,7 +88,7 @@ func (p *port) firstAllowed() *Ticket {
 	return nil
 }
 
-// space sets when the next try may be.
+// space sets when the next dial may be.
 func (p *port) space(now time.Time) {
 	wait := dialPeriod
 	if p.network == route.UDP {
@@ -98,9 +97,9 @@ func (p *port) space(now time.Time) {
 	p.notBefore = now.Add(wait)
 }
 
-// calm is how long to wait for a change where nothing is usable: until an
-// address that was left alone may be tried again, or a backend may turn out to have room
-// because who was sent there doesn't play.
+// calm is how long to wait for a change where nothing is usable: until an address that was left
+// alone may be tried again, or until a backend may turn out to have room because a client that
+// was released to it doesn't play.
 func (p *port) calm(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, s := range p.backends {
@@ -114,7 +113,7 @@ func (p *port) calm(now time.Time) time.Duration {
 	return wait
 }
 
-// release gives all who may be connected a backend, the first of them a connection
+// release gives a backend to all that may be connected. The first of them gets the connection
 // that is already made. It is called with the queue's lock and releases it.
 func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 	q := p.queue
@@ -131,7 +130,7 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 			continue
 		}
 		g := Release{Address: address}
-		// The backend that was found gets the first, and others their share.
+		// The backend that was found gets the first client, and the others their share.
 		if len(out) == 0 && address.IsValid() {
 			g.Conn, g.Slot = made, p.slotAt(address, now)
 		} else if picked, ok := p.pick(now); ok {
@@ -199,7 +198,7 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 		p.reached(d.address)
 		p.tries = 0
 		if q.route.Balance != "" && len(candidates) > 1 {
-			// Which one answered first is no reason to choose it.
+			// Being the first to answer is no reason to be chosen.
 			_ = d.conn.Close()
 			d.address, d.conn = netip.AddrPort{}, nil
 		}
@@ -209,20 +208,20 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 	cancel()
 }
 
-// dial connects to a backend that is up. Where its protocol can tell more than that it takes
-// connections the backend is asked first, which the timeout doesn't bound.
+// dial connects to a backend that is up. Where the protocol can query a backend it is queried
+// first, which the timeout doesn't bound.
 func (p *port) dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (*conn.Stream, error) {
 	q := p.queue
 	q.mu.Lock()
 	r := q.route
 	q.mu.Unlock()
 	now, ok := r.Port(p.name)
-	asker := proto.AbilitiesOf(q.opts.Protocols[now.Protocol]).Asker
-	if ok && asker != nil && !now.ByConnect {
+	querier := proto.AbilitiesOf(q.opts.Protocols[now.Protocol]).Querier
+	if ok && querier != nil && !now.ByConnect {
 		err := query.Backend(ctx, route.TCP, address, timeout, query.Greeting(r, route.TCP), func(c net.Conn) error {
-			answers, err := asker.Ask(c)
-			if err == nil && q.opts.Told != nil {
-				q.opts.Told(p.name, answers)
+			answers, err := querier.Ask(c)
+			if err == nil && q.opts.Learnt != nil {
+				q.opts.Learnt(p.name, answers)
 			}
 			return err
 		})
@@ -233,7 +232,7 @@ func (p *port) dial(ctx context.Context, address netip.AddrPort, timeout time.Du
 	return q.opts.Dial(ctx, address, timeout)
 }
 
-// tryDatagram lets one client's first datagram find out.
+// tryDatagram has one client's first datagram find out whether a backend is up.
 func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
 	q := p.queue
 	client, ok := first.client.(Datagrams)
@@ -243,7 +242,7 @@ func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
 	switch client.Try(q.ctx, address) {
 	case Taken:
 	case Spent:
-		// The next one's turn comes at once.
+		// The next client's turn comes at once.
 		q.mu.Lock()
 		p.tries, p.notBefore = max(0, p.tries-1), time.Time{}
 		q.mu.Unlock()

@@ -2,8 +2,8 @@
 // each ElasticService, with its bounds and timeouts, the calls that wake the
 // service, and the dialing that finds out when a backend is up.
 //
-// It knows clients only as something that can be released to a backend or refused.
-// What a client sent, and how it is relayed, is the data plane's.
+// It knows clients only as something that can be released to a backend or refused. What a
+// client sent, and how it is relayed, belongs to the data plane.
 package hold
 
 import (
@@ -21,70 +21,70 @@ import (
 const (
 	// wakePeriod is how far apart wake calls are while clients wait.
 	wakePeriod = time.Second
-	// wakeSoon is the period after an answer that lets nobody in: the sleep was
-	// past cancelling, or the call failed.
-	wakeSoon = 250 * time.Millisecond
-	// wakeGap is how far apart calls are that are made for clients who came
-	// after the last one.
+	// retryPeriod is the period after an answer that lets no client in: the sleep could not be
+	// cancelled any more, or the call failed.
+	retryPeriod = 250 * time.Millisecond
+	// wakeGap is how far apart calls are that are made for clients that came after the last
+	// one.
 	wakeGap = 50 * time.Millisecond
-	// crowdedPeriod is how far apart they are where clients wait for room.
+	// crowdedPeriod is how far apart calls are where clients wait for room.
 	crowdedPeriod = 10 * time.Second
-	// nothingTime is for how long the operator must have said that there is nothing
-	// to wake before clients are sent away for it: a target that is replaced, or
-	// an operator that lags behind, costs nobody the connection. New clients are
-	// sent away at once for nothingMemory after the last such answer.
+	// nothingTime is for how long the operator must have answered that there is nothing to wake
+	// before clients are refused for it: a target that is being replaced, or an operator that
+	// lags behind, costs nobody the connection. New clients are refused at once for
+	// nothingMemory after the last such answer.
 	nothingTime   = 3 * time.Second
 	nothingMemory = time.Minute
-	// nothingGap is how far apart answers may be that count as one after the other.
+	// nothingGap is how far apart such answers may be to count as uninterrupted.
 	nothingGap = 3 * time.Second
 
 	// dialPeriod is how often a backend that is not up is dialled.
 	dialPeriod = 10 * time.Millisecond
-	// dialShort bounds most dials: within a cluster an answer takes a few
-	// milliseconds, and one that got lost would hide a backend that is up.
+	// dialShort bounds most dials: within a cluster an answer takes a few milliseconds, and
+	// waiting longer for a lost one would hide a backend that is up.
 	dialShort = 50 * time.Millisecond
-	// dialLong bounds every fifth, for pods that are far away.
+	// dialLong bounds every fifth dial, for pods that are far away.
 	dialLong = 250 * time.Millisecond
 	// dialWidth is how many addresses are dialled at once.
 	dialWidth = 4
 
-	// asideFor is how long an address is left alone after a failed dial, or after
-	// it refused a datagram; that may not be more often, see datagramPeriods.
+	// asideFor is how long an address is left alone after a failed dial, or after it refused a
+	// datagram. It must not be shorter, see datagramPeriods.
 	asideFor = 1050 * time.Millisecond
-	// DialTimeout bounds a dial to a backend that is thought to be up.
+	// DialTimeout bounds a dial to a backend that is assumed to be up.
 	DialTimeout = 250 * time.Millisecond
 )
 
-// datagramPeriods space the tries of a datagram that was refused. Linux sends a
-// peer a burst of about six port-unreachable messages, then one a second: tried
-// more often, a datagram that met no backend would look as if it was delivered.
+// datagramPeriods space the tries of a datagram that was refused. Linux sends a peer a burst of
+// about six port-unreachable messages, then one a second. Tried more often, a datagram that met
+// no bound port would seem to be delivered.
 var datagramPeriods = []time.Duration{
 	20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
 	160 * time.Millisecond, 320 * time.Millisecond, 1050 * time.Millisecond,
 }
 
-// Errors of Enter.
+// Errors of Hold.
 var (
-	// ErrFull says that as many clients wait as may.
+	// ErrFull means that as many clients wait as may.
 	ErrFull = errors.New("the queue is full")
-	// ErrGone says that the service or port is not served any more.
+	// ErrGone means that the service or port is not served any more.
 	ErrGone = errors.New("the service is gone")
 )
 
 // Release is a backend for a client that waited.
 type Release struct {
-	// Address is the backend's.
+	// Address is the backend's address.
 	Address netip.AddrPort
-	// Conn is a connection to it that is already made; may be nil.
+	// Conn is a connection to the backend that is already made; may be nil.
 	Conn *conn.Stream
-	// Unproven reports whether nobody knows whether the backend takes datagrams. The
-	// client is the only one that tries it, and must end that with Queue.Proven
-	// or Queue.Avoid.
+	// Unproven reports whether it is unknown whether the backend accepts datagrams. The client
+	// is the only one that tries it, and must end that with Queue.Answered, Queue.Untried or
+	// Queue.Avoid.
 	Unproven bool
-	// Slot is the client's place on the backend, which it leaves when it goes to
-	// another or ends; nil where backends are not chosen by what they carry.
+	// Slot is the client's place on the backend, which it leaves when it goes to another or
+	// ends; nil where backends are not chosen by their load.
 	Slot *Slot
-	// backend is who it is; nil where clients were released to several at once.
+	// backend is the backend's state; nil where clients were released to several at once.
 	backend *backend
 }
 
@@ -95,21 +95,21 @@ func (g Release) Reached(now time.Time) {
 	}
 }
 
-// Client waits in a queue. Its methods are called without locks held and must
-// not block, Try excepted. Each wait ends in exactly one call of Released or
-// Refused, unless the client leaves first.
+// Client waits in a queue. Its methods are called without locks held and must not block, except
+// for Try. Each wait ends in exactly one call of Released or Refused, unless the client leaves
+// first.
 type Client interface {
 	// Released gives the client a backend to try.
 	Released(Release)
-	// Refused sends it away.
+	// Refused refuses the client.
 	Refused(proto.Reason)
 }
 
-// Datagrams is a Client of a UDP port. One of those that wait is asked to try
-// whether a backend is up.
+// Datagrams is a Client of a UDP port. One of those that wait is asked to try whether a backend
+// is up.
 type Datagrams interface {
 	Client
-	// Try sends the client's first datagram and waits a moment for a refusal.
+	// Try sends the client's first datagram and waits a short time for a refusal.
 	Try(ctx context.Context, backend netip.AddrPort) Tried
 }
 
@@ -117,15 +117,15 @@ type Datagrams interface {
 type Tried int
 
 const (
-	// Taken says that nothing refused it.
+	// Taken means that nothing refused the datagram.
 	Taken Tried = iota
-	// NotBound says that the backend's port is not bound yet; the datagram is to
+	// NotBound means that the backend's port is not bound yet; the datagram is to
 	// be sent again.
 	NotBound
-	// Failed says that it could not be sent.
+	// Failed means that the datagram could not be sent.
 	Failed
-	// Spent says that the client has left, because it had nothing that could be sent:
-	// that tells nothing of the backend.
+	// Spent means that the client has left, because it had nothing that could be sent. It
+	// implies nothing about the backend.
 	Spent
 )
 

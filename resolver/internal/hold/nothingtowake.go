@@ -10,15 +10,16 @@ import (
 // nothingToWake is for how long the operator has answered that there is nothing to wake.
 // The wake loop alone uses it.
 type nothingToWake struct {
-	// since is the first of the answers without a break by which there is
-	// nothing to wake, and last the last of them; zero when there is none.
+	// since is the first in an uninterrupted series of answers that there is nothing to wake,
+	// and last the last of them; zero when there is none.
 	since, last time.Time
-	// certain is set once they have gone on for nothingTime.
+	// certain is set once the series has lasted nothingTime.
 	certain bool
 }
 
-// answered takes in an answer, and reports whether those it was asked for wait in vain. Any
-// other answer, or none, has them wait on: who can't reach the operator doesn't know.
+// answered takes in an answer, and reports whether the clients that it was asked for wait in
+// vain. After any other answer, or none, they wait on: a resolver that can't reach the operator
+// doesn't know.
 func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
 	if outcome != wake.NotFound {
 		*n = nothingToWake{}
@@ -36,7 +37,7 @@ func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
 	return n.certain
 }
 
-// refuseUpTo refuses all who wait up to seq: for them the operator was asked.
+// refuseUpTo refuses all clients up to seq: the operator was asked for those.
 func (q *Queue) refuseUpTo(seq uint64) {
 	q.mu.Lock()
 	var refused []*Ticket

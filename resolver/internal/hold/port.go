@@ -8,8 +8,8 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// port is one service port's part of a queue: who waits for it, and what is
-// known of its backends. The queue's lock guards it.
+// port is one service port's part of a queue: its clients and its backends. The queue's lock
+// guards it.
 type port struct {
 	queue   *Queue
 	name    string
@@ -18,8 +18,8 @@ type port struct {
 	closed  bool
 
 	waiting []*Ticket
-	// ready reports whether the pods have a readiness probe, and probed that
-	// Kubernetes' word for a backend being up is enough.
+	// ready is set where the pods have a readiness probe, and probed where a backend is up once
+	// Kubernetes reports it as serving.
 	ready, probed bool
 	backends      []*backend
 	next          int
@@ -30,8 +30,8 @@ type port struct {
 	// notBefore spaces the dials; tries counts those since the backends changed.
 	notBefore time.Time
 	tries     int
-	// addressAt and upAt are when the first client that waits now could have
-	// been sent to an address, and to a backend that was up.
+	// addressAt and upAt are when the first client that waits now could have been sent to an
+	// address, and to a backend that was up.
 	addressAt, upAt time.Time
 }
 

@@ -23,16 +23,16 @@ type Options struct {
 	Waker Waker
 	// Dial connects to backends; nil: conn.Dial.
 	Dial DialFunc
-	// Protocols are asked where they can tell more of a backend than that it takes
-	// connections; Told is told what such a backend told of itself.
+	// Protocols are asked where they can find out more about a backend than that it takes
+	// connections. Told is called with what such a backend reports about itself.
 	Protocols map[v1alpha1.Protocol]proto.Protocol
-	Told      func(port string, answers proto.Answers)
+	Learnt    func(port string, answers proto.Answers)
 	Metrics   *metrics.Metrics
 	Log       logr.Logger
 }
 
-// Queue holds the clients of one ElasticService. It is bounded over all of the
-// service's ports together.
+// Queue holds the clients of one ElasticService. Its bounds are for all of the service's ports
+// together.
 type Queue struct {
 	opts   Options
 	ctx    context.Context //nolint:containedctx // the queue's own life, ended by Close
@@ -47,24 +47,24 @@ type Queue struct {
 	// loads are the pods' players, where backends are chosen by them.
 	loads map[string]*load
 
-	// tickets counts clients that wait or try a backend; waiting, of those, the
-	// ones that have none to try.
+	// tickets counts clients that wait or try a backend; waiting counts those that have none to
+	// try.
 	tickets, waiting int
-	// lastSeq numbers clients in the order in which they came.
+	// lastSeq numbers clients in the order of their arrival.
 	lastSeq uint64
-	// asked is the last client that the last wake call was made for, approved
-	// the last that may be connected while the service's phase says asleep.
+	// asked is the last client that the last wake call was made for. Approved is the last that
+	// may be connected while the service's phase is Asleep.
 	asked, approved uint64
 	waking          bool
 	lastCall        time.Time
 	lastResult      wake.Result
-	// slept is the last sleep that the operator told of.
+	// slept is the last sleep that the operator reported.
 	slept   time.Time
 	nothing nothingToWake
 	// rouse makes the wake loop look again.
 	rouse chan struct{}
-	// began and called are when the first of these clients came, and when the
-	// first call for them was made.
+	// began is when the first of these clients came, and called when the first call for them
+	// was made.
 	began, called time.Time
 }
 
@@ -103,7 +103,7 @@ func (q *Queue) Update(r *route.Route) {
 	q.mu.Lock()
 	var refused []*Ticket
 	if q.route != nil && q.slept.Equal(q.route.LastSleep) {
-		q.slept = r.LastSleep // what was watched is newer than the answer
+		q.slept = r.LastSleep // a watched object is newer than the answer
 	}
 	q.route = r
 	for i := range r.Ports {
@@ -129,7 +129,7 @@ func (q *Queue) Update(r *route.Route) {
 	refuse(refused, proto.RouteGone)
 }
 
-// Close refuses who waits. It does not wait for what is under way; Wait does.
+// Close refuses the clients that wait. It does not wait for what is under way; Wait does.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -146,7 +146,7 @@ func (q *Queue) Close() {
 // Wait waits for the goroutines of a closed queue.
 func (q *Queue) Wait() { q.wg.Wait() }
 
-// drop takes all who wait from a port that is no more.
+// drop takes all clients that wait out of a port that is gone.
 func (q *Queue) drop(p *port) []*Ticket {
 	p.closed = true
 	out := p.waiting
@@ -170,8 +170,8 @@ func refuse(tickets []*Ticket, reason proto.Reason) {
 // backend and may come back.
 func (q *Queue) Len() int { return int(q.size.Load()) }
 
-// Pick gives a backend that a new client of a port may use at once; false when
-// it has to wait its turn.
+// Pick gives a backend that a new client of a port may use at once; false: the client has to
+// wait its turn.
 func (q *Queue) Pick(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,8 +182,8 @@ func (q *Queue) Pick(name string) (Release, bool) {
 	return p.pick(time.Now())
 }
 
-// PickForQuery gives a backend that may answer a client who only asks, whether it
-// has room or not; false: there is none. That it is up the client finds out.
+// PickForQuery gives a backend for a client that only queries, whether it has room or not;
+// false: there is none. The client finds out whether the backend is up.
 func (q *Queue) PickForQuery(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +199,7 @@ func (q *Queue) PickForQuery(name string) (Release, bool) {
 	return p.releaseTo(p.backends[at]), true
 }
 
-// Avoid leaves a backend alone for a moment after it could not be reached.
+// Avoid leaves a backend alone for a while after it could not be reached.
 func (q *Queue) Avoid(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -208,7 +208,7 @@ func (q *Queue) Avoid(name string, backend netip.AddrPort) {
 	}
 }
 
-// Silent is for a client who began to connect to the backend that it was released to then,
+// Silent is for a client that began to connect at began to the backend that it was released to,
 // and heard nothing.
 func (q *Queue) Silent(name string, g Release, began time.Time) {
 	q.mu.Lock()
@@ -218,7 +218,7 @@ func (q *Queue) Silent(name string, g Release, began time.Time) {
 	}
 }
 
-// Untried ends the try of a backend that was not proven to be up and was sent nothing.
+// Untried ends the try of a backend that was not known to be up and was sent nothing.
 func (q *Queue) Untried(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,9 +227,9 @@ func (q *Queue) Untried(name string, backend netip.AddrPort) {
 	}
 }
 
-// Proven ends the try of a backend that was not proven to be up: it took the
-// client's first datagram.
-func (q *Queue) Proven(name string, backend netip.AddrPort) {
+// Answered ends the try of a backend that was not known to be up: it accepted the client's
+// first datagram.
+func (q *Queue) Answered(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.ports[name]; p != nil {
@@ -237,9 +237,9 @@ func (q *Queue) Proven(name string, backend netip.AddrPort) {
 	}
 }
 
-// Enter makes a client wait for a backend of a port, for as long as the route says
+// Hold makes a client wait for a backend of a port, for as long as the route says
 // and, unless that is 0, atMost.
-func (q *Queue) Enter(name string, client Client, atMost time.Duration) (*Ticket, error) {
+func (q *Queue) Hold(name string, client Client, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.ports[name]
@@ -271,7 +271,7 @@ func (q *Queue) Enter(name string, client Client, atMost time.Duration) (*Ticket
 	return t, nil
 }
 
-// add makes a ticket wait and starts what has to run meanwhile.
+// add makes a ticket wait and starts the loops that serve it.
 func (q *Queue) add(t *Ticket) {
 	t.state = waiting
 	q.waiting++
@@ -292,8 +292,8 @@ func (q *Queue) end(t *Ticket) {
 	}
 }
 
-// Leave ends the wait of a client that went away. False says that it was
-// released or refused meanwhile and has been, or will be, told.
+// Leave ends the wait of a client that went away; false: it was released or refused meanwhile
+// and has been, or will be, notified.
 func (t *Ticket) Leave() bool {
 	q := t.queue
 	q.mu.Lock()
@@ -307,8 +307,8 @@ func (t *Ticket) Leave() bool {
 	return true
 }
 
-// Delivered ends the stay of a client that has its backend, or that went away
-// after it was released to one.
+// Delivered ends the place of a client that has its backend, or that went away after it was
+// released to one.
 func (t *Ticket) Delivered() {
 	q := t.queue
 	q.mu.Lock()
@@ -330,8 +330,9 @@ func (t *Ticket) Abandon() {
 	}
 }
 
-// Back makes a client wait again whose backend could not be reached after all: failed,
-// or nobody where that tells nothing of the backend. It is refused when its time is over.
+// Back makes a client wait again whose backend could not be reached after all. Failed is that
+// backend; the zero value where the backend is not to blame. The client is refused when its
+// time is over.
 func (t *Ticket) Back(failed netip.AddrPort) {
 	q := t.queue
 	q.mu.Lock()
@@ -366,7 +367,7 @@ func (t *Ticket) expire() {
 	q := t.queue
 	q.mu.Lock()
 	if t.state != waiting {
-		// It tries a backend; Back refuses it if that comes to nothing.
+		// The client tries a backend; Back refuses it if that fails.
 		q.mu.Unlock()
 		return
 	}

@@ -11,9 +11,9 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// reportTime is how long a new client may be missing in what its backend reports: a
-// report is at most ten seconds old when it comes, and is written within a second
-// or two. Whoever isn't counted by then doesn't play.
+// reportTime is how long a new client may be missing in its backend's reports: a report is at
+// most ten seconds old when it comes, and is written within a second or two. A client that
+// isn't counted by then doesn't play.
 const reportTime = 15 * time.Second
 
 // load is what is known of one pod's players. The queue's lock guards it.
@@ -22,7 +22,7 @@ type load struct {
 	counts   bool
 	reported bool
 	sessions int
-	// fresh is when those began that no report has counted, the oldest first.
+	// fresh has the start of each client that no report has counted, the oldest first.
 	fresh []time.Time
 }
 
@@ -36,8 +36,8 @@ func (l *load) at(now time.Time) Load {
 	return Load{Players: l.Current, Capacity: l.Capacity, Counts: l.counts, Sessions: l.sessions, Fresh: len(l.fresh)}
 }
 
-// report takes in what the game said. Players who are more than before are those
-// who came first of who isn't counted yet.
+// report takes in the game's report. Additional players count as the oldest clients that
+// weren't counted yet.
 func (l *load) report(p route.Players) {
 	if l.reported {
 		l.fresh = l.fresh[min(max(p.Current-l.Current, 0), len(l.fresh)):]
@@ -84,7 +84,7 @@ func (s *backend) takeSlot(q *Queue, now time.Time) *Slot {
 	return &Slot{queue: q, load: s.load, began: now}
 }
 
-// slotAt is takeSlot for a backend by its address.
+// slotAt is takeSlot for a backend given by its address.
 func (p *port) slotAt(address netip.AddrPort, now time.Time) *Slot {
 	i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == address })
 	if i < 0 {
@@ -93,7 +93,7 @@ func (p *port) slotAt(address netip.AddrPort, now time.Time) *Slot {
 	return p.backends[i].takeSlot(p.queue, now)
 }
 
-// Slots is how many clients have a place on a backend that was chosen for them.
+// Slots is how many clients have a slot on a backend.
 func (q *Queue) Slots() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +104,7 @@ func (q *Queue) Slots() int {
 	return slots
 }
 
-// roomMade lets who waits look again.
+// roomMade has the clients that wait look again.
 func (q *Queue) roomMade() {
 	for _, p := range q.ports {
 		if len(p.waiting) > 0 {
@@ -113,8 +113,8 @@ func (q *Queue) roomMade() {
 	}
 }
 
-// crowded reports whether all who wait do so because the backends are full, which waking
-// doesn't change.
+// crowded reports whether all clients that wait do so because the backends are full, which
+// waking doesn't change.
 func (q *Queue) crowded() bool {
 	now := time.Now()
 	for _, p := range q.ports {
@@ -155,8 +155,8 @@ func (q *Queue) loadOf(key string) *load {
 	return l
 }
 
-// setLoads gives each backend its pod's load where the route chooses among them, and
-// forgets those of pods that are gone.
+// setLoads gives each backend its pod's load where the route has a Balance, and forgets the
+// loads of pods that are gone.
 func (q *Queue) setLoads() {
 	used := make(map[*load]bool, len(q.loads))
 	for _, p := range q.ports {

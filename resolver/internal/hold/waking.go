@@ -64,29 +64,28 @@ func (q *Queue) wakeLoop() {
 	}
 }
 
-// due is when the next call is to be made.
+// due is when the next call is due.
 func (q *Queue) due() time.Time {
 	switch {
 	case q.lastCall.IsZero():
 		return time.Time{}
 	case q.called.IsZero():
-		// The first client of a queue that was empty waits for nothing.
+		// The first client of a queue that was empty doesn't wait.
 		return q.lastCall.Add(wakeGap)
 	case q.route.AwaitsWake() && q.lastSeq > q.asked && q.lastResult.Outcome == wake.Accepted:
-		// Somebody came after the last call. Only a call of their own stops a
-		// sleep that has begun since.
+		// A client came after the last call. Only a call made for it stops a sleep that has
+		// begun since.
 		return q.lastCall.Add(wakeGap)
 	case !q.lastResult.Cancelled():
-		return q.lastCall.Add(wakeSoon)
+		return q.lastCall.Add(retryPeriod)
 	case q.crowded():
 		return q.lastCall.Add(crowdedPeriod)
 	}
 	return q.lastCall.Add(wakePeriod)
 }
 
-// mayConnect reports whether a client's wish is known to the operator, as far as that
-// is needed: while a sleep is under way only a call that was made for the client
-// keeps the backends from going down under it.
+// mayConnect reports whether a client may be connected. While a sleep is under way only a wake
+// call that was made for the client keeps the backends from going away under it.
 func (q *Queue) mayConnect(t *Ticket) bool {
 	if q.behind() {
 		return false
@@ -94,16 +93,16 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 	if t.seq <= q.approved {
 		return true
 	}
-	// The operator's word is newer than what was watched.
+	// The operator's answer is newer than the route.
 	down := q.lastResult.Outcome == wake.Accepted && q.lastResult.Phase == v1alpha1.PhaseAsleep
 	return !q.route.AwaitsWake() && !down
 }
 
-// behind reports whether the operator told of a sleep that isn't known here yet, nor which
-// pods are from before it.
+// behind reports whether the operator reported a sleep that the route doesn't have yet, nor the
+// pods that are from before it.
 func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
 
-// answered takes in what came of a call that was made for all up to seq.
+// answered takes in the result of a call that was made for all clients up to seq.
 func (q *Queue) answered(result wake.Result, seq uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +122,7 @@ func (q *Queue) answered(result wake.Result, seq uint64) {
 			p.wake()
 		}
 	case result.Outcome == wake.Accepted && result.Phase == v1alpha1.PhaseAsleep:
-		// The service goes down in spite of an earlier call.
+		// The service falls asleep in spite of an earlier call.
 		q.approved = 0
 	}
 	if changed && result.Outcome != wake.Accepted {

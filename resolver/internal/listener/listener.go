@@ -1,6 +1,6 @@
-// Package listener owns the resolver's sockets: one for each service port,
-// opened as soon as it is wanted, tried again while it can't be, and closed when
-// it isn't wanted any more. What arrives is handed to whoever asked for it.
+// Package listener owns the resolver's sockets: one for each service port, opened as soon as it
+// is wanted, tried again while that fails, and closed when it isn't wanted any more. What
+// arrives is handed to the port's owner.
 package listener
 
 import (
@@ -19,14 +19,13 @@ const (
 
 // Socket is what a port is opened as.
 type Socket interface {
-	// Serve takes clients from now on. It does not wait. After an error nobody is
-	// taken.
+	// Serve begins to take clients. It does not wait. After an error no client is taken.
 	Serve() error
 	// Close takes no new clients. It does not wait.
 	Close() error
-	// Cut ends the clients that were taken, where they need the socket.
+	// Cut ends the clients that need the socket.
 	Cut()
-	// Ended is closed when a closed socket's last client is gone that needs it.
+	// Ended is closed once a closed socket has no client left that needs it.
 	Ended() <-chan struct{}
 }
 
@@ -35,11 +34,11 @@ type Open func() (Socket, error)
 
 // Listener keeps one port open.
 type Listener struct {
-	// log is made when there is something to say: there are many listeners.
+	// log makes the logger when there is something to log: there are many listeners.
 	log  func() logr.Logger
 	open Open
-	// closing ends the tries, and tried is closed when they have ended; both are nil
-	// where the first one went well.
+	// closing ends the tries, and tried is closed when they have ended. Both are nil where the
+	// first one succeeded.
 	closing, tried chan struct{}
 
 	mu     sync.Mutex
@@ -48,8 +47,7 @@ type Listener struct {
 	closed bool
 }
 
-// Start opens a port, and goes on trying when that fails. It returns after the
-// first try.
+// Start opens a port, and goes on trying when that fails. It returns after the first try.
 func Start(log func() logr.Logger, open Open) *Listener {
 	l := &Listener{log: log, open: open}
 	if !l.try() {
@@ -92,7 +90,7 @@ func (l *Listener) Cut() {
 	}
 }
 
-// Ended reports whether Wait would not wait.
+// Ended reports whether Wait would return at once.
 func (l *Listener) Ended() bool {
 	for _, end := range l.ends() {
 		select {
@@ -104,14 +102,14 @@ func (l *Listener) Ended() bool {
 	return true
 }
 
-// Wait waits until a closed listener takes nothing more.
+// Wait waits until a closed listener has ended.
 func (l *Listener) Wait() {
 	for _, end := range l.ends() {
 		<-end
 	}
 }
 
-// ends are what a closed listener ends with.
+// ends are the channels that are closed when a closed listener has ended.
 func (l *Listener) ends() (ends []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +131,7 @@ func (l *Listener) try() bool {
 		return false
 	}
 	if l.closed {
-		l.socket = socket // which may have clients from before
+		l.socket = socket // its socket may have clients from before
 		_ = socket.Close()
 		return true
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// acceptPause follows an error of a port that is open, such as too many open files.
+	// acceptPause follows an error of an open port, such as too many open files.
 	acceptPause = 50 * time.Millisecond
 )
 
@@ -28,17 +28,16 @@ func prepare(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// Clients is who a TCP port's connections are given to, on the loop that has accepted
-// them. It must not wait.
+// Clients takes a TCP port's connections, on the loop that has accepted them. It must not wait.
 type Clients func(on *loop.Loop, fd int, from netip.AddrPort)
 
 // OpenTCP opens a TCP port. Host is empty for all addresses.
 func OpenTCP(host string, port int, clients Clients) (Socket, error) {
-	// What is set on the listening socket holds for its connections, which saves
-	// setting it on each.
+	// Options of the listening socket are inherited by its connections, which saves setting
+	// them on each.
 	config := net.ListenConfig{KeepAlive: -1, Control: prepare}
-	// No player's network takes several paths at once, and such sockets take longer
-	// to accept from.
+	// No player's network uses several paths at once, and MPTCP sockets take longer to accept
+	// from.
 	config.SetMultipathTCP(false)
 	opened, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
@@ -56,9 +55,9 @@ func OpenTCP(host string, port int, clients Clients) (Socket, error) {
 	return s, nil
 }
 
-// tcpSocket accepts in all loops, for one alone would get no more of the processors'
-// time than each of those whom it serves; and without the net package, which prepares
-// each connection for whatever might be done with it.
+// tcpSocket accepts in all loops, because a single one would get no more processor time than
+// each of the processes that it serves. It does so without the net package, which prepares each
+// connection for whatever might be done with it.
 type tcpSocket struct {
 	clients Clients
 
@@ -68,7 +67,7 @@ type tcpSocket struct {
 	closed bool
 }
 
-// ended is closed: connections don't need the port.
+// ended is closed from the start: connections don't need the port.
 var ended = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -109,8 +108,8 @@ func (s *tcpSocket) Cut() {}
 // Ended implements Socket.
 func (s *tcpSocket) Ended() <-chan struct{} { return ended }
 
-// Ready implements loop.Handler. It takes one client: others of the loop have their
-// turn before the next one comes.
+// Ready implements loop.Handler. It takes one client: the loop's other files have their turn
+// before the next one.
 func (s *tcpSocket) Ready(on *loop.Loop, _ uint32) {
 	fd, from, err := s.accept()
 	switch {
@@ -132,7 +131,7 @@ func (s *tcpSocket) accept() (int, netip.AddrPort, error) {
 	return fd, conn.AddressOf(from), err
 }
 
-// pause leaves clients in the kernel's queue for a moment.
+// pause leaves clients in the kernel's queue for a while.
 func (s *tcpSocket) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,13 +14,13 @@ type File struct {
 	handler Handler
 	fd      int
 	wanted  uint32
-	// serial tells it from others that had the same number.
+	// serial distinguishes it from earlier files with the same number.
 	serial int32
 }
 
 var serials atomic.Int32
 
-// files are all files by their numbers. A page is made when it is needed first.
+// files are all files by their numbers. A page of them is made when it is first needed.
 const (
 	pageFiles = 1024
 	pages     = 1024
@@ -54,30 +54,30 @@ func keep(fd int, f *File) error {
 	return nil
 }
 
-// Open gives a file that doesn't block to a loop, which does not wait for it yet.
+// Open gives a non-blocking file to a loop, which does not wait for it yet.
 func (f *File) Open(l *Loop, fd int, h Handler) error {
 	*f = File{loop: l, handler: h, fd: fd, serial: serials.Add(1)}
 	l.open.Add(1)
 	return keep(fd, f)
 }
 
-// OpenShared gives a file to all loops. When it is ready one of them is told, or more
-// that have nothing else to do. It may wait for In, or nothing at all.
+// OpenShared gives a file to all loops. When it is ready one of them is notified, or several
+// that are idle. It may wait for In, or nothing at all.
 func (f *File) OpenShared(fd int, h Handler) error {
 	once.Do(startAll)
 	*f = File{handler: h, fd: fd, serial: serials.Add(1)}
 	return keep(fd, f)
 }
 
-// FD is the file's number.
+// FD is the file descriptor.
 func (f *File) FD() int { return f.fd }
 
-// Loop is the file's loop, and nil where all have it.
+// Loop is the file's loop; nil where the file is shared by all.
 func (f *File) Loop() *Loop { return f.loop }
 
-// Want has the loop wait for In, Out, both, Broken alone, or nothing at all. Before the file waits
-// for the first time it is for any goroutine. After an error it waits for what it did
-// before; one that all loops wait for then waits for nothing.
+// Want has the loop wait for In, Out, both, Broken alone, or nothing at all. Before the file
+// waits for the first time any goroutine may call it. After an error the loop waits for what it
+// did before; a file shared by all loops then waits for nothing.
 func (f *File) Want(events uint32) error {
 	was := f.wanted
 	if was == events {
@@ -88,7 +88,7 @@ func (f *File) Want(events uint32) error {
 	case was == 0:
 		op = unix.EPOLL_CTL_ADD
 	case events == 0:
-		// A file that is not waited for at all would still be told to be broken.
+		// Even without events in its set a file would be reported as broken.
 		op = unix.EPOLL_CTL_DEL
 	}
 	f.wanted = events
@@ -104,7 +104,7 @@ func (f *File) Want(events uint32) error {
 		if err == nil || op == unix.EPOLL_CTL_DEL {
 			continue
 		}
-		// All wait or none does.
+		// Either all loops wait or none does.
 		for _, waiting := range loops[:i] {
 			_ = waiting.control(unix.EPOLL_CTL_DEL, f, 0)
 		}

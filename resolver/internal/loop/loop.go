@@ -1,9 +1,8 @@
-// Package loop waits for many sockets in few goroutines, and calls whoever a socket
-// belongs to when it is ready. A goroutine for each socket costs a switch for each
-// message, and memory for each client; what is small and happens often is done here
-// instead.
+// Package loop waits for many sockets in few goroutines, and calls a socket's handler when it
+// is ready. A goroutine for each socket costs a switch for each message, and memory for each
+// client. What is small and happens often is done here instead.
 //
-// The process has one set of loops, as it has one network poller of the runtime's.
+// The process has one set of loops, as it has one network poller in the runtime.
 package loop
 
 import (
@@ -24,32 +23,30 @@ import (
 const (
 	In  = unix.EPOLLIN
 	Out = unix.EPOLLOUT
-	// Edge has In and Out told once each time when more can be done, and not for as long
-	// as it can.
+	// Edge reports In and Out once each time when more can be done, and not as long as it can.
 	Edge = unix.EPOLLET
-	// Broken is told whatever else is waited for.
+	// Broken is reported whatever else is waited for.
 	Broken = unix.EPOLLERR | unix.EPOLLHUP
 )
 
 const (
-	// eventsATurn is how many files are told at once. It bounds how long a file that
-	// is ready waits for the others.
+	// eventsATurn is how many files are reported at once. It bounds how long a file that is
+	// ready waits for the others.
 	eventsATurn = 256
-	// nearFiles is how many more files than another a loop may have without anybody
-	// minding.
+	// nearFiles is how many more files than another a loop may have before Near chooses the
+	// other.
 	nearFiles = 16
-	// bufferBytes is what a loop lends to whoever it calls.
+	// bufferBytes is the size of the buffer that a loop lends to its handlers.
 	bufferBytes = 64 << 10
 )
 
-// Handler is who a file belongs to. It is called by the file's loop and must not
-// wait for anything.
+// Handler handles a file's events. The file's loop calls it, and it must not wait for anything.
 type Handler interface {
-	// Ready tells what the file may be ready for, on a loop. It may be not, after all.
+	// Ready is called with what the file may be ready for. It may turn out not to be.
 	Ready(on *Loop, events uint32)
 }
 
-// Ender wants to know when a loop has called all that was ready.
+// Ender is notified when a loop has called all handlers that were ready.
 type Ender interface{ TurnEnds() }
 
 // Loop is one goroutine that waits.
@@ -72,7 +69,7 @@ var (
 	turn  atomic.Uint32
 )
 
-// Other is a loop that isn't this one, if there are several, each in turn.
+// Other is another loop, each in turn; this one if there is no other.
 func (l *Loop) Other() *Loop {
 	if next := Next(); next != l {
 		return next
@@ -80,8 +77,8 @@ func (l *Loop) Other() *Loop {
 	return Next()
 }
 
-// Near is this loop, unless it has many more files than another: then it is the one
-// that has the fewest. What begins on a loop goes on there cheaply.
+// Near is this loop, unless it has many more files than another: then it is the one with the
+// fewest. Work that begins on a loop is cheap to continue there.
 func (l *Loop) Near() *Loop {
 	near, fewest := l, l.open.Load()
 	enough := fewest - fewest/4 - nearFiles
@@ -93,16 +90,15 @@ func (l *Loop) Near() *Loop {
 	return near
 }
 
-// Next is the loop whose turn it is to get something to wait for: there is one for
-// each processor. A failure to make them is the process's end, for there are no
-// files left.
+// Next is the loop whose turn it is to get a new file. There is one loop for each processor.
+// Failing to make them ends the process, because no file descriptors are left.
 func Next() *Loop {
 	once.Do(startAll)
 	return loops[int(turn.Add(1))%len(loops)]
 }
 
-// Settle waits until each loop has done what it was doing, and what it was to do. It
-// is not for whoever a loop calls.
+// Settle waits until each loop has finished its current turn and its tasks. A loop's handlers
+// must not call it.
 func Settle() {
 	once.Do(startAll)
 	var wg sync.WaitGroup
@@ -114,8 +110,8 @@ func Settle() {
 }
 
 func startAll() {
-	// A loop that waits in the kernel keeps its processor's place for a while. With as
-	// many places more all others find one at once.
+	// A loop that waits in the kernel keeps its processor's place for a while. With as many
+	// places more the other goroutines find one at once.
 	n := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(2 * n)
 	for range n {
@@ -142,7 +138,7 @@ func newLoop() (*Loop, error) {
 	return l, nil
 }
 
-// Do has the loop call something soon. It is for all goroutines; it does not wait.
+// Do has the loop call a task in its next turn. Any goroutine may call it; it does not wait.
 func (l *Loop) Do(task func()) {
 	l.mu.Lock()
 	l.tasks = append(l.tasks, task)
@@ -153,8 +149,7 @@ func (l *Loop) Do(task func()) {
 	}
 }
 
-// Now is the time, as it was in this turn when somebody asked first. It is for whoever
-// the loop calls.
+// Now is the time when it was first asked for in this turn. It is for the loop's handlers.
 func (l *Loop) Now() time.Time {
 	if l.now.IsZero() {
 		l.now = time.Now()
@@ -162,11 +157,11 @@ func (l *Loop) Now() time.Time {
 	return l.now
 }
 
-// Buffer is room for whoever the loop calls, until that returns.
+// Buffer is a buffer for a handler, until it returns.
 func (l *Loop) Buffer() []byte { return l.buffer[:] }
 
-// AtEnd has the loop call somebody once, when it has called all that is ready now. It
-// is for whoever the loop calls.
+// AtEnd has the loop call e once, when it has called all handlers that are ready now. It is for
+// the loop's handlers.
 func (l *Loop) AtEnd(e Ender) { l.enders = append(l.enders, e) }
 
 func (l *Loop) run() {
@@ -175,7 +170,7 @@ func (l *Loop) run() {
 	}
 }
 
-// turn waits until something is ready and calls all that is.
+// turn waits until something is ready and calls the handlers.
 func (l *Loop) turn() {
 	defer utilruntime.HandleCrash()
 	busy := false
@@ -193,8 +188,8 @@ func (l *Loop) turn() {
 				rung = true
 				continue
 			}
-			// The file may have been closed by now, by an earlier call of this turn or
-			// elsewhere, and its number may be another's.
+			// The file may have been closed by an earlier call of this turn or elsewhere, and
+			// its number may be another file's by now.
 			if f := fileOf(int(e.Fd)); f != nil && f.serial == e.Pad {
 				f.handler.Ready(l, e.Events)
 			}
@@ -210,10 +205,10 @@ func (l *Loop) turn() {
 	}
 }
 
-// wait waits until something is ready. A busy loop gives way once to whoever else wants
-// the processor before it sleeps: what they say meanwhile need not wake anybody then,
-// which costs each of them more than the look. One that is not busy would be late for
-// that, since the scheduler lets who gave way wait for its next turn.
+// wait waits until something is ready. A busy loop yields the processor once before it sleeps:
+// what others have ready meanwhile need not wake a thread then, which costs more than the extra
+// look. A loop that is not busy would be late for that, since the scheduler runs it again only
+// in its next turn.
 func (l *Loop) wait(busy bool) (int, syscall.Errno) {
 	if busy {
 		for range 2 {
@@ -224,7 +219,7 @@ func (l *Loop) wait(busy bool) (int, syscall.Errno) {
 			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 	}
-	// Made with the scheduler's leave, for it may take long.
+	// This call is known to the scheduler, because it may take long.
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), eventsATurn, ^uintptr(0), 0, 0) //nolint:gosec // the kernel writes there
 	if errno != 0 {
 		return 0, errno

@@ -40,20 +40,20 @@ func in(t *testing.T, f *File, what func()) {
 	}
 }
 
-type told struct {
+type recorder struct {
 	events chan uint32
 	ends   chan int
 	file   *File
 }
 
-func (h *told) Ready(_ *Loop, events uint32) {
+func (h *recorder) Ready(_ *Loop, events uint32) {
 	var b [16]byte
 	_, _ = unix.Read(h.file.FD(), b[:])
 	h.events <- events
 	h.file.Loop().AtEnd(h)
 }
 
-func (h *told) TurnEnds() { h.ends <- len(h.events) }
+func (h *recorder) TurnEnds() { h.ends <- len(h.events) }
 
 func say(t *testing.T, fd int, text string) {
 	t.Helper()
@@ -63,7 +63,7 @@ func say(t *testing.T, fd int, text string) {
 }
 
 func TestALoopCallsWhoeverAFileBelongsTo(t *testing.T) {
-	h := &told{events: make(chan uint32, 10), ends: make(chan int, 10)}
+	h := &recorder{events: make(chan uint32, 10), ends: make(chan int, 10)}
 	far, f := sockets(t, h)
 	in(t, f, func() {
 		h.file = f
@@ -101,10 +101,10 @@ func TestALoopCallsWhoeverAFileBelongsTo(t *testing.T) {
 
 // In one turn all that is ready is called before the turn ends.
 func TestATurnEndsAfterAllThatWasReady(t *testing.T) {
-	h := &told{events: make(chan uint32, 10), ends: make(chan int, 10)}
+	h := &recorder{events: make(chan uint32, 10), ends: make(chan int, 10)}
 	far, f := sockets(t, h)
 	h.file = f
-	other := &told{events: h.events, ends: make(chan int, 10)}
+	other := &recorder{events: h.events, ends: make(chan int, 10)}
 	second, g := sockets(t, other)
 	other.file = g
 	// Both are one loop's, which sees them ready at once.
@@ -214,9 +214,9 @@ func TestASharedFileIsTakenByALoopThatHasTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, busy := range loops {
-		entered, left := make(chan struct{}), make(chan struct{})
-		busy.Do(func() { close(entered); <-left })
-		<-entered
+		running, left := make(chan struct{}), make(chan struct{})
+		busy.Do(func() { close(running); <-left })
+		<-running
 		say(t, ends[0], "x")
 		select {
 		case on := <-took:
@@ -283,8 +283,8 @@ func TestWhatCannotBeWaitedForIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func(f *File, fd int) error{
-		"of one loop":  func(f *File, fd int) error { return f.Open(Next(), fd, &told{}) },
-		"of all loops": func(f *File, fd int) error { return f.OpenShared(fd, &told{}) },
+		"of one loop":  func(f *File, fd int) error { return f.Open(Next(), fd, &recorder{}) },
+		"of all loops": func(f *File, fd int) error { return f.OpenShared(fd, &recorder{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f File

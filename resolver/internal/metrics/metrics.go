@@ -25,7 +25,7 @@ const (
 	StageAsked Stage = "asked"
 	// StageAddress is from the wake call to the first address of a pod.
 	StageAddress Stage = "address"
-	// StageUp is from the address to a server that is up.
+	// StageUp is from the address to a backend that is up.
 	StageUp Stage = "up"
 	// StageDelivered is from there to the first client's delivery.
 	StageDelivered Stage = "delivered"
@@ -47,22 +47,23 @@ type Metrics struct {
 	registry                                  prometheus.Registerer
 
 	mu sync.Mutex
-	// services are those that have ports. To look for their series in each metric would
-	// cost as much as all services have.
+	// services are the services that have ports. Searching each metric for one service's series
+	// would cost as much as all services have.
 	services map[serviceKey]*service
 }
 
 type serviceKey struct{ namespace, service string }
 
-// service is one that has ports. The metrics' lock guards it.
+// service is a service that has ports. The metrics' lock guards it.
 type service struct {
 	key serviceKey
 	has map[series]struct{}
-	// gone reports whether it was forgotten: what is counted of it from then on is nowhere.
+	// gone is set once the service was forgotten. What is counted of it from then on is
+	// discarded.
 	gone bool
 }
 
-// series is one of a metric's: the values that follow namespace and service.
+// series is one series of a metric: its label values after namespace and service.
 type series struct {
 	vec    vec
 	values [2]string
@@ -135,8 +136,8 @@ func New(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// find calls find for a service's series, and remembers that the service has it; false:
-// the service is gone.
+// find calls find with the labels of a service's series, and remembers that the service has it;
+// false: the service is gone.
 func (m *Metrics) find(of *service, v vec, find func(labels []string), values ...string) bool {
 	s := series{vec: v}
 	copy(s.values[:], values)
@@ -157,14 +158,14 @@ func (m *Metrics) LineLost() {
 	}
 }
 
-// Routes says how many ElasticServices are served.
+// Routes sets how many ElasticServices are served.
 func (m *Metrics) Routes(n int) {
 	if m != nil {
 		m.routes.Set(float64(n))
 	}
 }
 
-// HeldBytes shows how much is held for clients, and how much may be.
+// HeldBytes exports how many bytes are held for clients, and how many may be.
 func (m *Metrics) HeldBytes(used func() int64, most int64) {
 	if m == nil {
 		return
@@ -192,8 +193,8 @@ func (m *Metrics) WakeCalled(namespace, service, outcome string) {
 	}
 }
 
-// Forget removes the series of a service. They don't come back, whatever is still
-// counted of its ports.
+// Forget removes the series of a service. They don't come back, even if its ports still count
+// something.
 func (m *Metrics) Forget(namespace, service string) {
 	if m == nil {
 		return
@@ -218,9 +219,8 @@ func (m *Metrics) Forget(namespace, service string) {
 	}
 }
 
-// Port counts for a service's port. Each of its series begins with the first thing that
-// is counted: those of a port on which nothing ever happens would cost more than the
-// port.
+// Port counts for a service's port. Each of its series begins with the first thing that is
+// counted: the series of an idle port would cost more than the port.
 func (m *Metrics) Port(namespace, name, protocol string) *Port {
 	if m == nil {
 		return nil
@@ -250,12 +250,12 @@ type Port struct {
 	unsentToServer, unsentToClient       atomic.Pointer[prometheus.Counter]
 	dropped, notBound                    atomic.Pointer[prometheus.Counter]
 	cutShort                             atomic.Pointer[prometheus.Counter]
-	// refused and ended are counters by reason, so that a flood of what is refused locks
-	// nothing.
+	// refused and ended are counters by reason, so that counting a flood of refusals needs no
+	// lock.
 	refused, ended sync.Map
 }
 
-// nowhere is what is counted of a service that is gone.
+// nowhere is where a service that is gone is counted.
 var (
 	nowhere      = prometheus.NewCounter(prometheus.CounterOpts{Name: "nowhere_total", Help: "What is counted of nobody."})
 	nowhereGauge = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nowhere", Help: "What there is of nobody."})
@@ -332,21 +332,21 @@ func (p *Port) SessionEnded() {
 	}
 }
 
-// BytesToServer counts what a client sent.
+// BytesToServer counts bytes that a client sent.
 func (p *Port) BytesToServer(n int) {
 	if p != nil {
 		p.counter(&p.bytesToServer, p.all.bytes, toServer).Add(float64(n))
 	}
 }
 
-// BytesToClient counts what a server sent.
+// BytesToClient counts bytes that a backend sent.
 func (p *Port) BytesToClient(n int) {
 	if p != nil {
 		p.counter(&p.bytesToClient, p.all.bytes, toClient).Add(float64(n))
 	}
 }
 
-// DatagramsToServer counts datagrams of so many bytes that clients sent.
+// DatagramsToServer counts n datagrams from clients, of so many bytes in total.
 func (p *Port) DatagramsToServer(n, bytes int) {
 	if p != nil {
 		p.counter(&p.datagramsToServer, p.all.datagrams, toServer).Add(float64(n))
@@ -354,7 +354,7 @@ func (p *Port) DatagramsToServer(n, bytes int) {
 	}
 }
 
-// DatagramsToClient counts datagrams of so many bytes that servers sent.
+// DatagramsToClient counts n datagrams from backends, of so many bytes in total.
 func (p *Port) DatagramsToClient(n, bytes int) {
 	if p != nil {
 		p.counter(&p.datagramsToClient, p.all.datagrams, toClient).Add(float64(n))
@@ -369,7 +369,7 @@ func (p *Port) UnsentToServer() {
 	}
 }
 
-// UnsentToClient counts a server's datagrams that could not be sent.
+// UnsentToClient counts n datagrams from backends that could not be sent.
 func (p *Port) UnsentToClient(n int) {
 	if p != nil {
 		p.counter(&p.unsentToClient, p.all.unsent, toClient).Add(float64(n))
@@ -390,7 +390,7 @@ func (p *Port) DatagramRefused() {
 	}
 }
 
-// Refused counts a client that was sent away.
+// Refused counts a client that was refused.
 func (p *Port) Refused(reason string) {
 	if p == nil {
 		return
@@ -398,19 +398,19 @@ func (p *Port) Refused(reason string) {
 	p.by(&p.refused, p.all.refused, reason).Inc()
 }
 
-// Ended counts a client that was held or relayed and has gone.
+// Ended counts the end of a client that was held or relayed.
 func (p *Port) Ended(why string) {
 	if p != nil {
 		p.by(&p.ended, p.all.ended, why).Inc()
 	}
 }
 
-// by finds a series of a vector by a reason.
-func (p *Port) by(known *sync.Map, v *prometheus.CounterVec, reason string) prometheus.Counter {
-	counter, ok := known.Load(reason)
+// by finds a vector's series by its reason.
+func (p *Port) by(cache *sync.Map, v *prometheus.CounterVec, reason string) prometheus.Counter {
+	counter, ok := cache.Load(reason)
 	if !ok {
 		counter = p.find(v, reason)
-		known.Store(reason, counter)
+		cache.Store(reason, counter)
 	}
 	return counter.(prometheus.Counter)
 }
@@ -423,8 +423,8 @@ func (p *Port) SessionCutShort() {
 	}
 }
 
-// Took observes a stage of a wake. The stages are told of all services together, for
-// each would have a hundred series.
+// Took observes a stage of a wake. The stages are measured for all services together, because
+// each service would have a hundred series.
 func (p *Port) Took(stage Stage, d time.Duration) {
 	if p == nil {
 		return

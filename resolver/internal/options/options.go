@@ -22,7 +22,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 )
 
-// minHeldBytes is what a single client may hold by the API, twice.
+// minHeldBytes is twice what the API allows a single client to hold.
 const minHeldBytes = 2 << 20
 
 // Options are the resolver's settings.
@@ -32,7 +32,7 @@ type Options struct {
 	TokenFile              string
 	HTTPAddress            string
 	Kubeconfig             string
-	// Namespaces are those whose services are served; empty: all.
+	// Namespaces are the namespaces whose services are served; empty: all.
 	Namespaces     namespaces.List
 	MaxUDPSessions int
 	MaxHeldBytes   int64
@@ -43,14 +43,14 @@ type Options struct {
 	DrainDelay     time.Duration
 	DrainTimeout   time.Duration
 	LogLevel       slog.Level
-	// PodIPs are the Pod's own addresses, which Kubernetes gives in the
-	// environment: POD_IPS, separated by commas, else POD_IP. Without them a
-	// resolver that is told to stop can't tell whether clients are sent to it.
+	// PodIPs are the Pod's own addresses, which Kubernetes gives in the environment: POD_IPS,
+	// separated by commas, else POD_IP. Without them a resolver that is told to stop can't find
+	// out whether clients are still sent to it.
 	PodIPs []netip.Addr
 }
 
-// Parse reads the settings and checks them. It returns flag.ErrHelp when help
-// was asked for, which has been written to out then.
+// Parse reads the settings and checks them. If help was asked for it writes that to out and
+// returns flag.ErrHelp.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
 	var limited string

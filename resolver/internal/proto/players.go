@@ -9,32 +9,33 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Players says which players may wake a service. It is never changed. A nil Players lets
-// all.
+// Players are the players who may wake a service. It is never changed. A nil Players allows
+// everybody.
 type Players struct {
 	allow, deny PlayerList
-	// only reports whether nobody may but those in allow.
+	// only reports whether only the players in allow may.
 	only bool
-	// Message is told to those who may not; empty: the protocol's own.
+	// Message is sent to players who may not; empty: the protocol's own message.
 	Message string
 }
 
-// NewPlayers makes one that lets all.
+// NewPlayers makes one that allows everybody.
 func NewPlayers(message string) *Players { return &Players{Message: message} }
 
-// Allow lets nobody but these, and those who were allowed before.
+// Allow allows only these, and those who were allowed before.
 func (p *Players) Allow(list PlayerList) *Players {
 	p.only, p.allow = true, append(p.allow, list...)
 	return p
 }
 
-// Deny refuses these.
+// Deny denies these.
 func (p *Players) Deny(list PlayerList) *Players {
 	p.deny = append(p.deny, list...)
 	return p
 }
 
-// May reports whether a player may wake the service, who said a name and, maybe, a UUID.
+// May reports whether a player may wake the service, given the name and, where the client sends
+// one, the UUID.
 func (p *Players) May(name, uuid string) bool {
 	if p == nil {
 		return true
@@ -47,15 +48,14 @@ func (p *Players) May(name, uuid string) bool {
 	return !in(p.deny) && (!p.only || in(p.allow))
 }
 
-// PlayerList are digests of players. Each of its strings has any number of them, one
-// after the other and in order. Those that have the same share their memory, because
-// many services may name one list.
+// PlayerList are digests of players. Each of its strings has any number of them, one after the
+// other and in order. Equal lists share their memory, because many services may name one list.
 type PlayerList []string
 
 // digestBytes is how long a PlayerDigest is.
 const digestBytes = 12
 
-// PackPlayers makes a list of digests, or of lists. What isn't as long as a digest is
+// PackPlayers makes a list of digests, or of lists. Strings that are shorter than a digest are
 // left out.
 func PackPlayers(digests []string) PlayerList {
 	var all []string

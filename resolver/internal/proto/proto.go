@@ -1,10 +1,9 @@
-// Package proto is the seam between the data plane and the protocols that it
-// understands. The data plane owns sockets, queues and times; a Protocol only
-// judges bytes, which it never consumes: whatever is held reaches the server as
-// the client sent it.
+// Package proto is the interface between the data plane and the protocols that it understands.
+// The data plane owns sockets, queues and timeouts. A Protocol only classifies bytes and never
+// consumes them: whatever is held reaches the server as the client sent it.
 //
-// Each protocol has a package of its own below this one. What parses bytes
-// stands in files named parse.go, which know nothing of Kubernetes.
+// Each protocol has a package of its own below this one. The parsers are in files named
+// parse.go, which know nothing of Kubernetes.
 package proto
 
 import (
@@ -17,51 +16,51 @@ type Action int
 const (
 	// Hold keeps the client, and what it sent, until a server is up.
 	Hold Action = iota
-	// NeedMore waits for more bytes before it decides. A datagram is all that
-	// there is: with UDP it is dropped.
+	// NeedMore waits for more bytes before it decides. A datagram is never continued: over UDP
+	// it is dropped.
 	NeedMore
-	// Answer sends Verdict.Answer in the server's place and wakes nothing. A
-	// connection goes on: what the client sends next is judged anew.
+	// Answer sends Verdict.Answer in the server's place and wakes nothing. A connection goes
+	// on: what the client sends next is classified anew.
 	Answer
 	// Refuse sends Verdict.Answer, which may be empty, and ends the client.
 	Refuse
-	// Finish is Answer for a connection that the protocol ends with its answer.
+	// Finish is Answer for a connection that ends with its answer in the protocol.
 	Finish
 )
 
-// Verdict is what a protocol makes of a client's first bytes.
+// Verdict is a protocol's classification of a client's first bytes.
 type Verdict struct {
 	Action Action
-	// Reason is why a client is refused; empty: it is Unwanted.
+	// Reason is why a client is refused; empty: Unwanted.
 	Reason Reason
-	// Answer is sent with Answer, Refuse and Finish. It may lie in the scratch that
-	// Inspect was lent, and never in head.
+	// Answer is sent with Answer, Refuse and Finish. It may be part of the scratch that Inspect
+	// was lent, but never of head.
 	Answer []byte
 	// Used is how many bytes an Answer is for; they are not replayed.
 	Used int
-	// Once: a connection gets one such Answer, and no more time for it: who asks
-	// again is refused. Answers are larger than questions, and a connection that is
-	// answered without end is a place that nobody else gets.
+	// Once: a connection gets one such Answer, and no more time for it. A client that asks
+	// again is refused. Answers are larger than questions, and a connection that is answered
+	// without end would keep others from its place.
 	Once bool
-	// After is how long a connection must have said nothing more for the verdict to
-	// hold: what it said so far may be all, or the beginning of something else.
+	// After is how long a connection must be silent for the verdict to hold: what it sent so
+	// far may be all, or the beginning of something else.
 	After time.Duration
-	// Proven: who sent a datagram has shown that it receives what is sent to
-	// its address. Nobody else is told much more than it said.
-	Proven bool
+	// AddressValidated: the sender of a datagram has shown that it receives what is sent to its
+	// address. Others get answers that are hardly larger than their datagram.
+	AddressValidated bool
 }
 
-// WakeOn is the moment at which a client counts as wanting the server.
+// WakeOn is when a client counts as wanting the server.
 type WakeOn int
 
 const (
-	// OnConnect is as soon as there is a connection: Inspect isn't asked.
+	// OnConnect is as soon as there is a connection. Inspect isn't called.
 	OnConnect WakeOn = iota
-	// OnData is when Inspect says Hold.
+	// OnData is when Inspect returns Hold.
 	OnData
 )
 
-// Reason is why a held client is sent away.
+// Reason is why a client is refused.
 type Reason string
 
 // Reasons.
@@ -80,54 +79,53 @@ const (
 	RouteGone Reason = "route_gone"
 	// Unwanted: the protocol refused what the client sent.
 	Unwanted Reason = "unwanted"
-	// NoProxyHeader: a connection from where the PROXY protocol is spoken
-	// doesn't begin with its header.
+	// NoProxyHeader: a connection from an address that must send the PROXY protocol's header
+	// doesn't begin with one.
 	NoProxyHeader Reason = "no_proxy_header"
 	// UnknownName: the client asks for a host name that no service has.
 	UnknownName Reason = "unknown_name"
 	// Unfinished: the client did not send enough in time to tell what
 	// it wants.
 	Unfinished Reason = "unfinished"
-	// Evicted: others came and the client had not said what it wants.
+	// Evicted: others came before the client had said what it wants.
 	Evicted Reason = "evicted"
 	// Denied: clients from its address, or this player, may not wake the
 	// service.
 	Denied Reason = "denied"
-	// SourceRate and ServiceRate say that as many clients of the source, or of all,
-	// have asked for the service within a minute as may.
+	// SourceRate and ServiceRate: as many clients of the source, or of all sources, have asked
+	// for the service within a minute as may.
 	SourceRate  Reason = "source_rate"
 	ServiceRate Reason = "service_rate"
-	// SourceConnections and SourceSessions say that the source has as many clients
-	// without a server, or as many altogether, as it may have at once.
+	// SourceConnections and SourceSessions: the source has as many clients without a backend,
+	// or as many clients, as it may have at once.
 	SourceConnections Reason = "source_connections"
 	SourceSessions    Reason = "source_sessions"
 	// TooManyConnections: the pod, or the service's share of it, has no
 	// room for another connection.
 	TooManyConnections Reason = "too_many_connections"
-	// AnswerRate: a query was dropped, because answers that could be sent to
-	// somebody else's address are given so often only.
+	// AnswerRate: a query was dropped, because answers to addresses that are not validated are
+	// limited.
 	AnswerRate Reason = "answer_rate"
 )
 
-// MaxHead bounds what Inspect is given of a connection. Protocols decide with
-// less; a client that makes them ask for more is refused.
+// MaxHead bounds the bytes of a connection that Inspect is given. Protocols decide with less; a
+// client that needs more is refused.
 const MaxHead = 16 << 10
 
-// Protocol judges the bytes of one protocol. Its methods are called by many at
-// once and keep nothing of what they are given.
+// Protocol classifies the bytes of one protocol. Its methods are called concurrently and keep
+// nothing of their arguments.
 type Protocol interface {
 	// Name is the protocol's name in the API.
 	Name() string
-	// WakeOn says when a client counts as wanting the server.
+	// WakeOn is when a client counts as wanting the server.
 	WakeOn() WakeOn
-	// HoldAtMost is for how long a client of the protocol can be held before it
-	// gives up by itself; 0 where that is not known.
+	// HoldAtMost is how long a client of the protocol can be held before it gives up by itself;
+	// 0 where that is not known.
 	HoldAtMost() time.Duration
-	// Inspect judges what a client sent so far, or one datagram, while no server
-	// is up that could.
+	// Inspect classifies what a client sent so far, or one datagram, while no server is up to
+	// do so.
 	Inspect(head []byte, c Client) Verdict
-	// Refusal is what a client that is sent away should be told in its own
-	// protocol, where head is what it sent so far, or its first datagram; nil when
-	// there is nothing but to close.
+	// Refusal is what a client that is refused is sent in its own protocol; nil: its connection
+	// is only closed. Head is what it sent so far, or its first datagram.
 	Refusal(why Reason, head []byte, c Client) []byte
 }

@@ -9,20 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// Phase is what a client would find of the service.
+// Phase is the service's state as a client finds it.
 type Phase int
 
 const (
-	// Asleep is until somebody wants the server.
+	// Asleep lasts until a client wants the server.
 	Asleep Phase = iota
-	// Waking is until the server is up.
+	// Waking lasts until the server is up.
 	Waking
-	// Up says that a server is there to answer for itself. Who was told something
-	// else a moment before may still ask.
+	// Up means that a server is there to answer for itself. A client that was answered before
+	// may still ask.
 	Up
 )
 
-// Texts of a service that was given none.
+// Texts of a service that has none of its own.
 const (
 	defaultAsleep = "Asleep. Join to wake it up."
 	defaultWaking = "Waking up, " + Elapsed + " so far."
@@ -31,30 +31,30 @@ const (
 // Elapsed stands in a text for how long the service has been waking.
 const Elapsed = "{elapsed}"
 
-// Service is what is known of one port's service. It is never changed: a new
-// version takes its place.
+// Service is the state of one port's service. It is never changed: a new version takes its
+// place.
 type Service struct {
 	// ID tells services apart, and is the same on every resolver.
 	ID uint64
 	// Name is what the Service is called.
 	Name  string
 	Phase Phase
-	// Since is when the phase began; zero where nobody knows.
+	// Since is when the phase began; zero where that isn't known.
 	Since   time.Time
 	Answers Answers
-	// Probes are requests of HTTP that are answered in the server's place.
+	// Probes are HTTP requests that are answered in the server's place.
 	Probes []Probe
-	// Players says who may wake it; nil: everybody.
+	// Players are the players who may wake it; nil: everybody.
 	Players *Players
 }
 
-// Answers are what is told in the server's place. What is empty or zero is not
-// known, and each protocol has something to say instead.
+// Answers are what is answered in the server's place. What is empty or zero is not known, and
+// each protocol has a default for it.
 type Answers struct {
 	// Asleep and Waking are the message of the day, or the server's name where
 	// the protocol has none; Elapsed in Waking becomes a time such as 1m5s.
 	Asleep, Waking string
-	// Rejoin is told to a player who was held for too long.
+	// Rejoin is the message to a player who was held for too long.
 	Rejoin string
 	// Version is the name of the server's version, and Protocol its number.
 	Version  string
@@ -63,14 +63,13 @@ type Answers struct {
 	MaxPlayers int32
 	// Favicon is a data URI of a PNG image.
 	Favicon string
-	// Map, Game and Folder are what the level, the game and its directory are
-	// called.
+	// Map, Game and Folder are the names of the level, the game and its directory.
 	Map, Game, Folder string
 	// AppID is the game's number on Steam.
 	AppID uint64
 }
 
-// Probe is a request of HTTP, and its answer.
+// Probe is an HTTP request, and its answer.
 type Probe struct {
 	Method, Path string
 	Headers      []HeaderMatch
@@ -79,8 +78,8 @@ type Probe struct {
 	Body         string
 }
 
-// HeaderMatch is a header that a request must have: one of the value, or one that
-// begins with it.
+// HeaderMatch is a header that a request must have, with the value, or with one that begins
+// with it.
 type HeaderMatch struct {
 	Name, Value string
 	Prefix      bool
@@ -89,34 +88,34 @@ type HeaderMatch struct {
 // Header is a header of an answer.
 type Header struct{ Name, Value string }
 
-// maxLearned bounds what is kept of a text that a server told, in bytes.
+// maxLearned bounds what is kept of a text learnt from a server, in bytes.
 const maxLearned = 64
 
-// Or fills in what is not known with what a server told. Its texts are shortened.
-func (a Answers) Or(told Answers) Answers {
+// Or fills in what is not known from what was learnt from a server. Texts are shortened.
+func (a Answers) Or(learnt Answers) Answers {
 	for _, f := range []struct {
-		own  *string
-		told string
-	}{{&a.Version, told.Version}, {&a.Map, told.Map}, {&a.Game, told.Game}, {&a.Folder, told.Folder}} {
-		*f.own = orElse(*f.own, string(AppendText(nil, f.told, maxLearned)))
+		own    *string
+		learnt string
+	}{{&a.Version, learnt.Version}, {&a.Map, learnt.Map}, {&a.Game, learnt.Game}, {&a.Folder, learnt.Folder}} {
+		*f.own = orElse(*f.own, string(AppendText(nil, f.learnt, maxLearned)))
 	}
-	a.Favicon = orElse(a.Favicon, told.Favicon)
-	a.Protocol, a.MaxPlayers, a.AppID = cmp.Or(a.Protocol, told.Protocol), cmp.Or(a.MaxPlayers, told.MaxPlayers), cmp.Or(a.AppID, told.AppID)
+	a.Favicon = orElse(a.Favicon, learnt.Favicon)
+	a.Protocol, a.MaxPlayers, a.AppID = cmp.Or(a.Protocol, learnt.Protocol), cmp.Or(a.MaxPlayers, learnt.MaxPlayers), cmp.Or(a.AppID, learnt.AppID)
 	return a
 }
 
-// Client is who asks, of what, and when.
+// Client describes the client that is being classified, its service, and the time.
 type Client struct {
 	Service *Service
-	// Source is where a datagram came from, which may be a lie. Invalid for TCP.
+	// Source is a datagram's source, which may be forged. It is invalid for TCP.
 	Source netip.AddrPort
 	Now    time.Time
-	// Scratch is empty and has room for an answer, which may be appended to it; nil
-	// where there is none to lend.
+	// Scratch is an empty buffer with room for an answer, to be appended to; nil where there is
+	// none.
 	Scratch []byte
 }
 
-// AppendMessage writes the message of the client's moment, in at most limit bytes.
+// AppendMessage writes the message for the service's phase, in at most limit bytes.
 func (c Client) AppendMessage(to []byte, limit int) []byte {
 	start, s := len(to), c.Service
 	if s.Phase == Asleep {
@@ -147,7 +146,7 @@ func AppendText(to []byte, text string, limit int) []byte {
 	return cut(append(to, text[:min(len(text), max(limit, 0)+utf8.UTFMax)]...), len(to), limit)
 }
 
-// cut shortens what stands behind start to limit bytes, between characters.
+// cut shortens what follows start to limit bytes, between characters.
 func cut(b []byte, start, limit int) []byte {
 	if len(b)-start <= limit {
 		return b

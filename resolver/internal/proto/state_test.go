@@ -46,17 +46,17 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 }
 
 func TestWhatTheSpecSaysComesBeforeWhatAServerTold(t *testing.T) {
-	told := Answers{
+	learnt := Answers{
 		Asleep: "no", Waking: "no", Rejoin: "no", Version: strings.Repeat("v", 99), Protocol: 2, MaxPlayers: 2, Favicon: "told",
 		Map: "told", Game: "told", Folder: "told", AppID: 2,
 	}
 	own := Answers{Asleep: "own", Version: "own", Protocol: 1, MaxPlayers: 1, Favicon: "own", Map: "own", Game: "own", Folder: "own", AppID: 1}
-	if diff := cmp.Diff(own, own.Or(told)); diff != "" {
+	if diff := cmp.Diff(own, own.Or(learnt)); diff != "" {
 		t.Errorf("all is said (-want +got):\n%s", diff)
 	}
-	want := told
+	want := learnt
 	want.Asleep, want.Waking, want.Rejoin, want.Version = "", "", "", strings.Repeat("v", maxLearned)
-	if diff := cmp.Diff(want, Answers{}.Or(told)); diff != "" {
+	if diff := cmp.Diff(want, Answers{}.Or(learnt)); diff != "" {
 		t.Errorf("nothing is said (-want +got):\n%s", diff)
 	}
 }

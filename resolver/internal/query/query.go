@@ -1,5 +1,5 @@
-// Package query asks a backend what it tells of itself, or somebody else's question, over a
-// connection of its own. It keeps nothing.
+// Package query asks a backend to describe itself, or a client's question, over a connection of
+// its own. It keeps nothing.
 package query
 
 import (
@@ -14,17 +14,17 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// Timeout bounds what a backend has to say, the connection apart.
+// Timeout bounds a backend's answer, without the connecting.
 const Timeout = time.Second
 
 // past is a deadline that ends a read at once.
 var past = time.Unix(1, 0)
 
 // LocalHeader is the PROXY protocol's header of a connection that is no client's. It has no
-// address, which is all that could be wrong with one.
+// address, the only part that could be invalid.
 var LocalHeader, _ = (&proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}).Format()
 
-// Greeting is what a connection of ours to a backend of a route begins with.
+// Greeting is what our own connections to a route's backends begin with.
 func Greeting(r *route.Route, network route.Network) []byte {
 	if network == route.TCP && r.Proxy.Send {
 		return LocalHeader
@@ -32,8 +32,8 @@ func Greeting(r *route.Route, network route.Network) []byte {
 	return nil
 }
 
-// Backend connects to a backend, within the timeout, and has question ask it, within the
-// timeout or Timeout, whichever is longer. Greeting is sent first.
+// Backend connects to a backend within the timeout, sends greeting, and calls question with the
+// connection. The question has the timeout or Timeout, whichever is longer.
 func Backend(ctx context.Context, network route.Network, address netip.AddrPort, timeout time.Duration, greeting []byte, question func(net.Conn) error) error {
 	d := net.Dialer{Timeout: timeout}
 	c, err := d.DialContext(ctx, string(network), address.String())

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// bulkChunks is how many full buffers in a row show bulk. From then on the bytes stay
-	// in the kernel, until less than one is there at once: that costs a third, whereas
-	// small messages gain nothing from it.
+	// bulkChunks is how many full buffers in a row count as bulk. From then on the bytes stay
+	// in the kernel, until less than a full buffer is there at once. That costs a third,
+	// whereas small messages gain nothing from it.
 	bulkChunks = 8
 	// worthSplicing is how much of a message that is followed must be left for that.
 	worthSplicing = 256 << 10
-	// fewBytes is how much is read at once of what can't be left with its source, while
-	// there is no room for it.
+	// fewBytes is how much is read at once where there is no room for it and it can't be left
+	// with its source.
 	fewBytes = 2 << 10
-	// copies is how often what is withheld is kept: the exchange keeps about as much of a
+	// copies is how many times withheld bytes are kept: the exchange keeps about as much of a
 	// head.
 	copies = 2
 )
@@ -33,39 +33,38 @@ type direction struct {
 	side     http1.Side
 	src, dst *end
 	count    Counter
-	// all is how many bytes got to the destination's socket.
+	// all is how many bytes were written to the destination's socket.
 	all int64
 	// full is how many full buffers there were in a row.
 	full int
-	// What the destination has no room for is in the buffer, of which it is the rest, in
-	// the pipe, or with the source still: then waiting says so. Nothing more is
-	// read meanwhile.
+	// What the destination has no room for is the rest of the buffer, or in the pipe, or, where
+	// waiting is set, still with the source. Nothing more is read meanwhile.
 	buffer  *[]byte
 	rest    []byte
 	charged int
 	pipe    *conn.Pipe
 	waiting bool
-	// stalled reports whether the destination had no room before. What is read then is left
-	// with the source until it is sent. Shown is how much of that the exchange has read.
+	// stalled is set where the destination had no room before. What is read then stays with the
+	// source until it is sent. Shown is how much of that the exchange has read.
 	stalled bool
 	shown   int
 	*withholding
-	// ended reports whether the source has said all, and that this is passed on. Lost says
-	// that something of what it said is not, or may not be.
+	// ended is set once the source has ended and all of it is passed on. Lost is set where part
+	// of it is not, or may not be.
 	ended, lost bool
 }
 
-// withholding is what a direction that is followed doesn't pass.
+// withholding is what a direction that is followed doesn't pass on.
 type withholding struct {
-	// withheld is what the exchange has read and says not to pass, or not yet, since when,
-	// and stop why it never will. Cut is what the relay ends by then; empty: by its source.
+	// withheld is what the exchange has read and must not be passed, or not yet, since when,
+	// and stop why it never will. Cut is why the relay ends then; empty: the source ended it.
 	withheld []byte
 	since    time.Time
 	stop     http1.Stop
 	cut      Why
 }
 
-// passesAll is for directions that aren't followed, most of them by far. It is never changed.
+// passesAll is for directions that aren't followed, which most are. It is never changed.
 var passesAll withholding
 
 // waits reports whether the destination has no room.
@@ -74,7 +73,7 @@ func (f *direction) waits() bool { return f.buffer != nil || f.pipe != nil || f.
 // over reports whether nothing more is passed on.
 func (f *direction) over() bool { return f.ended || f.lost }
 
-// pump moves once what there is.
+// pump moves once what is there.
 func (f *direction) pump() {
 	if f.flush(); f.waits() || f.over() {
 		return
@@ -91,7 +90,7 @@ func (f *direction) pump() {
 	tight, guarded := f.stalled || f.relay.options.Kept.Full(), f.guarded()
 	if most := f.opaque(); len(f.withheld) == 0 && (f.shown > 0 || tight && (!guarded || most >= fewBytes)) {
 		if guarded {
-			// What is looked at may have to be withheld, and can't be once it is shown.
+			// What the exchange looks at may have to be withheld, and peeked bytes can't be.
 			chunk = chunk[:min(most, int64(len(chunk)))]
 		}
 		f.peek(chunk)
@@ -122,8 +121,8 @@ func (f *direction) pump() {
 	}
 }
 
-// keep keeps what the destination has no room for, in no more memory than it takes where
-// that is tight.
+// keep keeps what the destination has no room for. Where memory is tight it uses no more than
+// the bytes need.
 func (f *direction) keep(rest []byte, tight bool) {
 	if tight {
 		own := bytes.Clone(rest)
@@ -135,7 +134,7 @@ func (f *direction) keep(rest []byte, tight bool) {
 	f.relay.options.Kept.Force(f.charged)
 }
 
-// flush passes on what was withheld, once the protocol is another one.
+// flush passes on what was withheld, once the protocol has changed.
 func (f *direction) flush() {
 	if len(f.withheld) == 0 || f.stop != http1.GoesOn || f.over() || f.waits() || f.guarded() {
 		return
@@ -149,8 +148,8 @@ func (f *direction) flush() {
 	}
 }
 
-// peek moves what there is, and leaves with the source what the destination has no
-// room for: it is read twice, but takes no memory meanwhile.
+// peek moves what is there, and leaves with the source what the destination has no room for.
+// That is read twice, but takes no memory meanwhile.
 func (f *direction) peek(chunk []byte) {
 	n, errno := conn.PeekNow(f.src.file.FD(), chunk)
 	if !f.some(n, errno, "recvfrom") {
@@ -170,7 +169,7 @@ func (f *direction) peek(chunk []byte) {
 	}
 }
 
-// some notes what came of reading: false where it was nothing.
+// some takes in the result of a read; false: nothing was read.
 func (f *direction) some(n int, errno unix.Errno, call string) bool {
 	f.full++
 	if n < conn.BufferBytes {
@@ -184,7 +183,7 @@ func (f *direction) some(n int, errno unix.Errno, call string) bool {
 		f.lose()
 		return false
 	case n == 0 && f.src.gone:
-		// The error was told before.
+		// The error was reported before.
 		f.lose()
 		return false
 	case n == 0:
@@ -198,7 +197,7 @@ func (f *direction) some(n int, errno unix.Errno, call string) bool {
 	return true
 }
 
-// send gives the destination bytes, and returns those for which there is no room.
+// send writes bytes to the destination, and returns those for which there is no room.
 func (f *direction) send(b []byte) []byte {
 	for len(b) > 0 {
 		n, errno := conn.SendNow(f.dst.file.FD(), b)
@@ -225,7 +224,7 @@ func (f *direction) splice(pipe *conn.Pipe, most int64) {
 	f.drain()
 }
 
-// drain gives the destination what it had no room for.
+// drain writes to the destination what it had no room for.
 func (f *direction) drain() {
 	switch {
 	case f.pipe != nil:
@@ -272,7 +271,7 @@ func (f *direction) moved(n int) {
 	}
 }
 
-// opaque is how many bytes need not be looked at.
+// opaque is how many bytes the exchange need not look at.
 func (f *direction) opaque() int64 {
 	x := f.relay.options.Exchange
 	if x == nil {
@@ -285,17 +284,17 @@ func (f *direction) opaque() int64 {
 	return opaque + int64(f.shown)
 }
 
-// skipped tells the exchange of bytes that it was not shown, but for those that it was
-// before.
+// skipped reports bytes to the exchange that it was not shown, except for those that it was
+// shown before.
 func (f *direction) skipped(n int) {
-	known := min(n, f.shown)
-	f.shown -= known
-	if x := f.relay.options.Exchange; x != nil && n > known {
-		x.Skip(f.side, n-known)
+	parsed := min(n, f.shown)
+	f.shown -= parsed
+	if x := f.relay.options.Exchange; x != nil && n > parsed {
+		x.Skip(f.side, n-parsed)
 	}
 }
 
-// show shows the exchange what was read, which says how much of it is to be passed on.
+// show shows the exchange what was read. It returns how much of that may be passed on.
 func (f *direction) show(b []byte) (passes int) {
 	if x := f.relay.options.Exchange; x != nil && len(b) > 0 {
 		return x.Read(f.side, b)
@@ -309,9 +308,9 @@ func (f *direction) guarded() bool {
 	return x != nil && f.side == http1.Client && x.Guards()
 }
 
-// withhold keeps what is not to be passed, or not yet, instead of what it kept before: more
-// of the same head, or something else. Where there is no memory for it the client isn't
-// followed any further.
+// withhold keeps what may not be passed, or not yet. With same it is more of the same head,
+// which replaces what was kept. Where there is no memory for it the client isn't followed any
+// further.
 func (f *direction) withhold(b []byte, same bool) {
 	kept, before := f.relay.options.Kept, len(f.withheld)
 	if len(b) == 0 && before == 0 {
@@ -338,14 +337,14 @@ func (f *direction) withhold(b []byte, same bool) {
 	f.stop = f.relay.options.Exchange.Stopped()
 }
 
-// dawdles reports whether the head of a request has begun and isn't whole, though all that the
-// client says is read.
+// dawdles reports whether a request's head has begun and isn't complete, though all that the
+// client sent is read.
 func (f *direction) dawdles() bool {
 	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over() && !f.waits()
 }
 
-// passed tells the exchange that all it was shown is passed on. Nothing more is read of
-// what goes elsewhere.
+// passed reports to the exchange that all it was shown is passed on. Nothing more is read of a
+// request that goes elsewhere.
 func (f *direction) passed() {
 	if x := f.relay.options.Exchange; x != nil {
 		x.Passed(f.side)

@@ -52,21 +52,21 @@ func TestAConnectionThatIsNotQuietIsNotEnded(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	}
-	endIfQuiet := func(least time.Duration) {
+	endIfIdle := func(least time.Duration) {
 		r.EndIfIdle(least)
 		loop.Settle()
 	}
 	for range 3 {
 		say(client, server, request)
-		endIfQuiet(1) // the answer is to come
+		endIfIdle(1) // the answer is to come
 		say(server, client, response)
-		endIfQuiet(time.Hour)
+		endIfIdle(time.Hour)
 	}
 	say(client, server, request)
 	say(server, client, response)
 	deadline := time.After(10 * time.Second)
 	for {
-		endIfQuiet(time.Millisecond)
+		endIfIdle(time.Millisecond)
 		select {
 		case e := <-ended:
 			if e.Why != ByIdle || e.Err != nil {

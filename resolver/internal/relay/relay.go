@@ -1,12 +1,11 @@
-// Package relay owns relaying: it copies between a client and a server once
-// they are connected, and counts what it copies. Who is connected to whom, and
-// when, is decided elsewhere.
+// Package relay owns relaying: it copies between a client and a backend once they are
+// connected, and counts what it copies. Which client gets which backend, and when, is decided
+// elsewhere.
 //
-// A relay looks to either side like the other: what one side said reaches the
-// other whole and in order, however the connection ends afterwards. A side that
-// has said all it has to say is passed on as such, and still hears the rest. A
-// connection that failed, or was cut, is reset on the other side, for an orderly
-// end would tell it that it has everything.
+// A relay looks to either side like the other: what one side sent reaches the other whole and
+// in order, however the connection ends afterwards. Where a side has ended its direction that
+// is passed on, and it still gets the rest. A connection that failed, or was cut, is reset on
+// the other side, because an orderly end would mean that nothing is missing.
 package relay
 
 import (
@@ -26,43 +25,42 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto/http1"
 )
 
-// Counter counts bytes on their way; nil counts nothing.
+// Counter counts the bytes that were passed on; nil counts nothing.
 type Counter func(bytes int)
 
-// Options say how a relay goes. The zero value has it go on for as long as both
-// sides are there.
+// Options are how a relay goes. With the zero value it goes on for as long as both sides are
+// there.
 type Options struct {
-	// ToServer and ToClient count what has got to either side's socket.
+	// ToServer and ToClient count what was written to either side's socket.
 	ToServer, ToClient Counter
-	// Exchange follows what is said, so that EndIfIdle can tell when nothing is under
-	// way; nil: nothing does. It has read what the server was sent before.
+	// Exchange follows the bytes, so that EndIfIdle knows when the connection is idle; nil:
+	// nothing does. It has read what the backend was sent before.
 	Exchange *http1.Exchange
-	// Withheld is what the exchange has read of the client and says not to pass yet.
+	// Withheld is what the exchange has read of the client and must not be passed yet.
 	Withheld []byte
-	// Kept is charged with what one side said and the other has no room for; nil:
-	// nothing is.
+	// Kept is charged with what one side sent and the other has no room for; nil: nothing is.
 	Kept *conn.Budget
-	// HalfClosed is how long nothing may be said once one side has said all, and Idle
-	// before; 0: for as long as both sides are there.
+	// HalfClosed is how long a relay may be silent once one side has ended, and Idle before
+	// that; 0: for as long as both sides are there.
 	HalfClosed, Idle time.Duration
-	// Head is how long the client may take to say the head of a request that is withheld
-	// until it is whole; 0: as long as it likes.
+	// Head is how long the client may take to send the head of a request, which is withheld
+	// until it is complete; 0: without a bound.
 	Head time.Duration
 }
 
-// Why says what ended a relay.
+// Why is why a relay ended.
 type Why string
 
-// By whom, or what, a relay ended. A side counts that was the first to end its
-// direction, or whose connection failed.
+// What ended a relay. A side counts if it was the first to end its direction, or if its
+// connection failed.
 const (
 	ByClient Why = "client"
 	ByServer Why = "server"
-	// ByTimeout: nothing was said for too long.
+	// ByTimeout: nothing was sent for too long.
 	ByTimeout Why = "timeout"
 	// ByIdle: EndIfIdle ended it.
 	ByIdle Why = "idle"
-	// ByMemory: there was no memory for what the client said of its next request.
+	// ByMemory: there was no memory for the client's next request.
 	ByMemory Why = "memory"
 	// ByTurn: the client goes on with a request for another host.
 	ByTurn Why = "turn"
@@ -70,20 +68,20 @@ const (
 	ByCut Why = "drained"
 )
 
-// Ended says how a relay ended. Err is nil where a side ended or reset its connection.
+// Ended is how a relay ended. Err is nil where a side ended or reset its connection.
 type Ended struct {
 	Why Why
 	Err error
-	// ToServer and ToClient are the bytes that got to either side's socket.
+	// ToServer and ToClient are how many bytes were written to either side's socket.
 	ToServer, ToClient int64
-	// Client is the client's socket where the relay ended ByTurn: it is open, and whoever
-	// is told has to see to it. Rest is what was read from it and not passed on.
+	// Client is the client's socket where the relay ended ByTurn. It is open, and done has to
+	// close it. Rest is what was read from it and not passed on.
 	Client int
 	Rest   []byte
 }
 
-// Relay copies between two TCP connections, and closes both in the end. All but
-// Start and EndIfIdle is for its loop.
+// Relay copies between two TCP connections, and closes both in the end. All methods except
+// Start and EndIfIdle are for its loop.
 type Relay struct {
 	options Options
 	// mu keeps the loop away until it waits for both.
@@ -91,35 +89,35 @@ type Relay struct {
 	client, server end
 	up, down       direction
 	closed         bool
-	// why and err are what ends it, once a side has ended or failed.
+	// why and err are why it ends, once a side has ended or failed.
 	why  Why
 	err  error
 	stop func() bool
 	done func(Ended)
 
-	// said is when something was said last, where a timeout asks for it: timed says so,
-	// and half that it is the one of a half-closed relay. The timer is for that, and for
-	// what is to be heard before the end.
+	// said is when something was sent last, where there is a timeout: timed is set then, and
+	// half where it is that of a half-closed relay. The timer is for that, and for
+	// unacknowledged bytes before the end.
 	timed, half bool
 	said        time.Time
 	timer       *time.Timer
 	// due is when the timer goes off; zero where it doesn't.
 	due time.Time
-	// look is how long the next look waits for what is to be heard before the end; 0
-	// before both directions are over.
+	// look is how long the next look for unacknowledged bytes waits; 0 before both directions
+	// are over.
 	look time.Duration
 }
 
-// Unheard bytes are looked for this often before a reset: first soon, then at longer
-// intervals. Nothing tells of them, and few relays end so.
+// How often unacknowledged bytes are looked for before a reset: at short intervals first, then
+// at longer ones. The kernel notifies nobody of them, and few relays end so.
 const (
 	firstLook = time.Millisecond
 	lastLook  = 250 * time.Millisecond
 )
 
-// Start relays on a loop between sockets that are nobody else's until both directions
-// have ended, and doesn't wait: done is told by the loop, which it must not keep
-// waiting. The end of the context cuts both.
+// Start relays between sockets that belong to the relay until both directions have ended, and
+// doesn't wait. The loop calls done at the end, which must not block. The end of the context
+// cuts both.
 func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, done func(Ended)) *Relay {
 	r := &Relay{options: o, done: done}
 	r.up = direction{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client, withholding: &passesAll}
@@ -148,16 +146,15 @@ func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, don
 	return r
 }
 
-// EndIfIdle ends the relay soon if nothing has been under way for a time. It is for
-// all goroutines.
+// EndIfIdle ends the relay soon if it has been idle for least. Any goroutine may call it.
 func (r *Relay) EndIfIdle(least time.Duration) {
 	r.loop().Do(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.closed || r.up.waits() || r.down.waits() || r.options.Exchange.Quiet(time.Now()) < least {
+		if r.closed || r.up.waits() || r.down.waits() || r.options.Exchange.IdleFor(time.Now()) < least {
 			return
 		}
-		// What has come in by now is to be carried first.
+		// What has arrived by now is to be relayed first.
 		if !conn.Readable(r.client.file.FD()) && !conn.Readable(r.server.file.FD()) {
 			r.end(ByIdle, nil)
 		}
@@ -168,7 +165,7 @@ func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
 
 func (r *Relay) ends() [2]*end { return [2]*end{&r.client, &r.server} }
 
-// settle does what is to be done after something was ready.
+// settle does what has to follow an event.
 func (r *Relay) settle() {
 	if !r.closed {
 		r.up.flush()
@@ -209,8 +206,8 @@ func (r *Relay) settle() {
 	}
 }
 
-// finish closes both once both directions are over. A relay in which one was lost is
-// reset, after either side that is there has been told all that the other said.
+// finish closes both once both directions are over. A relay that lost bytes in one direction is
+// reset, after either side that is there has received all that the other sent.
 func (r *Relay) finish() {
 	if !r.up.lost && !r.down.lost {
 		r.end(r.why, r.err)
@@ -224,16 +221,16 @@ func (r *Relay) finish() {
 	r.reset(r.why, r.err)
 }
 
-// leave ends a relay whose client isn't followed any further, once it has heard all that it
-// asked for. What it has said since is unread, so that the end is a reset.
+// leave ends a relay whose client isn't followed any further, once all of its requests are
+// answered. What it has sent since is unread, so the end is a reset.
 func (r *Relay) leave() {
 	if !r.awaitsHearing(&r.client) {
 		r.end(cmp.Or(r.up.cut, ByClient), nil)
 	}
 }
 
-// awaitsHearing has the relay look again soon whether a side that is there has been told
-// all; false: it has.
+// awaitsHearing has the relay look again whether a side that is there has received all; false:
+// it has.
 func (r *Relay) awaitsHearing(e *end) bool {
 	if e.gone || !conn.Unheard(e.file.FD()) || conn.Closed(e.file.FD()) {
 		return false
@@ -244,13 +241,12 @@ func (r *Relay) awaitsHearing(e *end) bool {
 	return true
 }
 
-// halfClosed reports whether one side has said all, and that the time of the other is
-// limited.
+// halfClosed reports whether one side has ended and the time of the other is limited.
 func (r *Relay) halfClosed() bool {
 	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
 }
 
-// limit is how long nothing may be said.
+// limit is how long the relay may be silent.
 func (r *Relay) limit() time.Duration {
 	limit := r.options.Idle
 	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
@@ -259,7 +255,7 @@ func (r *Relay) limit() time.Duration {
 	return limit
 }
 
-// arm has a timeout end the relay.
+// arm sets the timeout that ends the relay.
 func (r *Relay) arm(limit time.Duration) {
 	if !r.closed {
 		r.timed, r.said = true, time.Now()
@@ -267,7 +263,7 @@ func (r *Relay) arm(limit time.Duration) {
 	}
 }
 
-// wake has the loop call expire after a time, or sooner where that was asked for before.
+// wake has the loop call expire after a time, or sooner where an earlier call said so.
 func (r *Relay) wake(after time.Duration) {
 	due := time.Now().Add(after)
 	if !r.due.IsZero() && r.due.Before(due) {
@@ -281,7 +277,7 @@ func (r *Relay) wake(after time.Duration) {
 	r.timer.Reset(after)
 }
 
-// expire looks whether it is time for the end.
+// expire checks whether it is time for the end.
 func (r *Relay) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +298,7 @@ func (r *Relay) expire() {
 		r.wake(left)
 	}
 	if r.options.Head > 0 && r.up.dawdles() && time.Since(r.up.since) >= r.options.Head {
-		// What it asked before is answered yet.
+		// Its earlier requests are still answered.
 		r.up.stop, r.up.cut, r.up.ended = http1.Cut, ByTimeout, true
 		r.up.withhold(nil, false)
 	}
@@ -316,7 +312,7 @@ func (r *Relay) cut() {
 	r.reset(ByCut, nil)
 }
 
-// reset ends both, and tells either side that bytes may be missing.
+// reset ends both in a way that shows either side that bytes may be missing.
 func (r *Relay) reset(why Why, err error) {
 	if r.closed {
 		return
@@ -327,8 +323,8 @@ func (r *Relay) reset(why Why, err error) {
 	r.end(why, err)
 }
 
-// turn ends the relay with the client's socket open: all that it asked of this server is
-// answered.
+// turn ends the relay and leaves the client's socket open: all of its requests to this backend
+// are answered.
 func (r *Relay) turn() {
 	rest := r.up.withheld
 	r.close()
@@ -375,11 +371,11 @@ func (r *Relay) close() {
 type end struct {
 	file    loop.File
 	in, out *direction
-	// hung reports whether both sides have said all, though not all of it is read. That is told
-	// again and again.
+	// hung is set once both sides have ended, though not all of it is read. The kernel reports
+	// that again and again.
 	hung bool
-	// gone reports whether the connection has failed. It takes nothing more, and has nothing
-	// more to say than what has come in.
+	// gone is set once the connection has failed. It takes nothing more, and sends nothing more
+	// than what has arrived.
 	gone bool
 }
 
@@ -391,7 +387,7 @@ func (e *end) Ready(_ *loop.Loop, events uint32) {
 	if r.closed {
 		return
 	}
-	// Without an error a connection hangs up that both sides have ended.
+	// A connection hangs up without an error when both sides have ended it.
 	e.hung = e.hung || events&unix.EPOLLHUP != 0
 	if events&unix.EPOLLERR != 0 {
 		e.fail("getsockopt", conn.TakeError(e.file.FD()))
@@ -420,9 +416,9 @@ func (e *end) fail(call string, errno unix.Errno) {
 	}
 }
 
-// want has the loop wait for what is missing. A connection that fails is told of
-// even while nothing is, but for one whose bytes wait for the other: that it failed is
-// found once they are gone, and each segment that arrives would cost a look until then.
+// want has the loop wait for what is missing. A failed connection is reported even while
+// nothing is missing, except for one whose bytes wait for the other: its failure is found once
+// they are gone, and until then each segment that arrives would cost a look.
 func (e *end) want() error {
 	if e.gone {
 		return nil

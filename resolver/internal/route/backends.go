@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Backends finds a port's addresses in the private Service's slices. The port's
-// number is looked up in each slice by the port's name, for pods may differ in
-// it. An address in several slices counts once, as its best.
+// Backends finds a port's addresses in the private Service's slices. The port's number is
+// looked up in each slice by the port's name, because it may differ between pods. An address in
+// several slices counts once, in its best state.
 func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, closed closedPods) []Backend {
 	found := map[netip.AddrPort]Backend{}
 	for _, slice := range all {
@@ -47,8 +47,8 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, cl
 	return out
 }
 
-// closedPods are those that get no new clients and count as terminating, whatever their
-// endpoints say.
+// closedPods are pods that get no new clients and count as terminating, whatever their
+// endpoints' conditions are.
 type closedPods struct {
 	// draining are the Servers that drain, whose pods have their names.
 	draining map[types.NamespacedName]bool
@@ -91,7 +91,7 @@ func pod(e *discoveryv1.Endpoint) types.UID {
 	return e.TargetRef.UID
 }
 
-// conditions reads what the API says of absent ones: serving is as ready then.
+// conditions reads an endpoint's conditions. By the API an absent serving is the same as ready.
 func conditions(e *discoveryv1.Endpoint) (serving, terminating bool) {
 	serving = true
 	switch {

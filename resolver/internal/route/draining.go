@@ -9,7 +9,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Target is what an ElasticService scales, where that has Servers.
+// Target is what an ElasticService scales, where that consists of Servers.
 type Target struct{ Namespace, Kind, Name string }
 
 func targetOf(es *v1alpha1.ElasticService) Target {
@@ -20,7 +20,7 @@ func targetOf(es *v1alpha1.ElasticService) Target {
 	return Target{es.Namespace, ref.Kind, ref.Name}
 }
 
-// targetsOf are the Fleet and the GameType that a Server is of by its labels.
+// targetsOf are the Fleet and the GameType that a Server belongs to by its labels.
 func targetsOf(s *v1alpha1.Server) []Target {
 	return []Target{
 		{s.Namespace, "Fleet", s.Labels[v1alpha1.FleetLabel]},
@@ -28,8 +28,8 @@ func targetsOf(s *v1alpha1.Server) []Target {
 	}
 }
 
-// SetServer takes a new or changed Server. One that drains keeps its players and
-// gets no other, seconds before its pod's readiness tells.
+// SetServer takes a new or changed Server. One that drains keeps its players and gets no
+// others, seconds before its pod's readiness changes.
 func (t *Table) SetServer(s *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,13 +61,13 @@ func (t *Table) setDraining(name types.NamespacedName, s *v1alpha1.Server, drain
 	}
 }
 
-// setTarget enters or takes out a route by what it scales.
-func (t *Table) setTarget(r *Route, enter bool) {
+// setTarget adds a route to, or removes it from, the index by target.
+func (t *Table) setTarget(r *Route, add bool) {
 	if r.Target == (Target{}) {
 		return
 	}
 	rest := slices.DeleteFunc(t.targets[r.Target], func(uid types.UID) bool { return uid == r.UID })
-	if enter {
+	if add {
 		rest = append(rest, r.UID)
 	}
 	if len(rest) == 0 {

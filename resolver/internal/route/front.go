@@ -15,30 +15,29 @@ import (
 // FrontKey is one port of a Service that several ElasticServices share.
 type FrontKey struct {
 	Namespace, Service string
-	// ResolverPort is where the resolver listens for it.
+	// ResolverPort is the port on which the resolver listens for it.
 	ResolverPort int32
 }
 
 // Front is a route's part of such a port.
 type Front struct {
 	FrontKey
-	// Port is the name of the route's own port that clients are led to.
+	// Port is the name of the route's own port, to which clients are led.
 	Port string
-	// Hosts are the names that lead there: DNS names in lower case, or with *. before
-	// them for all names below, or AllHosts. Those that an older route has are left out.
+	// Hosts are the names that lead to that port: DNS names in lower case, or with *. before
+	// them for all names below, or AllHosts. Names that an older route has are left out.
 	Hosts []string
-	// Trusted are those whose connections begin with a header of the PROXY protocol, and
-	// MaxSessionsPerSource is how many clients of one source there may be; 0: any number.
-	// Where the routes of a front differ in these, those with the highest SettingsVersion
-	// hold.
+	// Trusted are the sources whose connections begin with a PROXY protocol header, and
+	// MaxSessionsPerSource is how many clients of one source there may be; 0: any number. Where
+	// the routes of a front differ in these, those with the highest SettingsVersion count.
 	Trusted              []netip.Prefix
 	MaxSessionsPerSource int32
 	SettingsVersion      uint64
-	// Guard says who of the front's clients may wake the service.
+	// Guard has the rules of which of the front's clients may wake the service.
 	Guard guard.Rules
 }
 
-// AllHosts is the name of who says none, or one that nobody else has.
+// AllHosts is the name for clients that name no host, or one that no other route has.
 const AllHosts = "*"
 
 // frontOf is an ElasticService's part of a front; nil when it has none.
@@ -60,8 +59,8 @@ func frontOf(es *v1alpha1.ElasticService) *Front {
 	return f
 }
 
-// FindHost looks a client's host name up: by itself, then by the longest *. that it is
-// below, and then by AllHosts.
+// FindHost looks up a client's host name: first itself, then the longest *. that it is below,
+// and then AllHosts.
 func FindHost[T any](hosts map[string]T, name string) (found T, ok bool) {
 	if strings.HasPrefix(name, "*") {
 		name = ""
@@ -88,7 +87,7 @@ type hostClaim struct {
 	host  string
 }
 
-// claimHosts enters a route's hosts and tells which other routes claim them too.
+// claimHosts adds a route's hosts and returns the other routes that claim them, too.
 func (t *Table) claimHosts(r *Route) (touched []types.UID) {
 	if r.Front == nil {
 		return nil
@@ -102,7 +101,7 @@ func (t *Table) claimHosts(r *Route) (touched []types.UID) {
 	return touched
 }
 
-// unclaimHosts takes a route's hosts back and tells which other routes claim them.
+// unclaimHosts removes a route's hosts and returns the other routes that claim them.
 func (t *Table) unclaimHosts(r *Route) (touched []types.UID) {
 	if r.Front == nil {
 		return nil
@@ -135,7 +134,7 @@ func (t *Table) ownHosts(r *Route) *Front {
 	return &own
 }
 
-// losesHost reports whether a route has no more a host that it had.
+// losesHost reports whether a route has lost a host that it had.
 func losesHost(was, is *Front) bool {
 	if was == nil {
 		return false

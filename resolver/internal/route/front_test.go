@@ -52,19 +52,19 @@ func TestAHostIsFoundByTheNameThatSaysMost(t *testing.T) {
 
 func TestAFrontsRulesHoldWhereItsClientsAreKnown(t *testing.T) {
 	t.Parallel()
-	for _, known := range []bool{false, true} {
+	for _, preserved := range []bool{false, true} {
 		es := newService("lobby", "u1", 0).port("game", v1alpha1.ProtocolMinecraft, 10001).front(10009, "a.example")
 		es.Spec.Wake = &v1alpha1.Wake{DenyCIDRs: []string{"192.0.2.0/24"}, PerServiceRate: 3}
 		es.Status.Front.TrustedCIDRs, es.Status.Front.MaxSessionsPerSource = []string{"10.0.0.0/8"}, 7
-		es.Status.Front.SourceIPPreserved = known
+		es.Status.Front.SourceIPPreserved = preserved
 		got := Build(es.ElasticService).Front
 		if len(got.Trusted) != 1 || got.Trusted[0] != netip.MustParsePrefix("10.0.0.0/8") {
 			t.Errorf("%v are trusted", got.Trusted)
 		}
-		if (got.MaxSessionsPerSource == 7) != known || got.Guard.SourcesKnown != known || (len(got.Guard.Deny) == 1) != known || got.Guard.PerServiceRate != 3 {
-			t.Errorf("where it is %v that sources are known there are %d sessions and %+v", known, got.MaxSessionsPerSource, got.Guard)
+		if (got.MaxSessionsPerSource == 7) != preserved || got.Guard.SourceIPsPreserved != preserved || (len(got.Guard.Deny) == 1) != preserved || got.Guard.PerServiceRate != 3 {
+			t.Errorf("where it is %v that sources are known there are %d sessions and %+v", preserved, got.MaxSessionsPerSource, got.Guard)
 		}
-		if own := Build(es.ElasticService).Ports[0].Guard; own.SourcesKnown {
+		if own := Build(es.ElasticService).Ports[0].Guard; own.SourceIPsPreserved {
 			t.Error("the service's own address has the front's sources")
 		}
 	}

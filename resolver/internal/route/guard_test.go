@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 )
@@ -14,7 +15,7 @@ import (
 func TestRulesByAddressHoldOnlyWhereAddressesAreKnown(t *testing.T) {
 	all := guard.Rules{
 		Only: true, Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Deny: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")},
-		PerSourceRate: 2, PerServiceRate: 3, PerSource: guard.Limits{Connections: 4, Bytes: 5000, Sessions: 6}, SourcesKnown: true,
+		PerSourceRate: 2, PerServiceRate: 3, PerSource: guard.Limits{Connections: 4, Bytes: 5000, Sessions: 6}, SourceIPsPreserved: true,
 	}
 	hidden := guard.Rules{PerServiceRate: 3}
 	for name, c := range map[string]struct {
@@ -23,15 +24,15 @@ func TestRulesByAddressHoldOnlyWhereAddressesAreKnown(t *testing.T) {
 		want       [2]guard.Rules // over TCP and UDP
 	}{
 		"the operator says that they are": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOK}}, nil, [2]guard.Rules{all, all},
+			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}}, nil, [2]guard.Rules{all, all},
 		},
 		"the operator says that they aren't": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSourceIPMasqueraded}},
+			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionFalse, Reason: reasons.SourceIPMasqueraded}},
 			nil,
 			[2]guard.Rules{hidden, hidden},
 		},
 		"nobody asked for them when the operator looked": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotNeeded}},
+			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.NotNeeded}},
 			nil,
 			[2]guard.Rules{hidden, hidden},
 		},

@@ -11,8 +11,8 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Own follows the slices that send clients to this resolver: those that Dormouse
-// wrote and that list the resolver's address as ready. It keeps their names only.
+// Own follows the slices that send clients to this resolver: those that Dormouse wrote and that
+// list the resolver's address as ready. It keeps only their names.
 type Own struct {
 	addresses []netip.Addr
 
@@ -20,7 +20,7 @@ type Own struct {
 	ready map[types.NamespacedName]struct{}
 }
 
-// NewOwn makes an Own of a pod's addresses, one a family.
+// NewOwn makes an Own of a pod's addresses, one for each family.
 func NewOwn(addresses []netip.Addr) *Own {
 	o := &Own{ready: map[types.NamespacedName]struct{}{}}
 	for _, a := range addresses {
@@ -29,7 +29,7 @@ func NewOwn(addresses []netip.Addr) *Own {
 	return o
 }
 
-// SetSlice takes a new or changed slice of anybody.
+// SetSlice takes any new or changed slice.
 func (o *Own) SetSlice(slice *discoveryv1.EndpointSlice) {
 	listed := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy &&
 		slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
@@ -64,5 +64,5 @@ func (o *Own) has(text string) bool {
 	return err == nil && slices.Contains(o.addresses, address.Unmap())
 }
 
-// isReady reads an absent condition as the API says: as ready.
+// isReady reports whether an endpoint is ready. By the API an absent condition is true.
 func isReady(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }

@@ -8,11 +8,11 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Players is how many play on a Server, as it last reported, and how many may; a
-// Capacity of 0 is one that isn't known.
+// Players is how many players a Server last reported, and how many it has room for; a Capacity
+// of 0 is unknown.
 type Players struct{ Current, Capacity int }
 
-// reported is a Server's Players, and whose Server it is.
+// reported is a Server's Players, with its pod and its targets.
 type reported struct {
 	targets []Target
 	// pod is the UID of the pod that the report is of.
@@ -31,9 +31,9 @@ func reportOf(s *v1alpha1.Server) (reported, bool) {
 	}, true
 }
 
-// setPlayers takes in what a Server reports, nil for one that is gone. It costs the
-// routes nothing that don't choose servers, and those that do no new version. It is
-// called with the table's lock.
+// setPlayers takes in a Server's report; nil: the Server is gone. Routes that don't choose
+// among Servers are not touched, and those that do get no new version. It is called with the
+// table's lock.
 func (t *Table) setPlayers(name types.NamespacedName, s *v1alpha1.Server) {
 	was, had := t.players[name]
 	var is reported
@@ -55,8 +55,8 @@ func (t *Table) setPlayers(name types.NamespacedName, s *v1alpha1.Server) {
 	t.tellPlayers(is, &is.players)
 }
 
-// tellPlayers tells the sink of a Server's players, for each route that chooses
-// among its target's Servers.
+// tellPlayers gives the sink a Server's players, for each route that chooses among its target's
+// Servers.
 func (t *Table) tellPlayers(r reported, players *Players) {
 	for _, target := range r.targets {
 		for _, uid := range t.targets[target] {
@@ -67,8 +67,8 @@ func (t *Table) tellPlayers(r reported, players *Players) {
 	}
 }
 
-// tellAllPlayers tells the sink what is known for a route that chooses among other
-// Servers than before, and takes back what it was told of those.
+// tellAllPlayers gives the sink the players for a route that now chooses among other Servers,
+// and takes those of the previous ones back.
 func (t *Table) tellAllPlayers(was, is *Route) {
 	before, now := chosen(was), chosen(is)
 	if before == now {
@@ -85,7 +85,7 @@ func (t *Table) tellAllPlayers(was, is *Route) {
 	}
 }
 
-// chosen is the target among whose Servers a route chooses; nothing for none.
+// chosen is the target among whose Servers a route chooses; the zero value for none.
 func chosen(r *Route) Target {
 	if r == nil || r.Balance == "" {
 		return Target{}

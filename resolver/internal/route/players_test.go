@@ -62,7 +62,7 @@ func TestPlayersAreToldToThoseWhoChooseServers(t *testing.T) {
 	other := service{packed.DeepCopy()}
 	other.Spec.ScaleTargetRef.Name = "other"
 	table.SetService(other.ElasticService)
-	slices.Sort(s.told)
+	slices.Sort(s.calls)
 	s.expect(t, "players u1 pod-d gone", "players u1 pod-x 8/9", "update u1")
 }
 

@@ -9,7 +9,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// probes are the requests that the spec says are answered on a port.
+// probes are the requests that are answered on a port according to the spec.
 func probes(es *v1alpha1.ElasticService, port string) (out []proto.Probe) {
 	i := slices.IndexFunc(es.Spec.Ports, func(p v1alpha1.PortSpec) bool { return p.Name == port && p.Asleep != nil })
 	if i < 0 {

@@ -1,9 +1,8 @@
-// Package route owns what the resolver knows of the cluster: which service is
-// served on which port, in which phase it is, and where its pods are.
+// Package route owns the resolver's view of the cluster: which service is served on which port,
+// in which phase it is, and where its pods are.
 //
-// Build and Backends are pure. Table keeps the latest of everything and hands
-// out immutable Routes, one at a time, as they change; whoever carries packets
-// reads those and never asks the table.
+// Build and Backends are pure. Table keeps the latest of everything and hands out immutable
+// Routes, one at a time, as they change. The packet path reads those and never asks the table.
 package route
 
 import (
@@ -36,7 +35,7 @@ const (
 	defaultMaxBytes       = 64 << 10
 )
 
-// DefaultHandshake is for how long a client may say nothing where nobody says.
+// DefaultHandshake is how long a client may take to say what it wants where no setting says.
 const DefaultHandshake = 10 * time.Second
 
 // Route is one ElasticService as it is served. It is never changed.
@@ -47,37 +46,37 @@ type Route struct {
 	// Service is the name of the Service that the route stands in for.
 	Service string
 	Phase   v1alpha1.Phase
-	// PhaseSince is when the phase began; zero where the status doesn't say.
+	// PhaseSince is when the phase began; zero where the status doesn't have it.
 	PhaseSince time.Time
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
-	// PodsBeforeSleep are those that were there then, and may be gone by now, and of which
-	// it isn't known whether they stay.
+	// PodsBeforeSleep are the pods that were there at the last sleep. They may be gone by now;
+	// it isn't known which stay.
 	PodsBeforeSleep []types.UID
-	// Direct reports whether new clients go straight to the pods, past the resolver.
+	// Direct reports whether new clients go to the pods past the resolver.
 	Direct bool
 	Hold   Hold
 	Ports  []Port
-	// Created decides between routes that claim one port.
+	// Created decides between routes that claim the same port.
 	Created time.Time
 	// PrivateService is the headless Service whose slices name the pods.
 	PrivateService string
-	// Target is what the route scales, where that has Servers.
+	// Target is what the route scales, where that consists of Servers.
 	Target Target
 	// Front is the route's part of a front; nil where it has none.
 	Front *Front
-	// Balance is how a new client's server is chosen by the resolver, which all
-	// clients go through; empty where those of an awake service go past it.
+	// Balance is how the resolver chooses a new client's backend, where all clients go through
+	// it; empty where clients of an awake service go past it.
 	Balance v1alpha1.Balance
-	// Proxy is what is spoken of the PROXY protocol over TCP.
+	// Proxy has the PROXY protocol's settings for TCP.
 	Proxy Proxy
 }
 
-// Proxy is what is spoken of the PROXY protocol.
+// Proxy has the PROXY protocol's settings.
 type Proxy struct {
-	// Trusted are those whose connections begin with a header.
+	// Trusted are the sources whose connections begin with a header.
 	Trusted []netip.Prefix
-	// Send begins connections to servers with one.
+	// Send is set where connections to backends begin with a header.
 	Send bool
 }
 
@@ -92,7 +91,7 @@ type Hold struct {
 	Timeout time.Duration
 	// MaxConnections is how many clients are held at once.
 	MaxConnections int
-	// MaxBytes is how much of what one client sends is kept.
+	// MaxBytes bounds how much is kept of what one client sends.
 	MaxBytes int
 	// Handshake is how long a client may take to say what it wants.
 	Handshake time.Duration
@@ -105,26 +104,25 @@ type Port struct {
 	Network  Network
 	// ResolverPort is where the resolver listens for it.
 	ResolverPort int32
-	// Probed reports whether a backend is up once Kubernetes calls it serving, because
-	// the pods have a readiness probe and the spec does not overrule it.
+	// Probed reports whether a backend is up once Kubernetes reports it as serving, because the
+	// pods have a readiness probe and the spec does not override that.
 	Probed bool
-	// ByConnect reports whether a server is up once it takes a connection, whatever its
-	// protocol has to say.
+	// ByConnect reports whether a backend is up once it accepts a connection, without a query
+	// in its protocol.
 	ByConnect bool
-	// WakeOnConnect reports whether whatever a client sends wakes the service, though the
-	// protocol knows better.
+	// WakeOnConnect reports whether anything that a client sends wakes the service, even if its
+	// protocol can classify clients.
 	WakeOnConnect bool
-	// AbortOnClose reports whether a client who ends its side while it waits is gone.
+	// AbortOnClose reports whether a client that ends its side while it waits counts as gone.
 	AbortOnClose bool
-	// Answers are what is told in the server's place.
+	// Answers are what is answered in the backend's place.
 	Answers proto.Answers
-	// Guard says who may wake the service, and Players which players; nil: all.
+	// Guard has the rules of who may wake the service, and Players which players may; nil: all.
 	Guard   guard.Rules
 	Players *proto.Players
-	// Probes are requests of HTTP that are answered so.
+	// Probes are HTTP requests that are answered in the backend's place.
 	Probes []proto.Probe
-	// Taken names the older route that has the resolver port; empty when this
-	// one has it.
+	// Taken names the older route that has the resolver port; empty when this route has it.
 	Taken string
 	// Backends are the pods' addresses for the port, sorted: IPv4 comes first.
 	Backends []Backend
@@ -136,11 +134,11 @@ type Backend struct {
 	// Pod is the UID of the pod: with two address families a pod has two
 	// Backends. Empty when the slice doesn't say.
 	Pod types.UID
-	// Serving reports whether the pod is ready or, terminating, still serves. In the
-	// private Service's slices ready itself is always true.
+	// Serving reports whether the pod is ready or, terminating, still serves. In the private
+	// Service's slices the condition ready itself is always true.
 	Serving bool
-	// Terminating reports whether it takes no new clients: its pod is being deleted, or may be
-	// because it is from before a sleep, or its Server drains.
+	// Terminating reports whether the backend takes no new clients: its pod is being deleted,
+	// or may be because it is from before a sleep, or its Server drains.
 	Terminating bool
 }
 
@@ -160,13 +158,12 @@ func (r *Route) Port(name string) (Port, bool) {
 	return Port{}, false
 }
 
-// Has reports whether one of the port's servers has the address, whatever its state.
+// Has reports whether one of the port's backends has the address, whatever its state.
 func (p *Port) Has(address netip.AddrPort) bool {
 	return slices.ContainsFunc(p.Backends, func(b Backend) bool { return b.Address == address })
 }
 
-// Lost are the addresses that the port had and has no more, and those that now
-// are another pod's.
+// Lost are the addresses that the port no longer has, and those that are now another pod's.
 func (p *Port) Lost(before []Backend) map[netip.AddrPort]bool {
 	lost := map[netip.AddrPort]bool{}
 	for _, b := range before {
@@ -236,7 +233,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			WakeOnConnect: es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnConnect,
 			AbortOnClose:  abortOnClose(es, p),
 			Answers:       answers(es, p.Name),
-			Guard:         rulesOf(es, sourcesKnown(es, network, r.Proxy)),
+			Guard:         rulesOf(es, sourceIPsPreserved(es, network, r.Proxy)),
 			Players:       players,
 			Probes:        probes(es, p.Name),
 		})
@@ -244,7 +241,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	return r
 }
 
-// proxy reads what the API server has checked.
+// proxy converts settings that the API server has validated.
 func proxy(spec *v1alpha1.ProxyProtocol) Proxy {
 	if spec == nil {
 		return Proxy{}
@@ -252,7 +249,7 @@ func proxy(spec *v1alpha1.ProxyProtocol) Proxy {
 	return Proxy{Trusted: networks(spec.TrustedCIDRs), Send: spec.Send}
 }
 
-// networks parses networks, as the API server has let them pass.
+// networks parses networks that the API server has validated.
 func networks(texts []string) (out []netip.Prefix) {
 	for _, text := range texts {
 		if n, err := netip.ParsePrefix(text); err == nil {
@@ -262,7 +259,8 @@ func networks(texts []string) (out []netip.Prefix) {
 	return out
 }
 
-// abortOnClose is what the spec says of a port, or what its protocol's clients mean.
+// abortOnClose reports whether clients that end their side count as gone, by the spec or else
+// by the default of the protocol.
 func abortOnClose(es *v1alpha1.ElasticService, port v1alpha1.PortStatus) bool {
 	for i := range es.Spec.Ports {
 		if abort := es.Spec.Ports[i].AbortOnClose; abort != nil && es.Spec.Ports[i].Name == port.Name {
@@ -272,7 +270,7 @@ func abortOnClose(es *v1alpha1.ElasticService, port v1alpha1.PortStatus) bool {
 	return port.Protocol == v1alpha1.ProtocolHTTP
 }
 
-// answers are what the spec says that a port answers.
+// answers are the port's answers in the spec.
 func answers(es *v1alpha1.ElasticService, port string) proto.Answers {
 	for i := range es.Spec.Ports {
 		if a := es.Spec.Ports[i].Asleep; a != nil && es.Spec.Ports[i].Name == port {
@@ -286,7 +284,7 @@ func answers(es *v1alpha1.ElasticService, port string) proto.Answers {
 	return proto.Answers{}
 }
 
-// older reports whether a has a port that both claim.
+// older reports whether a takes precedence over b for a port that both claim.
 func older(a, b *Route) bool {
 	if !a.Created.Equal(b.Created) {
 		return a.Created.Before(b.Created)

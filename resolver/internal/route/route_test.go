@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -306,35 +307,35 @@ func TestBackends(t *testing.T) {
 // sink notes what it is told.
 type sink struct {
 	routes map[types.UID]*Route
-	told   []string
+	calls  []string
 }
 
 func newSink() *sink { return &sink{routes: map[types.UID]*Route{}} }
 
 func (s *sink) Update(r *Route) {
 	s.routes[r.UID] = r
-	s.told = append(s.told, "update "+string(r.UID))
+	s.calls = append(s.calls, "update "+string(r.UID))
 }
 
 func (s *sink) Remove(uid types.UID) {
 	delete(s.routes, uid)
-	s.told = append(s.told, "remove "+string(uid))
+	s.calls = append(s.calls, "remove "+string(uid))
 }
 
 func (s *sink) Players(route, pod types.UID, players *Players) {
 	if players == nil {
-		s.told = append(s.told, fmt.Sprintf("players %s %s gone", route, pod))
+		s.calls = append(s.calls, fmt.Sprintf("players %s %s gone", route, pod))
 		return
 	}
-	s.told = append(s.told, fmt.Sprintf("players %s %s %d/%d", route, pod, players.Current, players.Capacity))
+	s.calls = append(s.calls, fmt.Sprintf("players %s %s %d/%d", route, pod, players.Current, players.Capacity))
 }
 
 func (s *sink) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, s.told); diff != "" {
+	if diff := cmp.Diff(want, s.calls); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	s.told = nil
+	s.calls = nil
 }
 
 func (s *sink) served(uid types.UID) bool {
@@ -382,7 +383,7 @@ func TestTheLoserIsToldBeforeTheWinner(t *testing.T) {
 	s := newSink()
 	table := NewTable(s)
 	table.SetService(newService("young", "u2", time.Hour).port("p", v1alpha1.ProtocolTCP, 10001).ElasticService)
-	s.told = nil
+	s.calls = nil
 	table.SetService(newService("old", "u1", 2*time.Hour).port("p", v1alpha1.ProtocolTCP, 10001).ElasticService)
 	s.expect(t, "update u2", "update u1")
 }
@@ -450,7 +451,7 @@ func TestHandlersTakeObjectsThatWereDeletedUnseen(t *testing.T) {
 func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
 	lobby.Status.Conditions = []metav1.Condition{
-		{Type: "Ready"}, {Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOK}, {Type: "ServerUp"},
+		{Type: "Ready"}, {Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}, {Type: "ServerUp"},
 	}
 	lobby.Spec.Wake = &v1alpha1.Wake{PerSourceRate: 5}
 	lobby.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}

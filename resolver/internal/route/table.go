@@ -18,15 +18,14 @@ type Sink interface {
 	Update(*Route)
 	// Remove ends a route.
 	Remove(types.UID)
-	// Players tells how many play on a pod of a route that has a Balance; nil: that
-	// isn't known any more.
+	// Players takes how many play on a pod of a route that has a Balance; nil: that isn't known
+	// any more.
 	Players(route, pod types.UID, players *Players)
 }
 
-// sliceController is the value of the label managed-by on the slices that
-// Kubernetes writes for a Service with a selector. Others are not believed: who
-// may create slices could make the resolver connect to any address with them,
-// whereas Kubernetes sees to its own.
+// sliceController is the value of the label managed-by on the slices that Kubernetes writes for
+// a Service with a selector. Other slices are not trusted: with them anybody who may create
+// slices could make the resolver connect to any address, whereas Kubernetes protects its own.
 const sliceController = "endpointslice-controller.k8s.io"
 
 // claim is a resolver port that a route wants.
@@ -35,30 +34,30 @@ type claim struct {
 	port    int32
 }
 
-// Table keeps the latest ElasticServices and slices and tells its sink what
-// changes. A change costs the routes that it touches, not all of them.
+// Table keeps the latest ElasticServices and slices and passes changes to its sink. A change
+// costs only the routes that it affects.
 type Table struct {
 	sink Sink
 
 	mu     sync.Mutex
 	routes map[types.UID]*Route
-	// names finds the route of a name, which may come back with another UID.
+	// names finds the route of a name. The name may come back with another UID.
 	names map[types.NamespacedName]types.UID
 	// claims are the routes that want a resolver port, the oldest first.
 	claims map[claim][]types.UID
 	// hosts are the routes that want a host name at a front, the oldest first.
 	hosts map[hostClaim][]types.UID
-	// private finds the routes whose pods a private Service names.
+	// private finds the routes by their private Service.
 	private map[types.NamespacedName]types.UID
 	// slices are the private Services' slices by name.
 	slices map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice
-	// draining are the Servers that take nobody any more; a Server's pod has its name.
+	// draining are the Servers that take no new players; a Server's pod has its name.
 	draining map[types.NamespacedName]bool
 	// players are the Servers' last reports by the Server's name.
 	players map[types.NamespacedName]reported
 	// targets finds the routes by what they scale.
 	targets map[Target][]types.UID
-	// shown is what the sink has been told.
+	// shown is what the sink was given.
 	shown map[types.UID]*Route
 }
 
@@ -109,11 +108,11 @@ func (t *Table) DeleteService(namespace, name string) {
 	}
 }
 
-// SetSlice takes a new or changed slice. Only those count that Kubernetes wrote
-// for a private Service.
+// SetSlice takes a new or changed slice. Only slices that Kubernetes wrote for a private
+// Service count.
 func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
 	if slice.Labels[discoveryv1.LabelManagedBy] != sliceController || slice.Labels[v1alpha1.PrivateServiceLabel] == "" {
-		// It may have counted before.
+		// The slice may have counted before.
 		t.DeleteSlice(slice)
 		return
 	}
@@ -152,7 +151,7 @@ func (t *Table) showOwner(owner types.NamespacedName) {
 	}
 }
 
-// remove ends a route and gives its ports to those who waited for them.
+// remove ends a route and gives its ports to the routes that waited for them.
 func (t *Table) remove(uid types.UID) {
 	r := t.routes[uid]
 	if r == nil {
@@ -167,7 +166,7 @@ func (t *Table) remove(uid types.UID) {
 	t.show(touched)
 }
 
-// claim enters a route's ports and hosts and tells which other routes claim them too.
+// claim adds a route's ports and hosts and returns the other routes that claim them, too.
 func (t *Table) claim(r *Route) (touched []types.UID) {
 	for _, p := range r.Ports {
 		c := claim{p.Network, p.ResolverPort}
@@ -189,7 +188,7 @@ func (t *Table) byAge(a, b types.UID) int {
 	return 1
 }
 
-// unclaim takes a route's ports, hosts, target and private Service from the indexes.
+// unclaim removes a route's ports, hosts, target and private Service from the indexes.
 func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 	r := t.routes[uid]
 	if r == nil {
@@ -213,8 +212,8 @@ func (t *Table) unclaim(uid types.UID) (touched []types.UID) {
 	return append(touched, t.unclaimHosts(r)...)
 }
 
-// show tells the sink the routes that differ from what it knows. Those that
-// lose a port or a host come before those that gain it.
+// show gives the sink the routes that differ from what it was given before. Those that lose a
+// port or a host come before those that gain it.
 func (t *Table) show(uids []types.UID) {
 	var losing, others []*Route
 	before := map[types.UID]*Route{}

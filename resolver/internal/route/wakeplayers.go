@@ -5,9 +5,9 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// playersOf says which players may wake an ElasticService; nil: all. Where a list of those
-// who may is named and not known yet, nobody is on it. The status is one that packPlayers
-// has packed.
+// playersOf are the players who may wake an ElasticService; nil: all. Where a list of allowed
+// players is named and not known yet, it is empty. The status must be one that packPlayers has
+// packed.
 func playersOf(es *v1alpha1.ElasticService) *proto.Players {
 	if es.Spec.Wake == nil || es.Spec.Wake.Players == nil {
 		return nil
@@ -37,7 +37,7 @@ func named(all []v1alpha1.Player) proto.PlayerList {
 	return proto.PackPlayers(digests)
 }
 
-// packPlayers has the lists in an ElasticService's status take little memory.
+// packPlayers makes the lists in an ElasticService's status take little memory.
 func packPlayers(es *v1alpha1.ElasticService) {
 	if listed := es.Status.WakePlayers; listed != nil {
 		listed.Allow, listed.Deny = proto.PackPlayers(listed.Allow), proto.PackPlayers(listed.Deny)

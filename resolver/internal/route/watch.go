@@ -21,17 +21,15 @@ import (
 	"dormouse.dev/dormouse/internal/namespaces"
 )
 
-// Watcher fills a Table and an Own from the cluster: one watch each of the
-// ElasticServices, of the slices that are about them, and of the Servers, for all
-// namespaces.
+// Watcher fills a Table and an Own from the cluster, with one watch for each of
+// ElasticServices, their slices, and Servers.
 type Watcher struct {
 	table  *Table
 	cache  cache.Cache
 	synced []toolscache.InformerSynced
 }
 
-// NewWatcher makes a watcher of the namespaces that it is limited to; it watches once Start
-// is called.
+// NewWatcher makes a watcher, limited to some namespaces; it watches once Start is called.
 func NewWatcher(ctx context.Context, config *rest.Config, limit namespaces.List, table *Table, own *Own) (*Watcher, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
@@ -101,8 +99,8 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// Synced reports whether the table has seen everything that the cluster held when
-// the watch began, and that its sink has been told.
+// Synced reports whether the table has seen everything that was in the cluster when the watch
+// began, and its sink was given all of it.
 func (w *Watcher) Synced() bool {
 	for _, synced := range w.synced {
 		if !synced() {
@@ -136,13 +134,13 @@ func handlers[T client.Object](set, remove func(T)) toolscache.ResourceEventHand
 	}
 }
 
-// stripService drops what a route is not made of, which is most of an object.
+// stripService drops what routes are not made from, which is most of an object.
 func stripService(object any) (any, error) {
 	if es, ok := object.(*v1alpha1.ElasticService); ok {
 		stripMeta(&es.ObjectMeta)
 		es.Spec.Idle = nil
 		packPlayers(es)
-		// Of the conditions only one is read: whether clients are seen as who they are.
+		// Only one condition is read: whether clients are seen with their own addresses.
 		es.Status.Conditions = slices.DeleteFunc(es.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type != v1alpha1.ConditionSourceIPPreserved
 		})
@@ -150,7 +148,7 @@ func stripService(object any) (any, error) {
 	return object, nil
 }
 
-// stripServer keeps whether a Server drains, who plays on it, and whose it is.
+// stripServer keeps whether a Server drains, its players, and its owners.
 func stripServer(object any) (any, error) {
 	s, ok := object.(*v1alpha1.Server)
 	if !ok {

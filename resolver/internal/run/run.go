@@ -1,5 +1,5 @@
-// Package run puts the resolver together and ends it in order: it stops being
-// ready first, carries its clients to their end, and only then lets go.
+// Package run assembles the resolver and shuts it down in order: first it stops being ready,
+// then it serves its clients to their end, and then it releases everything.
 package run
 
 import (
@@ -30,10 +30,9 @@ import (
 )
 
 const (
-	// leeway forgives clocks that differ between nodes.
+	// leeway allows for clocks that differ between nodes.
 	leeway = 10 * time.Second
-	// drainLook is how often a draining resolver looks whether it still carries
-	// somebody.
+	// drainLook is how often a draining resolver checks whether it still has clients.
 	drainLook = 200 * time.Millisecond
 )
 
@@ -53,15 +52,15 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 	var lines *accesslog.Log
 	if opts.AccessLog {
 		lines = accesslog.New(os.Stdout, counts.LineLost)
-		defer lines.Close() // after the clients, who end with the data plane
+		defer lines.Close() // after the clients, which end with the data plane
 	}
 	plane := dataplane.New(dataplane.Options{
 		Waker: waker, Metrics: counts, Log: log, AccessLog: lines,
 		UDPIdle: opts.UDPIdle, TCPHalfClosed: opts.TCPHalfClosed, TCPIdle: opts.TCPIdle, MaxUDPSessions: opts.MaxUDPSessions, MaxHeldBytes: opts.MaxHeldBytes,
 	})
-	defer plane.Close() //nolint:contextcheck // a port is opened at once, or not
+	defer plane.Close()
 
-	// What runs goes on while clients are carried, beyond ctx.
+	// These parts outlive ctx for as long as there are clients.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	own := route.NewOwn(opts.PodIPs)
@@ -72,7 +71,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
 		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: p.Errors.Panic,
-		// Of the files that are left to all that is no client.
+		// These come out of the files that are left for everything other than clients.
 		MaxConnections: 512,
 		Ready: func() error {
 			switch {
@@ -107,18 +106,18 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 	return group.Wait()
 }
 
-// carries tells how many clients are carried.
-type carries interface{ Carrying() int }
+// clientCounter counts the clients that are relayed or held.
+type clientCounter interface{ Clients() int }
 
-// lists tells how many slices send clients here.
+// lists counts the slices that send clients here.
 type lists interface{ Listed() int }
 
-// drain carries on until nobody is left. Clients are taken until no slice lists
-// this resolver as ready, because somebody else must be ready first, and for
-// drain-delay at least, because nodes hear of that a moment later. Both are over
-// at drain-timeout, when Kubernetes is about to end the Pod anyway.
-func drain(ctx context.Context, plane carries, own lists, opts options.Options, log logr.Logger) {
-	log.Info("The resolver is told to stop", "carrying", plane.Carrying(), "listed", own.Listed())
+// drain serves clients until none is left. New ones are accepted until no slice lists this
+// resolver as ready, because another one must be ready first, and for drain-delay at least,
+// because nodes learn of that later. Both end at drain-timeout, when Kubernetes is about to end
+// the Pod anyway.
+func drain(ctx context.Context, plane clientCounter, own lists, opts options.Options, log logr.Logger) {
+	log.Info("The resolver is told to stop", "carrying", plane.Clients(), "listed", own.Listed())
 	began := time.Now()
 	unlisted := began
 	ticker := time.NewTicker(drainLook)
@@ -129,8 +128,8 @@ func drain(ctx context.Context, plane carries, own lists, opts options.Options, 
 			unlisted = now
 		}
 		alone := now.Sub(unlisted) >= opts.DrainDelay && own.Listed() == 0
-		if now.Sub(began) >= opts.DrainTimeout || (alone && plane.Carrying() == 0) {
-			log.Info("The resolver stops", "carrying", plane.Carrying(), "listed", own.Listed())
+		if now.Sub(began) >= opts.DrainTimeout || (alone && plane.Clients() == 0) {
+			log.Info("The resolver stops", "carrying", plane.Clients(), "listed", own.Listed())
 			return
 		}
 		select {

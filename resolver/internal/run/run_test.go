@@ -11,10 +11,10 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/options"
 )
 
-// carrier carries somebody for a number of looks.
-type carrier struct{ left atomic.Int32 }
+// plane has a client for a number of looks.
+type plane struct{ left atomic.Int32 }
 
-func (c *carrier) Carrying() int { return int(max(c.left.Add(-1), 0)) }
+func (c *plane) Clients() int { return int(max(c.left.Add(-1), 0)) }
 
 // listing is listed for a number of looks.
 type listing struct{ left atomic.Int32 }
@@ -38,7 +38,7 @@ func TestDrain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &carrier{}
+			c := &plane{}
 			c.left.Store(tc.looks)
 			l := &listing{}
 			l.left.Store(tc.listed)

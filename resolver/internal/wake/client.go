@@ -1,7 +1,7 @@
 // Package wake asks the operator to wake services.
 //
-// It makes one call and says what came of it. When to call, and how often, is
-// for the queue that holds the clients.
+// It makes one call and returns its result. When to call, and how often, is up to the queue
+// that holds the clients.
 package wake
 
 import (
@@ -24,56 +24,56 @@ import (
 const (
 	// Timeout bounds one call.
 	Timeout = time.Second
-	// warmEvery is how often a kept connection is used, so that the first wake
-	// after a quiet night needs no new one. The operator closes idle ones later.
+	// warmEvery is how often a kept connection is used, so that the first wake after a long
+	// idle time needs no new one. The operator closes idle ones later.
 	warmEvery = 30 * time.Second
 	// keepIdle is how long an unused connection is kept.
 	keepIdle = 100 * time.Second
 	// maxAnswer bounds an answer's body.
 	maxAnswer = 64 << 10
-	// maxConns bounds the connections to the operator: calls for that many
-	// services at once; others wait their turn within their Timeout.
+	// maxConns bounds the connections to the operator: calls for that many services at once.
+	// Others wait their turn within their Timeout.
 	maxConns = 64
 )
 
-// Outcome is what came of a call; it labels metrics.
+// Outcome is the kind of a call's result. It labels metrics.
 type Outcome string
 
 // Outcomes.
 const (
-	// Accepted says that the operator took the call.
+	// Accepted means that the operator accepted the call.
 	Accepted Outcome = "accepted"
-	// NotFound says that there is nothing to wake: the operator knows no such
-	// service, or its target isn't there or can't be scaled.
+	// NotFound means that there is nothing to wake: the operator knows no such service, or its
+	// target doesn't exist or can't be scaled.
 	NotFound Outcome = "not_found"
-	// Unauthorized says that the operator doesn't trust the token.
+	// Unauthorized means that the operator doesn't trust the token.
 	Unauthorized Outcome = "unauthorized"
-	// Unavailable says that the operator can't reach the API server.
+	// Unavailable means that the operator can't reach the API server.
 	Unavailable Outcome = "unavailable"
-	// Rejected says that the operator gave another answer.
+	// Rejected means that the operator gave another answer.
 	Rejected Outcome = "rejected"
-	// Malformed says that the answer could not be read.
+	// Malformed means that the answer could not be read.
 	Malformed Outcome = "malformed"
-	// Unreachable says that no operator answered.
+	// Unreachable means that no operator answered.
 	Unreachable Outcome = "unreachable"
-	// TimedOut says that the operator did not answer in time.
+	// TimedOut means that the operator did not answer in time.
 	TimedOut Outcome = "timeout"
-	// NoToken says that there is no token to call with.
+	// NoToken means that there is no token to call with.
 	NoToken Outcome = "no_token"
 )
 
-// Result is what came of a call.
+// Result is a call's result.
 type Result struct {
 	Outcome Outcome
 	// Phase is the service's phase after an accepted call.
 	Phase v1alpha1.Phase
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
-	// Err says more about what is not Accepted.
+	// Err has the details where the outcome is not Accepted.
 	Err error
 }
 
-// Cancelled reports whether no sleep is under way any more: the service is or comes
+// Cancelled reports whether no sleep is under way any more: the service is, or is going to be,
 // up, and clients that the call was made for may be connected.
 func (r Result) Cancelled() bool {
 	return r.Outcome == Accepted && r.Phase != v1alpha1.PhaseAsleep
@@ -123,7 +123,7 @@ func New(operator string, token *tokenfile.File) (*Client, error) {
 	}, nil
 }
 
-// Wake reports whether count clients wait for a service.
+// Wake calls the operator because count clients wait for a service.
 func (c *Client) Wake(_ context.Context, namespace, service string, count int) Result {
 	token, err := c.token.Get()
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 }
 
-// touch uses a connection. Whether the operator is well shows when it is needed.
+// touch uses a connection. A failure matters only when a call is needed.
 func (c *Client) touch() {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)

@@ -14,15 +14,14 @@ import (
 // a millisecond or two.
 const lookupTime = 200 * time.Millisecond
 
-// dialer connects to the operator by name. Where nobody tells the name's
-// addresses it takes those that it had last: a Service keeps its addresses, and
-// with a node the half of the cluster's DNS may be gone. A single lookup asks a
-// handful of questions, each of which may go to the half that is gone.
+// dialer connects to the operator by name. Where the name can't be resolved it uses the last
+// addresses: a Service keeps its addresses, and with a node half of the cluster's DNS may be
+// gone. A single lookup makes several queries, each of which may go to the half that is gone.
 type dialer struct {
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	mu    sync.Mutex
-	known []netip.Addr
+	mu        sync.Mutex
+	lastAddrs []netip.Addr
 }
 
 func newDialer() *dialer {
@@ -56,7 +55,7 @@ func (d *dialer) dial(address string) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// addresses are those of a name, now or when it was last told.
+// addresses are a name's addresses, or the last ones that were resolved.
 func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -64,10 +63,10 @@ func (d *dialer) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil && len(addrs) > 0 {
-		d.known = addrs
+		d.lastAddrs = addrs
 	}
-	if len(d.known) == 0 {
+	if len(d.lastAddrs) == 0 {
 		return nil, fmt.Errorf("looking up the operator: %w", err)
 	}
-	return d.known, nil
+	return d.lastAddrs, nil
 }

@@ -10,7 +10,7 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 )
 
-// maxSentence bounds what of the operator's words gets into a log.
+// maxSentence bounds how much of the operator's message gets into a log.
 const maxSentence = 256
 
 // parseAnswer reads the operator's answer.

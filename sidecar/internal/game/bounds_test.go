@@ -34,7 +34,7 @@ func TestPlayersStayWithinTheirBounds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := toldWorld(t, sdkGame())
+			w := answeredWorld(t, sdkGame())
 			earlier := w.Snapshot().Game
 			err := c.do(w)
 			wantKind(t, err, c.want)
@@ -46,7 +46,7 @@ func TestPlayersStayWithinTheirBounds(t *testing.T) {
 }
 
 func TestAFullGameTakesNobody(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.must(w.SetPlayerCapacity(1))
 	w.wantPlayers(0, true)
 	w.connect("ann")
@@ -60,8 +60,8 @@ func TestAFullGameTakesNobody(t *testing.T) {
 	_, err = w.PlayerConnect("bob")
 	wantKind(t, err, OutOfRange)
 
-	boundless := toldWorld(t, sdkGame())
-	boundless.told(func(a *reportapi.Answer) { a.Server.Capacity = 0 })
+	boundless := answeredWorld(t, sdkGame())
+	boundless.answered(func(a *reportapi.Answer) { a.Server.Capacity = 0 })
 	for i := range reportapi.MaxPlayerIDs {
 		boundless.connect(fmt.Sprint(i))
 	}
@@ -70,7 +70,7 @@ func TestAFullGameTakesNobody(t *testing.T) {
 }
 
 func TestTheLastWordOnPlayersHolds(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.connect("ann")
 	w.must(w.SetPlayers(5, nil))
 	w.wantPlayers(5, true)
@@ -82,7 +82,7 @@ func TestTheLastWordOnPlayersHolds(t *testing.T) {
 }
 
 func TestAProbesNumbersAreBounded(t *testing.T) {
-	w := toldWorld(t, probedGame())
+	w := answeredWorld(t, probedGame())
 	w.Answered(w.clock.Now(), -3, -1)
 	w.wantPlayers(0, true)
 	w.Answered(w.clock.Now(), math.MaxInt, math.MaxInt)
@@ -103,7 +103,7 @@ func TestWhereCapacityComesFrom(t *testing.T) {
 		}
 	}
 	want(5)
-	w.told(nil)
+	w.answered(nil)
 	want(20)
 	w.Answered(w.clock.Now(), 0, 0)
 	want(20)
@@ -140,7 +140,7 @@ func TestCounters(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, sdkGame())
-			w.told(keeping)
+			w.answered(keeping)
 			got, err := w.UpdateCounter("rooms", c.update)
 			wantKind(t, err, c.kind)
 			if err == nil && got != c.want {
@@ -155,7 +155,7 @@ func TestCounters(t *testing.T) {
 		})
 	}
 	w := newWorld(t, sdkGame())
-	w.told(keeping)
+	w.answered(keeping)
 	_, err := w.UpdateCounter("none", count(1))
 	wantKind(t, err, NotFound)
 }
@@ -198,7 +198,7 @@ func TestLists(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, sdkGame())
-			w.told(func(a *reportapi.Answer) {
+			w.answered(func(a *reportapi.Answer) {
 				a.Server.Lists = map[string]v1alpha1.List{"maps": {Capacity: 3, Values: c.start}}
 			})
 			untouched := append([]string{}, c.start...)
@@ -218,7 +218,7 @@ func TestLists(t *testing.T) {
 }
 
 func TestMetadataStaysWithinItsBounds(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.must(w.SetLabel("mode", "ctf"))
 	w.must(w.SetAnnotation("map", "any text: \n ü"))
 	want := reportapi.Game{
@@ -268,7 +268,7 @@ func wantMetadataFits(w *world) {
 }
 
 func TestAllMetadataTogetherIsBounded(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	taken, err := fillMetadata(w, "a")
 	wantKind(t, err, OutOfRange)
 	// With its key each has a little more than 4 KiB, of which 32 would fill 128 KiB.
@@ -288,7 +288,7 @@ func TestAllMetadataTogetherIsBounded(t *testing.T) {
 	_, err = fillMetadata(again, "new")
 	wantKind(t, err, OutOfRange)
 	was := w.Snapshot().Game
-	again.told(restoring(&was))
+	again.answered(restoring(&was))
 	wantMetadataFits(again)
 	if again.Snapshot().Game.Labels["agones.dev/sdk-mode"] != "ctf" {
 		t.Error("a label that fits wasn't restored")

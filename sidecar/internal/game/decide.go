@@ -9,26 +9,26 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// goneAfter is how long an Unhealthy game that says nothing has players: whoever
-// played has been thrown out by then.
+// goneAfter is how long an Unhealthy game that is silent counts as having players: after that
+// they have been disconnected.
 const goneAfter = 5 * time.Minute
 
-// Config is what the Server's spec says of its game.
+// Config has the settings of the Server's spec for its game.
 type Config struct {
-	// Readiness says when the game takes players.
+	// Readiness is the setting of when the game takes players.
 	Readiness v1alpha1.ServerReadiness
-	// Unreported is what holds for a game that has told neither its state nor its
+	// Unreported is the permission for a game that has reported neither its state nor its
 	// players nor a permission, and whose probe has had no answer.
 	Unreported v1alpha1.DeletionPermission
-	// Capacity is how many may play while nobody says otherwise; 0: not known.
+	// Capacity is how many may play unless the game reports it; 0: not known.
 	Capacity int32
-	// Probed reports whether the game is asked for its players.
+	// Probed reports whether the game is probed for its players.
 	Probed bool
-	// Health says when a game is taken for broken.
+	// Health has the settings of when a game counts as broken.
 	Health Health
 }
 
-// Health says when a game is taken for broken.
+// Health has the settings of when a game counts as broken.
 type Health struct {
 	InitialDelay     time.Duration
 	Period           time.Duration
@@ -36,33 +36,32 @@ type Health struct {
 	Disabled         bool
 }
 
-// Snapshot is all that is known of a game at a time. It shares nothing with the
-// Game, but several callers may have the same: it is read-only.
+// Snapshot is the state of a game at a time. It shares nothing with the Game, but several
+// callers may have the same one: it is read-only.
 type Snapshot struct {
-	// Game is what is reported of it.
+	// Game is what is reported of the game.
 	Game reportapi.Game
 	// DeletionAllowed is whether its Server may be deleted.
 	DeletionAllowed bool
-	// ShutdownSeen reports whether DeletionAllowed was found after the operator told to
+	// ShutdownSeen reports whether DeletionAllowed was decided after the operator ordered to
 	// shut down.
 	ShutdownSeen bool
-	// Answered reports whether the probe has been answered by the process that runs.
+	// Answered reports whether the running process has answered the probe.
 	Answered bool
-	// Restored reports whether the operator has told what was before this sidecar
-	// started. Before that nothing but a wish for it is worth a report.
+	// Restored reports whether the operator has sent the state from before this sidecar
+	// started. Until then the only report worth sending is a request for it.
 	Restored bool
 	// Capacity is how many may play; 0: not known.
 	Capacity int32
-	// NotReady says in a sentence why the game should get no players; empty: it
-	// should.
+	// NotReady explains in a sentence why the game should get no players; empty: it should.
 	NotReady string
-	// Told is what the operator told last; zero before Restored.
-	Told reportapi.Answer
-	// Restarts is how many times the game's container was seen to start again.
+	// LastAnswer is the operator's last answer; zero before Restored.
+	LastAnswer reportapi.Answer
+	// Restarts is how many restarts of the game's container were seen.
 	Restarts int
 }
 
-// core is all that is known, and decides. Its methods change nothing but it.
+// core has all of the state, and decides. Its methods change nothing else.
 type core struct {
 	config Config
 	began  time.Time
@@ -73,20 +72,20 @@ type core struct {
 	labels, annotations map[string]string
 
 	restored bool
-	// left are players who left before that, and anew says that the game said how
-	// many play, which makes an end of who played before.
-	left map[string]bool
-	anew bool
-	told reportapi.Answer
-	// toldShutdown is when the operator first told to shut down; zero: it didn't.
-	toldShutdown time.Time
-	// started is when the game's container started last, as far as was told.
+	// left are players who left before the state was restored. Anew is set once the game has
+	// reported how many play, which replaces the earlier players.
+	left       map[string]bool
+	anew       bool
+	lastAnswer reportapi.Answer
+	// shutdownSince is when the operator first ordered to shut down; zero: it didn't.
+	shutdownSince time.Time
+	// started is when the game's container last started, as far as the operator has reported.
 	started time.Time
-	// stopped is when the operator first told that it doesn't run.
+	// stopped is when the operator first reported that it doesn't run.
 	stopped  time.Time
 	restarts int
-	// probed is when the last probe that has ended began, and answered when the last
-	// one did that had an answer.
+	// probed is when the last probe began that has ended, and answered when the last one began
+	// that had an answer.
 	probed, answered time.Time
 }
 
@@ -98,8 +97,8 @@ func (c *core) phase(now time.Time) phase {
 	return p
 }
 
-// unwell is when the game came to be Unhealthy, and why; the time is zero if it
-// isn't. It may lie ahead: a game that stays silent will be Unhealthy then.
+// unwell is when the game became Unhealthy, and why; the time is zero if it is well. It may be
+// in the future: a game that stays silent will be Unhealthy then.
 func (c *core) unwell() (since time.Time, message string) {
 	h := c.config.Health
 	if h.Disabled {
@@ -109,10 +108,10 @@ func (c *core) unwell() (since time.Time, message string) {
 	if !c.started.IsZero() {
 		begin = c.started
 	}
-	judged := begin.Add(h.InitialDelay)
+	probesFrom := begin.Add(h.InitialDelay)
 	first := func(at time.Time, why string) {
-		if at.Before(judged) {
-			at = judged
+		if at.Before(probesFrom) {
+			at = probesFrom
 		}
 		if since.IsZero() || at.Before(since) {
 			since, message = at, why
@@ -132,8 +131,8 @@ func (c *core) unwell() (since time.Time, message string) {
 	return since, message
 }
 
-// running reports whether the game's container runs. What the game says proves that
-// it does before the operator has seen it.
+// running reports whether the game's container runs. A report of the game shows that before the
+// operator has seen it.
 func (c *core) running() bool {
 	return c.stopped.IsZero() || c.words.last.After(c.stopped)
 }
@@ -157,7 +156,7 @@ func (c *core) state(now time.Time) (v1alpha1.GameState, string) {
 	return v1alpha1.GameStarting, ""
 }
 
-// open reports whether what readiness waits for has come.
+// open reports whether the condition of Readiness is met.
 func (c *core) open(now time.Time) bool {
 	switch {
 	case c.config.Readiness == v1alpha1.ServerReadinessSDK:
@@ -177,12 +176,12 @@ func (c *core) capacity() int32 {
 	case c.words.answer.value.capacity > 0:
 		return c.words.answer.value.capacity
 	case c.restored:
-		return c.told.Server.Capacity
+		return c.lastAnswer.Server.Capacity
 	}
 	return c.config.Capacity
 }
 
-// players is how many play: by the game's own word or else by the probe's.
+// players is how many play, by the game's own report or else by the probe's.
 func (c *core) players() *v1alpha1.PlayersStatus {
 	w := &c.words
 	switch {
@@ -195,20 +194,20 @@ func (c *core) players() *v1alpha1.PlayersStatus {
 	case w.answer.said():
 		return &v1alpha1.PlayersStatus{Current: w.answer.value.current, Capacity: c.capacity()}
 	case w.capacity.said() && !c.config.Probed:
-		// It tracks its players, and none has come yet.
+		// The game tracks its players, and none has joined yet.
 		return &v1alpha1.PlayersStatus{Capacity: c.capacity()}
 	}
 	return nil
 }
 
-// reported reports whether anything is known by which a deletion could be judged. A
-// ping, a label or a counter is nothing of that.
+// reported reports whether anything was reported that a deletion can be decided by. A ping, a
+// label or a counter is no such thing.
 func (c *core) reported() bool {
 	return !c.words.reported.IsZero() || c.players() != nil
 }
 
-// silent is when an Unhealthy game has been silent for so long that nobody can be
-// playing; zero if it is well.
+// silent is when an Unhealthy game has been silent for so long that nobody can be playing; zero
+// if it is well.
 func (c *core) silent() time.Time {
 	since, _ := c.unwell()
 	if since.IsZero() {
@@ -220,14 +219,14 @@ func (c *core) silent() time.Time {
 	return since.Add(goneAfter)
 }
 
-// deserted reports whether nobody can be playing, whatever was said.
+// deserted reports whether nobody can be playing, whatever was reported.
 func (c *core) deserted(now time.Time) bool {
 	gone := c.silent()
 	return !gone.IsZero() && !now.Before(gone)
 }
 
-// restsOnProbe reports whether what the probe was answered decides over the deletion,
-// because the game itself has said nothing that comes before it.
+// restsOnProbe reports whether the probe's answer decides about the deletion, because the game
+// itself has reported nothing that takes precedence.
 func (c *core) restsOnProbe(now time.Time) bool {
 	w := &c.words
 	switch c.phase(now).state {
@@ -238,16 +237,16 @@ func (c *core) restsOnProbe(now time.Time) bool {
 	return w.answer.said() && !w.permission.said() && !w.players.said() && w.tracked.IsZero()
 }
 
-// shutdownSeen reports whether deletionAllowed was found after the operator told to
-// shut down. A probe that fails is no answer to that where one that didn't was
-// what counted: somebody may have come since.
+// shutdownSeen reports whether deletionAllowed was decided after the operator ordered to shut
+// down. A failed probe doesn't count as an answer to that where an earlier successful one
+// decided: somebody may have joined since.
 func (c *core) shutdownSeen(now time.Time) bool {
 	switch {
-	case !c.told.Shutdown:
+	case !c.lastAnswer.Shutdown:
 		return false
-	case !c.config.Probed || !c.answered.Before(c.toldShutdown):
+	case !c.config.Probed || !c.answered.Before(c.shutdownSince):
 		return true
-	case c.probed.Before(c.toldShutdown):
+	case c.probed.Before(c.shutdownSince):
 		return false
 	}
 	return !c.restsOnProbe(now) || c.deserted(now)
@@ -268,7 +267,7 @@ func (c *core) deletionAllowed(now time.Time) bool {
 	case v1alpha1.GameStarting, v1alpha1.GameReady, v1alpha1.GameUnhealthy:
 	}
 	if players := c.players(); players != nil {
-		// One lost datagram is no reason to doubt the count, but several are.
+		// One lost datagram casts no doubt on the count, but several do.
 		h := c.config.Health
 		doubtful := c.restsOnProbe(now) && !h.Disabled && c.words.unanswered >= h.FailureThreshold
 		return players.Current == 0 && !doubtful
@@ -279,14 +278,14 @@ func (c *core) deletionAllowed(now time.Time) bool {
 	return c.config.Unreported != v1alpha1.DeletionDenied
 }
 
-// notReady says why the game should get no players.
+// notReady explains why the game should get no players.
 func (c *core) notReady(now time.Time) string {
 	alone := c.config.Readiness != v1alpha1.ServerReadinessSDK && !c.config.Probed
 	state, message := c.state(now)
 	switch {
-	case c.told.Shutdown:
+	case c.lastAnswer.Shutdown:
 		return "the Server is being deleted or stopped"
-	case c.told.Drain:
+	case c.lastAnswer.Drain:
 		return "the Server gets no new players"
 	case !c.restored && !alone:
 		return "the operator hasn't answered yet since this sidecar started"
@@ -300,7 +299,7 @@ func (c *core) notReady(now time.Time) string {
 		return "the game hasn't called Ready"
 	case !c.open(now):
 		return "the game hasn't answered a probe"
-	case c.told.SkipFull && c.full():
+	case c.lastAnswer.SkipFull && c.full():
 		return "as many play as may"
 	}
 	return ""
@@ -328,7 +327,7 @@ func (c *core) snapshot(now time.Time) Snapshot {
 		Restored:        c.restored,
 		Capacity:        c.capacity(),
 		NotReady:        c.notReady(now),
-		Told:            c.told,
+		LastAnswer:      c.lastAnswer,
 		Restarts:        c.restarts,
 	}
 	if state == v1alpha1.GameReserved {

@@ -27,7 +27,7 @@ func TestWhetherAServerMayGo(t *testing.T) {
 		"a ping reports nothing":               {denying(sdkGame()), func(w *world) { w.Ping() }, false},
 		"a label reports nothing":              {denying(sdkGame()), func(w *world) { w.must(w.SetLabel("mode", "ctf")) }, false},
 		"a counter reports nothing": {denying(sdkGame()), func(w *world) {
-			w.told(keeping)
+			w.answered(keeping)
 			_, err := w.UpdateCounter("rooms", CounterUpdate{Add: 1})
 			w.must(err)
 		}, false},
@@ -65,11 +65,11 @@ func TestWhetherAServerMayGo(t *testing.T) {
 		"players of a process that is gone":                    {sdkGame(), func(w *world) { one(w); w.later(2 * time.Second); w.restartsGame() }, true},
 		"an allocation of a process that is gone":              {sdkGame(), func(w *world) { w.Allocate(); w.later(2 * time.Second); w.restartsGame() }, true},
 		"a permission of a process that is gone":               {denying(sdkGame()), func(w *world) { w.Permit(true); w.later(2 * time.Second); w.restartsGame() }, false},
-		"a container that doesn't run, as one replica sees it": {sdkGame(), func(w *world) { one(w); w.told(func(a *reportapi.Answer) { a.GameStarted = nil }) }, false},
+		"a container that doesn't run, as one replica sees it": {sdkGame(), func(w *world) { one(w); w.answered(func(a *reportapi.Answer) { a.GameStarted = nil }) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := toldWorld(t, c.config)
+			w := answeredWorld(t, c.config)
 			c.happen(w)
 			w.wantDeletable(c.want)
 		})
@@ -91,14 +91,14 @@ func (w *world) unanswered(n int) {
 }
 
 func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
-	w := toldWorld(t, probedGame())
+	w := answeredWorld(t, probedGame())
 	w.Answered(w.clock.Now(), 0, 20)
 	asked := w.clock.Now()
 	w.later(time.Second)
 	shutdown := func(on bool) func(*reportapi.Answer) {
 		return func(a *reportapi.Answer) { a.Shutdown = on }
 	}
-	w.told(shutdown(true))
+	w.answered(shutdown(true))
 	wantSeen := func(want bool) {
 		t.Helper()
 		if got := w.Snapshot().ShutdownSeen; got != want {
@@ -114,10 +114,10 @@ func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
 	wantSeen(true)
 	w.wantDeletable(false)
 
-	w.told(shutdown(false))
+	w.answered(shutdown(false))
 	wantSeen(false)
 	w.later(time.Second)
-	w.told(shutdown(true))
+	w.answered(shutdown(true))
 	wantSeen(false)
 	// One that fails tells nothing: what was known may have changed since.
 	w.later(time.Second)
@@ -129,8 +129,8 @@ func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
 	wantSeen(true)
 	w.wantDeletable(true)
 
-	plain := toldWorld(t, sdkGame())
-	plain.told(shutdown(true))
+	plain := answeredWorld(t, sdkGame())
+	plain.answered(shutdown(true))
 	if !plain.Snapshot().ShutdownSeen {
 		t.Error("without a probe there is nothing to wait for")
 	}
@@ -161,10 +161,10 @@ func TestALostProbeIsNoAnswerToAShutdown(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := toldWorld(t, probedGame())
+			w := answeredWorld(t, probedGame())
 			c.before(w)
 			w.later(4 * time.Second)
-			w.told(shutdown)
+			w.answered(shutdown)
 			c.after(w)
 			if got := w.Snapshot().ShutdownSeen; got != c.seen {
 				t.Errorf("shutdown seen %t, want %t", got, c.seen)

@@ -1,6 +1,6 @@
-// Package game knows what a game is doing: from what the game said itself, what
-// its probe was answered, and what the operator told. Each thing is kept with when
-// it was said, because what a process said that is gone counts no more.
+// Package game has the state of a game: from the game's own reports, the probe's answers, and
+// the operator's answers. Each item is kept with its time, because reports of a process that is
+// gone no longer count.
 //
 // The decisions are functions of that and of the time. The package opens no
 // socket, reads no file and logs nothing: servers, the probe and the reports talk

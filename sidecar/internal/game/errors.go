@@ -5,24 +5,23 @@ import (
 	"fmt"
 )
 
-// Kind says what is wrong with a call, so that each protocol can say it in its own
-// way.
+// Kind is the kind of error of a call, for each protocol to express in its own way.
 type Kind int
 
 // Kinds of errors.
 const (
-	// Invalid is a call that can never be right.
+	// Invalid is a call that can never be valid.
 	Invalid Kind = iota + 1
-	// OutOfRange is a number beyond its bounds, or a value more than fits.
+	// OutOfRange is a number beyond its bounds, or one value more than there is room for.
 	OutOfRange
-	// NotFound is a name or value that isn't there.
+	// NotFound is a name or value that doesn't exist.
 	NotFound
-	// AlreadyExists is a value that is there already.
+	// AlreadyExists is a value that exists already.
 	AlreadyExists
 	// TooLate is a call that the operator has acted on already.
 	TooLate
-	// Unavailable is a call that needs to know what was before this sidecar
-	// started, which the operator hasn't told yet.
+	// Unavailable is a call that needs the state from before this sidecar started, which the
+	// operator hasn't sent yet.
 	Unavailable
 )
 

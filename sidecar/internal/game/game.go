@@ -15,8 +15,7 @@ import (
 // maxReservation is far more than any reservation lasts.
 const maxReservation = 8760 * time.Hour
 
-// Game is what is known of a game. Its methods may be called at any time from
-// anywhere; none waits.
+// Game is the state of a game. Its methods may be called concurrently; none blocks.
 type Game struct {
 	clock clock.Clock
 
@@ -24,12 +23,12 @@ type Game struct {
 	core     core
 	snapshot Snapshot
 	changed  chan struct{}
-	// armed is when Run looks next; sooner wakes it to look before that.
+	// armed is when Run next looks; sooner makes it look earlier.
 	armed  time.Time
 	sooner chan struct{}
 }
 
-// New makes a Game of which nothing is known.
+// New makes a Game without any state.
 func New(config Config, clk clock.Clock) *Game {
 	g := &Game{
 		clock: clk,
@@ -45,8 +44,8 @@ func New(config Config, clk clock.Clock) *Game {
 	return g
 }
 
-// Run lets time pass: reservations end, and games that stay silent are broken. It
-// returns when the context ends.
+// Run applies the passing of time: reservations end, and games that stay silent become
+// Unhealthy. It returns when the context ends.
 func (g *Game) Run(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -73,8 +72,8 @@ func (g *Game) Run(ctx context.Context) error {
 	}
 }
 
-// Watch gives what is known now, and a channel that is closed when that changes.
-// Who is slow sees the newest and misses what was between.
+// Watch returns the current state, and a channel that is closed when that changes. A slow
+// caller gets the newest state and misses those in between.
 func (g *Game) Watch() (Snapshot, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,13 +81,13 @@ func (g *Game) Watch() (Snapshot, <-chan struct{}) {
 	return g.snapshot, g.changed
 }
 
-// Snapshot gives what is known now.
+// Snapshot returns the current state.
 func (g *Game) Snapshot() Snapshot {
 	s, _ := g.Watch()
 	return s
 }
 
-// refresh sees whether anything has changed, and says so. The lock is held.
+// refresh notifies the watchers if the state has changed. The lock is held.
 func (g *Game) refresh(now time.Time) {
 	s := g.core.snapshot(now)
 	if !reflect.DeepEqual(s, g.snapshot) {
@@ -104,15 +103,15 @@ func (g *Game) refresh(now time.Time) {
 	}
 }
 
-// voice is what a change says of the game.
+// voice is what a change implies about the game.
 type voice int
 
 const (
-	// silence is a change that somebody else makes.
+	// silence is a change that doesn't come from the game.
 	silence voice = iota
-	// sign is one by which the game shows no more than that it lives.
+	// sign is a change by which the game shows only that it is alive.
 	sign
-	// report is one by which it tells its state, its players or a permission, or
+	// report is a change by which the game reports its state, its players or a permission, or
 	// answers its probe.
 	report
 )
@@ -125,7 +124,7 @@ func heard(changes bool) voice {
 	return silence
 }
 
-// do changes something, in the voice of who does.
+// do makes a change, in the voice of its origin.
 func (g *Game) do(by voice, change func(c *core, now time.Time) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,28 +142,27 @@ func (g *Game) do(by voice, change func(c *core, now time.Time) error) error {
 	return nil
 }
 
-// Ready reports whether the game takes players. It ends an allocation and a
-// reservation.
-func (g *Game) Ready() { g.enter(phase{state: v1alpha1.GameReady}) }
+// Ready takes the game's report that it takes players. It ends an allocation and a reservation.
+func (g *Game) Ready() { g.setPhase(phase{state: v1alpha1.GameReady}) }
 
-// Allocate reports whether the game is in use, until Ready.
-func (g *Game) Allocate() { g.enter(phase{state: v1alpha1.GameAllocated}) }
+// Allocate takes the game's report that it is in use, until Ready.
+func (g *Game) Allocate() { g.setPhase(phase{state: v1alpha1.GameAllocated}) }
 
-// Reserve is Allocate for a while, and Ready after it. 0 and less is for ever.
+// Reserve is Allocate for a time, and Ready after it. 0 and less is for ever.
 func (g *Game) Reserve(d time.Duration) {
 	p := phase{state: v1alpha1.GameReserved}
 	if d > 0 {
 		until := g.clock.Now().Add(min(d, maxReservation))
 		p.until = &until
 	}
-	g.enter(p)
+	g.setPhase(p)
 }
 
-// Shutdown asks for the game's own end. Nothing but TakeBackShutdown changes that.
-func (g *Game) Shutdown() { g.enter(phase{state: v1alpha1.GameShutdown}) }
+// Shutdown asks for the game's own end. Only TakeBackShutdown undoes that.
+func (g *Game) Shutdown() { g.setPhase(phase{state: v1alpha1.GameShutdown}) }
 
-// enter takes what the game makes of itself.
-func (g *Game) enter(p phase) {
+// setPhase sets the phase that the game reports.
+func (g *Game) setPhase(p phase) {
 	_ = g.do(report, func(c *core, now time.Time) error {
 		w := &c.words
 		if w.phase.value.state == v1alpha1.GameShutdown {
@@ -178,11 +176,11 @@ func (g *Game) enter(p phase) {
 	})
 }
 
-// TakeBackShutdown ends what Shutdown asked for: the game is what it was before.
-// It is TooLate once the operator has told to shut down.
+// TakeBackShutdown undoes Shutdown: the game is in its previous phase again. It is TooLate once
+// the operator has ordered to shut down.
 func (g *Game) TakeBackShutdown() error {
 	return g.do(report, func(c *core, _ time.Time) error {
-		if c.told.Shutdown {
+		if c.lastAnswer.Shutdown {
 			return refuse(TooLate, "the Server is being deleted or stopped already")
 		}
 		if c.words.phase.value.state == v1alpha1.GameShutdown {
@@ -192,7 +190,7 @@ func (g *Game) TakeBackShutdown() error {
 	})
 }
 
-// Permit is the game's own word on whether its Server may be deleted.
+// Permit takes the game's own permission for its Server's deletion, or its denial.
 func (g *Game) Permit(allowed bool) {
 	permission := v1alpha1.DeletionDenied
 	if allowed {
@@ -204,7 +202,7 @@ func (g *Game) Permit(allowed bool) {
 	})
 }
 
-// Ping reports whether the game is well. From the first one on it is expected to go on.
+// Ping takes the game's report that it is well. After the first one it is expected to go on.
 func (g *Game) Ping() {
 	_ = g.do(sign, func(c *core, now time.Time) error {
 		c.words.ping, c.words.broken = now, word[brokenness]{}
@@ -212,8 +210,8 @@ func (g *Game) Ping() {
 	})
 }
 
-// Answered takes the answer to a probe: how many play, and how many may; 0: it
-// doesn't say. began is when the probe was sent.
+// Answered takes the answer to a probe that was sent at began: how many play, and how many may;
+// 0: the answer doesn't have that.
 func (g *Game) Answered(began time.Time, current, capacity int) {
 	bound := func(n int) int32 { return int32(min(max(n, 0), MaxPlayers)) } //nolint:gosec // within bounds
 	_ = g.do(report, func(c *core, now time.Time) error {
@@ -225,13 +223,13 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	})
 }
 
-// Unanswered reports whether a probe which was sent at began had no answer.
+// Unanswered notes that a probe that was sent at began had no answer.
 func (g *Game) Unanswered(began time.Time) {
 	_ = g.do(silence, func(c *core, now time.Time) error {
 		c.probed = began
 		w := &c.words
 		if !w.answer.said() {
-			// It may take long to boot.
+			// The game may take long to start.
 			return nil
 		}
 		w.unanswered++
@@ -242,8 +240,8 @@ func (g *Game) Unanswered(began time.Time) {
 	})
 }
 
-// Told takes what the operator tells.
-func (g *Game) Told(answer reportapi.Answer) {
+// TakeAnswer takes the operator's answer.
+func (g *Game) TakeAnswer(answer reportapi.Answer) {
 	_ = g.do(silence, func(c *core, now time.Time) error {
 		c.tell(answer, now)
 		return nil

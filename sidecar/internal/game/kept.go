@@ -14,12 +14,12 @@ import (
 // MaxListCapacity is the most values that a list may hold.
 const MaxListCapacity = 1000
 
-// kept are the counters and lists that the Server has, with the values that the
-// game gave them or else those of the spec; nil while that isn't known. They and
-// the metadata are the Server's: a game that starts again finds them.
+// kept are the Server's counters and lists, with the values that the game gave them or else
+// those of the spec; nil while they aren't known. They and the metadata belong to the Server: a
+// game that starts again finds them.
 func (c *core) kept() (map[string]v1alpha1.Counter, map[string]v1alpha1.List) {
 	var counters map[string]v1alpha1.Counter
-	for name, counter := range c.told.Server.Counters {
+	for name, counter := range c.lastAnswer.Server.Counters {
 		if counters == nil {
 			counters = map[string]v1alpha1.Counter{}
 		}
@@ -29,7 +29,7 @@ func (c *core) kept() (map[string]v1alpha1.Counter, map[string]v1alpha1.List) {
 		counters[name] = counter
 	}
 	var lists map[string]v1alpha1.List
-	for name, list := range c.told.Server.Lists {
+	for name, list := range c.lastAnswer.Server.Lists {
 		if lists == nil {
 			lists = map[string]v1alpha1.List{}
 		}
@@ -42,20 +42,20 @@ func (c *core) kept() (map[string]v1alpha1.Counter, map[string]v1alpha1.List) {
 	return counters, lists
 }
 
-// CounterUpdate is what is to become of a counter: first its capacity is set, then
-// its count, and then Add is added. Nil and 0 leave it.
+// CounterUpdate is a change of a counter: first its capacity is set, then its count, and then
+// Add is added. Nil and 0 change nothing.
 type CounterUpdate struct {
 	Capacity, Count *int64
 	Add             int64
 }
 
-// Counter gives a counter of the Server.
+// Counter returns a counter of the Server.
 func (g *Game) Counter(name string) (v1alpha1.Counter, error) {
 	return g.UpdateCounter(name, CounterUpdate{})
 }
 
-// UpdateCounter changes a counter and gives what became of it. A capacity below
-// the count takes the count down with it; a count that is asked for must fit.
+// UpdateCounter changes a counter and returns the result. A capacity below the count reduces
+// the count; a requested count must fit.
 func (g *Game) UpdateCounter(name string, u CounterUpdate) (out v1alpha1.Counter, err error) {
 	change := u != CounterUpdate{}
 	err = g.do(heard(change), func(c *core, _ time.Time) error {
@@ -80,7 +80,7 @@ func (g *Game) UpdateCounter(name string, u CounterUpdate) (out v1alpha1.Counter
 			}
 			counter.Count = *u.Count
 		}
-		// Written so that nothing overflows.
+		// Written so that it can't overflow.
 		if u.Add > counter.Capacity-counter.Count || u.Add < -counter.Count {
 			return refuse(OutOfRange, "the count of %q must stay from 0 to its capacity %d; it is %d and was to change by %d",
 				name, counter.Capacity, counter.Count, u.Add)
@@ -95,12 +95,12 @@ func (g *Game) UpdateCounter(name string, u CounterUpdate) (out v1alpha1.Counter
 	return out, err
 }
 
-// List gives a list of the Server.
+// List returns a list of the Server.
 func (g *Game) List(name string) (v1alpha1.List, error) { return g.UpdateList(name, nil, nil) }
 
-// UpdateList replaces a list's capacity, its values, or both, and gives what
-// became of it. Values that don't fit a new capacity are dropped from the end;
-// values that are asked for must fit. Each value is kept once.
+// UpdateList replaces a list's capacity, its values, or both, and returns the result. Values
+// beyond a new capacity are dropped from the end; requested values must fit. Each value is kept
+// once.
 func (g *Game) UpdateList(name string, capacity *int64, values []string) (v1alpha1.List, error) {
 	return g.list(name, capacity != nil || values != nil, func(list *v1alpha1.List) error {
 		if capacity != nil {
@@ -133,7 +133,7 @@ func (g *Game) UpdateList(name string, capacity *int64, values []string) (v1alph
 	})
 }
 
-// AddListValue adds a value to a list and gives what became of it.
+// AddListValue adds a value to a list and returns the result.
 func (g *Game) AddListValue(name, added string) (v1alpha1.List, error) {
 	return g.list(name, true, func(list *v1alpha1.List) error {
 		if err := value("a list's value", added); err != nil {
@@ -150,7 +150,7 @@ func (g *Game) AddListValue(name, added string) (v1alpha1.List, error) {
 	})
 }
 
-// RemoveListValue takes a value from a list and gives what became of it.
+// RemoveListValue removes a value from a list and returns the result.
 func (g *Game) RemoveListValue(name, removed string) (v1alpha1.List, error) {
 	return g.list(name, true, func(list *v1alpha1.List) error {
 		at := slices.Index(list.Values, removed)
@@ -184,7 +184,7 @@ func (g *Game) list(name string, change bool, how func(*v1alpha1.List) error) (o
 	return out, err
 }
 
-// SetLabel sets a label on the Server, whose key gets v1alpha1.SDKMetadataPrefix.
+// SetLabel sets a label on the Server. Its key gets the prefix v1alpha1.SDKMetadataPrefix.
 func (g *Game) SetLabel(key, text string) error {
 	if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
 		return refuse(Invalid, "this can't be a label's value: %s", strings.Join(problems, "; "))
@@ -192,7 +192,7 @@ func (g *Game) SetLabel(key, text string) error {
 	return g.set("labels", func(c *core) map[string]string { return c.labels }, key, text)
 }
 
-// SetAnnotation sets an annotation on the Server, whose key gets
+// SetAnnotation sets an annotation on the Server. Its key gets the prefix
 // v1alpha1.SDKMetadataPrefix.
 func (g *Game) SetAnnotation(key, text string) error {
 	if len(text) > reportapi.MaxAnnotationBytes {

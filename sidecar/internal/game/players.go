@@ -10,8 +10,8 @@ import (
 // MaxPlayers bounds how many may play on one server.
 const MaxPlayers = 1_000_000
 
-// SetPlayers says how many play, for a game that counts and doesn't say who; with
-// a capacity also how many may.
+// SetPlayers sets how many play, for a game that only counts its players; with a capacity also
+// how many may.
 func (g *Game) SetPlayers(current int64, capacity *int64) error {
 	return g.do(report, func(c *core, now time.Time) error {
 		most := int64(c.capacity())
@@ -37,8 +37,8 @@ func (g *Game) SetPlayers(current int64, capacity *int64) error {
 	})
 }
 
-// SetPlayerCapacity says how many may play. A game that says so and hasn't said
-// who plays has no players.
+// SetPlayerCapacity sets how many may play. A game that does so and hasn't reported who plays
+// has no players.
 func (g *Game) SetPlayerCapacity(n int64) error {
 	return g.do(sign, func(c *core, now time.Time) error {
 		if n < 0 || n > MaxPlayers {
@@ -49,12 +49,12 @@ func (g *Game) SetPlayerCapacity(n int64) error {
 	})
 }
 
-// PlayerConnect adds a player; false if that one is there already. Before the
-// operator has told who was there, everybody is new and capacity isn't looked at.
+// PlayerConnect adds a player; false if that one is there already. Before the operator has sent
+// the earlier players, everybody counts as new and the capacity isn't checked.
 func (g *Game) PlayerConnect(id string) (added bool, err error) {
 	err = g.track(id, func(c *core, at int, now time.Time) error {
 		if at >= 0 {
-			// This process knows the player, too.
+			// The current process reports the player, too.
 			c.words.roster[at].at = now
 			return nil
 		}
@@ -72,9 +72,8 @@ func (g *Game) PlayerConnect(id string) (added bool, err error) {
 	return added, err
 }
 
-// PlayerDisconnect takes a player away; false if that one isn't there. Before the
-// operator has told who was there, it takes away who will turn out to have been,
-// and says true.
+// PlayerDisconnect removes a player; false if that one isn't there. Before the operator has
+// sent the earlier players, it removes the player from those to come, and returns true.
 func (g *Game) PlayerDisconnect(id string) (removed bool, err error) {
 	err = g.track(id, func(c *core, at int, _ time.Time) error {
 		if !c.restored {
@@ -95,7 +94,7 @@ func (g *Game) PlayerDisconnect(id string) (removed bool, err error) {
 	return removed, err
 }
 
-// track changes the roster, which takes the place of a plain number.
+// track changes the roster, which replaces a plain number.
 func (g *Game) track(id string, change func(c *core, at int, now time.Time) error) error {
 	return g.do(report, func(c *core, now time.Time) error {
 		if err := value("a player's id", id); err != nil {

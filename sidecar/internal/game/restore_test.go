@@ -52,20 +52,20 @@ func TestBeforeTheOperatorAnswers(t *testing.T) {
 
 	plain := newWorld(t, plainGame())
 	plain.wantReady(true)
-	plain.told(func(a *reportapi.Answer) { a.Drain = true })
+	plain.answered(func(a *reportapi.Answer) { a.Drain = true })
 	plain.wantReady(false)
 }
 
 func TestRestoringBringsAllBack(t *testing.T) {
 	w := newWorld(t, sdkGame())
-	w.told(restoring(before()))
+	w.answered(restoring(before()))
 	if diff := cmp.Diff(*before(), w.Snapshot().Game); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
 	w.wantDeletable(false)
 	w.wantReady(true)
 	// It is asked for once.
-	w.told(restoring(&reportapi.Game{State: v1alpha1.GameShutdown, Reported: true}))
+	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameShutdown, Reported: true}))
 	w.wantState(v1alpha1.GameReserved)
 	// What was restored goes with the process that said it; the Server's stays.
 	w.later(2 * time.Second)
@@ -86,7 +86,7 @@ func TestWhatIsSaidSinceTheStartWinsOverWhatIsRestored(t *testing.T) {
 	w.must(w.SetPlayers(0, nil))
 	w.must(w.SetPlayerCapacity(30))
 	w.must(w.SetLabel("mode", "solo"))
-	w.told(restoring(before()))
+	w.answered(restoring(before()))
 	want := *before()
 	want.State, want.ReservedUntil, want.Permission = v1alpha1.GameAllocated, nil, v1alpha1.DeletionAllowed
 	want.Players = &v1alpha1.PlayersStatus{Current: 0, Capacity: 30}
@@ -136,7 +136,7 @@ func TestRestoringAState(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.config)
-			w.told(restoring(&c.was))
+			w.answered(restoring(&c.was))
 			if c.happen != nil {
 				c.happen(w)
 			}
@@ -146,13 +146,13 @@ func TestRestoringAState(t *testing.T) {
 	t.Run("a ping before the operator answered counts", func(t *testing.T) {
 		w := newWorld(t, sdkGame())
 		w.Ping()
-		w.told(restoring(&reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true}))
+		w.answered(restoring(&reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true}))
 		w.wantState(v1alpha1.GameReady)
 	})
 	t.Run("a restored Unhealthy game has nobody after five minutes", func(t *testing.T) {
 		w := newWorld(t, sdkGame())
 		w.later(time.Hour)
-		w.told(restoring(&reportapi.Game{
+		w.answered(restoring(&reportapi.Game{
 			State: v1alpha1.GameUnhealthy, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 1},
 		}))
 		w.wantDeletable(false)
@@ -168,7 +168,7 @@ func TestAProbesPlayersAreRestoredUntilItsFirstAnswer(t *testing.T) {
 	// Probes that fail before anything is known count for nothing later.
 	w.unanswered(20)
 	w.later(time.Hour)
-	w.told(restoring(&reportapi.Game{
+	w.answered(restoring(&reportapi.Game{
 		State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 2, Capacity: 8},
 	}))
 	w.wantState(v1alpha1.GameReady)
@@ -186,7 +186,7 @@ func TestMetadataThatDoesntFitIsntRestored(t *testing.T) {
 	for i := range reportapi.MaxMetadata {
 		was.Labels[fmt.Sprintf("agones.dev/sdk-old%d", i)] = "1"
 	}
-	w.told(restoring(was))
+	w.answered(restoring(was))
 	labels := w.Snapshot().Game.Labels
 	if len(labels) != reportapi.MaxMetadata || labels["agones.dev/sdk-new"] != "1" {
 		t.Errorf("%d labels, new one %q", len(labels), labels["agones.dev/sdk-new"])
@@ -194,7 +194,7 @@ func TestMetadataThatDoesntFitIsntRestored(t *testing.T) {
 }
 
 func TestEachPlayerGoesWithTheProcessThatNamedThem(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.connect("old")
 	w.connect("both")
 	w.later(2 * time.Second)
@@ -208,26 +208,26 @@ func TestEachPlayerGoesWithTheProcessThatNamedThem(t *testing.T) {
 		t.Fatalf("a second connect: %t, %v", added, err)
 	}
 	w.later(100 * time.Millisecond)
-	w.told(func(a *reportapi.Answer) { a.GameStarted = started })
+	w.answered(func(a *reportapi.Answer) { a.GameStarted = started })
 	if diff := cmp.Diff([]string{"both", "new"}, w.Snapshot().Game.Players.IDs); diff != "" {
 		t.Errorf("players (-want +got):\n%s", diff)
 	}
 	if got := w.Snapshot().Restarts; got != 1 {
 		t.Errorf("%d restarts, want 1", got)
 	}
-	w.told(nil)
+	w.answered(nil)
 	if got := w.Snapshot().Restarts; got != 1 {
 		t.Errorf("%d restarts after the same was told again, want 1", got)
 	}
 }
 
 func TestAGameThatEndedHasNobody(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.Allocate()
 	w.connect("ann")
 	w.later(2 * time.Second)
 	w.connect("bob")
-	w.told(func(a *reportapi.Answer) {
+	w.answered(func(a *reportapi.Answer) {
 		a.GameStarted, a.GameEnded = nil, wholeSecond(w.clock.Now())
 	})
 	w.wantPlayers(0, false)
@@ -262,7 +262,7 @@ func TestPlayersWhoComeAndGoBeforeTheOperatorAnswers(t *testing.T) {
 			w := newWorld(t, sdkGame())
 			w.Ready()
 			c.happen(w)
-			w.told(restoring(&reportapi.Game{
+			w.answered(restoring(&reportapi.Game{
 				State: v1alpha1.GameReady, Reported: true,
 				Players: &v1alpha1.PlayersStatus{Current: 2, Capacity: 20, IDs: []string{"ann", "bob"}},
 			}))
@@ -290,7 +290,7 @@ func TestPlayersBeforeTheOperatorAnswersAreBounded(t *testing.T) {
 	wantKind(t, err, OutOfRange)
 	_, err = w.PlayerDisconnect("one more")
 	wantKind(t, err, Unavailable)
-	w.told(restoring(before))
+	w.answered(restoring(before))
 	got := w.Snapshot().Game.Players
 	if got.Current != 2*reportapi.MaxPlayerIDs || len(got.IDs) != reportapi.MaxPlayerIDs {
 		t.Errorf("%d players of whom %d are named", got.Current, len(got.IDs))
@@ -305,7 +305,7 @@ func TestWhetherAGameHasReportedIsRestored(t *testing.T) {
 	for _, reported := range []bool{false, true} {
 		w := newWorld(t, denying(probedGame()))
 		w.Ping()
-		w.told(restoring(&reportapi.Game{State: v1alpha1.GameStarting, Reported: reported}))
+		w.answered(restoring(&reportapi.Game{State: v1alpha1.GameStarting, Reported: reported}))
 		if got := w.Snapshot().Game.Reported; got != reported {
 			t.Errorf("reported %t, want %t", got, reported)
 		}

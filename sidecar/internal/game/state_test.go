@@ -30,11 +30,11 @@ func TestStates(t *testing.T) {
 		"Shutdown takes nobody":                 {sdkGame(), func(w *world) { w.Ready(); w.Shutdown() }, v1alpha1.GameShutdown, false},
 		"from Shutdown Ready leads nowhere":     {sdkGame(), func(w *world) { w.Shutdown(); w.Ready() }, v1alpha1.GameShutdown, false},
 		"asking twice and taking back":          {sdkGame(), func(w *world) { w.Allocate(); w.Shutdown(); w.Shutdown(); w.must(w.TakeBackShutdown()) }, v1alpha1.GameAllocated, true},
-		"told to shut down it takes nobody":     {plainGame(), func(w *world) { w.told(func(a *reportapi.Answer) { a.Shutdown = true }) }, v1alpha1.GameReady, false},
-		"told to drain it takes nobody new":     {plainGame(), func(w *world) { w.told(func(a *reportapi.Answer) { a.Drain = true }) }, v1alpha1.GameReady, false},
-		"no container, nobody":                  {plainGame(), func(w *world) { w.told(func(a *reportapi.Answer) { a.GameStarted = nil }) }, v1alpha1.GameStarting, false},
+		"told to shut down it takes nobody":     {plainGame(), func(w *world) { w.answered(func(a *reportapi.Answer) { a.Shutdown = true }) }, v1alpha1.GameReady, false},
+		"told to drain it takes nobody new":     {plainGame(), func(w *world) { w.answered(func(a *reportapi.Answer) { a.Drain = true }) }, v1alpha1.GameReady, false},
+		"no container, nobody":                  {plainGame(), func(w *world) { w.answered(func(a *reportapi.Answer) { a.GameStarted = nil }) }, v1alpha1.GameStarting, false},
 		"its word proves that it runs": {sdkGame(), func(w *world) {
-			w.told(func(a *reportapi.Answer) { a.GameStarted = nil })
+			w.answered(func(a *reportapi.Answer) { a.GameStarted = nil })
 			w.later(time.Millisecond)
 			w.Ready()
 		}, v1alpha1.GameReady, true},
@@ -71,12 +71,12 @@ func TestStates(t *testing.T) {
 			w.later(time.Hour)
 			w.restartsGame()
 			w.Ready()
-			w.told(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(morning) })
+			w.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(morning) })
 		}, v1alpha1.GameReady, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := toldWorld(t, c.config)
+			w := answeredWorld(t, c.config)
 			c.happen(w)
 			w.wantState(c.want)
 			w.wantReady(c.ready)
@@ -90,7 +90,7 @@ func TestStates(t *testing.T) {
 func readySDK() Config { return sdkGame() }
 
 func TestAPlainGameHasReportedNothing(t *testing.T) {
-	w := toldWorld(t, plainGame())
+	w := answeredWorld(t, plainGame())
 	if w.Snapshot().Game.Reported {
 		t.Error("a game that said nothing has reported")
 	}
@@ -111,16 +111,16 @@ func TestAPlainGameHasReportedNothing(t *testing.T) {
 }
 
 func TestShutdownCantBeTakenBackOnceTheOperatorActs(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.Shutdown()
-	w.told(func(a *reportapi.Answer) { a.Shutdown = true })
+	w.answered(func(a *reportapi.Answer) { a.Shutdown = true })
 	wantKind(t, w.TakeBackShutdown(), TooLate)
 	w.wantState(v1alpha1.GameShutdown)
 }
 
 // TestTimePassesByItself sees that who watches hears of what no call brings.
 func TestTimePassesByItself(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -165,12 +165,12 @@ func TestTimePassesByItself(t *testing.T) {
 }
 
 func TestWhoWatchesHearsOfChangesOnly(t *testing.T) {
-	w := toldWorld(t, sdkGame())
+	w := answeredWorld(t, sdkGame())
 	w.Ready()
 	_, changed := w.Watch()
 	w.Ready()
 	w.Ping()
-	w.told(nil)
+	w.answered(nil)
 	select {
 	case <-changed:
 		t.Error("nothing changed")
@@ -185,17 +185,17 @@ func TestWhoWatchesHearsOfChangesOnly(t *testing.T) {
 }
 
 func TestAFullGameGetsNobodyElseWhereItsGameTypeSaysSo(t *testing.T) {
-	w := toldWorld(t, probedGame())
+	w := answeredWorld(t, probedGame())
 	w.Answered(w.clock.Now(), 20, 20)
 	w.wantReady(true)
-	w.told(func(a *reportapi.Answer) { a.SkipFull = true })
+	w.answered(func(a *reportapi.Answer) { a.SkipFull = true })
 	w.wantReady(false)
 	w.Answered(w.clock.Now(), 19, 20)
 	w.wantReady(true)
 	w.Answered(w.clock.Now(), 20, 0)
 	w.wantReady(false)
-	boundless := toldWorld(t, probedGame())
-	boundless.told(func(a *reportapi.Answer) { a.SkipFull, a.Server.Capacity = true, 0 })
+	boundless := answeredWorld(t, probedGame())
+	boundless.answered(func(a *reportapi.Answer) { a.SkipFull, a.Server.Capacity = true, 0 })
 	boundless.Answered(boundless.clock.Now(), 500, 0)
 	boundless.wantReady(true)
 }

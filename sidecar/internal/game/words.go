@@ -7,7 +7,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// word is a thing that the game said last, and when; never, if at is zero.
+// word is what the game last reported of one thing, and when; zero: never.
 type word[T any] struct {
 	value T
 	at    time.Time
@@ -17,16 +17,16 @@ func say[T any](value T, at time.Time) word[T] { return word[T]{value, at} }
 
 func (w word[T]) said() bool { return !w.at.IsZero() }
 
-// forget drops what was said before a time.
+// forget drops what was reported before a time.
 func (w *word[T]) forget(before time.Time) {
 	if w.at.Before(before) {
 		*w = word[T]{}
 	}
 }
 
-// phase is what the game last made of itself.
+// phase is the phase that the game last reported.
 type phase struct {
-	// state is Ready, Allocated, Reserved or Shutdown; empty: it said nothing.
+	// state is Ready, Allocated, Reserved or Shutdown; empty: none was reported.
 	state v1alpha1.GameState
 	// until ends a reservation; nil: it doesn't end.
 	until *time.Time
@@ -35,46 +35,45 @@ type phase struct {
 // count is how many play, and how many may.
 type count struct{ current, capacity int32 }
 
-// brokenness is why a game is Unhealthy, and since when this sidecar knows.
+// brokenness is why a game is Unhealthy, and since when this sidecar has known.
 type brokenness struct {
 	message string
 	since   time.Time
 }
 
-// words is all that a process of the game said.
+// words is everything that a process of the game reported.
 type words struct {
 	phase word[phase]
-	// before is the phase before Shutdown, for a game that takes that back.
+	// before is the phase before Shutdown, for a game that undoes that.
 	before word[phase]
 	// permission is Allowed or Denied.
 	permission word[v1alpha1.DeletionPermission]
 	// players is how many play, from a game that only counts them.
 	players word[int32]
-	// roster is who plays, in the order in which they came; tracked is when the
-	// game last said something of it. The last of players and tracked holds.
+	// roster is who plays, in the order of joining; tracked is when the game last reported a
+	// change of it. The latest of players and tracked counts.
 	roster  []word[string]
 	tracked time.Time
 	// capacity is how many may play.
 	capacity word[int32]
-	// answer is what the probe was answered last.
+	// answer is the probe's last answer.
 	answer word[count]
-	// unanswered is how many probes in a row had no answer since, and failing is
-	// when they got to be too many.
+	// unanswered is how many probes in a row had no answer since then, and failing is when they
+	// became too many.
 	unanswered int
 	failing    time.Time
-	// ping is when the game last said that it is well.
+	// ping is when the game last reported that it is well.
 	ping time.Time
-	// broken is an Unhealthy game that this sidecar didn't see break: the one
-	// before it did.
+	// broken is the state of a game that became Unhealthy before this sidecar started.
 	broken word[brokenness]
-	// last is when the game last said anything.
+	// last is when the game last reported anything.
 	last time.Time
-	// reported is when it last told its state, its players or a permission, or
-	// answered its probe.
+	// reported is when it last reported its state, its players or a permission, or answered its
+	// probe.
 	reported time.Time
 }
 
-// forget drops what was said before a time.
+// forget drops what was reported before a time.
 func (w *words) forget(before time.Time) {
 	w.phase.forget(before)
 	w.before.forget(before)
@@ -94,7 +93,7 @@ func (w *words) forget(before time.Time) {
 	}
 }
 
-// forgetPlayers drops the players that were told of before a time.
+// forgetPlayers drops the players that were reported before a time.
 func (w *words) forgetPlayers(before time.Time) {
 	w.players.forget(before)
 	w.roster = slices.DeleteFunc(slices.Clone(w.roster), func(p word[string]) bool { return p.at.Before(before) })
@@ -103,7 +102,7 @@ func (w *words) forgetPlayers(before time.Time) {
 	}
 }
 
-// find is where a player is in the roster; -1: nowhere.
+// find is the index of a player in the roster; -1: none.
 func (w *words) find(id string) int {
 	return slices.IndexFunc(w.roster, func(p word[string]) bool { return p.value == id })
 }

@@ -49,10 +49,10 @@ func newWorld(t *testing.T, config Config) *world {
 	}}
 }
 
-// toldWorld has one that the operator knows to run.
-func toldWorld(t *testing.T, config Config) *world {
+// answeredWorld has one that the operator knows to run.
+func answeredWorld(t *testing.T, config Config) *world {
 	w := newWorld(t, config)
-	w.told(nil)
+	w.answered(nil)
 	return w
 }
 
@@ -61,19 +61,19 @@ func wholeSecond(at time.Time) *time.Time {
 	return &at
 }
 
-// told has the operator say what it said before, but for what change makes of it.
-func (w *world) told(change func(*reportapi.Answer)) {
+// answered has the operator say what it said before, but for what change makes of it.
+func (w *world) answered(change func(*reportapi.Answer)) {
 	w.t.Helper()
 	if change != nil {
 		change(&w.answer)
 	}
-	w.Told(w.answer)
+	w.TakeAnswer(w.answer)
 	w.answer.Restored = nil
 }
 
 func (w *world) restartsGame() {
 	w.t.Helper()
-	w.told(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(w.clock.Now()) })
+	w.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(w.clock.Now()) })
 }
 
 func (w *world) later(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
@@ -101,12 +101,12 @@ func (w *world) wantReady(want bool) {
 	}
 }
 
-func (w *world) wantPlayers(current int32, known bool) {
+func (w *world) wantPlayers(current int32, present bool) {
 	w.t.Helper()
 	switch got := w.Snapshot().Game.Players; {
-	case (got != nil) != known:
-		w.t.Errorf("players %+v, want known %t", got, known)
-	case known && got.Current != current:
+	case (got != nil) != present:
+		w.t.Errorf("players %+v, want known %t", got, present)
+	case present && got.Current != current:
 		w.t.Errorf("%d players, want %d", got.Current, current)
 	}
 }

@@ -35,10 +35,10 @@ type health struct {
 	Message string `json:"message"`
 }
 
-// empty is what the SDK's calls answer.
+// empty is the answer of the SDK's calls.
 type empty struct{}
 
-// allowDelete tells whether the Server may be deleted now.
+// allowDelete answers whether the Server may be deleted now.
 func (h handlers) allowDelete(w http.ResponseWriter, _ *http.Request) {
 	allowed := h.game.Snapshot().DeletionAllowed
 	answer(w, http.StatusOK, permission{&allowed})
@@ -58,13 +58,13 @@ func (h handlers) setAllowDelete(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, body)
 }
 
-// shutdown tells what the operator told.
+// shutdown answers what the operator ordered.
 func (h handlers) shutdown(w http.ResponseWriter, _ *http.Request) {
-	told := h.game.Snapshot().Told
-	answer(w, http.StatusOK, orders{told.Shutdown, told.Drain})
+	last := h.game.Snapshot().LastAnswer
+	answer(w, http.StatusOK, orders{last.Shutdown, last.Drain})
 }
 
-// setShutdown is the SDK's Shutdown, and the way back.
+// setShutdown is the SDK's Shutdown, and its undoing.
 func (h handlers) setShutdown(w http.ResponseWriter, r *http.Request) {
 	var body wish
 	if !read(w, r, &body, `{"shutdown":true}`) {
@@ -115,7 +115,7 @@ func (h handlers) health(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, health{true, "nothing is wrong with the game"})
 }
 
-// ping is the SDK's Health: one call, one ping, whatever its body.
+// ping is the SDK's Health: each call is a ping, whatever its body.
 func (h handlers) ping(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, "the body is too large for a ping")

@@ -1,9 +1,9 @@
-// Package local answers what a game calls on its own machine over HTTP: a few
-// paths that need no SDK, and the Agones SDK's REST calls beside them.
+// Package local answers a game's calls on its own machine over HTTP: a few paths that need no
+// SDK, and the Agones SDK's REST calls.
 //
-// Whoever can call it can act for the game. It therefore answers loopback only,
-// and only under a name that is loopback's: a page in a browser which has its own
-// name resolve to 127.0.0.1 gets nothing.
+// Whoever can call it can act for the game. It therefore answers only on loopback, and only
+// under a host name of loopback. A page in a browser whose own host name resolves to 127.0.0.1
+// gets nothing.
 package local
 
 import (
@@ -31,20 +31,20 @@ import (
 // MaxBodyBytes bounds the body of a call that isn't the SDK's.
 const MaxBodyBytes = 64 << 10
 
-// Times of a call; a watch may last.
+// Times of a call; a watch may take longer.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = 30 * time.Second
 	idleTimeout  = 2 * time.Minute
 )
 
-// watchPath is the SDK's call that lasts.
+// watchPath is the SDK's watch, a call without an end.
 const watchPath = "/watch/gameserver"
 
 type handlers struct{ game *game.Game }
 
-// NewServer makes the server for a game, with the SDK's REST calls. recovered is
-// told of panics, which cost one call; it may be nil.
+// NewServer makes the server for a game, with the SDK's REST calls. recovered is called with
+// panics, which cost one call; it may be nil.
 func NewServer(g *game.Game, rest http.Handler, recovered func(value any, stack []byte)) *http.Server {
 	h := handlers{g}
 	mux := http.NewServeMux()
@@ -94,7 +94,7 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// lasting lets a watch last as long as its client wants.
+// lasting lifts the time limit for a watch.
 func lasting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == watchPath {
@@ -108,7 +108,7 @@ func lasting(next http.Handler) http.Handler {
 	})
 }
 
-// loopbackOnly refuses calls under a name that isn't loopback's.
+// loopbackOnly refuses calls under a host name that isn't loopback's.
 func loopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -130,7 +130,7 @@ func isLoopback(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// recovering makes a panic cost one call.
+// recovering limits a panic to one call.
 func recovering(next http.Handler, recovered func(value any, stack []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -154,7 +154,7 @@ func recovering(next http.Handler, recovered func(value any, stack []byte)) http
 func answer(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that is gone can't be told.
+	// The client may be gone.
 	_ = json.NewEncoder(w).Encode(document)
 }
 
@@ -162,8 +162,8 @@ func refuse(w http.ResponseWriter, status int, sentence string) {
 	answer(w, status, informerapi.ErrorResponse{Error: sentence})
 }
 
-// read reads a call's body, which must be JSON with the fields of into and no
-// others. An empty body is {}. It answers itself, and says so, if it can't.
+// read reads a call's body, which must be JSON with only the fields of into. An empty body is
+// {}. On failure it answers the call and returns false.
 func read(w http.ResponseWriter, r *http.Request, into any, example string) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	var tooLarge *http.MaxBytesError

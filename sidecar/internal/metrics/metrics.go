@@ -1,5 +1,5 @@
-// Package metrics owns the sidecar's metrics. They are of one Server and need no
-// labels that say which.
+// Package metrics owns the sidecar's metrics. They are about one Server and need no labels for
+// it.
 package metrics
 
 import (
@@ -8,17 +8,17 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/game"
 )
 
-// ReportOutcome is what became of a report.
+// ReportOutcome is the outcome of a report.
 type ReportOutcome string
 
 // Outcomes of reports.
 const (
 	ReportAnswered ReportOutcome = "answered"
-	// ReportReplaced is a report that a newer one took the place of.
+	// ReportReplaced is a report that a newer one replaced.
 	ReportReplaced ReportOutcome = "replaced"
-	// ReportRefused is one that the operator answered with an error.
+	// ReportRefused is a report that the operator answered with an error.
 	ReportRefused ReportOutcome = "refused"
-	// ReportFailed is one that had no answer.
+	// ReportFailed is a report that had no answer.
 	ReportFailed ReportOutcome = "failed"
 )
 
@@ -27,7 +27,7 @@ type Metrics struct {
 	reports, probes *prometheus.CounterVec
 }
 
-// New registers the metrics; now tells what is known of the game.
+// New registers the metrics; now returns the state of the game.
 func New(registry prometheus.Registerer, now func() game.Snapshot) *Metrics {
 	outcome := []string{"outcome"}
 	m := &Metrics{

@@ -20,8 +20,8 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/game"
 )
 
-// Names of the environment variables that say whose game it is. The game's own
-// container has them, too.
+// Names of the environment variables that identify the Server. The game's own container has
+// them, too.
 const (
 	envName      = "SERVER_NAME"
 	envNamespace = "SERVER_NAMESPACE"
@@ -37,11 +37,11 @@ type Options struct {
 	HTTPPort        int
 	ListenAddress   string
 	LogLevel        slog.Level
-	// ProbeType and ProbePort say how to ask the game on 127.0.0.1; empty and 0:
-	// it isn't asked.
+	// ProbeType and ProbePort are how to probe the game on 127.0.0.1; empty and 0: it isn't
+	// probed.
 	ProbeType v1alpha1.ProbeType
 	ProbePort int
-	// Game is what the Server's spec says of its game.
+	// Game has the settings of the Server's spec for its game.
 	Game game.Config
 }
 
@@ -50,8 +50,8 @@ var probeTypes = map[v1alpha1.ProbeType]bool{
 	v1alpha1.ProbeMinecraft: true, v1alpha1.ProbeBedrock: true, v1alpha1.ProbeSource: true, v1alpha1.ProbeQuake3: true,
 }
 
-// Parse reads the settings and checks them. It returns flag.ErrHelp when help
-// was asked for, which has been written to out then.
+// Parse reads the settings and checks them. If help was asked for it writes that to out and
+// returns flag.ErrHelp.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
 	var readiness, unreported, probe string
@@ -119,7 +119,7 @@ func (o *Options) validate() error {
 	check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" && u.User == nil,
 		"--operator must be like http://host:port, not %q", o.OperatorURL)
 	check(o.TokenFile != "", "--token-file must name a file")
-	// 0 is any free port, which is of use to tests only.
+	// 0 is any free port, which only tests use.
 	check(o.GRPCPort == 0 || isPort(o.GRPCPort), "--grpc-port must be from 1 to 65535")
 	check(o.HTTPPort == 0 || isPort(o.HTTPPort), "--http-port must be from 1 to 65535")
 	_, port, err := net.SplitHostPort(o.ListenAddress)

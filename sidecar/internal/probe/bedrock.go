@@ -6,8 +6,8 @@ import (
 	"dormouse.dev/dormouse/internal/gameproto/bedrock"
 )
 
-// askBedrock asks a Bedrock edition server by an unconnected ping. The time in
-// it is a random number, which the pong repeats.
+// askBedrock queries a Bedrock edition server with an unconnected ping. The ping's time is a
+// random number, which the pong repeats.
 func askBedrock(conn net.Conn) (Status, error) {
 	time := random()
 	var s bedrock.Status

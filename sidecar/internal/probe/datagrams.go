@@ -10,21 +10,20 @@ import (
 )
 
 const (
-	// maxDatagram bounds an answer. The longest that a game of these protocols
-	// writes has 16 KiB.
+	// maxDatagram bounds an answer. The longest that a game writes in these protocols has 16
+	// KiB.
 	maxDatagram = 16 << 10
-	// maxIgnored bounds how many answers to somebody else's question are passed
-	// over.
+	// maxIgnored bounds how many answers to other questions are skipped.
 	maxIgnored = 32
 )
 
-// errOther says that a datagram answers another question than the one asked: an
-// earlier query's perhaps, whose socket had the same port.
+// errOther means that a datagram answers another question than the one asked, perhaps that of
+// an earlier query whose socket had the same port.
 var errOther = errors.New("answers another question")
 
-// exchange sends a request and hands datagrams to read until it takes one: it
-// passes over those for which read says [errOther], and ends with any other
-// error. A datagram is valid until read returns.
+// exchange sends a request and passes datagrams to read until it accepts one: it skips those
+// for which read returns [errOther], and ends with any other error. A datagram is valid until
+// read returns.
 func exchange(conn net.Conn, request []byte, read func([]byte) error) error {
 	if _, err := conn.Write(request); err != nil {
 		return err

@@ -161,7 +161,7 @@ func TestSourceAnswersMayComeInParts(t *testing.T) {
 
 // idTech is a server of Quake 3's family with some players, that tells more in
 // its info where told isn't nil.
-func idTech(t *testing.T, told quake3.Info, pings ...int) string {
+func idTech(t *testing.T, settings quake3.Info, pings ...int) string {
 	t.Helper()
 	return datagrams(t, func(request []byte) [][]byte {
 		command, challenge, _ := strings.Cut(strings.TrimPrefix(string(request), "\xff\xff\xff\xff"), " ")
@@ -174,8 +174,8 @@ func idTech(t *testing.T, told quake3.Info, pings ...int) string {
 				s.Players = append(s.Players, quake3.Player{Ping: ping, Name: "Hazel"})
 			}
 			return [][]byte{quake3.AppendStatus(nil, quake3.Status{Info: late}), quake3.AppendStatus(nil, s)}
-		case command == "getinfo" && told != nil:
-			maps.Copy(info, told)
+		case command == "getinfo" && settings != nil:
+			maps.Copy(info, settings)
 			return [][]byte{quake3.AppendInfo(nil, late), quake3.AppendInfo(nil, info)}
 		}
 		t.Errorf("asked %q", request)
@@ -185,9 +185,9 @@ func idTech(t *testing.T, told quake3.Info, pings ...int) string {
 
 func TestQuake3CountsPeople(t *testing.T) {
 	for name, c := range map[string]struct {
-		told  quake3.Info
-		pings []int
-		want  int
+		settings quake3.Info
+		pings    []int
+		want     int
 	}{
 		"nobody":                                {nil, nil, 0},
 		"people only, whom it need not ask for": {nil, []int{40, 999, 12}, 3},
@@ -202,7 +202,7 @@ func TestQuake3CountsPeople(t *testing.T) {
 		"a game that tells nonsense":            {quake3.Info{"g_humanplayers": "-1", "bots": "x"}, []int{0, 40, 0}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantStatus(t, Quake3, idTech(t, c.told, c.pings...), Status{Players: c.want, Capacity: 20, Version: "ioq3", Name: "^1Warren"})
+			wantStatus(t, Quake3, idTech(t, c.settings, c.pings...), Status{Players: c.want, Capacity: 20, Version: "ioq3", Name: "^1Warren"})
 		})
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"dormouse.dev/dormouse/internal/gameproto/minecraft"
 )
 
-// askMinecraft asks a Java edition server by the status request that it has
-// had since 2013. The server sees a client that dialled localhost.
+// askMinecraft queries a Java edition server with the status request in use since 2013. To the
+// server it looks like a client that dialled localhost.
 func askMinecraft(port uint16) func(net.Conn) (Status, error) {
 	request := minecraft.AppendStatusRequest(nil, "localhost", port)
 	return func(conn net.Conn) (Status, error) {

@@ -1,11 +1,10 @@
-// Package probe asks a game how many play, in the query protocol that its
-// clients use for their server lists, so that the game needs no line of code of
-// ours. It owns the sockets of its queries, one each, which end with the query;
-// what is asked and answered is internal/gameproto's, and when to ask is the
-// caller's.
+// Package probe asks a game how many play, in the query protocol that its clients use for their
+// server lists, so that the game needs no code for Dormouse. It owns the sockets of its
+// queries, one each, which end with the query. The formats are in internal/gameproto, and the
+// caller decides when to ask.
 //
-// The game is not trusted: it may be hung, half booted or hostile, and a query
-// costs a bounded time and memory whatever it answers.
+// The game is not trusted: it may hang, be half started or hostile, and a query costs a bounded
+// time and memory whatever it answers.
 package probe
 
 import (
@@ -37,29 +36,27 @@ const (
 	maxText = 256
 )
 
-// Status is what a game says about itself.
+// Status is a game's answer.
 type Status struct {
-	// Players is how many people play: bots are left out where the protocol
-	// tells them apart, for they would keep the game awake for nobody. What
-	// can't be told apart counts as people, for a game must not sleep under
-	// them.
+	// Players is how many people play. Bots are left out where the protocol distinguishes them,
+	// because they would keep the game awake for nobody. Otherwise all count as people, because
+	// a game must not sleep while people play.
 	Players int
 	// Capacity is how many may play.
 	Capacity int
-	// Version and Name are the game's own words: valid UTF-8 without control
-	// characters, 256 bytes at most, and perhaps empty.
+	// Version and Name are as the game sent them: valid UTF-8 without control characters, 256
+	// bytes at most, and perhaps empty.
 	Version, Name string
 }
 
 // Prober asks one game.
 type Prober interface {
-	// Query asks once. It returns when the game answered, when it can't any
-	// more (nothing listens, or what it says is no answer), and at the latest
-	// when ctx ends or after 10 s, with an error that wraps the context's. Any
-	// error means that nobody knows how many play. It may be called by many at
-	// once, but not often: games guard themselves against floods of queries.
-	// ioquake3 answers an address ten times and then once a second, and where
-	// bots play a query needs two answers.
+	// Query asks once. It returns when the game answered, when no answer can come any more
+	// (nothing listens, or the answer is invalid), and at the latest when ctx ends or after 10
+	// s, with an error that wraps the context's. After any error it is unknown how many play.
+	// It may be called concurrently, but not often: games protect themselves against floods of
+	// queries. ioquake3 answers an address ten times and then once a second, and where bots
+	// play a query needs two answers.
 	Query(ctx context.Context) (Status, error)
 }
 
@@ -90,7 +87,7 @@ func New(kind Kind, address string) (Prober, error) {
 	return p, nil
 }
 
-// prober opens a socket, and leaves what is said over it to ask.
+// prober opens a socket, and leaves the exchange to ask.
 type prober struct {
 	kind    Kind
 	network string
@@ -109,7 +106,7 @@ func (p *prober) Query(ctx context.Context) (Status, error) {
 			Version: clean(s.Version), Name: clean(s.Name),
 		}, nil
 	}
-	// A deadline that interrupted a read looks like the network's failure.
+	// A deadline that interrupted a read looks like a failure of the network.
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
@@ -122,13 +119,13 @@ func (p *prober) query(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	defer conn.Close()
-	// A time long past interrupts what waits on the socket now, and what will.
+	// A time long past interrupts all reads and writes of the socket.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	return p.ask(conn)
 }
 
-// clean makes a game's words fit for logs and for the API.
+// clean makes a game's text fit for logs and for the API.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || unicode.IsControl(r) {

@@ -17,8 +17,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	// soon bounds what should happen at once.
-	soon = 10 * time.Second
+	// patience bounds what should happen at once.
+	patience = 10 * time.Second
 	// brief is a timeout that tests wait for.
 	brief = 100 * time.Millisecond
 )
@@ -30,7 +30,7 @@ func query(t *testing.T, kind Kind, address string) (Status, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return p.Query(ctx)
 }
@@ -149,7 +149,7 @@ func TestASilentGameEndsWithTheTimeout(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got error %v, want the deadline's", err)
 			}
-			if took := time.Since(started); took < brief || took > soon {
+			if took := time.Since(started); took < brief || took > patience {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -195,7 +195,7 @@ func TestACancelledQueryEnds(t *testing.T) {
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("got error %v, want the cancellation's", err)
 				}
-			case <-time.After(soon):
+			case <-time.After(patience):
 				t.Fatal("the query goes on")
 			}
 			if _, err := p.Query(ctx); !errors.Is(err, context.Canceled) {
@@ -270,7 +270,7 @@ func TestNoSocketIsLeftBehind(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(soon):
+	case <-time.After(patience):
 		t.Error("the connection is still open")
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"dormouse.dev/dormouse/internal/gameproto/quake3"
 )
 
-// askQuake3 asks a game of Quake 3's family who plays. Who has a ping of 0 is a
-// bot, or somebody very near: then it asks how many of them are people, which
-// many games tell, and takes all of them for people where the game doesn't.
+// askQuake3 queries a game of Quake 3's family for its players. A player with a ping of 0 is a
+// bot, or somebody very near. Then it asks how many of them are people, which many games
+// answer, and counts all as people where the game doesn't.
 func askQuake3(conn net.Conn) (Status, error) {
 	challenge := randomWord()
 	var s quake3.Status
@@ -39,8 +39,8 @@ func askQuake3(conn net.Conn) (Status, error) {
 	}, nil
 }
 
-// askHumans asks how many of those who play are people. Those whose ping
-// isn't 0 are, whatever the game says.
+// askHumans asks how many of the players are people. Those whose ping isn't 0 are, whatever the
+// game answers.
 func askHumans(conn net.Conn, s quake3.Status) (int, error) {
 	challenge := randomWord()
 	var info quake3.Info
@@ -59,8 +59,8 @@ func askHumans(conn net.Conn, s quake3.Status) (int, error) {
 			people++
 		}
 	}
-	if told, ok := info.Number(quake3.VarHumans); ok {
-		return max(people, told), nil
+	if humans, ok := info.Number(quake3.VarHumans); ok {
+		return max(people, humans), nil
 	}
 	if bots, ok := info.Number(quake3.VarBots); ok {
 		return max(people, len(s.Players)-bots), nil
@@ -68,8 +68,8 @@ func askHumans(conn net.Conn, s quake3.Status) (int, error) {
 	return len(s.Players), nil
 }
 
-// checkChallenge reports whether an answer is to the question that had the
-// challenge. A few games don't repeat it.
+// checkChallenge is an error if an answer is not to the question with the challenge. A few
+// games don't repeat it.
 func checkChallenge(info quake3.Info, challenge string) error {
 	if got, ok := info[quake3.VarChallenge]; ok && got != challenge {
 		return errOther

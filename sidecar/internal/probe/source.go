@@ -11,9 +11,8 @@ import (
 // have changed them, but not each time.
 const maxChallenges = 3
 
-// askSource asks a server that speaks Valve's protocol for its info. The
-// protocol has nothing by which an answer could be told from an earlier
-// query's but the socket, which is the query's own.
+// askSource queries a server that speaks Valve's protocol for its info. Only the socket, which
+// is the query's own, distinguishes an answer from one to an earlier query.
 func askSource(conn net.Conn) (Status, error) {
 	var challenge *source.Challenge
 	for range maxChallenges {

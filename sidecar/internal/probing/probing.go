@@ -1,5 +1,5 @@
-// Package probing says when a game is asked for its players, and tells the Game
-// what came of it. How to ask is probe's.
+// Package probing decides when a game is probed for its players, and passes the result to the
+// Game. Package probe does the probing.
 package probing
 
 import (
@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// retry is the time between two probes while the game hasn't answered yet:
-	// somebody may be waiting for just that. It is the least between two, too, while
-	// the operator waits for what the game says to a shutdown.
+	// retry is the time between two probes while the game hasn't answered yet: somebody may be
+	// waiting for just that. It is also the least time between two while the operator waits for
+	// the game's answer to a shutdown.
 	retry = 250 * time.Millisecond
-	// Bounds of how long a probe waits for its answer. A game that boots may
-	// swallow a question, and is asked again the sooner.
+	// Bounds of how long a probe waits for its answer. A game that starts may lose a question,
+	// and is asked again earlier then.
 	maxWait  = 5 * time.Second
 	bootWait = time.Second
 )
 
-// Loop asks a game again and again.
+// Loop probes a game again and again.
 type Loop struct {
 	Prober  probe.Prober
 	Game    *game.Game
@@ -33,9 +33,9 @@ type Loop struct {
 	Log     logr.Logger
 }
 
-// Run asks until the context ends, never twice at once: every period, at once when
-// the operator tells to drain, and often while the game boots or the operator waits
-// for what it says to a shutdown.
+// Run probes until the context ends, never twice at once: every period, at once when the
+// operator orders to drain, and often while the game starts or the operator waits for its
+// answer to a shutdown.
 func (l *Loop) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
@@ -47,7 +47,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// ask asks once and says whether that failed, as failing says of the time before.
+// ask probes once and reports whether that failed; failing is the previous result.
 func (l *Loop) ask(ctx context.Context, before game.Snapshot, began time.Time, failing bool) (fails bool) {
 	patience := bootWait
 	if before.Answered {
@@ -74,18 +74,18 @@ func (l *Loop) ask(ctx context.Context, before game.Snapshot, began time.Time, f
 	return false
 }
 
-// pause waits until it is time to ask again, which is at once when the operator
-// drains the game.
+// pause waits until it is time to probe again, which is at once when the operator drains the
+// game.
 func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time) {
-	drained := before.Told.Drain
+	drained := before.LastAnswer.Drain
 	for {
 		now, changed := l.Game.Watch()
-		if now.Told.Drain && !drained {
+		if now.LastAnswer.Drain && !drained {
 			return
 		}
-		drained = now.Told.Drain
+		drained = now.LastAnswer.Drain
 		interval := l.Period
-		if !now.Answered || (now.Told.Shutdown && !now.ShutdownSeen) {
+		if !now.Answered || (now.LastAnswer.Shutdown && !now.ShutdownSeen) {
 			interval = min(interval, retry)
 		}
 		timer := time.NewTimer(time.Until(began.Add(interval)))

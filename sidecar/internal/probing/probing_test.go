@@ -131,7 +131,7 @@ func TestWhatTheOperatorTellsIsAskedForAtOnce(t *testing.T) {
 	tell := reportapi.Answer{Version: "1"}
 	for _, change := range []func(){func() { tell.Drain = true }, func() { tell.Shutdown = true }} {
 		change()
-		g.Told(tell)
+		g.TakeAnswer(tell)
 		p.next().players <- 1
 	}
 	eventually(t, g, func(s game.Snapshot) bool { return s.ShutdownSeen })
@@ -139,7 +139,7 @@ func TestWhatTheOperatorTellsIsAskedForAtOnce(t *testing.T) {
 	again := func() {
 		for _, shutdown := range []bool{false, true} {
 			tell.Shutdown = shutdown
-			g.Told(tell)
+			g.TakeAnswer(tell)
 		}
 	}
 	again()
@@ -159,7 +159,7 @@ func TestAShutdownIsAskedForUntilTheGameAnswers(t *testing.T) {
 	p, g := start(t)
 	p.next().players <- 0
 	eventually(t, g, func(s game.Snapshot) bool { return s.Answered })
-	g.Told(reportapi.Answer{Version: "1", Shutdown: true})
+	g.TakeAnswer(reportapi.Answer{Version: "1", Shutdown: true})
 	began := time.Now()
 	const lost = 4
 	for range lost {
@@ -179,11 +179,11 @@ func TestAShutdownIsAskedForUntilTheGameAnswers(t *testing.T) {
 func TestANewProcessIsAskedOften(t *testing.T) {
 	p, g := start(t)
 	began := time.Now().Add(-time.Hour)
-	g.Told(reportapi.Answer{Version: "1", GameStarted: &began})
+	g.TakeAnswer(reportapi.Answer{Version: "1", GameStarted: &began})
 	p.next().players <- 0
 	eventually(t, g, func(s game.Snapshot) bool { return s.Answered })
 	later := time.Now().Add(time.Hour)
-	g.Told(reportapi.Answer{Version: "2", GameStarted: &later})
+	g.TakeAnswer(reportapi.Answer{Version: "2", GameStarted: &later})
 	p.next().players <- -1
 	p.next().players <- 0
 }

@@ -19,18 +19,17 @@ import (
 )
 
 const (
-	// maxConnections is one for the report that is held, and one for what comes
-	// meanwhile.
+	// maxConnections is one for the report that is held, and one for a newer one.
 	maxConnections = 2
 	// dialTimeout bounds how long a connection takes.
 	dialTimeout = 3 * time.Second
-	// slack is what an answer may take beyond the time for which it is held.
+	// slack is how long an answer may take beyond the time for which it is held.
 	slack = 5 * time.Second
 	// maxRefusal bounds what is read of an answer that isn't 200.
 	maxRefusal = 4 << 10
 )
 
-// refusal is an answer other than 200, with the operator's sentence.
+// refusal is an answer other than 200, with the operator's message.
 type refusal struct {
 	status   int
 	sentence string
@@ -65,7 +64,7 @@ func newClient(operator string, token *tokenfile.File) (*client, error) {
 				IdleConnTimeout:    time.Minute,
 				DisableCompression: true,
 			},
-			// A redirect would take the token elsewhere.
+			// A redirect would send the token elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil

@@ -1,4 +1,4 @@
-// Package report tells the operator what a game does, and hears from it what the
-// game is to do: one report is always under way, which the operator answers once
-// it has something to say. It decides when to report and nothing of what.
+// Package report reports a game's state to the operator, and receives the operator's orders for
+// it. One report is always under way, and the operator answers it once there is news. The
+// package decides when to report, but not what.
 package report

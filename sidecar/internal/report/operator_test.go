@@ -142,7 +142,7 @@ func (c *call) wantHeld() {
 }
 
 // answer is what the operator tells while nothing happens.
-func told(version string) reportapi.Answer {
+func answerOf(version string) reportapi.Answer {
 	started := time.Now().Truncate(time.Second).Add(-time.Minute)
 	return reportapi.Answer{Version: version, GameStarted: &started, Server: reportapi.Server{Name: "lobby", Capacity: 20}}
 }
@@ -172,7 +172,7 @@ func newSidecar(t *testing.T, url string) *sidecar {
 		t.Fatal(err)
 	}
 	// Most operators here are gone by then.
-	s.reporter.farewell = 20 * time.Millisecond
+	s.reporter.lastTimeout = 20 * time.Millisecond
 	return s
 }
 
@@ -221,7 +221,7 @@ func started(t *testing.T) (*operator, *sidecar, *call) {
 func (s *sidecar) start(t *testing.T, o *operator) *call {
 	t.Helper()
 	s.run(t)
-	o.next().tell(told("1"))
+	o.next().tell(answerOf("1"))
 	held := o.next()
 	if held.report.Restore || held.report.Seen != "1" {
 		t.Fatalf("report %+v", held.report)

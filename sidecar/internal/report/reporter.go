@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// pace is the shortest time between two reports of which the second can wait.
+	// pace is the shortest time between two reports if the second one can wait.
 	pace = 100 * time.Millisecond
-	// lastWord bounds the report at the end.
+	// lastWord bounds the last report.
 	lastWord = time.Second
 )
 
-// retries are the times between reports that fail.
+// retries are the delays between reports that fail.
 func retries() wait.Backoff {
 	return wait.Backoff{Duration: pace, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 5 * time.Second}
 }
@@ -38,15 +38,14 @@ type Reporter struct {
 	metrics  *metrics.Metrics
 	log      logr.Logger
 
-	// farewell bounds the report at the end.
-	farewell time.Duration
+	// lastTimeout bounds the last report.
+	lastTimeout time.Duration
 
-	// What follows is Run's alone.
+	// The fields below are Run's alone.
 	sequence uint64
 	flights  []flight
 	landed   chan landing
-	// answered is the latest report of which the answer was taken, and seen that
-	// answer's version.
+	// answered is the latest report whose answer was taken, and seen is that answer's version.
 	answered uint64
 	seen     string
 	// last is the latest report, and sent is when it was sent.
@@ -55,7 +54,7 @@ type Reporter struct {
 	// holdOff is until when nothing is sent after a failure.
 	holdOff time.Time
 	backoff wait.Backoff
-	// complaint is the failure that was logged last; empty: the last went well.
+	// complaint is the failure that was logged last; empty: the last report succeeded.
 	complaint string
 }
 
@@ -65,15 +64,14 @@ type flight struct {
 	cancel   context.CancelFunc
 }
 
-// landing is what became of it.
+// landing is the result of a report.
 type landing struct {
 	sequence uint64
 	answer   reportapi.Answer
 	err      error
 }
 
-// New makes a reporter for the Server of that name. The operator's address is
-// like http://host:port.
+// New makes a reporter for the named Server. The operator's address is like http://host:port.
 func New(operator, server string, token *tokenfile.File, g *game.Game, m *metrics.Metrics, log logr.Logger) (*Reporter, error) {
 	c, err := newClient(operator, token)
 	if err != nil {
@@ -81,13 +79,13 @@ func New(operator, server string, token *tokenfile.File, g *game.Game, m *metric
 	}
 	return &Reporter{
 		server: server, instance: rand.Text(), game: g, client: c, metrics: m, log: log,
-		landed: make(chan landing, maxConnections), backoff: retries(), farewell: lastWord,
+		landed: make(chan landing, maxConnections), backoff: retries(), lastTimeout: lastWord,
 	}, nil
 }
 
-// Run reports until the context ends, and once more then.
+// Run reports until the context ends, and then once more.
 func (r *Reporter) Run(ctx context.Context) error {
-	// Reports under way go on until the last word is said.
+	// Reports under way go on until the last report is sent.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer r.client.http.CloseIdleConnections()
 	defer r.drain()
@@ -115,8 +113,8 @@ func (r *Reporter) drain() {
 	}
 }
 
-// step sends a report if it is time, and says how long nothing is to be done
-// unless something happens.
+// step sends a report if it is time, and returns how long there is nothing to do unless
+// something happens.
 func (r *Reporter) step(ctx context.Context, snapshot game.Snapshot) time.Duration {
 	report := r.compose(snapshot)
 	inTheAir := len(r.flights) > 0 && r.flights[len(r.flights)-1].sequence == r.sequence
@@ -135,7 +133,7 @@ func (r *Reporter) step(ctx context.Context, snapshot game.Snapshot) time.Durati
 	return time.Hour
 }
 
-// compose is the report of a game as it is.
+// compose builds the report of a game's current state.
 func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
 	report := reportapi.Report{Server: r.server, Instance: r.instance, Seen: r.seen}
 	if !s.Restored {
@@ -146,13 +144,13 @@ func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
 	return report
 }
 
-// alike reports whether two reports say the same of the game.
+// alike reports whether two reports have the same content.
 func alike(a, b reportapi.Report) bool {
 	a.Sequence, a.Seen, b.Sequence, b.Seen = 0, "", 0, ""
 	return reflect.DeepEqual(a, b)
 }
 
-// urgent reports whether somebody may be waiting for what is new.
+// urgent reports whether somebody may be waiting for the change.
 func urgent(before, now reportapi.Report) bool {
 	return before.Restore != now.Restore ||
 		before.Game.State != now.Game.State ||
@@ -160,8 +158,8 @@ func urgent(before, now reportapi.Report) bool {
 		(!before.ShutdownSeen && now.ShutdownSeen)
 }
 
-// send lets a report fly. The operator ends the one that it holds; should that one
-// be held by another replica, it is given up when there would be a third.
+// send sends a report in the background. The operator ends the one that it holds. If another
+// replica holds that, it is cancelled when there would be a third.
 func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 	if len(r.flights) == maxConnections {
 		r.flights[0].cancel()
@@ -185,7 +183,7 @@ func (r *Reporter) landFlight(sequence uint64) {
 	r.flights = slices.DeleteFunc(r.flights, func(f flight) bool { return f.sequence == sequence })
 }
 
-// land takes what became of a report.
+// land takes in the result of a report.
 func (r *Reporter) land(l landing) {
 	r.landFlight(l.sequence)
 	switch {
@@ -197,16 +195,16 @@ func (r *Reporter) land(l landing) {
 			r.complaint = ""
 		}
 		r.metrics.Reported(metrics.ReportAnswered)
-		r.game.Told(l.answer)
+		r.game.TakeAnswer(l.answer)
 	case l.err == nil || l.sequence < r.sequence:
-		// There is a newer one, whose fate counts.
+		// There is a newer one, and its result counts.
 		r.metrics.Reported(metrics.ReportReplaced)
 	default:
 		r.fail(l.err)
 	}
 }
 
-// fail waits before the next report, and says why once.
+// fail delays the next report, and logs the reason once.
 func (r *Reporter) fail(err error) {
 	wait := r.backoff.Step()
 	r.holdOff = time.Now().Add(wait)
@@ -222,15 +220,15 @@ func (r *Reporter) fail(err error) {
 	}
 }
 
-// sayLast reports once more: the game's container has ended before this one is
-// told to. It doesn't wait for what the operator might have to say.
+// sayLast reports once more: the game's container has ended before the sidecar is told to. It
+// doesn't wait for the operator's orders.
 func (r *Reporter) sayLast(ctx context.Context) {
 	snapshot := r.game.Snapshot()
 	if !snapshot.Restored {
 		return
 	}
 	r.seen = ""
-	ctx, cancel := context.WithTimeout(ctx, r.farewell)
+	ctx, cancel := context.WithTimeout(ctx, r.lastTimeout)
 	defer cancel()
 	r.send(ctx, r.compose(snapshot))
 	for l := range r.landed {

@@ -35,7 +35,7 @@ func TestTheFirstReportAsksForWhatWas(t *testing.T) {
 	// Until then nothing that the game says is worth a report.
 	s.Ready()
 	o.none(3 * pace)
-	answer := told("7")
+	answer := answerOf("7")
 	answer.Restored = &reportapi.Game{State: v1alpha1.GameAllocated, Reported: true, Permission: v1alpha1.DeletionDenied}
 	first.tell(answer)
 	second := o.next()
@@ -57,7 +57,7 @@ func TestNewsGoBesideTheReportThatIsHeld(t *testing.T) {
 		t.Errorf("news %+v", news.report)
 	}
 	held.wantHeld()
-	held.tell(told("1"))
+	held.tell(answerOf("1"))
 	// The newer one is held now, and there is nothing to add.
 	o.none(3 * pace)
 	// A third takes the place of the oldest, should another replica hold that.
@@ -77,25 +77,25 @@ func TestNewsGoBesideTheReportThatIsHeld(t *testing.T) {
 
 func TestWhatIsToldArrives(t *testing.T) {
 	o, s, held := started(t)
-	answer := told("2")
+	answer := answerOf("2")
 	answer.Shutdown = true
 	held.tell(answer)
 	next := o.next()
 	if next.report.Seen != "2" || !next.report.ShutdownSeen || !next.report.DeletionAllowed {
 		t.Errorf("report %+v", next.report)
 	}
-	if !s.Snapshot().Told.Shutdown {
+	if !s.Snapshot().LastAnswer.Shutdown {
 		t.Error("the game isn't told to shut down")
 	}
 	// A report that was overtaken has nothing to tell any more.
 	s.Ready()
 	newer := o.next()
-	answer = told("3")
+	answer = answerOf("3")
 	answer.Drain = true
 	newer.tell(answer)
 	for deadline := time.After(within); ; {
 		snapshot, changed := s.Watch()
-		if snapshot.Told.Drain {
+		if snapshot.LastAnswer.Drain {
 			break
 		}
 		select {
@@ -104,9 +104,9 @@ func TestWhatIsToldArrives(t *testing.T) {
 			t.Fatal("drain isn't told")
 		}
 	}
-	next.tell(told("2"))
-	if last := o.next(); last.report.Seen != "3" || !s.Snapshot().Told.Drain {
-		t.Errorf("report %+v, told %+v", last.report, s.Snapshot().Told)
+	next.tell(answerOf("2"))
+	if last := o.next(); last.report.Seen != "3" || !s.Snapshot().LastAnswer.Drain {
+		t.Errorf("report %+v, told %+v", last.report, s.Snapshot().LastAnswer)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestWhatCannotWait(t *testing.T) {
 // TestTheStepsOfUrgency sees that what is urgent goes now, and other news later.
 func TestTheStepsOfUrgency(t *testing.T) {
 	s := newSidecar(t, "http://127.0.0.1:1")
-	s.Told(told("1"))
+	s.TakeAnswer(answerOf("1"))
 	r := s.reporter
 	r.sequence, r.flights, r.sent = 1, []flight{{sequence: 1}}, time.Now()
 	r.last = r.compose(s.Snapshot())
@@ -222,7 +222,7 @@ func TestFailuresAreRetriedAndSaidOnce(t *testing.T) {
 			for range 2 {
 				c.fail(o.next())
 			}
-			o.next().tell(told("1"))
+			o.next().tell(answerOf("1"))
 			if o.next().report.Restore {
 				t.Error("still restoring")
 			}
@@ -290,7 +290,7 @@ func TestAnOperatorThatStartsAgainIsFoundAgain(t *testing.T) {
 func TestTheLastWordIsSaidAtTheEnd(t *testing.T) {
 	o := newOperator(t)
 	s := newSidecar(t, o.server.URL)
-	s.reporter.farewell = within
+	s.reporter.lastTimeout = within
 	held := s.start(t, o)
 	if err := s.SetPlayers(3, nil); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestTheLastWordIsSaidAtTheEnd(t *testing.T) {
 	if last.report.Seen != "" || last.report.Game.Players.Current != 3 {
 		t.Errorf("last report %+v", last.report)
 	}
-	last.tell(told("2"))
+	last.tell(answerOf("2"))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

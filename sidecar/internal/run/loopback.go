@@ -11,11 +11,11 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// maxConnections bounds the connections of a listener. More wait.
+// maxConnections bounds the connections of a listener. Further ones wait.
 const maxConnections = 256
 
-// listenLoopback opens a port on 127.0.0.1 and, where the machine has it, on
-// [::1]: games look for localhost, which may be either. Port 0 is any free one.
+// listenLoopback opens a port on 127.0.0.1 and, if the machine has it, on [::1]: games connect
+// to localhost, which may be either. Port 0 is any free one.
 func listenLoopback(ctx context.Context, port int) (listeners []net.Listener, chosen int, err error) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		address := net.JoinHostPort(host, strconv.Itoa(port))

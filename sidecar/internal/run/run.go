@@ -1,5 +1,5 @@
-// Package run puts the sidecar together and ends it in order: the last report goes
-// out first, and then everything is let go.
+// Package run assembles the sidecar and shuts it down in order: first the last report is sent,
+// and then everything is released.
 package run
 
 import (
@@ -30,10 +30,10 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/sdk"
 )
 
-// loopback is where the game is, and what it calls.
+// loopback is the address of the game, and of the sidecar for the game.
 const loopback = "127.0.0.1"
 
-// Run runs the sidecar until the context ends and the last report is out.
+// Run runs the sidecar until the context ends and the last report is sent.
 func Run(ctx context.Context, p program.Process, opts options.Options) error {
 	log := p.Log
 	g := game.New(opts.Game, clock.RealClock{})
@@ -54,7 +54,7 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 		},
 	})
 
-	// What the game calls goes on until the last report is out, beyond ctx.
+	// The servers for the game go on beyond ctx, until the last report is sent.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := public.Listen(running); err != nil {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 		loop := &probing.Loop{Prober: prober, Game: g, Period: opts.Game.Health.Period, Metrics: m, Log: log}
 		group.Go(func() error { return loop.Run(groupCtx) })
 	}
-	// The reporter ends with ctx, after its last report, and all else after it.
+	// The reporter ends with ctx, after its last report, and all else ends after it.
 	reporting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	context.AfterFunc(groupCtx, cancel)
@@ -93,7 +93,7 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 	return group.Wait()
 }
 
-// privateServers are what the game calls.
+// privateServers are the servers for the game.
 type privateServers struct {
 	grpc                         *grpc.Server
 	http                         *http.Server
@@ -117,7 +117,7 @@ func listen(ctx context.Context, opts options.Options, g *game.Game, log logr.Lo
 		p.close()
 		return nil, err
 	}
-	// No proxy and no names: this is the process itself.
+	// Neither proxy nor name resolution: it is this process itself.
 	target := "passthrough:///" + net.JoinHostPort(loopback, strconv.Itoa(p.grpcPort))
 	p.gateway, err = grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *privateServers) serve(group *errgroup.Group) {
 	}
 }
 
-// close ends all calls: the game that made them is gone. It may be called again.
+// close ends all calls, because the game that made them is gone. It may be called again.
 func (p *privateServers) close() {
 	p.grpc.Stop()
 	if p.http != nil {

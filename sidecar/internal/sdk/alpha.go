@@ -28,16 +28,16 @@ func (s alpha) players(ctx context.Context) (v1alpha1.PlayersStatus, error) {
 
 func (s alpha) PlayerConnect(_ context.Context, in *alphapb.PlayerID) (*alphapb.Bool, error) {
 	added, err := s.game.PlayerConnect(in.GetPlayerID())
-	return &alphapb.Bool{Bool: added}, told(err)
+	return &alphapb.Bool{Bool: added}, grpcError(err)
 }
 
 func (s alpha) PlayerDisconnect(_ context.Context, in *alphapb.PlayerID) (*alphapb.Bool, error) {
 	removed, err := s.game.PlayerDisconnect(in.GetPlayerID())
-	return &alphapb.Bool{Bool: removed}, told(err)
+	return &alphapb.Bool{Bool: removed}, grpcError(err)
 }
 
 func (s alpha) SetPlayerCapacity(_ context.Context, in *alphapb.Count) (*alphapb.Empty, error) {
-	return &alphapb.Empty{}, told(s.game.SetPlayerCapacity(in.GetCount()))
+	return &alphapb.Empty{}, grpcError(s.game.SetPlayerCapacity(in.GetCount()))
 }
 
 func (s alpha) GetPlayerCapacity(ctx context.Context, _ *alphapb.Empty) (*alphapb.Count, error) {

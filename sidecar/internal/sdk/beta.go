@@ -19,11 +19,11 @@ type beta struct {
 }
 
 func counter(name string, c v1alpha1.Counter, err error) (*betapb.Counter, error) {
-	return &betapb.Counter{Name: name, Count: c.Count, Capacity: c.Capacity}, told(err)
+	return &betapb.Counter{Name: name, Count: c.Count, Capacity: c.Capacity}, grpcError(err)
 }
 
 func list(name string, l v1alpha1.List, err error) (*betapb.List, error) {
-	return &betapb.List{Name: name, Capacity: l.Capacity, Values: l.Values}, told(err)
+	return &betapb.List{Name: name, Capacity: l.Capacity, Values: l.Values}, grpcError(err)
 }
 
 func (s beta) GetCounter(ctx context.Context, in *betapb.GetCounterRequest) (*betapb.Counter, error) {
@@ -62,8 +62,8 @@ func (s beta) GetList(ctx context.Context, in *betapb.GetListRequest) (*betapb.L
 	return list(in.GetName(), l, err)
 }
 
-// UpdateList goes by the mask. Without one, or with an empty one, as the client for
-// Node.js sends it, it goes by what is there.
+// UpdateList updates the fields in the mask. Without a mask, or with an empty one, as the
+// client for Node.js sends it, it updates the fields that are set.
 func (s beta) UpdateList(ctx context.Context, in *betapb.UpdateListRequest) (*betapb.List, error) {
 	if _, err := s.restored(ctx); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s beta) UpdateList(ctx context.Context, in *betapb.UpdateListRequest) (*be
 		case "values":
 			values = append([]string{}, wanted.GetValues()...)
 		case "name":
-			// A REST client may say it twice. It names the list and can't change.
+			// A REST client may send it twice. It names the list and can't change.
 		default:
 			return nil, status.Errorf(codes.InvalidArgument, "a list has no field %q to update; it has capacity and values", path)
 		}

@@ -9,7 +9,7 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/sdk/sdkpb"
 )
 
-// States as clients know them.
+// States in the SDK's terms.
 const (
 	stateScheduled = "Scheduled"
 	stateReady     = "Ready"
@@ -19,10 +19,10 @@ const (
 	stateUnhealthy = "Unhealthy"
 )
 
-// state is the game's, except that a Server which is being deleted is in Shutdown
-// whatever its game says.
+// state is the game's state, except that a Server which is being deleted is in Shutdown
+// whatever the game's state is.
 func state(s game.Snapshot) string {
-	if s.Told.Shutdown {
+	if s.LastAnswer.Shutdown {
 		return stateShutdown
 	}
 	switch s.Game.State {
@@ -41,7 +41,7 @@ func state(s game.Snapshot) string {
 	return stateScheduled
 }
 
-// merged is what the object has and what the game has set since.
+// merged is the object's metadata with what the game has set since.
 func merged(object, set map[string]string) map[string]string {
 	out := maps.Clone(object)
 	if out == nil {
@@ -51,14 +51,14 @@ func merged(object, set map[string]string) map[string]string {
 	return out
 }
 
-// gameServer is the Server as clients know it.
+// gameServer is the Server in the SDK's form.
 func (s *Server) gameServer(snapshot game.Snapshot) *sdkpb.GameServer {
-	server := snapshot.Told.Server
+	server := snapshot.LastAnswer.Server
 	seconds := func(d time.Duration) int32 { return int32(d / time.Second) } //nolint:gosec // at most a day
 	out := &sdkpb.GameServer{
 		ObjectMeta: &sdkpb.GameServer_ObjectMeta{
 			Name: server.Name, Namespace: server.Namespace, Uid: server.UID,
-			ResourceVersion: snapshot.Told.Version, Generation: server.Generation,
+			ResourceVersion: snapshot.LastAnswer.Version, Generation: server.Generation,
 			CreationTimestamp: server.CreationTimestamp.Unix(),
 			Annotations:       merged(server.Annotations, snapshot.Game.Annotations),
 			Labels:            merged(server.Labels, snapshot.Game.Labels),

@@ -14,9 +14,9 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/sdk/sdkpb"
 )
 
-// Gateway answers the SDK's REST calls through a connection to its gRPC server,
-// until the context ends. Fields have the names that they have in the .proto files
-// and empty ones are left out, which is what clients of the REST API read.
+// Gateway answers the SDK's REST calls through a connection to its gRPC server, until the
+// context ends. Fields have their names from the .proto files and empty ones are left out, as
+// clients of the REST API expect.
 func Gateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
 	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.HTTPBodyMarshaler{
 		Marshaler: &runtime.JSONPb{

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// guard makes a panic cost one call rather than the process.
+// guard limits a panic to one call.
 type guard struct {
 	recovered func(value any, stack []byte)
 }

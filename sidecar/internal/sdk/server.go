@@ -18,25 +18,25 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/sdk/sdkpb"
 )
 
-// MaxMessageBytes bounds a call's message: a full list and much room.
+// MaxMessageBytes bounds a call's message: a full list with much room to spare.
 const MaxMessageBytes = 256 << 10
 
 const (
 	// maxStreams bounds the calls under way on a connection.
 	maxStreams = 128
-	// restoreWait is how long a call waits that needs what was before this
-	// sidecar started. Clients don't call again by themselves.
+	// restoreWait is how long a call waits that needs the state from before this sidecar
+	// started. Clients don't retry by themselves.
 	restoreWait = 5 * time.Second
 )
 
-// Server answers gRPC's calls.
+// Server answers gRPC calls.
 type Server struct {
 	game   *game.Game
 	health game.Health
 	grpc   *grpc.Server
 }
 
-// New makes a server of a game. recovered is told of panics, which cost one call.
+// New makes a server for a game. recovered is called with panics, which cost one call.
 func New(g *game.Game, health game.Health, recovered func(value any, stack []byte)) *Server {
 	guard := guard{recovered}
 	s := &Server{game: g, health: health, grpc: grpc.NewServer(
@@ -54,10 +54,10 @@ func New(g *game.Game, health game.Health, recovered func(value any, stack []byt
 	return s
 }
 
-// GRPC is what serves connections.
+// GRPC is the gRPC server, for serving connections.
 func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
-// restored waits a while for what was before this sidecar started.
+// restored waits up to restoreWait for the state from before this sidecar started.
 func (s *Server) restored(ctx context.Context) (game.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, restoreWait)
 	defer cancel()
@@ -75,8 +75,8 @@ func (s *Server) restored(ctx context.Context) (game.Snapshot, error) {
 	}
 }
 
-// known maps the kinds of errors to gRPC's codes, as the SDK's contract has them.
-var known = map[game.Kind]codes.Code{
+// codeOf maps the kinds of errors to gRPC's codes, as the SDK specifies them.
+var codeOf = map[game.Kind]codes.Code{
 	game.Invalid:       codes.InvalidArgument,
 	game.OutOfRange:    codes.OutOfRange,
 	game.NotFound:      codes.NotFound,
@@ -85,12 +85,12 @@ var known = map[game.Kind]codes.Code{
 	game.Unavailable:   codes.Unavailable,
 }
 
-// told makes a status of a refusal.
-func told(err error) error {
+// grpcError converts an error to a gRPC status.
+func grpcError(err error) error {
 	if err == nil {
 		return nil
 	}
-	code, ok := known[game.KindOf(err)]
+	code, ok := codeOf[game.KindOf(err)]
 	if !ok {
 		code = codes.Internal
 	}
@@ -119,7 +119,7 @@ func (s stable) Shutdown(context.Context, *sdkpb.Empty) (*sdkpb.Empty, error) {
 }
 
 func (s stable) Reserve(_ context.Context, in *sdkpb.Duration) (*sdkpb.Empty, error) {
-	// What doesn't fit a time.Duration is for ever, as far as a game goes.
+	// A time that doesn't fit a time.Duration is for ever in practice.
 	s.game.Reserve(time.Duration(min(in.GetSeconds(), int64(365*24*time.Hour/time.Second))) * time.Second)
 	return &sdkpb.Empty{}, nil
 }
@@ -164,9 +164,9 @@ func (s stable) WatchGameServer(_ *sdkpb.Empty, stream grpc.ServerStreamingServe
 }
 
 func (s stable) SetLabel(_ context.Context, in *sdkpb.KeyValue) (*sdkpb.Empty, error) {
-	return &sdkpb.Empty{}, told(s.game.SetLabel(in.GetKey(), in.GetValue()))
+	return &sdkpb.Empty{}, grpcError(s.game.SetLabel(in.GetKey(), in.GetValue()))
 }
 
 func (s stable) SetAnnotation(_ context.Context, in *sdkpb.KeyValue) (*sdkpb.Empty, error) {
-	return &sdkpb.Empty{}, told(s.game.SetAnnotation(in.GetKey(), in.GetValue()))
+	return &sdkpb.Empty{}, grpcError(s.game.SetAnnotation(in.GetKey(), in.GetValue()))
 }

@@ -99,7 +99,7 @@ func (e *environment) stop(failed bool) error {
 	e.sentry.Close()
 	errs = append(errs, e.resolvers.stop())
 	for _, o := range e.operators {
-		errs = append(errs, o.Judge(failed))
+		errs = append(errs, o.Check(failed))
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -40,7 +41,7 @@ func (w *world) behind(name string, change func(*v1alpha1.Front), hosts ...v1alp
 
 func sameNamespace(*v1alpha1.Front) {}
 
-var frontReady = hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, v1alpha1.ReasonOK)
+var frontReady = hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, reasons.OK)
 
 // leads says by which names a front leads to an ElasticService.
 func leads(hosts ...v1alpha1.FrontHost) check {
@@ -91,7 +92,7 @@ func TestAFrontsEndpointsAreAlwaysTheResolvers(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.edit(es, func() { es.Spec.Front = nil })
-		w.want(name, promptly, ready, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
+		w.want(name, promptly, ready, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, reasons.NotNeeded))
 		if name == "a" {
 			w.wantEndpoints("mc", promptly, resolversAre(takesClients))
 		}
@@ -108,8 +109,8 @@ func TestOfTwoServicesWithOneHostTheYoungerSaysSo(t *testing.T) {
 	w.waitForAnotherSecond(older.CreationTimestamp)
 	w.behind("younger", sameNamespace, "both.example.com", "b.example.com")
 	es := w.want("younger", promptly, leads("b.example.com"),
-		hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, v1alpha1.ReasonDuplicateHost),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDuplicateHost))
+		hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.DuplicateHost),
+		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.DuplicateHost))
 	message := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady).Message
 	if want := "both.example.com is that of ElasticService older"; !strings.Contains(message, want) {
 		t.Errorf("the message is %q, want %q in it", message, want)
@@ -137,17 +138,17 @@ func TestAFrontThatCanNotBeHadSaysWhatToChangeAndHeals(t *testing.T) {
 		mend   func(*world)
 	}{
 		"no such Service": {
-			func(*world) {}, v1alpha1.ReasonServiceNotFound,
+			func(*world) {}, reasons.ServiceNotFound,
 			func(w *world) { w.service("mc", selectorless) },
 		},
 		"a selector": {
-			func(w *world) { w.service("mc") }, v1alpha1.ReasonHasSelector,
+			func(w *world) { w.service("mc") }, reasons.HasSelector,
 			func(w *world) { edit(w, selectorless) },
 		},
 		"a UDP port": {
 			func(w *world) {
 				w.service("mc", selectorless, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
-			}, v1alpha1.ReasonPortUnknown,
+			}, reasons.PortUnknown,
 			func(w *world) { edit(w, func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP }) },
 		},
 	} {
@@ -171,7 +172,7 @@ func TestAFrontServesOtherNamespacesOnlyWhereItNamesThem(t *testing.T) {
 	edge, games := newWorld(t), newWorld(t)
 	edge.service("mc", selectorless)
 	games.behind("lobby", func(f *v1alpha1.Front) { f.Namespace = edge.ns }, "a.example.com")
-	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, v1alpha1.ReasonNamespaceNotAllowed))
+	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
 	allow := func(names string) {
 		s := &corev1.Service{}
 		if err := edge.read(t.Context(), "mc", s); err != nil {
@@ -183,7 +184,7 @@ func TestAFrontServesOtherNamespacesOnlyWhereItNamesThem(t *testing.T) {
 	games.want("lobby", promptly, ready, frontReady, leads("a.example.com"))
 	edge.wantEndpoints("mc", promptly, resolversAre(takesClients))
 	allow("somebody")
-	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, v1alpha1.ReasonNamespaceNotAllowed))
+	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
 	edge.wantEndpoints("mc", promptly, map[string]string{})
 }
 
@@ -193,7 +194,7 @@ func TestAFrontPointsAtNobodyWhoDoesNotListen(t *testing.T) {
 	cluster.resolvers.change(w.ns, func(b *behaviour) { b.closed["front"] = true })
 	w.service("mc", selectorless)
 	w.behind("lobby", sameNamespace, "a.example.com")
-	w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, v1alpha1.ReasonResolverNotListening))
+	w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.ResolverNotListening))
 	w.wantEndpoints("mc", promptly, map[string]string{})
 	cluster.resolvers.change(w.ns, func(b *behaviour) { delete(b.closed, "front") })
 	w.want("lobby", promptly, frontReady)

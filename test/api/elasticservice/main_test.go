@@ -29,16 +29,16 @@ func TestMain(m *testing.M) {
 	if os.Getenv(sandboxed) != "" {
 		os.Exit(runTests(m))
 	}
-	code, err := enterSandbox()
+	code, err := joinSandbox()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
 }
 
-// enterSandbox builds the operator, which may want the network, and goes on
+// joinSandbox builds the operator, which may want the network, and goes on
 // where there is none.
-func enterSandbox() (int, error) {
+func joinSandbox() (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "dormouse-test-api-")

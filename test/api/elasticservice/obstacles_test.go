@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -95,54 +96,54 @@ func obstacles() map[string]obstacle {
 	return map[string]obstacle{
 		"no such Service": {
 			setUp:  func(w *world) { w.deployment("lobby", 0); w.elastic("lobby") },
-			reason: v1alpha1.ReasonServiceNotFound, says: []string{"no Service lobby in namespace", "create it"},
+			reason: reasons.ServiceNotFound, says: []string{"no Service lobby in namespace", "create it"},
 			mend: func(w *world) { w.service("lobby") },
 		},
 		"a headless Service": {
 			setUp:  lobby(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }, asIs),
-			reason: v1alpha1.ReasonServiceUnsupported, says: []string{"headless", "use a Service with a cluster IP"},
+			reason: reasons.ServiceUnsupported, says: []string{"headless", "use a Service with a cluster IP"},
 		},
 		"a Service of type ExternalName": {
 			setUp: lobby(func(s *corev1.Service) {
 				s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "games.example.com"
 			}, asIs),
-			reason: v1alpha1.ReasonServiceUnsupported, says: []string{"ExternalName", "ClusterIP, NodePort or LoadBalancer"},
+			reason: reasons.ServiceUnsupported, says: []string{"ExternalName", "ClusterIP, NodePort or LoadBalancer"},
 			mend: edits(func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeClusterIP, "" }),
 		},
 		"an SCTP port": {
 			setUp:  lobby(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolSCTP }, asIs),
-			reason: v1alpha1.ReasonServiceUnsupported, says: []string{`Port "game"`, "SCTP", "only TCP and UDP"},
+			reason: reasons.ServiceUnsupported, says: []string{`Port "game"`, "SCTP", "only TCP and UDP"},
 			mend: edits(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP }),
 		},
 		"a port that the Service has not": {
 			setUp:  lobby(asIs, ports(v1alpha1.PortSpec{Name: "voice"})),
-			reason: v1alpha1.ReasonPortUnknown, says: []string{`"voice"`, "correct the name or remove the entry"},
+			reason: reasons.PortUnknown, says: []string{`"voice"`, "correct the name or remove the entry"},
 			mend: withoutPorts,
 		},
 		"a protocol that the Service's port has not": {
 			setUp:  lobby(asIs, ports(v1alpha1.PortSpec{Name: "game", Protocol: v1alpha1.ProtocolUDP})),
-			reason: v1alpha1.ReasonPortUnknown, says: []string{`udp for "game"`, "make them agree"},
+			reason: reasons.PortUnknown, says: []string{`udp for "game"`, "make them agree"},
 			mend: withoutPorts,
 		},
 		"readiness Connect on a UDP port": {
 			setUp: lobby(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
 				ports(v1alpha1.PortSpec{Name: "game", Readiness: v1alpha1.ReadinessConnect})),
-			reason: v1alpha1.ReasonPortUnknown, says: []string{"readiness Connect", "remove readiness or set Auto"},
+			reason: reasons.PortUnknown, says: []string{"readiness Connect", "remove readiness or set Auto"},
 			mend: withoutPorts,
 		},
 		"no such target": {
 			setUp:  func(w *world) { w.service("lobby"); w.elastic("lobby") },
-			reason: v1alpha1.ReasonTargetNotFound, says: []string{"here is no Deployment", "create it, or correct spec.scaleTargetRef"},
+			reason: reasons.TargetNotFound, says: []string{"here is no Deployment", "create it, or correct spec.scaleTargetRef"},
 			mend: func(w *world) { w.deployment("lobby", 0) },
 		},
 		"a kind that nobody knows": {
 			setUp:  lobby(asIs, target("apps/v1", "Lobster", "lobby")),
-			reason: v1alpha1.ReasonTargetNotFound, says: []string{"no kind Lobster in apps/v1", "correct spec.scaleTargetRef"},
+			reason: reasons.TargetNotFound, says: []string{"no kind Lobster in apps/v1", "correct spec.scaleTargetRef"},
 			mend: asItShouldBe,
 		},
 		"a group that nobody knows": {
 			setUp:  lobby(asIs, target("lobsters.example.com/v1", "Deployment", "lobby")),
-			reason: v1alpha1.ReasonTargetNotFound, says: []string{"lobsters.example.com/v1", "correct spec.scaleTargetRef"},
+			reason: reasons.TargetNotFound, says: []string{"lobsters.example.com/v1", "correct spec.scaleTargetRef"},
 			mend: asItShouldBe,
 		},
 		"a target without a scale": {
@@ -150,7 +151,7 @@ func obstacles() map[string]obstacle {
 				w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "lobby"}})
 				lobby(asIs, target("v1", "ConfigMap", "lobby"))(w)
 			},
-			reason: v1alpha1.ReasonTargetNotScalable, says: []string{"no scale subresource", "name an object of a kind that has one"},
+			reason: reasons.TargetNotScalable, says: []string{"no scale subresource", "name an object of a kind that has one"},
 			mend: asItShouldBe,
 		},
 		"nothing that finds the pods": {
@@ -163,12 +164,12 @@ func obstacles() map[string]obstacle {
 				w.service("lobby", selectorless)
 				w.elastic("lobby")
 			},
-			reason: v1alpha1.ReasonNoTargetSelector, says: []string{"no selector", "give the Service a selector"},
+			reason: reasons.NoTargetSelector, says: []string{"no selector", "give the Service a selector"},
 			mend: edits(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "lobby"} }),
 		},
 		"a foreign Service with the private name": {
 			setUp:  func(w *world) { w.service("lobby-dormouse"); lobby(asIs, asIs)(w) },
-			reason: v1alpha1.ReasonNameTaken, says: []string{"lobby-dormouse", "delete or rename it"},
+			reason: reasons.NameTaken, says: []string{"lobby-dormouse", "delete or rename it"},
 			mend: func(w *world) {
 				if err := w.c.Delete(w.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby-dormouse"}}); err != nil {
 					w.t.Fatal(err)
@@ -185,7 +186,7 @@ func obstacles() map[string]obstacle {
 				w.waitForAnotherSecond(older.CreationTimestamp)
 				w.elastic("lobby")
 			},
-			reason: v1alpha1.ReasonTargetTaken, says: []string{"ElasticService other is older", "give one Service all the ports"},
+			reason: reasons.TargetTaken, says: []string{"ElasticService other is older", "give one Service all the ports"},
 			mend: func(w *world) {
 				w.want("other", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 				older := &v1alpha1.ElasticService{}
@@ -204,7 +205,7 @@ func obstacles() map[string]obstacle {
 				w.waitForAnotherSecond(older.CreationTimestamp)
 				w.elastic("lobby")
 			},
-			reason: v1alpha1.ReasonServiceTaken, says: []string{"ElasticService older is older", "delete one of the two"},
+			reason: reasons.ServiceTaken, says: []string{"ElasticService older is older", "delete one of the two"},
 			mend: func(w *world) {
 				w.want("older", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 				w.wantEndpoints("lobby", promptly, resolversAre(takesClients))

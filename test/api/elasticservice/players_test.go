@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -101,10 +102,10 @@ func TestAFleetSleepsOnceEveryServerSaysThatNobodyPlays(t *testing.T) {
 	})
 	w.servers("arena", newServer())
 	awake := inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe)
-	signal := hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, v1alpha1.ReasonOK)
+	signal := hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, reasons.OK)
 	// Its sidecar says nothing.
-	w.want("arena", promptly, awake, signal, hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionFalse, v1alpha1.ReasonServersSilent),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonServersSilent), message(v1alpha1.ConditionPlayersKnown, f.server))
+	w.want("arena", promptly, awake, signal, hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionFalse, reasons.ServersSilent),
+		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.ServersSilent), message(v1alpha1.ConditionPlayersKnown, f.server))
 	w.stays("arena", 3*time.Second, awake)
 	f.tell(1)
 	w.stays("arena", 6*time.Second, awake)
@@ -138,5 +139,5 @@ func TestAPlayerStopsAFleetFromFallingAsleep(t *testing.T) {
 	f.tell(1)
 	w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	w.stays("arena", 6*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe),
-		hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionTrue, v1alpha1.ReasonOK))
+		hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionTrue, reasons.OK))
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -119,7 +120,7 @@ func settled(t *testing.T) *world {
 	w.asleep("asleep")
 	w.awake("awake", 1, byPlayers(1))
 	w.wantEndpoints("awake", afterLingering, map[string]string{})
-	w.want("awake", promptly, ready, hasCondition(v1alpha1.ConditionTriggersHealthy, "True", v1alpha1.ReasonOK))
+	w.want("awake", promptly, ready, hasCondition(v1alpha1.ConditionTriggersHealthy, "True", reasons.OK))
 	return w
 }
 
@@ -131,8 +132,8 @@ func TestPassesThatChangeNothingWriteNothing(t *testing.T) {
 		if now := writes(ctx, t); !maps.Equal(sent, now) {
 			sent, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < 2*time.Second {
-			return fmt.Errorf("none for %s", quiet)
+		if silence := time.Since(since); silence < 2*time.Second {
+			return fmt.Errorf("none for %s", silence)
 		}
 		return nil
 	})

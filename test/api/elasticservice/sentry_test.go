@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 	"dormouse.dev/dormouse/test/sentrysink"
@@ -85,9 +86,9 @@ func TestAPrivateServiceThatIsRefusedIsSaid(t *testing.T) {
 		}, client.DryRunAll)
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.Refused),
 		message(v1alpha1.ConditionReady, "lobby-dormouse"), message(v1alpha1.ConditionReady, "no more of them"))
-	w.wantWarning(v1alpha1.ReasonRefused, "no more of them")
+	w.wantWarning(reasons.Refused, "no more of them")
 }
 
 func TestEndpointSlicesThatAreRefusedAreSaid(t *testing.T) {
@@ -101,9 +102,9 @@ func TestEndpointSlicesThatAreRefusedAreSaid(t *testing.T) {
 		}, client.DryRunAll)
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRefused),
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.Refused),
 		message(v1alpha1.ConditionReady, "EndpointSlices of Service lobby"), message(v1alpha1.ConditionReady, "no more of them"))
-	w.wantWarning(v1alpha1.ReasonRefused, "no more of them")
+	w.wantWarning(reasons.Refused, "no more of them")
 }
 
 // refuse makes the API server refuse something of the namespace, as the probe shows.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -104,9 +105,9 @@ func TestAServerThatDoesntComeUpIsPutToSleepOnceNobodyWaits(t *testing.T) {
 	pod := w.pod(d, running)
 	// Somebody waits for it; then nobody does, and it may be in use.
 	w.podIs(pod, broken)
-	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, v1alpha1.ReasonImageUnavailable))
+	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, reasons.ImageUnavailable))
 	w.podIs(pod, running)
-	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, v1alpha1.ReasonServerStarting))
+	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
 	w.clients(0, 0, 0)
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	w.podIs(pod, broken)
@@ -131,7 +132,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 			setUp: func(w *world, d *appsv1.Deployment) {
 				w.pod(d, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}})
 			},
-			reason: v1alpha1.ReasonImageUnavailable, words: "Container game of pod lobby-1 can't get its image none",
+			reason: reasons.ImageUnavailable, words: "Container game of pod lobby-1 can't get its image none",
 		},
 		"by the target's status": {
 			setUp: func(w *world, d *appsv1.Deployment) {
@@ -143,7 +144,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 					w.t.Fatal(err)
 				}
 			},
-			reason: v1alpha1.ReasonQuotaExceeded, words: "Deployment lobby may not make a pod",
+			reason: reasons.QuotaExceeded, words: "Deployment lobby may not make a pod",
 		},
 		"by the target's events": {
 			setUp: func(w *world, d *appsv1.Deployment) {
@@ -154,7 +155,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 					LastTimestamp: metav1.Time{Time: time.Now().Add(time.Minute)},
 				})
 			},
-			reason: v1alpha1.ReasonPodRefused, words: "no such hat",
+			reason: reasons.PodRefused, words: "no such hat",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,10 +165,10 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 			w.service("lobby")
 			w.elastic("lobby")
 			w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy),
-				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, v1alpha1.ReasonNotNeeded))
+				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.NotNeeded))
 			w.wake(0, resolverToken(t), "lobby")
 			w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy),
-				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, v1alpha1.ReasonServerStarting))
+				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
 			if err := w.read(t.Context(), "lobby", d); err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +178,7 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 				message(v1alpha1.ConditionServerUp, c.words), message(v1alpha1.ConditionReady, c.words))
 			w.wantWarning(c.reason, c.words)
 			w.servers("lobby", newServer())
-			w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionTrue, v1alpha1.ReasonOK))
+			w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionTrue, reasons.OK))
 		})
 	}
 }
@@ -205,7 +206,7 @@ func TestAWakeThatAdmissionForbidsIsToComeAgainAndSaysWhy(t *testing.T) {
 	if s := got.sentence(t); !strings.Contains(s, "may not write the scale of Deployment "+w.ns+"/lobby") {
 		t.Errorf("the sentence is %q, want it to say what is forbidden", s)
 	}
-	w.wantWarning(v1alpha1.ReasonTargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
+	w.wantWarning(reasons.TargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
 	w.wantStillAsleep(since)
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -46,9 +47,9 @@ func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
 		// reason is why sessions end; empty: they don't.
 		reason, says string
 	}{
-		"another Service's node port":        {number: 31711, other: nodePort(31711), reason: v1alpha1.ReasonNodePortClash, says: "UDP port 31711 of Service lobby is also a node port of Service NAMESPACE/other"},
-		"a Server's host port":               {number: 31712, other: exposed(31712, v1alpha1.ServerProtocolUDP), reason: v1alpha1.ReasonHostPortClash, says: "UDP port 31712 of Service lobby is also a host port of Server NAMESPACE/other"},
-		"a Server's port for both":           {number: 31713, other: exposed(31713, v1alpha1.ServerProtocolTCPUDP), reason: v1alpha1.ReasonHostPortClash, says: "host port of Server"},
+		"another Service's node port":        {number: 31711, other: nodePort(31711), reason: reasons.NodePortClash, says: "UDP port 31711 of Service lobby is also a node port of Service NAMESPACE/other"},
+		"a Server's host port":               {number: 31712, other: exposed(31712, v1alpha1.ServerProtocolUDP), reason: reasons.HostPortClash, says: "UDP port 31712 of Service lobby is also a host port of Server NAMESPACE/other"},
+		"a Server's port for both":           {number: 31713, other: exposed(31713, v1alpha1.ServerProtocolTCPUDP), reason: reasons.HostPortClash, says: "host port of Server"},
 		"a Server's host port for TCP":       {number: 31714, other: exposed(31714, v1alpha1.ServerProtocolTCP)},
 		"a Server's port that isn't exposed": {number: 31715, other: server(v1alpha1.ServerPort{ContainerPort: 31715, Protocol: v1alpha1.ServerProtocolUDP})},
 		"another node port":                  {number: 31716, other: nodePort(31717)},
@@ -60,7 +61,7 @@ func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
 			w.deployment("lobby", 0)
 			w.service("lobby", overUDP(tc.number))
 			w.elastic("lobby")
-			kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK)
+			kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK)
 			w.want("lobby", promptly, kept)
 			w.create(tc.other)
 			if tc.reason == "" {
@@ -90,11 +91,11 @@ func TestAServicesOwnPortsEndNoSessions(t *testing.T) {
 		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31721
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK))
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK))
 	w.deployment("web", 0)
 	w.service("web")
 	w.elastic("web")
-	w.want("web", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonNotNeeded))
+	w.want("web", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.NotNeeded))
 }
 
 // A clash ends when what has the number gets another one, and not when only one of
@@ -105,7 +106,7 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 	w.deployment("lobby", 0)
 	w.service("lobby", overUDP(31731))
 	w.elastic("lobby")
-	kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, v1alpha1.ReasonOK)
+	kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK)
 	named := func(name string) check { return message(v1alpha1.ConditionUDPSessionsKept, w.ns+"/"+name) }
 	w.want("lobby", promptly, kept)
 	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
@@ -128,7 +129,7 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 		w.create(s)
 		servers = append(servers, s)
 	}
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, v1alpha1.ReasonHostPortClash))
+	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, reasons.HostPortClash))
 	for _, s := range servers {
 		if err := w.c.Delete(t.Context(), s); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -32,7 +33,7 @@ func listed(allow, deny []string) check {
 func TestListsOfPlayersHoldAsSoonAsTheyChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	known := func(status metav1.ConditionStatus, reason string) check {
+	listsCondition := func(status metav1.ConditionStatus, reason string) check {
 		return hasCondition(v1alpha1.ConditionWakePlayersKnown, status, reason)
 	}
 	w.deployment("game", 0)
@@ -44,7 +45,7 @@ func TestListsOfPlayersHoldAsSoonAsTheyChange(t *testing.T) {
 			DenyFrom:  &v1alpha1.PlayerList{ConfigMap: "players", Key: "banned-players.json"},
 		}}
 	})
-	w.want("game", promptly, known(metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotFound), listed(nil, nil))
+	w.want("game", promptly, listsCondition(metav1.ConditionFalse, reasons.ConfigMapNotFound), listed(nil, nil))
 	lists := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "players", Labels: map[string]string{v1alpha1.PlayerListLabel: "true"}},
 		Data: map[string]string{
@@ -55,19 +56,19 @@ func TestListsOfPlayersHoldAsSoonAsTheyChange(t *testing.T) {
 	if err := w.c.Create(t.Context(), lists); err != nil {
 		t.Fatal(err)
 	}
-	w.want("game", promptly, ready, known(metav1.ConditionTrue, v1alpha1.ReasonOK), listed([]string{"069a79f444e94726a5befca90e38aaf5", "notch"}, []string{"griefer"}))
+	w.want("game", promptly, ready, listsCondition(metav1.ConditionTrue, reasons.OK), listed([]string{"069a79f444e94726a5befca90e38aaf5", "notch"}, []string{"griefer"}))
 	w.edit(lists, func() { lists.Data["whitelist.json"] = `[{"name": "Jeb_"}]` })
 	w.want("game", promptly, listed([]string{"jeb_"}, []string{"griefer"}))
 	// A mistake loses nobody.
 	w.edit(lists, func() { lists.Data["whitelist.json"] = `[{"name": "Jeb_"}` })
-	w.want("game", promptly, known(metav1.ConditionFalse, v1alpha1.ReasonPlayerListInvalid), listed([]string{"jeb_"}, []string{"griefer"}))
+	w.want("game", promptly, listsCondition(metav1.ConditionFalse, reasons.PlayerListInvalid), listed([]string{"jeb_"}, []string{"griefer"}))
 	w.edit(lists, func() { lists.Labels = nil })
-	w.want("game", promptly, known(metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotFound), listed([]string{"jeb_"}, []string{"griefer"}))
+	w.want("game", promptly, listsCondition(metav1.ConditionFalse, reasons.ConfigMapNotFound), listed([]string{"jeb_"}, []string{"griefer"}))
 	if err := w.read(t.Context(), "game", es); err != nil {
 		t.Fatal(err)
 	}
 	w.edit(es, func() { es.Spec.Wake = nil })
-	w.want("game", promptly, known(metav1.ConditionTrue, v1alpha1.ReasonNotNeeded), func(es *v1alpha1.ElasticService) error {
+	w.want("game", promptly, listsCondition(metav1.ConditionTrue, reasons.NotNeeded), func(es *v1alpha1.ElasticService) error {
 		if es.Status.WakePlayers != nil {
 			return fmt.Errorf("there are still %+v", es.Status.WakePlayers)
 		}

@@ -101,7 +101,7 @@ func (e *environment) stop(failed bool) error {
 		errs = append(errs, o.Stop())
 	}
 	for _, o := range e.operators {
-		errs = append(errs, o.Judge(failed))
+		errs = append(errs, o.Check(failed))
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -30,8 +31,8 @@ func TestAServerSaysWhoseItsNameIs(t *testing.T) {
 			return err
 		}
 		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPodExists {
-			return fmt.Errorf("condition Ready is %+v, want False by %s", c, v1alpha1.ReasonPodExists)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasons.PodExists {
+			return fmt.Errorf("condition Ready is %+v, want False by %s", c, reasons.PodExists)
 		}
 		return nil
 	})

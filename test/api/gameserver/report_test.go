@@ -110,14 +110,14 @@ func TestAHeldReportIsToldOfADrainAtOnce(t *testing.T) {
 	g := w.game("lobby-1")
 	var sequence uint64
 	seen := g.steady(1, &sequence)
-	type told struct {
+	type timedAnswer struct {
 		a  reportapi.Answer
 		at time.Time
 	}
-	answers := make(chan told, 1)
+	answers := make(chan timedAnswer, 1)
 	go func() {
 		a, _ := g.say(1, g.report(sequence+1, func(r *reportapi.Report) { r.Seen = seen }))
-		answers <- told{a, time.Now()}
+		answers <- timedAnswer{a, time.Now()}
 	}()
 	select {
 	case got := <-answers:

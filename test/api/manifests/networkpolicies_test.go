@@ -153,7 +153,7 @@ func flows(policies []networkingv1.NetworkPolicy, from, to peer, protocol corev1
 					for _, r := range p.Spec.Egress {
 						rules = append(rules, rule{r.To, r.Ports})
 					}
-					out.judge(p.Namespace, rules, to, protocol, port)
+					out.decide(p.Namespace, rules, to, protocol, port)
 				}
 			case networkingv1.PolicyTypeIngress:
 				if selects(p, to) {
@@ -161,7 +161,7 @@ func flows(policies []networkingv1.NetworkPolicy, from, to peer, protocol corev1
 					for _, r := range p.Spec.Ingress {
 						rules = append(rules, rule{r.From, r.Ports})
 					}
-					in.judge(p.Namespace, rules, from, protocol, port)
+					in.decide(p.Namespace, rules, from, protocol, port)
 				}
 			}
 		}
@@ -178,7 +178,7 @@ type rule struct {
 // verdict is open until a policy selects the pod, and then if a rule says so.
 type verdict struct{ open, selected bool }
 
-func (v *verdict) judge(namespace string, rules []rule, other peer, protocol corev1.Protocol, port int32) {
+func (v *verdict) decide(namespace string, rules []rule, other peer, protocol corev1.Protocol, port int32) {
 	if !v.selected {
 		v.open, v.selected = false, true
 	}

@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wholeRun)
 	defer cancel()
-	if entered, err := enterNamespace(ctx); entered || err != nil {
+	if joined, err := joinNamespace(ctx); joined || err != nil {
 		return err
 	}
 	return measureAll(ctx, o)

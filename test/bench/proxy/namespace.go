@@ -19,11 +19,11 @@ import (
 // benchmark's own.
 const inNamespace = "DORMOUSE_BENCH_NAMESPACE"
 
-// enterNamespace installs the other proxies and, where this process may, runs it
+// joinNamespace installs the other proxies and, where this process may, runs it
 // once more in a network namespace of its own, where no other program's ports, no
 // firewall and no connection tracking is in the way. Entered says that this was done
 // and all is over. Elsewhere the machine's own loopback has to do.
-func enterNamespace(ctx context.Context) (entered bool, err error) {
+func joinNamespace(ctx context.Context) (joined bool, err error) {
 	if os.Getenv(inNamespace) != "" {
 		return false, prepareNamespace()
 	}

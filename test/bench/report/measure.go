@@ -47,7 +47,7 @@ type figures struct {
 	Drains  int     `json:"drains"`
 	Drained drained `json:"drain_to_told_ms"`
 	Called  drained `json:"drain_call_ms"`
-	Told    drained `json:"drain_answer_to_told_ms"`
+	Noticed drained `json:"drain_answer_to_told_ms"`
 	// Watched is how long after that answer the API server tells a watch of it.
 	Watched drained `json:"drain_answer_to_watched_ms"`
 	// Own is from that event until the sidecar is told: the operator's own part.
@@ -115,7 +115,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 	fmt.Printf("  players change    %s\n", f.Changing)
 	fmt.Printf("  drain -> told     %s\n", f.Drained)
 	fmt.Printf("    of it the call  %s\n", f.Called)
-	fmt.Printf("    after its answer %s\n", f.Told)
+	fmt.Printf("    after its answer %s\n", f.Noticed)
 	fmt.Printf("    a watch's event  %s\n", f.Watched)
 	fmt.Printf("    event -> told    %s\n", f.Own)
 	return write(o.output, f)
@@ -205,24 +205,24 @@ func (c *cluster) measureDrains(ctx context.Context, p *playing, sidecars []side
 	if err != nil {
 		return err
 	}
-	err = until(ctx, drainTime, "every sidecar was told of its drain", func() (bool, error) { return len(p.told(names)) == f.Drains, nil })
+	err = until(ctx, drainTime, "every sidecar was told of its drain", func() (bool, error) { return len(p.noticed(names)) == f.Drains, nil })
 	if err != nil {
 		return err
 	}
 	var all, called, after []time.Duration
-	for name, at := range p.told(names) {
+	for name, at := range p.noticed(names) {
 		c := calls[name]
 		all, called, after = append(all, at.Sub(c.made)), append(called, c.answered.Sub(c.made)), append(after, at.Sub(c.answered))
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	var seen, own []time.Duration
-	told := p.told(names)
+	notice := p.noticed(names)
 	for name, at := range watched {
-		seen, own = append(seen, at.Sub(calls[name].answered)), append(own, told[name].Sub(at))
+		seen, own = append(seen, at.Sub(calls[name].answered)), append(own, notice[name].Sub(at))
 	}
 	f.Watched, f.Own = drainedOf(seen), drainedOf(own)
-	f.Drained, f.Called, f.Told = drainedOf(all), drainedOf(called), drainedOf(after)
+	f.Drained, f.Called, f.Noticed = drainedOf(all), drainedOf(called), drainedOf(after)
 	return nil
 }
 

@@ -32,8 +32,8 @@ const (
 	changeCommand = "change"
 )
 
-// told is what a playing process tells the other, a line each.
-type told struct {
+// notice is what a playing process tells the other, a line each.
+type notice struct {
 	// Drained is the name of a Server whose sidecar was told to drain, At when, in
 	// nanoseconds since 1970.
 	Drained string `json:"drained,omitempty"`
@@ -139,7 +139,7 @@ func (s *sidecar) report(ctx context.Context) {
 		seen = answer.Version
 		if answer.Drain && !s.drained {
 			s.drained = true
-			s.player.tell(told{Drained: s.Server, At: time.Now().UnixNano()})
+			s.player.tell(notice{Drained: s.Server, At: time.Now().UnixNano()})
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (s *sidecar) say(seen string) (reportapi.Answer, error) {
 	return answer, nil
 }
 
-func (p *player) tell(t told) {
+func (p *player) tell(t notice) {
 	p.outLock.Lock()
 	defer p.outLock.Unlock()
 	_ = p.out.Encode(t) // the other end is gone, and so are we
@@ -220,7 +220,7 @@ func (p *player) tellFailures(ctx context.Context) {
 		case <-tick.C:
 			if n := p.failed.Swap(0); n > 0 {
 				why, _ := p.why.Load().(string)
-				p.tell(told{Failed: n, Why: why})
+				p.tell(notice{Failed: n, Why: why})
 			}
 		}
 	}

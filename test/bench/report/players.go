@@ -86,7 +86,7 @@ func (p *playing) start(ctx context.Context, address string, sidecars []sidecarO
 func (p *playing) read(out io.Reader) {
 	lines := json.NewDecoder(out)
 	for {
-		var t told
+		var t notice
 		if lines.Decode(&t) != nil {
 			return
 		}
@@ -109,8 +109,8 @@ func (p *playing) failures() (int64, string) {
 	return p.failed, p.why
 }
 
-// told are those of some Servers that were told to drain, with when.
-func (p *playing) told(names []string) map[string]time.Time {
+// noticed are those of some Servers that were told to drain, with when.
+func (p *playing) noticed(names []string) map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := map[string]time.Time{}

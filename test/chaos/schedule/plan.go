@@ -28,8 +28,8 @@ const (
 	maxParty   = 10
 	// awakeBy is when a game mostly is awake that somebody came to.
 	awakeBy = 7 * time.Second
-	// shortestQuiet is less than a game takes to fall asleep: some nearly do.
-	shortestQuiet, longestQuiet = 4 * time.Second, 30 * time.Second
+	// shortestPause is less than a game takes to fall asleep: some nearly do.
+	shortestPause, longestPause = 4 * time.Second, 30 * time.Second
 )
 
 // Fault is one thing that is broken for a while.
@@ -41,8 +41,8 @@ type Fault struct {
 	Node int
 }
 
-// Visit is one player's session.
-type Visit struct {
+// Session is one player's session.
+type Session struct {
 	At       time.Duration
 	Game     int
 	Network  string
@@ -56,9 +56,9 @@ type Plan struct {
 	Seed     uint64
 	Duration time.Duration
 	Faults   []Fault
-	// Visits go on a while after Duration, for faults that took longer than
+	// Sessions go on a while after Duration, for faults that took longer than
 	// planned.
-	Visits []Visit
+	Sessions []Session
 }
 
 // doors are the ports that players may come to.
@@ -74,8 +74,8 @@ func NewPlan(seed uint64, duration time.Duration, of []Kind, games []env.Game) (
 		return Plan{}, err
 	}
 	// A stream of its own: the players' plan is the same for any faults.
-	visits := planVisits(rand.New(rand.NewPCG(seed, 2)), duration+duration/2, doorsOf(games))
-	return Plan{Seed: seed, Duration: duration, Faults: faults, Visits: visits}, nil
+	sessions := planSessions(rand.New(rand.NewPCG(seed, 2)), duration+duration/2, doorsOf(games))
+	return Plan{Seed: seed, Duration: duration, Faults: faults, Sessions: sessions}, nil
 }
 
 // planFaults goes round after round through all kinds in random order, one
@@ -134,21 +134,21 @@ func order(r *rand.Rand, of []Kind) []Kind {
 	return shuffled
 }
 
-// planVisits lets a party of players come to each game, leave, and the next
+// planSessions lets a party of players come to each game, leave, and the next
 // party come after a quiet time in which the game may fall asleep. A player over
 // UDP who was held keeps the resolver, and with it the game, busy for two
 // minutes of silence: for the games to sleep often enough, half of the parties
 // play over TCP only, and in most others UDP comes once the game is awake.
-func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
-	var visits []Visit
+func planSessions(r *rand.Rand, until time.Duration, games []doors) []Session {
+	var sessions []Session
 	for g, door := range games {
-		at := time.Duration(r.Int64N(int64(longestQuiet / 3)))
+		at := time.Duration(r.Int64N(int64(longestPause / 3)))
 		for at < until {
 			end := at
 			come := at
 			udpFrom := []time.Duration{at, at + awakeBy, at + awakeBy, until, until, until}[r.IntN(6)]
 			for range 1 + r.IntN(maxParty) {
-				v := Visit{
+				v := Session{
 					At: come, Game: g, Network: "tcp",
 					Stay:     between(r, shortestStay, longestStay, r.Float64()),
 					Interval: between(r, shortestInterval, longestInterval, 1),
@@ -161,8 +161,8 @@ func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 					ports = door.udp
 				}
 				v.Port = ports[r.IntN(len(ports))]
-				if playing(visits, v) < MaxPlayers {
-					visits = append(visits, v)
+				if playing(sessions, v) < MaxPlayers {
+					sessions = append(sessions, v)
 					end = max(end, v.At+v.Stay)
 				}
 				// Some come at once, and are held together.
@@ -170,17 +170,17 @@ func planVisits(r *rand.Rand, until time.Duration, games []doors) []Visit {
 					come += time.Duration(r.Int64N(int64(8 * time.Second)))
 				}
 			}
-			at = end + between(r, shortestQuiet, longestQuiet, 1)
+			at = end + between(r, shortestPause, longestPause, 1)
 		}
 	}
-	slices.SortStableFunc(visits, func(a, b Visit) int { return cmp.Compare(a.At, b.At) })
-	return visits
+	slices.SortStableFunc(sessions, func(a, b Session) int { return cmp.Compare(a.At, b.At) })
+	return sessions
 }
 
 // playing counts those who by the plan are there at any time of a visit.
-func playing(visits []Visit, v Visit) int {
+func playing(sessions []Session, v Session) int {
 	n := 0
-	for _, other := range visits {
+	for _, other := range sessions {
 		if other.At < v.At+v.Stay && v.At < other.At+other.Stay {
 			n++
 		}

@@ -84,24 +84,24 @@ func TestPlayersComeByEveryDoorWithinBounds(t *testing.T) {
 	gs := Games("")
 	for seed := range uint64(20) {
 		plan := newPlan(t, seed, 10*time.Minute)
-		used := map[Visit]bool{}
-		for i, v := range plan.Visits {
+		used := map[Session]bool{}
+		for i, v := range plan.Sessions {
 			if v.Stay < shortestStay || v.Stay > longestStay || v.Interval < shortestInterval || v.Interval > longestInterval {
 				t.Fatalf("seed %d: %+v is out of bounds", seed, v)
 			}
-			if n := playing(plan.Visits[:i], v); n >= MaxPlayers {
+			if n := playing(plan.Sessions[:i], v); n >= MaxPlayers {
 				t.Fatalf("seed %d: %d play when visit %d comes, want fewer than %d", seed, n, i, MaxPlayers)
 			}
-			used[Visit{Game: v.Game, Network: v.Network, Port: v.Port}] = true
+			used[Session{Game: v.Game, Network: v.Network, Port: v.Port}] = true
 		}
 		for i, g := range gs {
 			for _, p := range g.TCP {
-				if !used[Visit{Game: i, Network: "tcp", Port: p}] {
+				if !used[Session{Game: i, Network: "tcp", Port: p}] {
 					t.Errorf("seed %d: nobody comes to %s by TCP port %d", seed, g.Name, p)
 				}
 			}
 			for _, p := range g.UDP {
-				if !used[Visit{Game: i, Network: "udp", Port: p}] {
+				if !used[Session{Game: i, Network: "udp", Port: p}] {
 					t.Errorf("seed %d: nobody comes to %s by UDP port %d", seed, g.Name, p)
 				}
 			}

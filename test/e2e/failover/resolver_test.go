@@ -55,13 +55,13 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 	waitPhase(ctx, t, held, v1alpha1.PhaseWaking)
 	scaleResolvers(ctx, t, relayed, 3)
 	carriers := map[string]bool{}
-	carried := func(list []*session) {
+	exchange := func(list []*session) {
 		for _, s := range list {
 			s.exchange(ctx, t)
 			carriers[s.player.Stats().Paths[0].PeerIP().String()] = true
 		}
 	}
-	carried(sessions)
+	exchange(sessions)
 	// Nodes learn of the new ones up to a second later. An earlier one may still
 	// end.
 	for crowd := 1; len(carriers) < 3; crowd++ {
@@ -69,7 +69,7 @@ func TestResolversComeAndGoUnderPlayers(t *testing.T) {
 			t.Fatalf("after %d crowds the sessions are carried by %v, want all three resolvers", crowd, carriers)
 		}
 		among := join(ctx, t, relayed, fmt.Sprintf("crowd %d", crowd))
-		carried(among)
+		exchange(among)
 		sessions = append(sessions, among...)
 	}
 	waitListed(ctx, t, later, 3)

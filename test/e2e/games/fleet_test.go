@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -155,7 +156,7 @@ func TestPlayersOutlastAScaleDown(t *testing.T) {
 	})
 	if _, err := suite.Cluster.WaitFleet(ctx, key, "outdated", func(f *v1alpha1.Fleet) bool {
 		c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionUpdated)
-		return f.Status.Replicas == 1 && f.Status.UpdatedReplicas == 0 && c.Reason == v1alpha1.ReasonOnDelete
+		return f.Status.Replicas == 1 && f.Status.UpdatedReplicas == 0 && c.Reason == reasons.OnDelete
 	}); err != nil {
 		t.Fatal(err)
 	}

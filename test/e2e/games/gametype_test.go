@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -241,13 +242,13 @@ func TestABrokenVersionCostsNoServer(t *testing.T) {
 	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, gt.Status.CurrentRevision.Name)
 	waitGameType(ctx, t, g, "undone", func(gt *v1alpha1.GameType) bool {
 		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
-		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonUndone
+		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Undone
 	})
 	editGameType(ctx, t, g, func(s *v1alpha1.GameTypeSpec) { s.Template.Spec.Template.Spec.Containers[0].Image = good })
 	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, nil)
 	waitGameType(ctx, t, g, "healed", func(gt *v1alpha1.GameType) bool {
 		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
-		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonUpdated
+		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Updated
 	})
 	if n := fewest(); n < 3 {
 		t.Errorf("only %d Servers were Ready at some time, want 3 at all times", n)
@@ -515,7 +516,7 @@ func TestAForeignServiceIsNotTakenOver(t *testing.T) {
 	}
 	waitGameType(ctx, t, env.Game{Namespace: ns, Name: gt.Name}, "told of the Service", func(gt *v1alpha1.GameType) bool {
 		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionServiceReady)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonNameTaken
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reasons.NameTaken
 	})
 	if err := suite.Cluster.Client.Delete(ctx, gt); err != nil {
 		t.Fatal(err)

@@ -32,16 +32,16 @@ const (
 // game is a Fleet behind a dual-stack node port Service, and those who play there.
 type game struct {
 	env.Game
-	t      *testing.T
-	ctx    context.Context
-	chance *rand.Rand
-	guests []*guest
+	t       *testing.T
+	ctx     context.Context
+	chance  *rand.Rand
+	players []*gamePlayer
 	// left is how many of them have left.
 	left int
 }
 
-// guest is a player who plays until it is told to stop.
-type guest struct {
+// gamePlayer is a player who plays until it is told to stop.
+type gamePlayer struct {
 	*player.Player
 	address string
 	stop    context.CancelFunc
@@ -131,8 +131,8 @@ func (g *game) come(within time.Duration) {
 	var all sync.WaitGroup
 	for _, address := range g.addresses() {
 		ctx, stop := context.WithCancel(g.ctx)
-		one := &guest{Player: suite.DialUDP(g.ctx, g.t, address), address: address, stop: stop, played: make(chan error, 1)}
-		g.guests = append(g.guests, one)
+		one := &gamePlayer{Player: suite.DialUDP(g.ctx, g.t, address), address: address, stop: stop, played: make(chan error, 1)}
+		g.players = append(g.players, one)
 		delay := g.upTo(within)
 		all.Go(func() {
 			g.wait(delay)
@@ -146,10 +146,10 @@ func (g *game) come(within time.Duration) {
 // tells how much they said in all.
 func (g *game) leave() (messages uint64) {
 	g.t.Helper()
-	for _, one := range g.guests[g.left:] {
+	for _, one := range g.players[g.left:] {
 		one.stop()
 	}
-	for _, one := range g.guests[g.left:] {
+	for _, one := range g.players[g.left:] {
 		if err := <-one.played; err != nil {
 			g.t.Errorf("%s: %v", one.address, err)
 		}
@@ -164,8 +164,8 @@ func (g *game) leave() (messages uint64) {
 			g.t.Error(err)
 		}
 	}
-	g.left = len(g.guests)
-	for _, one := range g.guests {
+	g.left = len(g.players)
+	for _, one := range g.players {
 		messages += one.Stats().Sent
 	}
 	return messages

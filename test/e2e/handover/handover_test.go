@@ -32,7 +32,7 @@ func TestNoSessionIsMoved(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("seed %d", *seed)
-	quiet := exposeServers(t)
+	stopAndCount := exposeServers(t)
 	var players, messages atomic.Uint64
 	t.Run("runs", func(t *testing.T) {
 		for i := range *runs {
@@ -44,12 +44,12 @@ func TestNoSessionIsMoved(t *testing.T) {
 				t.Parallel()
 				g := newGame(t, rand.New(rand.NewPCG(*seed, uint64(i))))
 				play(g)
-				players.Add(uint64(len(g.guests)))
+				players.Add(uint64(len(g.players)))
 				messages.Add(g.leave())
 			})
 		}
 	})
-	t.Logf("%d handovers, %d players, %d messages; %d Servers with host ports started meanwhile", *runs, players.Load(), messages.Load(), quiet())
+	t.Logf("%d handovers, %d players, %d messages; %d Servers with host ports started meanwhile", *runs, players.Load(), messages.Load(), stopAndCount())
 }
 
 // wakes is a service that players wake, that gets more Servers, and whose Servers
@@ -93,7 +93,7 @@ func fallsAsleep(g *game) {
 
 // exposeServers lets Servers with host ports come and go on both nodes, until the
 // function that it gives is called, which tells how many there were.
-func exposeServers(t *testing.T) (quiet func() int) {
+func exposeServers(t *testing.T) (stopAndCount func() int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	count, done := 0, make(chan struct{})

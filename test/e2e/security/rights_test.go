@@ -69,7 +69,7 @@ func TestEachRightIsUsedAndNoneIsMissing(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			judge(t, rights, entries)
+			compare(t, rights, entries)
 		})
 	}
 }
@@ -98,7 +98,7 @@ func settled(ctx context.Context, rights []right, program string, since time.Tim
 	}
 }
 
-func judge(t *testing.T, rights []right, entries []audit.Entry) {
+func compare(t *testing.T, rights []right, entries []audit.Entry) {
 	t.Helper()
 	if len(entries) == 0 {
 		t.Fatal("the API server's audit log has no request of it: an API server that an older source started keeps none; take the cluster down (make down) and up again")

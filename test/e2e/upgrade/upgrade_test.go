@@ -163,7 +163,7 @@ func (l *ledger) comeAndGo(ctx context.Context, g env.Game, address string) {
 	}
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := visit(context.WithoutCancel(ctx), network, address)
+		err := playOnce(context.WithoutCancel(ctx), network, address)
 		if network == "udp" && rand.IntN(2) == 0 {
 			err = errors.Join(err, putToSleep(context.WithoutCancel(ctx), g))
 		}
@@ -209,9 +209,9 @@ func putToSleep(ctx context.Context, g env.Game) error {
 	return err
 }
 
-// visit is one player's session, from its connection, for which the service may have to
+// playOnce is one player's session, from its connection, for which the service may have to
 // wake, to its last reply.
-func visit(ctx context.Context, network, address string) error {
+func playOnce(ctx context.Context, network, address string) error {
 	dial := player.DialTCP
 	if network == "udp" {
 		dial = player.DialUDP

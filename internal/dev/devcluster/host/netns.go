@@ -39,12 +39,12 @@ func onThread(name string, f func() error) error {
 		return fmt.Errorf("open network namespace %s: %w", name, err)
 	}
 	defer wanted.Close()
-	if err := enterNetwork(wanted); err != nil {
+	if err := joinNetwork(wanted); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace %s: %w", name, err)
 	}
 	err = f()
-	if back := enterNetwork(before); back != nil {
+	if back := joinNetwork(before); back != nil {
 		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", name, back))
 	}
 	runtime.UnlockOSThread()

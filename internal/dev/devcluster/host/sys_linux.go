@@ -20,8 +20,8 @@ func keepFiles() error {
 	return unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// enterNetwork moves the calling thread into a network namespace.
-func enterNetwork(namespace *os.File) error {
+// joinNetwork moves the calling thread into a network namespace.
+func joinNetwork(namespace *os.File) error {
 	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
 }
 

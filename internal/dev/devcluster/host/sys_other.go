@@ -12,7 +12,7 @@ import (
 
 func detached(*os.File) *syscall.SysProcAttr { return nil }
 
-func enterNetwork(*os.File) error { return errors.ErrUnsupported }
+func joinNetwork(*os.File) error { return errors.ErrUnsupported }
 
 func unmount(string) error { return errors.ErrUnsupported }
 

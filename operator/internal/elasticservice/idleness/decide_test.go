@@ -11,7 +11,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	quiet := func() Signals {
+	idleSignals := func() Signals {
 		return Signals{
 			SleepAfter: time.Minute, Handoff: v1alpha1.HandoffDirect, AwakeSince: fixture.At(-600), HasTriggers: true,
 			Triggers: trigger.Reading{At: fixture.At(0), BelowSince: fixture.At(-60)},
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"what the Servers say is nothing where not asked for": {change: func(i *Signals) { i.Players.Busy = "lobby-1" }, sleep: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := quiet()
+			in := idleSignals()
 			c.change(&in)
 			got := Decide(fixture.T0, in)
 			if got.Sleep != c.sleep || got.RequeueAfter != c.again || got.AskPlayers != c.ask || got.Reason == "" {

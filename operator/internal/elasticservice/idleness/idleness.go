@@ -1,5 +1,5 @@
 // Package idleness decides whether a service that is awake may sleep, by what resolvers,
-// triggers and Servers say of its clients. Everything must speak for it, and what isn't known
+// triggers and Servers report about its clients. All of them must agree, and what isn't known
 // keeps the service awake. It is a function of those signals and of the time.
 package idleness
 
@@ -16,53 +16,54 @@ import (
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
-// Signals is what tells whether an awake service is idle.
+// Signals are the signals of whether an awake service is idle.
 type Signals struct {
 	SleepAfter time.Duration // 0 is never
 	Handoff    v1alpha1.Handoff
 	// AwakeSince is when the service became awake; zero when that is settled.
 	AwakeSince time.Time
-	// ClientsErr says why the resolvers' clients are not known; nil when they are.
+	// ClientsErr is why the resolvers' clients are not known; nil when they are.
 	ClientsErr error
 	Sessions   int32
 	Queued     int32
 	// LastActive is when a resolver last had a client.
 	LastActive time.Time
-	// Watched is since when the resolvers have watched, where they see all clients.
+	// Watched is since when the resolvers have watched, where they see all clients; else zero.
 	Watched time.Time
-	// IdleSince is since when the service has been idle by its status; zero when that
-	// doesn't say.
+	// IdleSince is since when the service has been idle by its status; zero when the status
+	// doesn't have it.
 	IdleSince time.Time
-	// HasTriggers says that the spec has any.
+	// HasTriggers reports whether the spec has idle triggers.
 	HasTriggers bool
 	Triggers    trigger.Reading
-	// HasPlayers says that players keep the service awake.
+	// HasPlayers reports whether players keep the service awake.
 	HasPlayers bool
 	Players    Players
 }
 
-// Verdict is what Decide says.
+// Verdict is Decide's result.
 type Verdict struct {
 	Sleep bool
-	// Reason is a sentence.
+	// Reason explains the verdict in a sentence.
 	Reason string
-	// Used says that somebody uses the service, or that nobody can tell; else idleSince is
-	// since when nobody has. Neither is set where it isn't known yet.
+	// Used reports whether somebody uses the service, or that isn't known for lack of a signal.
+	// Otherwise idleSince is since when nobody has used it. Neither is set where it isn't known
+	// yet.
 	Used      bool
 	idleSince time.Time
-	// RequeueAfter is after how long it may be different without a change that a watch
-	// or the trigger poller would tell; 0 for not before.
+	// RequeueAfter is after how long the verdict may change without a change that is watched or
+	// that the trigger poller reports; 0: it doesn't.
 	RequeueAfter time.Duration
-	// AskPlayers says that it depends on the Servers' reports alone, and that what
-	// is known of those is too old.
+	// AskPlayers reports whether the verdict depends on the Servers' reports alone and the
+	// reports at hand are too old.
 	AskPlayers bool
 }
 
-// reportsFor is for how long the Servers' reports serve, once they were looked for.
+// reportsFor is how long the Servers' reports are used after they were asked for.
 const reportsFor = 3 * time.Second
 
-// Decide says whether an awake service may sleep. Everything must speak for it;
-// whatever is unknown keeps the service awake.
+// Decide decides whether an awake service may sleep. All signals must agree; whatever is
+// unknown keeps the service awake.
 func Decide(now time.Time, in Signals) Verdict {
 	switch {
 	case in.SleepAfter == 0:
@@ -81,8 +82,7 @@ func Decide(now time.Time, in Signals) Verdict {
 		return Verdict{Reason: fmt.Sprintf("Somebody plays on Server %s.", in.Players.Busy), Used: true}
 	}
 	since, left := in.left(now)
-	// Reports that keep it awake are looked for again, so that it is known when
-	// they don't any more.
+	// Reports that keep it awake are asked for again, to find out when they no longer do.
 	if reports := in.Players.Reports; in.HasPlayers && (left <= 0 || !reports.Asked.IsZero() && !reports.NobodyPlays()) {
 		if v := decideByReports(now, reports); v != nil {
 			return *v
@@ -94,11 +94,11 @@ func Decide(now time.Time, in Signals) Verdict {
 	return Verdict{Sleep: true, Reason: fmt.Sprintf("It has been idle for %s.", in.SleepAfter), idleSince: since}
 }
 
-// watchTime is how long a process that has just started watches at least before it goes
-// by what the status says of the time before. Idleness that lasts no longer isn't kept.
+// watchTime is how long a process that has just started watches at least before it relies on
+// the status for the time before. Shorter idleness isn't kept.
 const watchTime = 5 * time.Minute
 
-// left is since when the service has been idle, and how much is left of sleepAfter.
+// left is since when the service has been idle, and how much of sleepAfter is left.
 func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
 	used := times.Latest(in.AwakeSince, in.LastActive)
 	seen := times.Latest(used, in.Watched)
@@ -109,17 +109,17 @@ func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
 		seen = times.Latest(seen, in.Triggers.BelowSince)
 	}
 	if in.IdleSince.Sub(seen) > time.Minute {
-		seen = in.IdleSince // another process knew better: this one hasn't seen it used
+		seen = in.IdleSince // another process knew more: this one hasn't seen it used
 	}
 	if in.IdleSince.IsZero() || in.SleepAfter <= watchTime || in.IdleSince.After(seen) || used.After(in.IdleSince) {
 		return seen, seen.Add(in.SleepAfter).Sub(now)
 	}
-	// Nobody is known to have used it since: another process watched before this one.
+	// Nobody is known to have used it since then: another process watched before this one.
 	return in.IdleSince, times.Latest(in.IdleSince.Add(in.SleepAfter), seen.Add(watchTime)).Sub(now)
 }
 
-// Kept is since when a service has been idle as its status keeps it, which is written
-// twice an idle time at most; nil: nothing is kept.
+// Kept is since when a service has been idle as its status has it, which is written at most
+// twice while it is idle; nil: nothing is kept.
 func Kept(now time.Time, es *v1alpha1.ElasticService, v Verdict, phase v1alpha1.Phase) *metav1.Time {
 	kept := es.Status.IdleSince
 	switch {
@@ -136,8 +136,7 @@ func Kept(now time.Time, es *v1alpha1.ElasticService, v Verdict, phase v1alpha1.
 	return nil
 }
 
-// UntilKept is how long it takes until there is something to keep; 0: there is no need to
-// look.
+// UntilKept is how long it takes until there is something to keep; 0: there is no need to look.
 func UntilKept(now time.Time, es *v1alpha1.ElasticService, v Verdict) time.Duration {
 	if v.idleSince.IsZero() || spec.SleepAfter(es) <= watchTime {
 		return 0
@@ -145,11 +144,10 @@ func UntilKept(now time.Time, es *v1alpha1.ElasticService, v Verdict) time.Durat
 	return max(0, wholeMinute(v.idleSince).Sub(now))
 }
 
-// wholeMinute rounds up, so that idleness is never told to be longer than it is.
+// wholeMinute rounds up, so that idleness is never reported as longer than it is.
 func wholeMinute(t time.Time) time.Time { return t.Truncate(time.Minute).Add(time.Minute) }
 
-// decideByReports says why the Servers' reports keep a service awake; nil when
-// they don't.
+// decideByReports explains why the Servers' reports keep a service awake; nil when they don't.
 func decideByReports(now time.Time, p Reports) *Verdict {
 	var reason string
 	used := false

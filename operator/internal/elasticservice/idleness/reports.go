@@ -12,12 +12,12 @@ import (
 type Game struct {
 	Server, PodUID string
 	Started        time.Time
-	// Busy says that by the Server's status somebody plays, or that the game may
-	// not be deleted. Whichever replica is told so writes it at once.
+	// Busy reports whether by the Server's status somebody plays, or the game may not be
+	// deleted. Each replica that gets such a report writes it at once.
 	Busy bool
 }
 
-// Players is who plays, as far as it is known.
+// Players are the Servers' players, as far as they are known.
 type Players struct {
 	Games []Game
 	// Busy is the name of a Server on which somebody plays by its status; empty
@@ -25,30 +25,30 @@ type Players struct {
 	Busy string
 	// IdleSince is since when nobody has played, as far as this process knows.
 	IdleSince time.Time
-	// Reports is what the replicas said when they were last asked.
+	// Reports are the replicas' answers when they were last asked.
 	Reports Reports
 }
 
-// Reports is what the replicas of the operator said together.
+// Reports are the answers of all replicas of the operator together.
 type Reports struct {
-	// Asked is when they were; zero when they weren't.
+	// Asked is when they were asked; zero when they weren't.
 	Asked time.Time
-	// Err says why it isn't known what they know.
+	// Err is why the reports aren't known.
 	Err error
 	// Busy is a Server on which somebody plays.
 	Busy string
-	// Silent are Servers that should have reported and didn't. young are those
-	// whose game has only just been started.
+	// Silent are Servers that should have reported and didn't. Young are those whose game has
+	// only just been started.
 	Silent, young []string
 }
 
-// NobodyPlays reports whether every Server said that nobody plays.
+// NobodyPlays reports whether every Server reported that nobody plays.
 func (p Reports) NobodyPlays() bool {
 	return !p.Asked.IsZero() && p.Err == nil && p.Busy == "" && len(p.Silent) == 0 && len(p.young) == 0
 }
 
-// Judge says what the reports of some games say together.
-func Judge(asked time.Time, games []Game, recent map[string]reportapi.RecentReport, err error) Reports {
+// ReportsOf combines the reports of some games.
+func ReportsOf(asked time.Time, games []Game, recent map[string]reportapi.RecentReport, err error) Reports {
 	p := Reports{Asked: asked, Err: err}
 	if err != nil {
 		return p
@@ -70,7 +70,8 @@ func Judge(asked time.Time, games []Game, recent map[string]reportapi.RecentRepo
 	return p
 }
 
-// BusyOf is a Server on which somebody plays by its status; empty when there is none.
+// BusyOf is the name of a Server on which somebody plays by its status; empty when there is
+// none.
 func BusyOf(games []Game) string {
 	for _, g := range games {
 		if g.Busy {
@@ -80,8 +81,7 @@ func BusyOf(games []Game) string {
 	return ""
 }
 
-// Busy reports whether by a Server's status somebody plays, or that its game may not be
-// deleted.
+// Busy reports whether by a Server's status somebody plays, or its game may not be deleted.
 func Busy(s *v1alpha1.Server) bool {
 	return !s.Status.DeletionAllowed || s.Status.Players != nil && s.Status.Players.Current > 0
 }

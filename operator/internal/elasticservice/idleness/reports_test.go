@@ -13,32 +13,32 @@ import (
 
 func TestJudgeReports(t *testing.T) {
 	games := []Game{{Server: "b", PodUID: "pod-b", Started: fixture.At(-600)}, {Server: "a", PodUID: "pod-a", Started: fixture.At(-600)}}
-	quiet := func(pod string) reportapi.RecentReport { return reportapi.RecentReport{PodUID: pod} }
+	nobody := func(pod string) reportapi.RecentReport { return reportapi.RecentReport{PodUID: pod} }
 	busy := func(pod string) reportapi.RecentReport { return reportapi.RecentReport{PodUID: pod, Busy: true} }
 	wrong := errors.New("timeout")
 	for name, c := range map[string]struct {
-		games  []Game
-		recent map[string]reportapi.RecentReport
-		err    error
-		want   Reports
-		quiet  bool
+		games       []Game
+		recent      map[string]reportapi.RecentReport
+		err         error
+		want        Reports
+		nobodyPlays bool
 	}{
-		"no game runs":                                           {want: Reports{}, quiet: true},
-		"every Server says that nobody plays":                    {games: games, recent: map[string]reportapi.RecentReport{"a": quiet("pod-a"), "b": quiet("pod-b")}, quiet: true},
-		"somebody plays on one":                                  {games: games, recent: map[string]reportapi.RecentReport{"a": quiet("pod-a"), "b": busy("pod-b")}, want: Reports{Busy: "b"}},
+		"no game runs":                                           {want: Reports{}, nobodyPlays: true},
+		"every Server says that nobody plays":                    {games: games, recent: map[string]reportapi.RecentReport{"a": nobody("pod-a"), "b": nobody("pod-b")}, nobodyPlays: true},
+		"somebody plays on one":                                  {games: games, recent: map[string]reportapi.RecentReport{"a": nobody("pod-a"), "b": busy("pod-b")}, want: Reports{Busy: "b"}},
 		"all are silent":                                         {games: games, want: Reports{Silent: []string{"a", "b"}}},
-		"one spoke of an earlier Pod":                            {games: games, recent: map[string]reportapi.RecentReport{"a": quiet("pod-a"), "b": quiet("pod-0")}, want: Reports{Silent: []string{"b"}}},
+		"one spoke of an earlier Pod":                            {games: games, recent: map[string]reportapi.RecentReport{"a": nobody("pod-a"), "b": nobody("pod-0")}, want: Reports{Silent: []string{"b"}}},
 		"one was started a moment ago":                           {games: []Game{{Server: "a", PodUID: "pod-a", Started: fixture.At(-29)}}, want: Reports{young: []string{"a"}}},
 		"a replica doesn't answer":                               {games: games, err: wrong, want: Reports{Err: wrong}},
-		"one that has no game any more said that somebody plays": {recent: map[string]reportapi.RecentReport{"a": busy("pod-a")}, quiet: true},
+		"one that has no game any more said that somebody plays": {recent: map[string]reportapi.RecentReport{"a": busy("pod-a")}, nobodyPlays: true},
 	} {
-		got := Judge(fixture.T0, c.games, c.recent, c.err)
+		got := ReportsOf(fixture.T0, c.games, c.recent, c.err)
 		c.want.Asked = fixture.T0
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(Reports{}), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("%s: reports (-want +got):\n%s", name, diff)
 		}
-		if got.NobodyPlays() != c.quiet {
-			t.Errorf("%s: quiet is %t, want %t", name, got.NobodyPlays(), c.quiet)
+		if got.NobodyPlays() != c.nobodyPlays {
+			t.Errorf("%s: quiet is %t, want %t", name, got.NobodyPlays(), c.nobodyPlays)
 		}
 	}
 	if (Reports{}).NobodyPlays() {

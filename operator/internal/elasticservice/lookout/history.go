@@ -19,51 +19,50 @@ import (
 )
 
 const (
-	// diagnoseAfter is how long a service has no server before anybody asks why:
-	// one that wakes normally costs no call.
+	// diagnoseAfter is how long a service has no server before a look is taken: a normal wake
+	// costs no call.
 	diagnoseAfter = 5 * time.Second
-	// diagnoseAtMost is how far apart the looks get.
+	// diagnoseAtMost is how far apart looks are at most.
 	diagnoseAtMost = 30 * time.Second
-	// toldAgainAfter is how long a server must have been up before the same reason is
-	// news again: one that crashes a second after its start isn't each time.
-	toldAgainAfter = time.Minute
+	// repeatAfter is how long a server must have been up before the same reason makes an event
+	// again: one that crashes a second after each start doesn't each time.
+	repeatAfter = time.Minute
 	// diagnoseTime bounds one look.
 	diagnoseTime = 2 * time.Second
 )
 
-// History is what is remembered of a service without a server.
+// History is the memory of a service without a server.
 type History struct {
-	// since is since when a server is wanted and none takes clients; zero when
-	// one does.
+	// since is since when a server is wanted and none takes clients; zero when one does.
 	since time.Time
-	// upSince is since when one does, and waitingSince since when clients have
-	// waited though a server is up.
+	// upSince is since when one does, and waitingSince since when clients have waited though a
+	// server is up.
 	upSince, waitingSince time.Time
 	// next is when to look again, and apart how far apart the looks are.
 	next  time.Time
 	apart time.Duration
-	// generation is the target's at the last look: a new one is looked at soon.
+	// generation is the target's at the last look: a new one is looked at sooner.
 	generation int64
 	// Found is what the last look found.
 	Found *diagnosis.Finding
-	// Told is the reason of the last event.
-	Told string
+	// Emitted is the reason of the last event.
+	Emitted string
 }
 
-// Case is what a pass knows of a service that may have no server.
+// Case is a pass's view of a service that may have no server.
 type Case struct {
 	Now      time.Time
 	Service  *v1alpha1.ElasticService
 	Observed planner.Observed
-	// Queued is how many clients wait, and generation the target's.
+	// Queued is how many clients wait, and generation is the target's.
 	Queued     int32
 	Generation int64
-	// Look reads why this service has had no server since then. It may take its time.
+	// Look reads why this service has had no server since then. It may take long.
 	Look func(ctx context.Context, es *v1alpha1.ElasticService, since time.Time) (diagnosis.Finding, error)
 }
 
-// Diagnose finds out why a service that wakes has no server, and when to look again. Where
-// that takes reading over the network it is done beside the passes.
+// Diagnose finds out why a service that wakes has no server, and when to look again. Reads over
+// the network happen beside the passes.
 func (l *Lookouts) Diagnose(ctx context.Context, d *History, c Case) (cause *diagnosis.Finding, requeueAfter time.Duration) {
 	es, o, now := c.Service, c.Observed, c.Now
 	up := endpoints.CountUp(o.Servers) > 0
@@ -100,8 +99,8 @@ func (l *Lookouts) Diagnose(ctx context.Context, d *History, c Case) (cause *dia
 	return d.Found, d.apart
 }
 
-// takeLook takes in what a look has found. What was known before is the best there is
-// until then, and where it found nothing.
+// takeLook takes in a look's finding. Until then, and where it found nothing, the previous
+// finding stays.
 func (l *Lookouts) takeLook(ctx context.Context, uid types.UID, d *History) {
 	switch found := l.take(uid); {
 	case found == nil:
@@ -112,17 +111,17 @@ func (l *Lookouts) takeLook(ctx context.Context, uid types.UID, d *History) {
 	}
 }
 
-// begin notes that no server is up, and when to look.
+// begin notes since when no server is up, and when to look.
 func (d *History) begin(now time.Time, es *v1alpha1.ElasticService, generation int64) {
 	if !d.upSince.IsZero() {
-		if now.Sub(d.upSince) >= toldAgainAfter {
-			d.Told = ""
+		if now.Sub(d.upSince) >= repeatAfter {
+			d.Emitted = ""
 		}
 		d.upSince = time.Time{}
 	}
 	if d.since.IsZero() {
 		d.since = now
-		// A new leader goes by what the last one wrote.
+		// A new leader continues from the previous one's status.
 		if es.Status.Phase == v1alpha1.PhaseWaking {
 			d.since = spec.PhaseSince(es)
 			if c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp); c != nil && c.Status == metav1.ConditionFalse {
@@ -139,9 +138,9 @@ func (d *History) begin(now time.Time, es *v1alpha1.ElasticService, generation i
 	}
 }
 
-// notTaken is for servers that are up as far as Kubernetes knows, while clients go
-// on waiting: they are full, or nothing listens there. What was found before stays true
-// until then: a server that crashes once more wasn't well in between.
+// notTaken is for servers that are up according to Kubernetes while clients go on waiting: they
+// are full, or nothing listens on their port. The previous finding stays until then: a server
+// that crashes once more wasn't well in between.
 func (d *History) notTaken(now time.Time, es *v1alpha1.ElasticService, o planner.Observed) (cause *diagnosis.Finding, requeueAfter time.Duration) {
 	if d.waitingSince.IsZero() {
 		d.waitingSince = now
@@ -158,16 +157,16 @@ func (d *History) notTaken(now time.Time, es *v1alpha1.ElasticService, o planner
 	return d.Found, diagnoseAfter
 }
 
-// Events tell of a cause that is new, once it is written.
+// Events are the events about a new cause. They are emitted after the status is written.
 func (d *History) Events(before, es *v1alpha1.ElasticService, cause *diagnosis.Finding) []kit.Notice {
-	if cause == nil || !cause.Wrong || d.Told == cause.Reason {
+	if cause == nil || !cause.Wrong || d.Emitted == cause.Reason {
 		return nil
 	}
-	d.Told = cause.Reason
+	d.Emitted = cause.Reason
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionServerUp)
 	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp)
 	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
-		return nil // another leader has told
+		return nil // another leader has emitted it
 	}
 	return []kit.Notice{kit.Warning(cause.Reason, "Wake", "%s", cause.Sentence)}
 }

@@ -1,6 +1,6 @@
-// Package lookout decides when to look why a service has no server, and has such looks done
-// beside the passes, so that no other service waits for them. Package diagnosis says what is
-// wrong by what a look has read. How it is read is the controller's.
+// Package lookout decides when to look why a service has no server, and runs such looks beside
+// the passes, so that no other service waits for them. Package diagnosis interprets what a look
+// has read. The controller does the reading.
 package lookout
 
 import (
@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// looksAtOnce bounds how many looks are under way, and looksOfNamespace those for one
-	// namespace's services.
+	// looksAtOnce bounds how many looks are under way, and looksOfNamespace how many of them
+	// for one namespace's services.
 	looksAtOnce      = 16
 	looksOfNamespace = 2
-	// lookPatience is how long a look waits for its turn. The next one comes by itself.
+	// lookPatience is how long a look waits for its turn. The next one comes anyway.
 	lookPatience = diagnoseAtMost
 )
 
-// Lookouts look why services have no server, beside the passes, so that no other service
-// waits for them.
+// Lookouts run looks beside the passes, so that no other service waits for them.
 type Lookouts struct {
 	permits *fair.Permits
-	// told is called once a look has found something.
-	told func(types.NamespacedName)
+	// notify is called once a look has found something.
+	notify func(types.NamespacedName)
 	// Run runs a look.
 	Run func(func())
 
 	mu sync.Mutex
-	// all are the looks under way, and those whose result nobody has taken yet.
+	// all are the looks under way, and those whose finding has not been taken yet.
 	all map[types.UID]*running
 }
 
@@ -44,15 +43,15 @@ type running struct {
 	err     error
 }
 
-// New makes Lookouts that call told once a look has found something.
-func New(told func(types.NamespacedName)) *Lookouts {
+// New makes Lookouts that call notify once a look has found something.
+func New(notify func(types.NamespacedName)) *Lookouts {
 	return &Lookouts{
-		permits: fair.New(looksAtOnce, looksOfNamespace), told: told, Run: func(look func()) { go look() },
+		permits: fair.New(looksAtOnce, looksOfNamespace), notify: notify, Run: func(look func()) { go look() },
 		all: map[types.UID]*running{},
 	}
 }
 
-// start begins a look for a service, unless there is one.
+// start starts a look for a service, unless one is under way.
 func (l *Lookouts) start(ctx context.Context, key types.NamespacedName, uid types.UID, look func(context.Context) (diagnosis.Finding, error)) {
 	l.mu.Lock()
 	if l.all[uid] != nil {
@@ -62,7 +61,7 @@ func (l *Lookouts) start(ctx context.Context, key types.NamespacedName, uid type
 	begun := &running{}
 	l.all[uid] = begun
 	l.mu.Unlock()
-	ctx = context.WithoutCancel(ctx) // the pass ends before
+	ctx = context.WithoutCancel(ctx) // the pass ends earlier
 	l.Run(func() {
 		defer utilruntime.HandleCrash()
 		finding, err := l.look(ctx, key.Namespace, look)
@@ -71,7 +70,7 @@ func (l *Lookouts) start(ctx context.Context, key types.NamespacedName, uid type
 		wanted := l.all[uid] == begun
 		l.mu.Unlock()
 		if wanted {
-			l.told(key)
+			l.notify(key)
 		}
 	})
 }
@@ -88,7 +87,7 @@ func (l *Lookouts) look(ctx context.Context, namespace string, look func(context
 	return look(ctx)
 }
 
-// take takes what a look has found; nil: nothing yet.
+// take takes a look's finding; nil: there is none yet.
 func (l *Lookouts) take(uid types.UID) *running {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 func TestLooksHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told := make(chan types.NamespacedName, 1000)
-		l := New(func(key types.NamespacedName) { told <- key })
+		notified := make(chan types.NamespacedName, 1000)
+		l := New(func(key types.NamespacedName) { notified <- key })
 		slow := func(ctx context.Context) (diagnosis.Finding, error) {
 			<-ctx.Done()
 			return diagnosis.Finding{}, ctx.Err()
@@ -35,7 +35,7 @@ func TestLooksHoldNobodyUp(t *testing.T) {
 				return diagnosis.Finding{Reason: "Found"}, nil
 			})
 		}
-		if got := <-told; got != key || time.Since(began) > 0 {
+		if got := <-notified; got != key || time.Since(began) > 0 {
 			t.Errorf("told of %s after %s", got, time.Since(began))
 		}
 		if found := l.take("lobby"); found == nil || found.err != nil || found.finding.Reason != "Found" {
@@ -56,8 +56,8 @@ func TestLooksHoldNobodyUp(t *testing.T) {
 				errs++
 			}
 		}
-		if errs != 199 || len(l.all) != 0 || len(told) != 199 {
-			t.Errorf("%d looks failed, %d are known still, and %d were told; want 199, none and 199", errs, len(l.all), len(told))
+		if errs != 199 || len(l.all) != 0 || len(notified) != 199 {
+			t.Errorf("%d looks failed, %d are known still, and %d were told; want 199, none and 199", errs, len(l.all), len(notified))
 		}
 	})
 }

@@ -6,34 +6,35 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// CheckService finds what is so wrong with the Service that nothing can be done.
+// CheckService finds problems with the Service that prevent everything.
 func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 	svc := o.Service
 	switch {
 	case svc == nil:
-		return obstacle.New(v1alpha1.ReasonServiceNotFound,
+		return obstacle.New(reasons.ServiceNotFound,
 			"There is no Service %s in namespace %s: create it, or correct spec.service by replacing this ElasticService.", es.Spec.Service, es.Namespace)
 	case o.Older != "":
-		return obstacle.New(v1alpha1.ReasonServiceTaken,
+		return obstacle.New(reasons.ServiceTaken,
 			"ElasticService %s is older and has Service %s already: delete one of the two.", o.Older, es.Spec.Service)
 	case o.TargetTaken != "":
-		return obstacle.New(v1alpha1.ReasonTargetTaken,
+		return obstacle.New(reasons.TargetTaken,
 			"ElasticService %s is older and has %s %s as its target already, so each would put the other's clients to sleep: give one Service all the ports, TCP and UDP alike, and delete this ElasticService.",
 			o.TargetTaken, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
 	case svc.Spec.Type == corev1.ServiceTypeExternalName:
-		return obstacle.New(v1alpha1.ReasonServiceUnsupported,
+		return obstacle.New(reasons.ServiceUnsupported,
 			"Service %s is of type ExternalName and has no endpoints to switch: use a Service of type ClusterIP, NodePort or LoadBalancer.", svc.Name)
 	case svc.Spec.ClusterIP == corev1.ClusterIPNone:
-		return obstacle.New(v1alpha1.ReasonServiceUnsupported,
+		return obstacle.New(reasons.ServiceUnsupported,
 			"Service %s is headless, so clients connect to the pods and not to an address that can be switched: use a Service with a cluster IP.", svc.Name)
 	case len(svc.Spec.Ports) == 0:
-		return obstacle.New(v1alpha1.ReasonServiceUnsupported, "Service %s has no ports: give it the ports that clients connect to.", svc.Name)
+		return obstacle.New(reasons.ServiceUnsupported, "Service %s has no ports: give it the ports that clients connect to.", svc.Name)
 	case !slices.ContainsFunc(svc.Spec.Ports, spec.Holdable):
 		return spec.NotHoldable(svc, svc.Spec.Ports[0])
 	}
@@ -51,23 +52,24 @@ func Blocked(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 		return ob
 	}
 	if spec.Handoff(es) == v1alpha1.HandoffNever && o.Service != nil && len(o.Service.Spec.Selector) > 0 {
-		return obstacle.New(v1alpha1.ReasonSelectorBypassesResolver, "Service %s has a selector, by which Kubernetes sends clients past the resolver: remove spec.selector from the Service "+
+		return obstacle.New(reasons.SelectorBypassesResolver, "Service %s has a selector, by which Kubernetes sends clients past the resolver: remove spec.selector from the Service "+
 			"(Dormouse finds the pods by the target's scale), or set handoff: Direct.", es.Spec.Service)
 	}
 	return nil
 }
 
-// bypassedByEndpoints is for an Endpoints object that leads clients past the resolver.
+// bypassedByEndpoints is the obstacle of an Endpoints object that leads clients past the
+// resolver.
 func bypassedByEndpoints(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 	if !o.Leftovers.Mirrored {
 		return nil
 	}
-	return obstacle.New(v1alpha1.ReasonEndpointsBypassResolver,
+	return obstacle.New(reasons.EndpointsBypassResolver,
 		"There is an Endpoints object %s, which Kubernetes leaves behind when a Service loses its selector, and by which clients go past the resolver and to pods that are gone: kubectl delete endpoints %s -n %s.",
 		es.Spec.Service, es.Spec.Service, es.Namespace)
 }
 
-// StrangersFlaw says what to do about pods that the selector matches and that aren't the
+// StrangersFlaw explains what to do about pods that the selector matches and that aren't the
 // target's; nil where there are none.
 func StrangersFlaw(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 	if len(o.Strangers) == 0 {
@@ -75,10 +77,10 @@ func StrangersFlaw(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 	}
 	target := fmt.Sprintf("%s %s", es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
 	if o.Service != nil && len(o.Service.Spec.Selector) == 0 {
-		return obstacle.New(v1alpha1.ReasonSelectorMatchesOthers,
+		return obstacle.New(reasons.SelectorMatchesOthers,
 			"The selector of %s matches pods that aren't its own (%s), so that clients are sent to them: give those other labels, or the target a narrower selector.", target, text.Some(o.Strangers))
 	}
-	return obstacle.New(v1alpha1.ReasonSelectorMatchesOthers,
+	return obstacle.New(reasons.SelectorMatchesOthers,
 		"The selector of Service %s matches pods that aren't those of %s (%s), so that clients reach them while it sleeps: make the selector narrower, or give those pods other labels.",
 		es.Spec.Service, target, text.Some(o.Strangers))
 }

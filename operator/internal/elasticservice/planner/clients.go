@@ -10,12 +10,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// clients are those of all resolvers together.
+// clients are the clients of all resolvers together.
 type clients struct {
 	sessions, queued int32
 	lastActive       time.Time
-	// watched is since when all of them have watched, where clients have no way but
-	// through them; zero where that doesn't matter.
+	// watched is since when all resolvers have watched, where every client goes through them;
+	// zero where that doesn't matter.
 	watched time.Time
 	err     error
 }

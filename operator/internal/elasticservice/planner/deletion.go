@@ -8,8 +8,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// planDeletion wakes the target and waits until the Service works without us.
-// It never holds a user up for longer than DeletionPatience.
+// planDeletion wakes the target and waits until the Service works without Dormouse. It delays a
+// deletion by no more than DeletionPatience.
 func (p *Plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) {
 	patience := es.DeletionTimestamp.Add(DeletionPatience).Sub(now)
 	gone := o.Service == nil || o.NamespaceEnding || target.IsUserError(o.Scale.Err) || o.Older != "" || f.NeverStarted
@@ -19,10 +19,10 @@ func (p *Plan) planDeletion(now time.Time, es *v1alpha1.ElasticService, o Observ
 		p.Release = true
 		return
 	}
-	carrying := false
+	relaying := false
 	for _, r := range p.Roles {
-		carrying = carrying || r != endpoints.RoleNone
+		relaying = relaying || r != endpoints.RoleNone
 	}
-	p.Release = p.Phase == v1alpha1.PhaseAwake && !carrying && !f.Former
+	p.Release = p.Phase == v1alpha1.PhaseAwake && !relaying && !f.Former
 	p.RequeueAfter.AtMost(min(patience, endpoints.Linger))
 }

@@ -1,8 +1,8 @@
-// Package planner decides about an ElasticService: its phase, who gets new clients, and when
-// its target is scaled. It is a function of what a pass observed and found out, and of the
-// time.
+// Package planner decides about an ElasticService: its phase, which endpoints get new clients,
+// and when its target is scaled. It is a function of what a pass observed and found out, and of
+// the time.
 //
-// The phase follows what the target is. A service falls asleep in two steps, each a pass of
+// The phase follows the state of the target. A service falls asleep in two steps, each a pass of
 // its own:
 //
 //  1. Idle for long enough and with a resolver that listens, it is FallingAsleep. The
@@ -11,9 +11,9 @@
 //     committed. A wake that was stamped since, or a client at a resolver, cancels it.
 //
 // A service that wakes stays behind the resolver until a server takes new clients. A resolver
-// that steps down keeps its endpoint, without new clients, while it carries some.
+// that steps down keeps its endpoint, without new clients, while it has some.
 //
-// The package imports no client and logs nothing: what is worth saying is in the plan.
+// The package imports no client and logs nothing: everything worth reporting is in the plan.
 package planner
 
 import (
@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// settle is how long kube-proxy is given to take in the resolver's endpoints
-	// before the target goes to zero: two of its sync periods of a second, and
-	// as much again for a busy node, where one was seen to take over four.
+	// settle is how long kube-proxy has to apply the resolver's endpoints before the target
+	// goes to zero: two of its sync periods of a second, and as much again for a busy node. One
+	// was seen to take over four seconds.
 	settle = 5 * time.Second
 	// blip is how long servers that exist may all be unready before the resolver
 	// steps in.
@@ -40,20 +40,20 @@ const (
 	DeletionPatience = 5 * time.Minute
 )
 
-// Plan is what should be so after a pass.
+// Plan is the desired state after a pass.
 type Plan struct {
 	Phase v1alpha1.Phase
 	Mode  v1alpha1.Mode
-	// Roles are by the resolver pod's UID.
+	// Roles are the resolvers' roles, by their pods' UIDs.
 	Roles map[string]endpoints.Role
 	// stay are the resolvers that may stay ready in a family that lags.
 	stay map[string]bool
-	// Commit says that the sleep is to be committed and the target scaled to zero.
+	// Commit reports whether the sleep is to be committed and the target scaled to zero.
 	Commit bool
-	// Raise says that the target is to be scaled up, because the ElasticService
+	// Raise reports whether the target is to be scaled up, because the ElasticService
 	// is being deleted.
 	Raise bool
-	// Release says that the ElasticService's deletion may go on.
+	// Release reports whether the ElasticService's deletion may go on.
 	Release      bool
 	Idle         idleness.Verdict
 	Sessions     int32
@@ -62,16 +62,16 @@ type Plan struct {
 }
 
 const (
-	// minQueuedPeriod and maxQueuedPeriod are how often the resolvers are asked while
-	// clients wait, so that the status tells how many: less often the longer it takes. At
-	// the beginning of a wake, whose clients they may not have told of yet, it is
-	// wakePeriod, for wakeTime.
+	// minQueuedPeriod and maxQueuedPeriod bound how often the resolvers are asked while clients
+	// wait, so that the status has their number: less often the longer it takes. At the
+	// beginning of a wake, whose clients they may not have reported yet, it is wakePeriod, for
+	// wakeTime.
 	minQueuedPeriod, maxQueuedPeriod = time.Second, 5 * time.Second
 	wakePeriod, wakeTime             = 500 * time.Millisecond, 5 * time.Second
 )
 
-// Make decides phase, mode and endpoints. The phase follows what the target
-// is; only the step from Awake to FallingAsleep and on to Asleep is our own wish.
+// Make decides phase, mode and endpoints. The phase follows the target's state. Only the step
+// from Awake to FallingAsleep and on to Asleep is Dormouse's own decision.
 func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Plan {
 	p := Plan{Phase: es.Status.Phase}
 	clients := sumClients(now, o.Resolvers, spec.Handoff(es))
@@ -166,12 +166,12 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 	}
 }
 
-// planCommit keeps a service falling asleep until the resolvers stand in for it
-// for all to see, and then commits.
+// planCommit keeps a service falling asleep until the resolvers stand in for it on all nodes,
+// and then commits.
 func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed) {
 	since := spec.PhaseSince(es)
 	if o.SleepBegun == nil || !times.Micro(es.Status.LastWakeTime).Equal(*o.SleepBegun) || !endpoints.AnyEligible(es.Status.Ports, o.Resolvers) {
-		return // awake: a client came or might have, or nobody could receive one
+		return // awake: a client came or might have, or no resolver could take one
 	}
 	p.Phase = v1alpha1.PhaseFallingAsleep
 	if left := since.Add(settleTime(es)).Sub(now); left > 0 {
@@ -179,12 +179,12 @@ func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed
 		return
 	}
 	if spec.HasTriggers(es) && !o.Nobody && o.Triggers.At.Before(since.Add(settleTime(es))) {
-		// A client that came before kube-proxy knew better went straight to a
-		// server: only a trigger that was asked since tells of it.
+		// A client that came before kube-proxy applied the endpoints went to a server past the
+		// resolver: only a trigger that was asked since then finds it.
 		p.RequeueAfter.AtMost(200 * time.Millisecond)
 		return
 	}
-	// One that is going may take clients still.
+	// A resolver that terminates may still take clients.
 	current := endpoints.CurrentRoles(o.Slices)
 	for _, r := range o.Resolvers {
 		takes := r.Ready || r.Reachable && (current[r.UID] != endpoints.RoleNone || es.Status.Front != nil)
@@ -196,8 +196,8 @@ func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed
 	p.Commit = true
 }
 
-// settleTime is how long FallingAsleep lasts at least. With handoff Never no
-// endpoint changes, so there is nothing for kube-proxy to take in.
+// settleTime is how long FallingAsleep lasts at least. With handoff Never no endpoint changes,
+// so there is nothing for kube-proxy to apply.
 func settleTime(es *v1alpha1.ElasticService) time.Duration {
 	if spec.Handoff(es) == v1alpha1.HandoffNever {
 		return 100 * time.Millisecond

@@ -15,12 +15,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
-// planRoles decides who gets new clients, and what each resolver's endpoint is.
+// planRoles decides which endpoints get new clients, and each resolver's role.
 func (p *Plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
 	p.Mode = v1alpha1.ModeServe
 	standIn := p.Phase != v1alpha1.PhaseAwake || spec.Handoff(es) == v1alpha1.HandoffNever
 	if p.Phase == "" && endpoints.CountUp(o.Servers) > 0 {
-		// The target was never found, and its Service works without us.
+		// The target was never found, and its Service works without Dormouse.
 		standIn = false
 	}
 	if standIn {
@@ -34,7 +34,7 @@ func (p *Plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o Observed)
 	}
 }
 
-// planStay decides who may stay ready in a family that lags.
+// planStay decides which resolvers may stay ready in a family that lags.
 func (p *Plan) planStay(es *v1alpha1.ElasticService, o Observed, left time.Duration) {
 	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, o.Pods()) }) {
 		return
@@ -48,8 +48,8 @@ func (p *Plan) planStay(es *v1alpha1.ElasticService, o Observed, left time.Durat
 	p.RequeueAfter.AtMost(left)
 }
 
-// awaitFront looks again until somebody listens for a front: soon at first, for a
-// listener that is about to open. That a resolver becomes ready is watched.
+// awaitFront looks again until a resolver listens for a front: after a short time at first, for
+// a listener that is about to open. That a resolver becomes ready is watched.
 func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed) {
 	if es.Status.Front == nil || endpoints.AnyListens(es.Status.Front, o.Resolvers) || !slices.ContainsFunc(o.Resolvers, func(r endpoints.Resolver) bool { return r.Ready }) {
 		return
@@ -62,7 +62,7 @@ func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed
 	p.RequeueAfter.AtMost(wait)
 }
 
-// SlicesOf are the EndpointSlices that a plan wants.
+// SlicesOf are the EndpointSlices of a plan.
 func SlicesOf(es *v1alpha1.ElasticService, o Observed, p Plan) []*discoveryv1.EndpointSlice {
 	return endpoints.Slices(es, endpoints.Wanted{
 		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.stay,
@@ -71,7 +71,7 @@ func SlicesOf(es *v1alpha1.ElasticService, o Observed, p Plan) []*discoveryv1.En
 	})
 }
 
-// NewResolverTime is how long a new resolver pod may take to stand in for all services
-// before their conditions say that it doesn't. Where a pod is replaced nothing is
-// wrong, and a status of each service would be written twice.
+// NewResolverTime is how long a new resolver pod may take to stand in for all services before
+// their conditions report that it doesn't. Replacing a pod is no problem, and would cause two
+// writes of each service's status.
 const NewResolverTime = 10 * time.Second

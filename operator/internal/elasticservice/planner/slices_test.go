@@ -67,10 +67,10 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p"}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.9"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}}},
 	}}
-	known := o
-	known.Slices = []discoveryv1.EndpointSlice{*planner.SlicesOf(fixture.Lobby("", fixture.T0), o, planner.Plan{Phase: v1alpha1.PhaseAwake})[0]}
+	observed := o
+	observed.Slices = []discoveryv1.EndpointSlice{*planner.SlicesOf(fixture.Lobby("", fixture.T0), o, planner.Plan{Phase: v1alpha1.PhaseAwake})[0]}
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep} {
-		slices := planner.SlicesOf(fixture.Lobby("", fixture.T0), known, planner.Plan{Phase: phase})
+		slices := planner.SlicesOf(fixture.Lobby("", fixture.T0), observed, planner.Plan{Phase: phase})
 		if len(slices) != 1 {
 			t.Fatalf("%s: %d slices, want the servers'", phase, len(slices))
 		}
@@ -81,7 +81,7 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 	if s := planner.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), o, planner.Plan{Phase: v1alpha1.PhaseAwake}); len(s) != 0 {
 		t.Errorf("handoff Never: %d slices of servers that never had clients, want none", len(s))
 	}
-	changed := planner.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), known, planner.Plan{Phase: v1alpha1.PhaseAwake})
+	changed := planner.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), observed, planner.Plan{Phase: v1alpha1.PhaseAwake})
 	if len(changed) != 1 || *changed[0].Endpoints[0].Conditions.Ready || !*changed[0].Endpoints[0].Conditions.Serving {
 		t.Errorf("after a change to handoff Never: %+v, want the servers to keep the clients that they have", changed)
 	}

@@ -15,22 +15,22 @@ import (
 // MaxUnsettled is how many pods the status names, see v1alpha1.ElasticServiceStatus.
 const MaxUnsettled = 1024
 
-// Unsettled are the pods that a target had when it went to zero. A client who comes in
-// that moment has it scaled up again, and then a pod looks as if it stayed that is
-// about to be ended, for as long as its controllers take to see the zero: new clients
-// must not be sent to it. Whether it stays, its controllers tell, see target.Settled.
-// The status keeps them, so that resolvers and another leader know them, too.
+// Unsettled are the pods that a target had when it went to zero. A client that comes just then
+// has the target scaled up again. A pod that is about to be ended then seems to stay, until its
+// controllers have seen the zero, and new clients must not be sent to it. Whether it stays can
+// be asked of its controllers, see target.Settled. The pods are kept in the status for
+// resolvers and other leaders.
 type Unsettled struct {
 	UIDs map[types.UID]bool
-	// Next is when to ask again; zero where nothing is to be asked.
+	// Next is when to ask again; zero where there is nothing to ask.
 	Next time.Time
-	// Waits says what is missing for pods that are left out to be taken back; nil
-	// where there are none, or haven't been for long.
+	// Waits is what is missing before pods that are left out get clients again; nil where there
+	// are none, or there haven't been any for long.
 	Waits error
 }
 
-// UnsettledAtZero are those of a target that is at zero. Pods that end already are among
-// them: others may see that later.
+// UnsettledAtZero are the pods of a target that is at zero. Pods that are being deleted already
+// are among them: others may see that later.
 func UnsettledAtZero(all []discoveryv1.EndpointSlice) Unsettled {
 	var u Unsettled
 	for _, slice := range all {
@@ -43,7 +43,7 @@ func UnsettledAtZero(all []discoveryv1.EndpointSlice) Unsettled {
 	return u
 }
 
-// Add takes in pods, as far as the status can name them.
+// Add adds pods, as many as the status can name.
 func (u *Unsettled) Add(uids ...types.UID) {
 	if u.UIDs == nil {
 		u.UIDs = map[types.UID]bool{}
@@ -55,7 +55,7 @@ func (u *Unsettled) Add(uids ...types.UID) {
 	}
 }
 
-// Still are those of them that are there and don't end.
+// Still are those of the pods that exist and aren't being deleted.
 func (u *Unsettled) Still(all []discoveryv1.EndpointSlice) []target.PodKey {
 	found := map[target.PodKey]bool{}
 	for _, slice := range all {
@@ -69,5 +69,5 @@ func (u *Unsettled) Still(all []discoveryv1.EndpointSlice) []target.PodKey {
 	return slices.SortedFunc(maps.Keys(found), func(a, b target.PodKey) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// List is what the status says of them.
+// List is the pods as the status has them.
 func (u *Unsettled) List() []types.UID { return slices.Sorted(maps.Keys(u.UIDs)) }

@@ -15,11 +15,11 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// planGivingUp has a service fall asleep whose servers don't come up, once nobody waits
-// for them any more and nobody can be on one.
+// planGivingUp has a service fall asleep whose servers don't come up, once no client waits for
+// them any more and none can be on one.
 func (p *Plan) planGivingUp(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings, clients clients, deleting bool) {
-	told := spec.Handoff(es) == v1alpha1.HandoffNever || spec.HasTriggers(es) || spec.HasPlayers(es)
-	if deleting || !o.Nobody || !told || mayNotSleep(es, o, f) || spec.SleepAfter(es) == 0 || clients.err != nil || clients.sessions > 0 || clients.queued > 0 {
+	measured := spec.Handoff(es) == v1alpha1.HandoffNever || spec.HasTriggers(es) || spec.HasPlayers(es)
+	if deleting || !o.Nobody || !measured || mayNotSleep(es, o, f) || spec.SleepAfter(es) == 0 || clients.err != nil || clients.sessions > 0 || clients.queued > 0 {
 		return
 	}
 	since := times.Latest(o.NoneLastingSince, clients.lastActive, clients.watched, times.Micro(es.Status.LastWakeTime), times.Micro(es.Status.LastSleepTime))
@@ -37,30 +37,31 @@ func (p *Plan) planGivingUp(now time.Time, es *v1alpha1.ElasticService, o Observ
 	}
 }
 
-// A pod without a readiness probe counts as ready as soon as its container runs, and may
-// listen much later. The clients whom resolvers hold tell: a resolver connects to the server
-// for each of them, again and again. As long as they wait and none has got through, over
-// whichever port, the service goes on waking, so that new clients are held with them and not
-// refused.
+// A pod without a readiness probe counts as ready as soon as its container runs, and may listen
+// much later. Whether it listens shows in the clients that resolvers hold: a resolver connects
+// to the server for each of them, again and again. As long as they wait and none has got
+// through, on whichever port, the service goes on waking, so that new clients are held with
+// them and not refused.
 
-// trustedAfter is when a server that takes none of the waiting clients is up by Kubernetes'
-// word alone: its port may be closed to resolvers only, or be another.
+// trustedAfter is when a server that takes none of the waiting clients counts as up because
+// Kubernetes reports it as ready: its port may be closed to resolvers only, or be another one.
 const trustedAfter = diagnosis.Patience
 
-// Unproved reports whether nothing but its clients tells that a server listens, of those
-// that get their clients from Dormouse.
+// Unproved reports whether only clients can show that a server listens, where they get there by
+// the slices of Dormouse.
 func (o *Observed) Unproved(es *v1alpha1.ElasticService) bool {
 	return o.Service != nil && len(o.Service.Spec.Selector) == 0 && o.Scale.Readiness == v1alpha1.PodReadinessConnect &&
 		spec.Handoff(es) == v1alpha1.HandoffDirect &&
 		slices.ContainsFunc(es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
 }
 
-// takesNobodyYet reports whether clients wait for servers that are up as far as Kubernetes
-// knows, and none of them has got through.
+// takesNobodyYet reports whether clients wait for servers that are up according to Kubernetes,
+// and none of them has got through.
 func (o *Observed) takesNobodyYet(now time.Time, es *v1alpha1.ElasticService, c clients) bool {
 	return o.Unproved(es) && c.queued > 0 && c.sessions == 0 && now.Sub(o.UpSince) < trustedAfter
 }
 
-// untilAskedAgain is when to ask the resolvers again about a server that has been up for a time:
-// soon, since clients reach it through them until then, and less often if it takes long.
+// untilAskedAgain is when to ask the resolvers again about a server that has been up for a
+// time: after a short time, since clients reach it through them until then, and less often if
+// it takes long.
 func untilAskedAgain(up time.Duration) time.Duration { return max(200*time.Millisecond, up/4) }

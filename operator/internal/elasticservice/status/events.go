@@ -7,13 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
-// Events tell of what a pass has changed, once it is written.
+// Events are the events about what a pass has changed. They are emitted after the status is
+// written.
 func Events(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
 	return slices.Concat(
 		phaseEvents(before.Status.Phase, after, p), conditionEvents(before, after), resolverEvents(before, after),
@@ -21,7 +23,7 @@ func Events(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice
 	)
 }
 
-// phaseEvents tell of a change of phase, once it is written.
+// phaseEvents are the events about a change of phase.
 func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
 	if before == p.Phase {
 		return nil
@@ -46,14 +48,14 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.P
 	}
 }
 
-// Asleep tells of a target that was put to sleep.
+// Asleep is the event about a target that was put to sleep.
 func Asleep(es *v1alpha1.ElasticService, replicas int32) kit.Notice {
 	return kit.Normal("Asleep", "Sleep", "Scaled %s %s from %d replicas to zero; the next client wakes it.",
 		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, replicas)
 }
 
-// conditionEvents tell of what a user must mend that has no event of its own, once a
-// condition says so.
+// conditionEvents are the events about conditions that a user must fix and that have no event
+// of their own.
 func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice) {
 	for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionIdleSignal} {
 		is, was := meta.FindStatusCondition(after.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
@@ -65,27 +67,27 @@ func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice)
 	return list
 }
 
-// resolverEvents tell of the moment when nobody can stand in any more.
+// resolverEvents are emitted when no resolver can stand in any more.
 func resolverEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
 	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEndpointsInSync),
 		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
-	if is == nil || is.Reason != v1alpha1.ReasonNoResolver || was != nil && was.Reason == is.Reason {
+	if is == nil || is.Reason != reasons.NoResolver || was != nil && was.Reason == is.Reason {
 		return nil
 	}
 	return []kit.Notice{kit.Warning(is.Reason, "Proxy", "%s", is.Message)}
 }
 
-// frontEvents tell of the moment when a front can't be had any more.
+// frontEvents are emitted when a front can't be had any more.
 func frontEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
 	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionFrontReady),
 		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrontReady)
-	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == v1alpha1.ReasonResolverNotListening || was != nil && was.Message == is.Message {
+	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == reasons.ResolverNotListening || was != nil && was.Message == is.Message {
 		return nil
 	}
 	return []kit.Notice{kit.Warning(is.Reason, "Share", "%s", is.Message)}
 }
 
-// clashEvents tell of the moment when a number began to end sessions.
+// clashEvents are emitted when a port number begins to end sessions.
 func clashEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
 	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionUDPSessionsKept),
 		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -17,33 +18,33 @@ import (
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// targetFound is whether the target can be scaled.
+// targetFound is the condition whether the target can be scaled.
 func targetFound(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionTargetFound
 	ref := es.Spec.ScaleTargetRef
 	if o.Scale.Err == nil {
-		return condition.True(kind, v1alpha1.ReasonOK, "%s %s can be scaled.", ref.Kind, ref.Name)
+		return condition.True(kind, reasons.OK, "%s %s can be scaled.", ref.Kind, ref.Name)
 	}
 	reason := target.Reason(o.Scale.Err)
 	advice := map[string]string{
-		v1alpha1.ReasonTargetNotFound:      "create it, or correct spec.scaleTargetRef",
-		v1alpha1.ReasonTargetNotScalable:   "name an object of a kind that has one in spec.scaleTargetRef",
-		v1alpha1.ReasonTargetClusterScoped: "name an object of the ElasticService's namespace in spec.scaleTargetRef",
-		v1alpha1.ReasonTargetForbidden:     "grant the operator get and update on that kind's scale",
-		v1alpha1.ReasonTargetUnreadable:    "Dormouse tries again",
+		reasons.TargetNotFound:      "create it, or correct spec.scaleTargetRef",
+		reasons.TargetNotScalable:   "name an object of a kind that has one in spec.scaleTargetRef",
+		reasons.TargetClusterScoped: "name an object of the ElasticService's namespace in spec.scaleTargetRef",
+		reasons.TargetForbidden:     "grant the operator get and update on that kind's scale",
+		reasons.TargetUnreadable:    "Dormouse tries again",
 	}[reason]
 	message := fmt.Sprintf("%s; %s.", text.UpperFirst(o.Scale.Err.Error()), advice)
-	if reason == v1alpha1.ReasonTargetUnreadable {
+	if reason == reasons.TargetUnreadable {
 		return condition.Unknown(kind, reason, "%s", message)
 	}
 	return condition.False(kind, reason, "%s", message)
 }
 
-// endpointsInSync is whether the resolvers that can stand in do so.
+// endpointsInSync is the condition whether the resolvers that can stand in do so.
 func endpointsInSync(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) metav1.Condition {
 	const kind = v1alpha1.ConditionEndpointsInSync
 	if f.Obstacle != nil {
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
+		return condition.Unknown(kind, reasons.NotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
 	}
 	ready := 0
 	var late, fresh []string
@@ -73,23 +74,23 @@ func endpointsInSync(now time.Time, es *v1alpha1.ElasticService, o planner.Obser
 	}
 	switch {
 	case len(late) > 0:
-		return condition.False(kind, v1alpha1.ReasonResolverNotListening, "Waiting: %s.", strings.Join(late, ", "))
+		return condition.False(kind, reasons.ResolverNotListening, "Waiting: %s.", strings.Join(late, ", "))
 	case ready == 0:
-		return condition.False(kind, v1alpha1.ReasonNoResolver,
+		return condition.False(kind, reasons.NoResolver,
 			"No resolver pod is ready, so nobody can stand in for the service: look at the resolver's Deployment and its pods.")
 	}
 	if family := missingFamily(o); family != "" {
-		return condition.False(kind, v1alpha1.ReasonNoResolver,
+		return condition.False(kind, reasons.NoResolver,
 			"Service %s has an %s address and no resolver pod has one: make the resolver's pods dual-stack, or the Service single-stack.", es.Spec.Service, family)
 	}
 	if p.Mode == v1alpha1.ModeProxy {
-		return condition.True(kind, v1alpha1.ReasonOK, "New clients go to the resolver.")
+		return condition.True(kind, reasons.OK, "New clients go to the resolver.")
 	}
-	return condition.True(kind, v1alpha1.ReasonOK, "New clients go to %d servers.", endpoints.CountUp(o.Servers))
+	return condition.True(kind, reasons.OK, "New clients go to %d servers.", endpoints.CountUp(o.Servers))
 }
 
-// missingFamily is an address family of the Service in which no resolver can be
-// reached; empty when there is none.
+// missingFamily is an address family of the Service in which no resolver can be reached; empty
+// when there is none.
 func missingFamily(o planner.Observed) corev1.IPFamily {
 	for _, family := range o.Service.Spec.IPFamilies {
 		reached := false
@@ -103,25 +104,25 @@ func missingFamily(o planner.Observed) corev1.IPFamily {
 	return ""
 }
 
-// serverUp is whether a server is up, and why none is.
+// serverUp is the condition whether a server is up, and why none is.
 func serverUp(o planner.Observed, f planner.Findings) metav1.Condition {
 	const kind = v1alpha1.ConditionServerUp
 	switch {
 	case f.Obstacle != nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
+		return condition.Unknown(kind, reasons.NotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
 	case o.Scale.Err != nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
+		return condition.Unknown(kind, reasons.NotObserved, "The target is not known.")
 	case f.Cause != nil && f.Cause.Wrong:
 		return condition.False(kind, f.Cause.Reason, "%s", f.Cause.Sentence)
 	case o.Unsettled.Waits != nil && endpoints.CountUp(o.Servers) == 0:
-		return condition.Unknown(kind, v1alpha1.ReasonPodsUnsettled, "The pods are from before the sleep and may still be ended: %.300v.", o.Unsettled.Waits)
+		return condition.Unknown(kind, reasons.PodsUnsettled, "The pods are from before the sleep and may still be ended: %.300v.", o.Unsettled.Waits)
 	case f.Cause != nil:
 		return condition.Unknown(kind, f.Cause.Reason, "%s", f.Cause.Sentence)
 	case o.Scale.Replicas == 0:
-		return condition.Unknown(kind, v1alpha1.ReasonNotNeeded, "No server is wanted while the service sleeps.")
+		return condition.Unknown(kind, reasons.NotNeeded, "No server is wanted while the service sleeps.")
 	case endpoints.CountUp(o.Servers) == 0:
-		return condition.Unknown(kind, v1alpha1.ReasonServerStarting, "A server is on its way.")
+		return condition.Unknown(kind, reasons.ServerStarting, "A server is on its way.")
 	default:
-		return condition.True(kind, v1alpha1.ReasonOK, "A server is up.")
+		return condition.True(kind, reasons.OK, "A server is up.")
 	}
 }

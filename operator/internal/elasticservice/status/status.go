@@ -1,6 +1,6 @@
 // Package status writes what a pass observed, found and decided into an ElasticService's
-// status, and tells which events that is worth. Every condition is set on every pass, and is
-// Unknown where what it says could not be observed.
+// status, and makes the events for it. Every condition is set on every pass, and is Unknown
+// where it could not be observed.
 //
 // It is a function of observed, findings and plan. Writing the status to the API server, and
 // the events after it, is the controller's.
@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
@@ -49,16 +50,16 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, f, p)...)
 }
 
-// keepReplicas notes with how many replicas a service has fallen asleep. Whoever put it
-// to sleep by hand scaled what was seen last.
+// keepReplicas notes with how many replicas a service has fallen asleep. A target that somebody
+// scaled to zero by hand had the replicas that were seen last.
 func keepReplicas(es *v1alpha1.ElasticService, p planner.Plan) {
 	if !p.Commit && es.Status.Replicas > 0 {
 		es.Status.ReplicasBeforeSleep = es.Status.Replicas
 	}
 }
 
-// keepLists writes the players of the lists into the status. Those of before hold on
-// while their list can't be read. Where it never could, nobody is on it.
+// keepLists writes the players of the lists into the status. While a list can't be read its
+// previous players stay. A list that could never be read is empty.
 func keepLists(es *v1alpha1.ElasticService, o planner.Observed) {
 	if len(index.PlayerLists(es)) == 0 {
 		es.Status.WakePlayers = nil
@@ -83,8 +84,8 @@ func keepLists(es *v1alpha1.ElasticService, o planner.Observed) {
 	}
 }
 
-// conditions are all that an ElasticService has. Ready sums up the others: its
-// message is that of the first thing that stands in the way.
+// conditions are all conditions of an ElasticService. Ready sums up the others: its message is
+// that of the first problem.
 func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) []metav1.Condition {
 	list := []metav1.Condition{
 		targetFound(es, o),
@@ -101,7 +102,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, 
 		frontReady(es, o, f),
 		wakePlayersKnown(es, o),
 	}
-	ready := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The service sleeps and wakes as asked.")
+	ready := condition.True(v1alpha1.ConditionReady, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
 	case f.Obstacle != nil:
 		ready = condition.False(v1alpha1.ConditionReady, f.Obstacle.Reason, "%s", f.Obstacle.Message)
@@ -118,7 +119,7 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, 
 	case f.Front != nil:
 		ready = condition.False(v1alpha1.ConditionReady, f.Front.Reason, "%s", f.Front.Message)
 	default:
-		// It wakes as asked, and may not sleep so.
+		// It wakes as asked, and may not sleep like that.
 		for _, c := range list {
 			if c.Status == metav1.ConditionFalse && slices.Contains(keepAwake, c.Type) {
 				ready = condition.False(v1alpha1.ConditionReady, c.Reason, "%s", c.Message)
@@ -129,6 +130,6 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, 
 	return append(list, ready)
 }
 
-// keepAwake are the conditions that say, where they are False, why a service doesn't
-// sleep as the spec asks.
+// keepAwake are the conditions that explain, where they are False, why a service doesn't sleep
+// as the spec asks.
 var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}

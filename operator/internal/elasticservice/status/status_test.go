@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -30,22 +31,22 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"not there":    {target.ErrNotFound, metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound, "create it, or correct spec.scaleTargetRef"},
-		"not scalable": {target.ErrNotScalable, metav1.ConditionFalse, v1alpha1.ReasonTargetNotScalable, "name an object of a kind that has one"},
+		"not there":    {target.ErrNotFound, metav1.ConditionFalse, reasons.TargetNotFound, "create it, or correct spec.scaleTargetRef"},
+		"not scalable": {target.ErrNotScalable, metav1.ConditionFalse, reasons.TargetNotScalable, "name an object of a kind that has one"},
 		"of no namespace": {
-			target.ErrClusterScoped, metav1.ConditionFalse, v1alpha1.ReasonTargetClusterScoped, "name an object of the ElasticService's namespace",
+			target.ErrClusterScoped, metav1.ConditionFalse, reasons.TargetClusterScoped, "name an object of the ElasticService's namespace",
 		},
-		"forbidden":  {target.ErrForbidden, metav1.ConditionFalse, v1alpha1.ReasonTargetForbidden, "grant the operator get and update on that kind's scale"},
-		"unreadable": {context.DeadlineExceeded, metav1.ConditionUnknown, v1alpha1.ReasonTargetUnreadable, "Dormouse tries again"},
+		"forbidden":  {target.ErrForbidden, metav1.ConditionFalse, reasons.TargetForbidden, "grant the operator get and update on that kind's scale"},
+		"unreadable": {context.DeadlineExceeded, metav1.ConditionUnknown, reasons.TargetUnreadable, "Dormouse tries again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
 			o := seen.With(seen.Of(0), func(o *planner.Observed) { o.Scale = planner.Scale{Err: fmt.Errorf("the scale of lobby: %w", c.err)} })
 			before := es.DeepCopy()
 			Set(fixture.At(0), es, o, planner.Findings{}, planner.Make(fixture.At(0), es, o, planner.Findings{}))
-			told := conditionEvents(before, es)
-			if is := len(told) > 0 && told[0].Reason == c.reason; is != (c.status == metav1.ConditionFalse) {
-				t.Errorf("the events are %v", told)
+			emitted := conditionEvents(before, es)
+			if is := len(emitted) > 0 && emitted[0].Reason == c.reason; is != (c.status == metav1.ConditionFalse) {
+				t.Errorf("the events are %v", emitted)
 			}
 			for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionReady} {
 				is := meta.FindStatusCondition(es.Status.Conditions, kind)
@@ -104,15 +105,15 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		flaw   *obstacle.Obstacle
 		reason string
 	}{
-		"nothing tells whether it is idle": {func(es *v1alpha1.ElasticService, _ *planner.Observed) { es.Spec.Idle = nil }, nil, v1alpha1.ReasonNoIdleSignal},
+		"nothing tells whether it is idle": {func(es *v1alpha1.ElasticService, _ *planner.Observed) { es.Spec.Idle = nil }, nil, reasons.NoIdleSignal},
 		"a trigger can't be read": {func(_ *v1alpha1.ElasticService, o *planner.Observed) {
 			o.Triggers = trigger.Reading{At: fixture.At(0), Err: errors.New("the pod says nothing")}
-		}, nil, v1alpha1.ReasonTriggerUnreadable},
+		}, nil, reasons.TriggerUnreadable},
 		"a selector leads past the resolver": {func(es *v1alpha1.ElasticService, o *planner.Observed) {
 			es.Spec.Handoff = v1alpha1.HandoffNever
 			o.Service.Spec.Selector = map[string]string{"app": "lobby"}
-		}, nil, v1alpha1.ReasonSelectorBypassesResolver},
-		"an entry is wrong": {func(*v1alpha1.ElasticService, *planner.Observed) {}, obstacle.New(v1alpha1.ReasonPortUnknown, "%s", "spec.ports names x."), v1alpha1.ReasonPortUnknown},
+		}, nil, reasons.SelectorBypassesResolver},
+		"an entry is wrong": {func(*v1alpha1.ElasticService, *planner.Observed) {}, obstacle.New(reasons.PortUnknown, "%s", "spec.ports names x."), reasons.PortUnknown},
 	} {
 		es := fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600))
 		es.Spec.Handoff = v1alpha1.HandoffDirect
@@ -137,12 +138,12 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 			t.Errorf("%s: it is %s", name, es.Status.Phase)
 		}
 		if c.flaw == nil {
-			if told := conditionEvents(before, es); len(told) != 1 || told[0].Reason != c.reason {
-				t.Errorf("%s: the events are %v", name, told)
+			if emitted := conditionEvents(before, es); len(emitted) != 1 || emitted[0].Reason != c.reason {
+				t.Errorf("%s: the events are %v", name, emitted)
 			}
 		}
-		if told := conditionEvents(es, es); len(told) != 0 {
-			t.Errorf("%s: it is told again: %v", name, told)
+		if emitted := conditionEvents(es, es); len(emitted) != 0 {
+			t.Errorf("%s: it is told again: %v", name, emitted)
 		}
 	}
 }
@@ -175,11 +176,11 @@ func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
 	o := planner.Observed{}
 	condition := func() metav1.Condition { return wakePlayersKnown(es, o) }
 	es.Status.WakePlayers = &v1alpha1.WakePlayersStatus{}
-	if keepLists(es, o); es.Status.WakePlayers != nil || condition().Reason != v1alpha1.ReasonNotNeeded {
+	if keepLists(es, o); es.Status.WakePlayers != nil || condition().Reason != reasons.NotNeeded {
 		t.Errorf("without a list there are %+v, %+v", es.Status.WakePlayers, condition())
 	}
 	es.Spec.Wake = &v1alpha1.Wake{Players: &v1alpha1.WakePlayers{AllowFrom: &v1alpha1.PlayerList{ConfigMap: "players", Key: "whitelist.json"}}}
-	o.Lists.Obstacle = obstacle.New(v1alpha1.ReasonConfigMapNotFound, "%s", "There is no ConfigMap players.")
+	o.Lists.Obstacle = obstacle.New(reasons.ConfigMapNotFound, "%s", "There is no ConfigMap players.")
 	if keepLists(es, o); es.Status.WakePlayers == nil || len(es.Status.WakePlayers.Allow) != 0 {
 		t.Errorf("of a list that never was there is %+v", es.Status.WakePlayers)
 	}
@@ -187,7 +188,7 @@ func TestPlayersHoldOnWhileTheirListIsGone(t *testing.T) {
 	if keepLists(es, o); len(es.Status.WakePlayers.Allow) != 1 || condition().Status != metav1.ConditionTrue {
 		t.Errorf("of a list there is %+v, %+v", es.Status.WakePlayers, condition())
 	}
-	o.Lists = playerlist.Lists{Obstacle: obstacle.New(v1alpha1.ReasonPlayerListInvalid, "%s", "It is no list.")}
+	o.Lists = playerlist.Lists{Obstacle: obstacle.New(reasons.PlayerListInvalid, "%s", "It is no list.")}
 	keepLists(es, o)
 	if c := condition(); len(es.Status.WakePlayers.Allow) != 1 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "hold on") {
 		t.Errorf("of a list that can't be read there is %+v, %+v", es.Status.WakePlayers, c)

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -16,109 +17,110 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// directGated is whether clients who connect past the resolver reach servers that listen.
+// directGated is the condition whether clients that connect past the resolver reach servers
+// that listen.
 func directGated(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionDirectGated
 	switch {
 	case es.Spec.Handoff == v1alpha1.HandoffNever:
-		return condition.True(kind, v1alpha1.ReasonNotNeeded, "No client connects past the resolver.")
+		return condition.True(kind, reasons.NotNeeded, "No client connects past the resolver.")
 	case o.Scale.Err != nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The target is not known.")
+		return condition.Unknown(kind, reasons.NotObserved, "The target is not known.")
 	case o.Scale.Readiness == "":
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved,
+		return condition.Unknown(kind, reasons.NotObserved,
 			"Whether the target's pods have a readiness probe is not known: the operator could not read its pod template.")
 	case o.Scale.Readiness == v1alpha1.PodReadinessProbe:
-		return condition.True(kind, v1alpha1.ReasonOK, "Clients connect to a pod only once its readiness probe succeeds.")
+		return condition.True(kind, reasons.OK, "Clients connect to a pod only once its readiness probe succeeds.")
 	default:
-		return condition.False(kind, v1alpha1.ReasonNoReadinessProbe,
+		return condition.False(kind, reasons.NoReadinessProbe,
 			"The target's pods have no readiness probe, so new clients may reach one before it listens and fail while it boots: give the game container a readinessProbe.")
 	}
 }
 
-// drainSafe is whether players stay on a Server that is drained.
+// drainSafe is the condition whether players stay on a Server that is drained.
 func drainSafe(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionDrainSafe
 	switch {
 	case !target.Of(es).HasServers():
-		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The target has no Servers, which alone are drained.")
+		return condition.True(kind, reasons.NotNeeded, "The target has no Servers, which alone are drained.")
 	case o.Service == nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
+		return condition.Unknown(kind, reasons.NotObserved, "The Service is not known.")
 	case len(o.Service.Spec.Selector) > 0:
-		return condition.False(kind, v1alpha1.ReasonSelectorCutsPlayers,
+		return condition.False(kind, reasons.SelectorCutsPlayers,
 			"Service %s has a selector, so UDP players are cut off from a Server as soon as it is drained: remove the selector, and Dormouse writes the Service's endpoints.", o.Service.Name)
 	default:
-		return condition.True(kind, v1alpha1.ReasonOK, "A Server that is drained keeps its players.")
+		return condition.True(kind, reasons.OK, "A Server that is drained keeps its players.")
 	}
 }
 
-// trafficPolicy is whether nodes lose their endpoints at each sleep.
+// trafficPolicy is the condition whether nodes lose their endpoints at each sleep.
 func trafficPolicy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionTrafficPolicyUnsupported
 	if o.Service == nil {
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
+		return condition.Unknown(kind, reasons.NotObserved, "The Service is not known.")
 	}
 	internal := o.Service.Spec.InternalTrafficPolicy
 	local := o.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
 		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
 	if local && es.Spec.Handoff != v1alpha1.HandoffNever {
-		return condition.True(kind, v1alpha1.ReasonLocalTrafficPolicy,
+		return condition.True(kind, reasons.LocalTrafficPolicy,
 			"Service %s has a traffic policy Local, so nodes lose their endpoints at each sleep and wake: set it to Cluster, or handoff: Never.", o.Service.Name)
 	}
-	return condition.False(kind, v1alpha1.ReasonOK, "The Service's traffic policies work with this handoff.")
+	return condition.False(kind, reasons.OK, "The Service's traffic policies work with this handoff.")
 }
 
-// frontReady is whether the front leads its hosts here.
+// frontReady is the condition whether the front leads its hosts here.
 func frontReady(es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings) metav1.Condition {
 	const kind = v1alpha1.ConditionFrontReady
 	switch {
 	case es.Spec.Front == nil:
-		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec has no front.")
+		return condition.True(kind, reasons.NotNeeded, "The spec has no front.")
 	case f.Obstacle != nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
+		return condition.Unknown(kind, reasons.NotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
 	case f.Front != nil:
 		return condition.False(kind, f.Front.Reason, "%s", f.Front.Message)
 	case es.Status.Front == nil || !endpoints.AnyListens(es.Status.Front, o.Resolvers):
-		return condition.False(kind, v1alpha1.ReasonResolverNotListening, "Waiting: no resolver pod that is ready takes the front's clients yet.")
+		return condition.False(kind, reasons.ResolverNotListening, "Waiting: no resolver pod that is ready takes the front's clients yet.")
 	default:
 		message := fmt.Sprintf("Clients who ask Service %s for these names are led here.", es.Spec.Front.Service)
 		if f := es.Status.Front; !f.SourceIPPreserved {
 			message += front.Unseen(es, o.Front.Service)
 		}
-		return condition.True(kind, v1alpha1.ReasonOK, "%s", message)
+		return condition.True(kind, reasons.OK, "%s", message)
 	}
 }
 
-// udpSessionsKept is whether a port number of the Service lets nodes end its
+// udpSessionsKept is the condition whether a port number of the Service makes nodes end its
 // players' sessions: see package udpports.
 func udpSessionsKept(o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionUDPSessionsKept
 	clash := o.Clash
 	switch {
 	case o.Service == nil:
-		return condition.Unknown(kind, v1alpha1.ReasonNotObserved, "The Service is not known.")
+		return condition.Unknown(kind, reasons.NotObserved, "The Service is not known.")
 	case !udpports.Has(o.Service):
-		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The Service has no UDP port.")
+		return condition.True(kind, reasons.NotNeeded, "The Service has no UDP port.")
 	case clash == nil:
-		return condition.True(kind, v1alpha1.ReasonOK, "No Server and no other Service has the number of a UDP port of this Service.")
+		return condition.True(kind, reasons.OK, "No Server and no other Service has the number of a UDP port of this Service.")
 	case clash.HostPortOf.Name != "":
-		return condition.False(kind, v1alpha1.ReasonHostPortClash,
+		return condition.False(kind, reasons.HostPortClash,
 			"UDP port %d of Service %s is also a host port of Server %s, and each time a Pod with it starts, its node ends the sessions of UDP players who came in there: give one of the two another number.",
 			clash.Number, o.Service.Name, clash.HostPortOf)
 	default:
-		return condition.False(kind, v1alpha1.ReasonNodePortClash,
+		return condition.False(kind, reasons.NodePortClash,
 			"UDP port %d of Service %s is also a node port of Service %s, and kube-proxy ends the sessions of UDP players whenever endpoints change: give one of the two another number.",
 			clash.Number, o.Service.Name, clash.NodePortOf)
 	}
 }
 
-// wakePlayersKnown is whether the lists of players could be read.
+// wakePlayersKnown is the condition whether the lists of players could be read.
 func wakePlayersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = v1alpha1.ConditionWakePlayersKnown
 	switch {
 	case len(index.PlayerLists(es)) == 0:
-		return condition.True(kind, v1alpha1.ReasonNotNeeded, "The spec names no list of players.")
+		return condition.True(kind, reasons.NotNeeded, "The spec names no list of players.")
 	case o.Lists.Obstacle != nil:
 		return condition.False(kind, o.Lists.Obstacle.Reason, "%s Until then those hold on that were known before.", o.Lists.Obstacle.Message)
 	}
-	return condition.True(kind, v1alpha1.ReasonOK, "The lists of who may wake the service are read.")
+	return condition.True(kind, reasons.OK, "The lists of who may wake the service are read.")
 }

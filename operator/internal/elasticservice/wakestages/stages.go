@@ -1,6 +1,6 @@
 // Package wakestages measures how long the stages of a wake from zero take. Only a leader that
-// saw the target at zero before knows when it began, and what it doesn't know it doesn't
-// count. It reads nothing: the controller gives it what it saw.
+// saw the target at zero before knows when the wake began; otherwise it isn't counted. The
+// package reads nothing: the controller gives it what it saw.
 package wakestages
 
 import (
@@ -14,14 +14,14 @@ import (
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// Wake are those of one wake from zero. Only a leader that saw the target
-// at zero before knows them.
+// Wake has the times of one wake from zero. Only a leader that saw the target at zero before
+// knows them.
 type Wake struct {
-	// atZero says that the target was seen there, and stamp is lastWakeTime as
-	// it was then: another one is that of a client.
+	// atZero is set once the target was seen at zero. Stamp is lastWakeTime as it was then: a
+	// different one is a client's.
 	atZero bool
 	stamp  time.Time
-	// asked is the first client's.
+	// asked is when the first client asked.
 	asked time.Time
 }
 
@@ -30,7 +30,7 @@ func (w *Wake) Slept(es *v1alpha1.ElasticService) {
 	*w = Wake{atZero: true, stamp: times.Micro(es.Status.LastWakeTime)}
 }
 
-// Pass takes in what a pass saw, and says whether a wake for a client is done.
+// Pass takes in what a pass saw, and reports whether a client's wake is done.
 func (w *Wake) Pass(es *v1alpha1.ElasticService, replicas int32, phase v1alpha1.Phase) bool {
 	if replicas == 0 {
 		w.Slept(es)
@@ -46,11 +46,11 @@ func (w *Wake) Pass(es *v1alpha1.ElasticService, replicas int32, phase v1alpha1.
 		return false
 	}
 	w.atZero = false
-	return !w.asked.IsZero() // else somebody else scaled the target up
+	return !w.asked.IsZero() // otherwise somebody else scaled the target up
 }
 
-// HandedOver measures what ended with a server that was seen up at now, and with endpoints
-// that said so when the plan was applied.
+// HandedOver measures the stages that end with a server that was up at now, and with endpoints
+// that were written at applied.
 func (w *Wake) HandedOver(to *metrics.Controller, es *v1alpha1.ElasticService, now, applied time.Time) {
 	end := now
 	if spec.Handoff(es) == v1alpha1.HandoffDirect {
@@ -60,7 +60,7 @@ func (w *Wake) HandedOver(to *metrics.Controller, es *v1alpha1.ElasticService, n
 	to.WakeTook(es.Namespace, es.Name, es.Spec.Service, metrics.StageTotal, end.Sub(w.asked))
 }
 
-// Started measures what the pods tell of a wake whose server was seen up at now.
+// Started measures the stages that the pods show, of a wake whose server was up at now.
 func (w *Wake) Started(to *metrics.Controller, es *v1alpha1.ElasticService, now time.Time, pods []corev1.Pod) {
 	scheduled, started := podTimes(pods)
 	if scheduled.IsZero() || started.IsZero() {
@@ -76,8 +76,8 @@ func (w *Wake) Started(to *metrics.Controller, es *v1alpha1.ElasticService, now 
 	took(metrics.StageUp, now.Sub(started))
 }
 
-// podTimes are when the first of the pods was scheduled, and when the first of
-// them had its containers started, to a second.
+// podTimes are when the first of the pods was scheduled, and when the first one had its
+// containers started, to a second.
 func podTimes(pods []corev1.Pod) (scheduled, started time.Time) {
 	for _, pod := range pods {
 		if !pod.DeletionTimestamp.IsZero() {

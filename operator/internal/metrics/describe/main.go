@@ -1,4 +1,4 @@
-// Command describe lists what the operator measures, for docs/metrics.md.
+// Command describe lists the operator's metrics, for docs/metrics.md.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// register registers all that the operator does.
+// register registers all of the operator's metrics.
 func register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, "operator")
 	(*errortracking.Reporter)(nil).Register(registry)

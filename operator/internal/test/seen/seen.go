@@ -1,5 +1,5 @@
-// Package seen has what passes observe of fixture's objects, for the tests of packages that
-// go by it.
+// Package seen has what passes observe of fixture's objects, for tests of packages that decide
+// by it.
 package seen
 
 import (
@@ -10,7 +10,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
 
-// Standing is a resolver that listens on lobby's port.
+// Standing is a resolver that listens on Lobby's port.
 func Standing(name string) endpoints.Resolver {
 	return endpoints.Resolver{
 		UID: name, PodName: name, Namespace: "dormouse-system", Addresses: []string{"10.244.1." + name[len(name)-1:]},
@@ -32,7 +32,7 @@ func Of(replicas int32, servers ...endpoints.Server) planner.Observed {
 // UpServer is a server that takes new clients.
 var UpServer = endpoints.Server{UID: "pod-1", Address: "10.244.2.9", Serving: true}
 
-// With changes what is observed.
+// With changes an observation.
 func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observed {
 	for _, change := range changes {
 		change(&o)
@@ -40,7 +40,7 @@ func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observ
 	return o
 }
 
-// InSlices gives resolvers the roles that they have in the Service's slices.
+// InSlices gives resolvers their roles in the Service's slices.
 func InSlices(o planner.Observed, es *v1alpha1.ElasticService, roles map[string]endpoints.Role) planner.Observed {
 	for _, s := range planner.SlicesOf(es, o, planner.Plan{Roles: roles}) {
 		o.Slices = append(o.Slices, *s)
@@ -48,7 +48,7 @@ func InSlices(o planner.Observed, es *v1alpha1.ElasticService, roles map[string]
 	return o
 }
 
-// Unprobed makes a Service without a selector of it, whose pods have no readiness probe.
+// Unprobed makes the Service one without a selector, whose pods have no readiness probe.
 func Unprobed(o *planner.Observed) {
 	o.Service.Spec.Selector = nil
 	o.Scale.Readiness = v1alpha1.PodReadinessConnect

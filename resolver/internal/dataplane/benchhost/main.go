@@ -1,7 +1,6 @@
-// Command benchhost runs the resolver's data plane alone, for the benchmark that
-// compares it with other proxies: what it serves comes line by line from its
-// standard input instead of from a cluster, and every wake call is answered with
-// yes. All else is what a resolver runs.
+// Command benchhost runs the resolver's data plane alone, for the benchmark that compares it
+// with other proxies. It reads what to serve from its standard input, line by line, instead of
+// from a cluster, and every wake call succeeds. All else is what a resolver runs.
 package main
 
 import (
@@ -26,16 +25,15 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/wake"
 )
 
-// The hold of every service: room for all that a benchmark holds at once.
+// The hold of every service: room for all clients that a benchmark holds at once.
 const (
 	holdTime    = time.Minute
 	maxHeld     = 10_000
 	maxHeldEach = 64 << 10
 )
 
-// change is one line of the input: Count services, each with one port, from Port
-// up. They sleep where there is no server. The answer is a line, "ok" or what went
-// wrong.
+// change is one line of the input: Count services, each with one port, from Port up. They are
+// asleep where there is no server. The answer is a line: "ok" or the error.
 type change struct {
 	Network route.Network  `json:"network"`
 	Port    int32          `json:"port"`

@@ -7,21 +7,21 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 )
 
-// Activity is who a service carries.
+// Activity counts a service's clients.
 type Activity struct {
-	// Relayed counts clients with a backend. Open counts, of those and of those that are on
-	// their way to one, the TCP connections.
+	// Relayed counts clients with a backend. Open counts the TCP connections among those and
+	// among the clients that are connecting to a backend.
 	Relayed, Open atomic.Int32
 	// heard is when a client was last heard of.
-	heard Moment
+	heard LastSeen
 }
 
-// Touch takes in that a client was heard of.
+// Touch notes that a client was heard of.
 func (a *Activity) Touch(now time.Time) { a.heard.Note(now) }
 
-// Carried tells the operator whom the service carries; ever reports whether there ever was
+// Summary describes the service's clients for the operator. Ever reports whether there ever was
 // a client that counts.
-func (s *Service) Carried(now time.Time) (out informerapi.Sessions, ever bool) {
+func (s *Service) Summary(now time.Time) (out informerapi.Sessions, ever bool) {
 	a := &s.Active
 	out = informerapi.Sessions{
 		UID:      string(s.Route().UID),

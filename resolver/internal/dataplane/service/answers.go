@@ -12,60 +12,61 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/query"
 )
 
-// Where all clients of an awake service go through the resolver, what a server said to
-// one who only asked is told to all who ask the same for a second. So a storm of
-// questions costs the game one a second for each of a few kinds.
+// Where all clients of an awake service go through the resolver, a backend's answer to a query
+// is given to all who ask the same for a second. So a storm of queries costs the game one a
+// second for each of a few kinds.
 
 const (
-	// FreshFor is how long an answer is told without asking again, and staleFor while
-	// the server is being asked again.
+	// FreshFor is how long an answer is given without asking again, and staleFor while a
+	// backend is being asked again.
 	FreshFor = time.Second
 	staleFor = 3 * time.Second
 	// forgetAfter is how long an answer is kept that nobody asks for.
 	forgetAfter = 10 * time.Second
-	// MaxQuestions bounds the kinds of questions of a port whose answers are kept: names
-	// and versions are the client's to choose. Who asks for more asks the server itself;
-	// where there are more than that a second, they are told one answer, to one of them.
+	// MaxQuestions bounds the kinds of questions of a port whose answers are kept, because
+	// clients choose the names and versions in them. Beyond that clients ask a backend
+	// themselves; beyond that many in a second they all get one backend's answer to one of
+	// them.
 	MaxQuestions = 16
-	// maxFetching bounds how many answers a port's servers are asked for at once.
+	// maxFetching bounds how many questions a port's backends are asked at once.
 	maxFetching = 4
-	// parallelFetches bounds how many all services' servers are asked for at once.
+	// parallelFetches bounds how many the backends of all services are asked at once.
 	parallelFetches = 256
-	// maxAsking bounds how many wait for an answer.
+	// maxAsking bounds how many clients wait for an answer.
 	maxAsking = 1024
 )
 
-// Answers are what a port's backends said, to be told again.
+// Answers are a port's backends' answers, to be given again.
 type Answers struct {
 	port *Port
 
 	mu  sync.Mutex
 	all map[string]*sharedAnswer
-	// others is told those whose questions there is no room for.
+	// others is the answer for questions that there is no room for.
 	others sharedAnswer
-	// fetching counts those that are asked for now, and next are to be.
+	// fetching counts the questions that are being asked, and next are the following ones.
 	fetching int
 	next     []func()
-	// more counts those who asked by themselves, in this second, because there was no
-	// room for their questions.
+	// more counts the clients that asked a backend themselves within this second, because there
+	// was no room for their questions.
 	more   int
 	second time.Time
 	closed bool
 	sweep  *time.Timer
 }
 
-// sharedAnswer is one of them. Answer is never changed.
+// sharedAnswer is one answer. Its bytes are never changed.
 type sharedAnswer struct {
 	answer []byte
-	// at is when it came, and failed when none came since.
+	// at is when the answer came, and failed when a backend last gave none since.
 	at, failed time.Time
 	asking     bool
 	waiting    []func(answer []byte)
 }
 
-// Recall gives what a server said lately to who asked the same. Where that isn't known,
-// or is too old, a server is asked, and then is told; nil says that none answered. Ok is
-// false where the client is to ask itself.
+// Recall returns a backend's recent answer to the same question. Where there is none, or it is
+// too old, a backend is asked, and then is called with the answer; nil: no backend answered. Ok
+// is false where the client is to ask a backend itself.
 func (t *Answers) Recall(r proto.Reteller, q proto.Question, then func(answer []byte)) (answer []byte, ok bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -92,8 +93,8 @@ func (t *Answers) Recall(r proto.Reteller, q proto.Question, then func(answer []
 	return nil, true
 }
 
-// MayRecall reports whether who is about to ask will likely be told by Recall. A server whose
-// answer can't be told again, because it comes in parts for instance, says so at once.
+// MayRecall reports whether Recall is likely to have an answer. Answers that can't be given
+// again, because they come in parts for instance, are never recalled.
 func (t *Answers) MayRecall(r proto.Reteller, q proto.Question) bool {
 	now := time.Now()
 	t.mu.Lock()
@@ -108,7 +109,7 @@ func (t *Answers) MayRecall(r proto.Reteller, q proto.Question) bool {
 	return t.ask(a, r, q, now) && a.failed.IsZero()
 }
 
-// entry is what is known of a question; nil: there is no room to know anything.
+// entry is the answer's entry for a question; nil: there is no room for it.
 func (t *Answers) entry(key string) *sharedAnswer {
 	if a := t.all[key]; a != nil || t.closed || len(t.all) >= MaxQuestions {
 		return a
@@ -124,8 +125,8 @@ func (t *Answers) entry(key string) *sharedAnswer {
 	return a
 }
 
-// mayAskItself reports whether a client whose question there is no room for may ask the server
-// itself.
+// mayAskItself reports whether a client may ask a backend itself because there is no room for
+// its question.
 func (t *Answers) mayAskItself(now time.Time) bool {
 	if now.Sub(t.second) >= time.Second {
 		t.second, t.more = now, 0
@@ -134,7 +135,8 @@ func (t *Answers) mayAskItself(now time.Time) bool {
 	return t.more <= MaxQuestions
 }
 
-// ask has a server asked, now or in turn, unless one is; false: not again so soon.
+// ask has a backend asked, now or in turn, unless one is being asked; false: the last failure
+// is too recent.
 func (t *Answers) ask(a *sharedAnswer, r proto.Reteller, q proto.Question, now time.Time) bool {
 	switch {
 	case a.asking:
@@ -159,7 +161,7 @@ func (t *Answers) ask(a *sharedAnswer, r proto.Reteller, q proto.Question, now t
 	return true
 }
 
-// fetch asks a server; nil: it didn't answer, or there is no room for what it said.
+// fetch asks a backend; nil: it didn't answer, or there is no room for its answer.
 func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	p := t.port
 	picked, ok := p.Queue.PickForQuery(p.Key.Name)
@@ -167,7 +169,7 @@ func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	case !ok:
 		return nil
 	case picked.Unproven:
-		// That it is up the client's own datagram finds out.
+		// The client's own datagram finds out whether the backend is up.
 		p.Queue.Untried(p.Key.Name, picked.Address)
 		return nil
 	}
@@ -176,7 +178,7 @@ func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	case p.fetches <- struct{}{}:
 		defer func() { <-p.fetches }()
 	default:
-		return nil // so many are asked that each client may as well ask by itself
+		return nil // so many questions are open that each client may as well ask a backend itself
 	}
 	err := query.Backend(p.Context, p.Key.Network, picked.Address, p.QueryTimeout, query.Greeting(p.Route(), p.Key.Network), func(c net.Conn) (err error) {
 		answer, err = r.Fetch(c, question)
@@ -188,8 +190,8 @@ func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	return answer
 }
 
-// answered takes in what a server said, and tells those who wait for it. The answer is
-// charged to what is held.
+// answered takes in a backend's answer, and gives it to those who wait for it. The answer is
+// charged to the budget of what is held.
 func (t *Answers) answered(a *sharedAnswer, answer []byte) {
 	t.mu.Lock()
 	waiting := a.waiting
@@ -215,13 +217,13 @@ func (t *Answers) answered(a *sharedAnswer, answer []byte) {
 	}
 }
 
-// drop gives an answer up.
+// drop removes an answer.
 func (t *Answers) drop(a *sharedAnswer) {
 	t.port.Held.Give(len(a.answer))
 	a.answer = nil
 }
 
-// forgetOld drops what nobody asks for any more.
+// forgetOld drops the answers that nobody asks for any more.
 func (t *Answers) forgetOld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,7 +243,7 @@ func (t *Answers) forgetOld() {
 	}
 }
 
-// close drops all, for good.
+// close drops all answers, for good.
 func (t *Answers) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,8 +258,8 @@ func (t *Answers) close() {
 	}
 }
 
-// Kept is how many kinds of questions have an answer, or are asked now, and waiting is how
-// many clients wait for one.
+// Kept is how many kinds of questions have an answer or are being asked, and how many clients
+// wait for one.
 func (t *Answers) Kept() (kinds, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Every client that goes is counted once by why it went: refused, answered, or ended.
-// Its line in the access log, if there is one, says the same. A datagram that gets no
-// session has none: its source may be forged, and there may be any number of them.
+// Every client is counted once by why it ended: refused, answered, or ended. Its line in the
+// access log, if there is one, has the same reason. A datagram that gets no session has no
+// line: its source may be forged, and there may be any number of them.
 
 // Line begins the access log's line of a client of the port.
 func (p *Port) Line(from netip.AddrPort) *accesslog.Line {
@@ -32,7 +32,7 @@ func (p *Port) Refuse(l *accesslog.Line, reason proto.Reason) {
 	l.Refused(string(reason))
 }
 
-// Ended counts a client that was held or relayed and goes.
+// Ended counts the end of a client that was held or relayed.
 func (p *Port) Ended(l *accesslog.Line, why string) {
 	p.Counts.Ended(why)
 	l.Ended(why)

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// learnTries and learnPause bound asking a server that doesn't answer.
+	// learnTries and learnPause bound asking a backend that doesn't answer.
 	learnTries = 3
 	learnPause = 5 * time.Second
-	// parallelAsks is how many servers of all services are asked at once.
+	// parallelAsks is how many backends of all services are asked at once.
 	parallelAsks = 16
 )
 
-// asked is a server that was asked what it tells of itself.
+// asked is a backend that is asked to describe itself.
 type asked struct {
 	address netip.AddrPort
 	pod     types.UID
 }
 
-// learn asks a server once it is up what it tells of itself, to tell it while the
-// server sleeps. One answer a server will do: what is learnt hardly ever changes
-// while it runs. The port is locked.
+// learn asks a backend to describe itself once it is up, for the answers given while it sleeps.
+// One answer a process is enough: what is learnt hardly ever changes while it runs. The port is
+// locked.
 func (p *Port) learn(port *route.Port) {
-	asker := p.Can.Asker
+	querier := p.Can.Querier
 	i := slices.IndexFunc(port.Backends, usable)
-	if asker == nil || i < 0 || p.Policy().Service.Phase != proto.Up {
+	if querier == nil || i < 0 || p.Policy().Service.Phase != proto.Up {
 		return
 	}
 	server := asked{port.Backends[i].Address, port.Backends[i].Pod}
@@ -43,25 +43,25 @@ func (p *Port) learn(port *route.Port) {
 	}
 	p.asked = server
 	if p.learning {
-		return // the next try is at this one
+		return // the query that is under way goes on with this backend
 	}
 	p.learning = true
 	p.Running.Go(func() {
 		defer utilruntime.HandleCrash()
-		p.learnFrom(asker, server)
+		p.learnFrom(querier, server)
 	})
 }
 
-// learnFrom asks a server until it answers, or the one that is to be asked instead.
-func (p *Port) learnFrom(asker proto.Asker, server asked) {
+// learnFrom asks a backend until it answers, or until another is to be asked instead.
+func (p *Port) learnFrom(querier proto.Querier, server asked) {
 	for try := 1; ; try++ {
 		var answers proto.Answers
 		err := p.askInTurn(p.Key.Network, server.address, func(c net.Conn) (err error) {
-			answers, err = asker.Ask(c)
+			answers, err = querier.Ask(c)
 			return err
 		})
 		if err == nil {
-			p.learnt(answers)
+			p.keep(answers)
 		} else {
 			p.Log.V(1).Info("A server did not tell of itself", "address", server.address.String(), "error", err.Error())
 			select {
@@ -93,8 +93,8 @@ func (p *Port) learnFrom(asker proto.Asker, server asked) {
 	}
 }
 
-// askInTurn asks a backend over a connection of its own when not too many are asked
-// already.
+// askInTurn asks a backend over a connection of its own. It waits while too many backends are
+// being asked.
 func (s *Service) askInTurn(network route.Network, address netip.AddrPort, question func(net.Conn) error) error {
 	select {
 	case s.asks <- struct{}{}:
@@ -105,11 +105,11 @@ func (s *Service) askInTurn(network route.Network, address netip.AddrPort, quest
 	return query.Backend(s.Context, network, address, s.QueryTimeout, query.Greeting(s.Route(), network), question)
 }
 
-// learnt takes in what a backend told.
-func (p *Port) learnt(answers proto.Answers) {
+// keep keeps what was learnt from a backend.
+func (p *Port) keep(answers proto.Answers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = answers
+	p.learnt = answers
 	r := p.Route()
 	if port, ok := r.Port(p.Key.Name); ok && KeyOf(&port) == p.Key {
 		p.policy.Store(p.policyOf(r, &port))

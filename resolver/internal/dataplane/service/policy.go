@@ -13,32 +13,33 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// Policy is what a port's clients are classified by. It is never changed: a new version of
-// the route, or of what a backend told, makes another.
+// Policy is how a port's clients are classified. It is never changed: a new version of the
+// route, or of what was learnt from a backend, makes another.
 type Policy struct {
-	// Service is what the protocol may know.
+	// Service is what the protocol gets to see of the service.
 	Service proto.Service
 	Rules   *guard.Rules
-	// Classifies reports whether the protocol is asked what clients want: not where anything
-	// wakes the service, and not while a backend is up that can be asked itself.
+	// Classifies reports whether the protocol classifies clients. It doesn't where anything
+	// wakes the service, nor while a backend is up to answer for itself.
 	Classifies bool
-	// SortsQueries reports whether a backend is up and clients are told apart all the same,
-	// because all of them go through the resolver: who only asks keeps nothing awake.
-	SortsQueries bool
-	// Aborts reports whether a client who ends its side while it is held is gone.
+	// ClassifiesQueries reports whether clients are classified though a backend is up, because
+	// all of them go through the resolver: queries keep nothing awake.
+	ClassifiesQueries bool
+	// Aborts reports whether a held client that ends its side counts as gone.
 	Aborts bool
-	// proves reports whether the protocol is only asked who must prove where it is.
-	proves bool
+	// validatesAddress reports whether the protocol is asked only which clients must validate
+	// their address.
+	validatesAddress bool
 }
 
-// Policy is the one of now.
+// Policy is the current policy.
 func (p *Port) Policy() *Policy { return p.policy.Load() }
 
-// policyOf is the policy with a version of the route: what the spec says comes before what
-// a backend told. The port is locked.
+// policyOf is the policy for a version of the route. Settings of the spec take precedence over
+// what was learnt from a backend. The port is locked.
 func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 	k := &Policy{
-		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.told), Probes: port.Probes, Players: port.Players},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.learnt), Probes: port.Probes, Players: port.Players},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose,
 	}
 	s := &k.Service
@@ -46,7 +47,7 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 	case v1alpha1.PhaseAwake:
 		s.Phase = proto.Up
 		if !slices.ContainsFunc(port.Backends, usable) {
-			// It was up, and will be again. How long that takes nobody can tell.
+			// It was up, and will be again. Nobody can tell how long that takes.
 			s.Phase = proto.Waking
 		}
 	case v1alpha1.PhaseWaking:
@@ -55,9 +56,9 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 	}
 	tells := p.Protocol.WakeOn() == proto.OnData && !port.WakeOnConnect
 	k.Classifies = tells && s.Phase != proto.Up
-	k.SortsQueries = tells && s.Phase == proto.Up && r.Balance != ""
-	if p.Can.Prover != nil && port.WakeOnConnect {
-		k.Classifies, k.proves = s.Phase != proto.Up, true
+	k.ClassifiesQueries = tells && s.Phase == proto.Up && r.Balance != ""
+	if p.Can.AddressValidator != nil && port.WakeOnConnect {
+		k.Classifies, k.validatesAddress = s.Phase != proto.Up, true
 	}
 	return k
 }
@@ -65,28 +66,28 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 // usable reports whether a pod may take new clients.
 func usable(b route.Backend) bool { return b.Serving && !b.Terminating }
 
-// idOf is a number that a service's port has on all resolvers.
+// idOf is an ID of a service's port that is the same on all resolvers.
 func idOf(r *route.Route, p *route.Port) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(r.UID) + "/" + p.Name))
 	return h.Sum64()
 }
 
-// Client is who asks now.
+// Client describes the client that is being classified.
 func (k *Policy) Client(source netip.AddrPort, scratch []byte) proto.Client {
 	return proto.Client{Service: &k.Service, Source: source, Now: time.Now(), Scratch: scratch}
 }
 
-// Classify asks the protocol what a datagram is.
+// Classify has the protocol classify a datagram.
 func (k *Policy) Classify(p proto.Protocol, datagram []byte, c proto.Client) proto.Verdict {
-	if k.proves {
-		return p.(proto.Prover).Prove(datagram, c)
+	if k.validatesAddress {
+		return p.(proto.AddressValidator).ValidateAddress(datagram, c)
 	}
 	return p.Inspect(datagram, c)
 }
 
-// IfDown asks the protocol what it would make of a client if no backend were up. After is
-// how long the client must say nothing more for that to hold.
+// IfDown is what the protocol would do with a client if no backend were up. After is how long
+// the client must be silent for that to hold.
 func (k *Policy) IfDown(p proto.Protocol, head []byte, source netip.AddrPort) (action proto.Action, after time.Duration) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
@@ -96,17 +97,17 @@ func (k *Policy) IfDown(p proto.Protocol, head []byte, source netip.AddrPort) (a
 	return v.Action, v.After
 }
 
-// Joins reports whether whoever says that would be held, if no backend were up.
+// Joins reports whether a client that sends this would be held if no backend were up.
 func (p *Port) Joins(head []byte, source netip.AddrPort) bool {
 	action, _ := p.Policy().IfDown(p.Protocol, head, source)
 	return action == proto.Hold
 }
 
-// MayAnswer reports whether a datagram may be given an answer. One that goes to who may not
-// be where it says is no larger than what it answers, but for a few.
+// MayAnswer reports whether a datagram may be answered. Where the client's address is not
+// validated the answer is no larger than the datagram, with few exceptions.
 func (p *Port) MayAnswer(v proto.Verdict, datagram []byte, from netip.AddrPort) bool {
-	if v.Proven || len(v.Answer) <= len(datagram) {
+	if v.AddressValidated || len(v.Answer) <= len(datagram) {
 		return true
 	}
-	return len(v.Answer) <= guard.MaxUnproven && p.Guard.Answer(p.Policy().Rules, from.Addr(), time.Now())
+	return len(v.Answer) <= guard.MaxUnvalidated && p.Guard.Answer(p.Policy().Rules, from.Addr(), time.Now())
 }

@@ -14,7 +14,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// Key is what a port can't be kept for when it changes.
+// Key has the settings of a port that can't change while it is open.
 type Key struct {
 	Name     string
 	Protocol v1alpha1.Protocol
@@ -32,19 +32,19 @@ type Port struct {
 	*Service
 	Key      Key
 	Protocol proto.Protocol
-	// Can are the protocol's abilities.
+	// Can has the protocol's abilities.
 	Can proto.Abilities
 	// Counts are the port's series.
 	Counts *metrics.Port
-	// Answers are what backends said to who only asked.
+	// Answers are backends' answers to queries.
 	Answers Answers
 
 	policy atomic.Pointer[Policy]
 
-	// mu guards what a backend told of itself, and which was asked last. Learning reports
-	// whether one is being asked.
+	// mu guards what was learnt from a backend, and which one was asked last. Learning is set
+	// while one is being asked.
 	mu       sync.Mutex
-	told     proto.Answers
+	learnt   proto.Answers
 	asked    asked
 	learning bool
 	// gone is closed with the port.
@@ -73,33 +73,32 @@ func (p *Port) Update(r *route.Route, port *route.Port) {
 	p.learn(port)
 }
 
-// Learnt is what a backend told of itself.
+// Learnt is what was learnt from a backend.
 func (p *Port) Learnt() proto.Answers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.told
+	return p.learnt
 }
 
-// Close ends what the port does by itself. Its file is given back by who had it counted.
+// Close ends what the port does by itself. Whoever counted its file gives that back.
 func (p *Port) Close() {
 	p.remove(p)
 	close(p.gone)
 	p.Answers.close()
 }
 
-// Logger says of which port what is logged is.
+// Logger is the log with the port's name.
 func (p *Port) Logger() logr.Logger {
 	r := p.Route()
 	return p.Log.WithValues("namespace", r.Namespace, "service", r.Service, "port", p.Key.Name, "resolverPort", p.Key.Number)
 }
 
-// HeadTime bounds how long a client may take to say what it wants, and to take in what it
-// is answered.
+// HeadTime bounds how long a client may take to say what it wants, and to receive its answer.
 func (p *Port) HeadTime() time.Duration {
 	return cmp.Or(p.Route().Hold.Handshake, route.DefaultHandshake)
 }
 
-// leastHandshakes is how many clients may say what they want at once, though fewer may be
+// leastHandshakes is how many clients may say what they want at once, even where fewer may be
 // held.
 const leastHandshakes = 100
 
@@ -107,8 +106,7 @@ const leastHandshakes = 100
 // refused, at once.
 func (p *Port) MaxHandshakes() int { return max(p.Route().Hold.MaxConnections, leastHandshakes) }
 
-// Begin and End follow a client that has a backend. One who only asks doesn't keep the
-// service awake.
+// Begin and End count a client that has a backend. A query doesn't keep the service awake.
 func (p *Port) Begin(query bool) {
 	if !query {
 		p.Active.Relayed.Add(1)
@@ -117,7 +115,7 @@ func (p *Port) Begin(query bool) {
 	p.Counts.SessionBegun()
 }
 
-// End is Begin's end.
+// End undoes Begin.
 func (p *Port) End(query bool) {
 	if !query {
 		p.Active.Relayed.Add(-1)

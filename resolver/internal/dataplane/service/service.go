@@ -18,16 +18,16 @@ type Service struct {
 	*Shared
 	// Queue holds its clients.
 	Queue *hold.Queue
-	// Guard knows its clients by their sources.
+	// Guard tracks its clients by their sources.
 	Guard  guard.Guard
 	Active Activity
 
 	route atomic.Pointer[route.Route]
-	// ownFiles and ownSessions are the service's part of what all share.
+	// ownFiles and ownSessions are the service's part of the shared capacity.
 	ownFiles    Files
 	ownSessions atomic.Int32
 
-	// mu guards ports: those at work.
+	// mu guards ports, which are the open ones.
 	mu    sync.Mutex
 	ports []*Port
 }
@@ -37,7 +37,7 @@ func New(shared *Shared, r *route.Route) *Service {
 	s := &Service{Shared: shared}
 	s.route.Store(r)
 	s.Queue = hold.New(r, hold.Options{
-		Waker: shared.Waker, Protocols: shared.Protocols, Told: s.told, Metrics: shared.Metrics, Log: shared.Log,
+		Waker: shared.Waker, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,
 	})
 	return s
 }
@@ -45,24 +45,24 @@ func New(shared *Shared, r *route.Route) *Service {
 // Route is the newest version of the route. It is never changed.
 func (s *Service) Route() *route.Route { return s.route.Load() }
 
-// Update takes a new version of the route, and gives the one before. The queue comes second:
-// whoever it sends to a backend finds that backend in the route.
+// Update takes a new version of the route, and returns the previous one. The queue comes
+// second: a client that it releases to a backend finds that backend in the route.
 func (s *Service) Update(r *route.Route) (was *route.Route) {
 	was = s.route.Swap(r)
 	s.Queue.Update(r)
 	return was
 }
 
-// Name is what its series are called by.
+// Name is the name in the service's series.
 func (s *Service) Name() types.NamespacedName { return NameOf(s.Route()) }
 
-// NameOf is what the series of a route's service are called by.
+// NameOf is the name in the series of a route's service.
 func NameOf(r *route.Route) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }
 
-// told takes in what a backend of a port told of itself.
-func (s *Service) told(name string, answers proto.Answers) {
+// learnt keeps what was learnt from a backend of a port.
+func (s *Service) learnt(name string, answers proto.Answers) {
 	s.mu.Lock()
 	at := slices.IndexFunc(s.ports, func(p *Port) bool { return p.Key.Name == name })
 	var p *Port
@@ -71,7 +71,7 @@ func (s *Service) told(name string, answers proto.Answers) {
 	}
 	s.mu.Unlock()
 	if p != nil {
-		p.learnt(answers)
+		p.keep(answers)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package service is what TCP and UDP clients of one ElasticService have in common: its
-// route, its queue, its ports with the policy that their clients are classified by, what it
-// takes of what all services share, and who is active.
+// Package service is what TCP and UDP clients of one ElasticService have in common: its route,
+// its queue, its ports with the policy by which their clients are classified, what it takes of
+// the shared capacity, and its active clients.
 //
 // It opens no port and knows no client. The packages tcp and udp do; they import this one.
 package service
@@ -34,10 +34,10 @@ const (
 )
 
 const (
-	// stalledPart is what part of MaxHeldBytes is for what relayed clients and backends
-	// have no room for.
+	// stalledPart is the part of MaxHeldBytes, as a divisor, for bytes that relayed clients and
+	// backends have no room for.
 	stalledPart = 4
-	// spareFiles are left for all that is neither a client, nor its backend, nor a port.
+	// spareFiles are left for everything other than clients, their backends, and ports.
 	spareFiles = 1024
 )
 
@@ -50,20 +50,20 @@ type Options struct {
 	Log     logr.Logger
 	// UDPIdle is how long a UDP session may be silent; 0: DefaultUDPIdle.
 	UDPIdle time.Duration
-	// TCPHalfClosed is how long a TCP connection of which one side has ended may be
-	// silent; 0: DefaultTCPHalfClosed. TCPIdle is so for any other; 0: for ever.
+	// TCPHalfClosed is how long a TCP connection may be silent after one side has ended; 0:
+	// DefaultTCPHalfClosed. TCPIdle is the same for any other connection; 0: for ever.
 	TCPHalfClosed, TCPIdle time.Duration
-	// MaxFiles bounds the files that ports and clients of all services have open; 0:
-	// by what the process may open.
+	// MaxFiles bounds the file descriptors of the ports and clients of all services; 0: derived
+	// from the process's limit.
 	MaxFiles int
 	// MaxUDPSessions bounds the UDP sessions of all services; 0: DefaultMaxUDPSessions.
 	MaxUDPSessions int
 	// MaxHeldBytes bounds what is kept for the clients of all services while they have no
-	// backend, or no room for what it says; 0: DefaultMaxHeldBytes.
+	// backend, or no room for what it sends; 0: DefaultMaxHeldBytes.
 	MaxHeldBytes int64
-	// AccessLog gets a line about each client that goes; nil: nobody does.
+	// AccessLog gets a line about each client that ends; nil: there is no log.
 	AccessLog *accesslog.Log
-	// Protocols are the modules by name.
+	// Protocols are the protocol modules by name.
 	Protocols map[v1alpha1.Protocol]proto.Protocol
 }
 
@@ -74,18 +74,18 @@ type Shared struct {
 	// Context is the life of all clients. Close ends it.
 	Context context.Context //nolint:containedctx // see there
 	cancel  context.CancelFunc
-	// Running are the goroutines, and the clients that a loop has.
+	// Running counts the goroutines, and the clients that a loop has.
 	Running sync.WaitGroup
-	// Sessions counts what is relayed, for services that are gone, too.
+	// Sessions counts the relayed clients, including those of services that are gone.
 	Sessions atomic.Int32
-	// files and udpSessions are divided among the services; ports are files, too.
+	// files and udpSessions are divided among the services; ports take files, too.
 	files, udpSessions *guard.Share
 	portFiles          atomic.Int32
-	// Held is charged with what is kept. Stalled is its part for what is relayed, so
-	// that clients who take nothing in leave the rest to those who wait.
+	// Held is charged with the bytes that are kept. Stalled is its part for relayed clients, so
+	// that clients that don't read leave the rest to those that wait.
 	Held, Stalled *conn.Budget
-	// asks bounds how many backends are asked at once what they tell of themselves, and
-	// fetches for an answer to tell again. QueryTimeout bounds how long each may take.
+	// asks bounds how many backends are asked to describe themselves at once, and fetches how
+	// many are asked clients' questions. QueryTimeout bounds how long each may take.
 	asks, fetches chan struct{}
 	QueryTimeout  time.Duration
 }
@@ -121,7 +121,7 @@ func NewShared(o Options) *Shared {
 // Close cuts all clients.
 func (s *Shared) Close() { s.cancel() }
 
-// Usage is what is taken of what services share.
+// Usage is how much of the shared capacity is taken.
 type Usage struct {
 	// Files includes PortFiles.
 	Files, PortFiles, UDPSessions int

@@ -14,8 +14,8 @@ import (
 // admission is what becomes of a client.
 type admission struct {
 	decision decision
-	// server is the backend of one that is relayed, and ticket the place in the queue of one
-	// that is held.
+	// server is the backend of a relayed client, and ticket the place in the queue of a held
+	// one.
 	server *backend
 	ticket *hold.Ticket
 }
@@ -31,10 +31,10 @@ const (
 	held
 )
 
-// admit decides what becomes of a client, and tells one that is refused why.
+// admit decides what becomes of a client, and tells it why if it is refused.
 func (p *Port) admit(c *Client, rules *guard.Rules) admission {
 	c.max = p.Route().Hold.MaxBytes
-	if !p.enter(c, rules) {
+	if !p.admitted(c, rules) {
 		return admission{}
 	}
 	switch goesOn, query := p.wants(c); {
@@ -56,9 +56,9 @@ func (p *Port) admit(c *Client, rules *guard.Rules) admission {
 // noRules are for a load balancer's own connections.
 var noRules = &guard.Rules{}
 
-// enter begins a client's stay, once it is known where it comes from. What was read
-// for that is its source's from now on.
-func (p *Port) enter(c *Client, rules *guard.Rules) bool {
+// admitted begins a client's stay, once its address is known. What was read until then is
+// charged to its source from now on.
+func (p *Port) admitted(c *Client, rules *guard.Rules) bool {
 	all := p.Held
 	if c.local {
 		rules = noRules
@@ -91,7 +91,7 @@ func (p *Port) takePlace(l *accesslog.Line, from netip.Addr, rules *guard.Rules)
 }
 
 // wants finds out what a client wants. One that goes on wants a backend to play on. Query is
-// the backend of one that only queries; nil: all that it wanted is done, or it is gone.
+// the backend of a client that only queries. With neither the client is done or gone.
 func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
 	k := p.Policy()
 	if c.local {
@@ -100,12 +100,12 @@ func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
 		}
 		return false, query
 	}
-	if !k.SortsQueries {
+	if !k.ClassifiesQueries {
 		return !k.Classifies || p.handshake(c), nil
 	}
 	queries, heard := p.queries(c)
-	// At a front of HTTP whoever probes is a client like any other while a backend is up:
-	// its next request may be for another service.
+	// At a front of HTTP a probe is relayed like any other request while a backend is up: the
+	// client's next request may be for another service.
 	follows := c.front != nil && c.front.only != nil
 	switch {
 	case !heard:
@@ -121,8 +121,8 @@ func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
 	return p.handshake(c), nil
 }
 
-// handshake lets a client say what it wants; false: it doesn't want the service, or
-// may not have it.
+// handshake lets a client say what it wants; false: it doesn't want the service, or may not
+// have it.
 func (p *Port) handshake(c *Client) bool {
 	switch reason := c.stay.Hold(); reason {
 	case "":
@@ -147,13 +147,13 @@ func (p *Port) mayWait(c *Client) bool {
 		p.deny(c)
 	default:
 		p.refuse(c.line, reason)
-		p.farewell(c, reason)
+		p.refuseWith(c, reason)
 	}
 	return false
 }
 
-// deny refuses a client that may not wake the service. Where clients make requests it is told
-// so once it has made one; others are closed unread.
+// deny refuses a client that may not wake the service. In protocols with requests the refusal
+// follows the client's first request; other clients are closed unread.
 func (p *Port) deny(c *Client) {
 	if p.Can.Requests {
 		if reason := c.stay.Hear(); reason != "" {
@@ -165,16 +165,16 @@ func (p *Port) deny(c *Client) {
 		}
 	}
 	p.refuse(c.line, proto.Denied)
-	p.farewell(c, proto.Denied)
+	p.refuseWith(c, proto.Denied)
 }
 
-// queue has a client wait in the service's queue, where there is room.
+// queue puts a client into the service's queue, where there is room.
 func (p *Port) queue(c *Client) admission {
 	atMost := p.protocol.HoldAtMost()
 	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
 		atMost = 0
 	}
-	ticket, err := p.Queue.Enter(p.Key.Name, c, atMost)
+	ticket, err := p.Queue.Hold(p.Key.Name, c, atMost)
 	if err == nil {
 		return admission{decision: held, ticket: ticket}
 	}
@@ -183,6 +183,6 @@ func (p *Port) queue(c *Client) admission {
 		reason = proto.RouteGone
 	}
 	c.line.Refused(string(reason))
-	p.farewell(c, reason)
+	p.refuseWith(c, reason)
 	return admission{}
 }

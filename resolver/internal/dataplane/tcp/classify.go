@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// farewellTimeout bounds telling a client why it is refused.
-	farewellTimeout = 500 * time.Millisecond
-	// maxUnread bounds what is read and thrown away of one meanwhile.
+	// refusalTimeout bounds telling a client why it is refused.
+	refusalTimeout = 500 * time.Millisecond
+	// maxUnread bounds how much is read and discarded of such a client meanwhile.
 	maxUnread = 1 << 20
 )
 
-// classifier hears what the clients of a port, or of a front, say first, and has a protocol
-// say what they want.
+// classifier reads what the clients of a port, or of a front, send first, and has a protocol
+// classify it.
 type classifier struct {
 	protocol proto.Protocol
 	counts   *metrics.Port
@@ -32,14 +32,14 @@ type classifier struct {
 	terms    terms
 }
 
-// terms are what a classifier goes by.
+// terms are a classifier's settings.
 type terms interface {
 	// Policy is what clients are classified by.
 	Policy() *service.Policy
-	// HeadTime bounds how long a client may take to say what it wants, and to take in
-	// what it is answered.
+	// HeadTime bounds how long a client may take to say what it wants, and to receive its
+	// answer.
 	HeadTime() time.Duration
-	// MaxHandshakes bounds how many do at once.
+	// MaxHandshakes bounds how many clients may do so at once.
 	MaxHandshakes() int
 }
 
@@ -49,7 +49,7 @@ func (f *classifier) refuse(l *accesslog.Line, reason proto.Reason) {
 	l.Refused(string(reason))
 }
 
-// occupy takes a client's place among those that have no other. Where there is none
+// occupy takes a client's place among those that are not admitted yet. Where there is none left
 // the oldest of them is cut.
 func (f *classifier) occupy(c *Client) guard.Handshake {
 	place, evicted := f.guard.Handshake(c.conn, f.terms.MaxHandshakes())
@@ -59,8 +59,8 @@ func (f *classifier) occupy(c *Client) guard.Handshake {
 	return place
 }
 
-// classify has the protocol say what a client wants; false: that was
-// all. The handshake's time is for that, and for taking in what it is answered.
+// classify has the protocol classify a client; false: the client is done. The handshake's time
+// bounds that, and receiving the answer.
 func (f *classifier) classify(c *Client) bool { return f.classifyFrom(c, false) }
 
 // classifyFrom is classify for a client that may have been answered already.
@@ -79,7 +79,7 @@ func (f *classifier) classifyFrom(c *Client, answered bool) bool {
 		case action == proto.Answer:
 			answered = true
 			if c.front != nil && c.front.only != nil {
-				// What it asks next may be for another host.
+				// The client's next request may be for another host.
 				c.goBack()
 				return false
 			}
@@ -96,8 +96,8 @@ func (f *classifier) classifyFrom(c *Client, answered bool) bool {
 	}
 }
 
-// awaitHead bounds the time in which the client says what it wants, and takes in what
-// it is answered, unless it is bounded already.
+// awaitHead bounds the time in which the client says what it wants, and receives its answer,
+// unless it is bounded already.
 func (c *Client) awaitHead(atMost time.Duration) {
 	if c.headDue.IsZero() {
 		c.headDue = time.Now().Add(atMost)
@@ -105,14 +105,13 @@ func (c *Client) awaitHead(atMost time.Duration) {
 	_ = c.conn.SetDeadline(c.headDue)
 }
 
-// headHeard ends what awaitHead began.
+// headHeard ends the bound that awaitHead set.
 func (c *Client) headHeard() {
 	c.headDue = time.Time{}
 	_ = c.conn.SetDeadline(time.Time{})
 }
 
-// hear waits for more of what a client says first; false: it went away, or is
-// refused.
+// hear waits for more of a client's first bytes; false: it went away, or is refused.
 func (f *classifier) hear(c *Client, answered bool) bool {
 	if len(c.sent) >= proto.MaxHead {
 		f.refuse(c.line, proto.Unfinished)
@@ -123,12 +122,12 @@ func (f *classifier) hear(c *Client, answered bool) bool {
 		switch {
 		case errors.Is(err, conn.ErrNoRoom):
 			f.refuse(c.line, proto.TooManyBytes)
-			f.farewell(c, proto.TooManyBytes)
+			f.refuseWith(c, proto.TooManyBytes)
 		case errors.Is(err, os.ErrDeadlineExceeded) && (!answered || len(c.sent) > 0):
 			f.refuse(c.line, proto.Unfinished)
-			f.farewell(c, proto.Unfinished)
+			f.refuseWith(c, proto.Unfinished)
 		case errors.Is(err, net.ErrClosed):
-			c.line.Refused(string(proto.Evicted)) // as is counted of who has its place now
+			c.line.Refused(string(proto.Evicted)) // its successor has counted it so
 		}
 		return false
 	}
@@ -136,8 +135,8 @@ func (f *classifier) hear(c *Client, answered bool) bool {
 	return true
 }
 
-// goesOn waits whether a client says more within a time, in which case what it said so
-// far means something else; false: it doesn't, or not until all of it is due.
+// goesOn reports whether a client sends more within a time, which changes the meaning of what
+// it sent so far; false: it doesn't, or due comes first.
 func (c *Client) goesOn(while time.Duration, due time.Time) bool {
 	if until := time.Now().Add(while); until.Before(due) {
 		_ = c.conn.SetReadDeadline(until)
@@ -145,7 +144,7 @@ func (c *Client) goesOn(while time.Duration, due time.Time) bool {
 	defer func() { _ = c.conn.SetReadDeadline(due) }()
 	chunk, err := c.reader.Next(proto.MaxHead - len(c.sent))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// On a host that is short of time it may have come all the same.
+		// On a busy host bytes may have come all the same.
 		chunk, err = c.reader.NextNow(proto.MaxHead - len(c.sent))
 	}
 	if err != nil {
@@ -155,8 +154,8 @@ func (c *Client) goesOn(while time.Duration, due time.Time) bool {
 	return true
 }
 
-// classifyOnce asks the protocol once and says what it is told to. More says that there
-// are bytes to be judged still.
+// classifyOnce asks the protocol once and sends its answer. More means that there are bytes
+// still to be classified.
 func (f *classifier) classifyOnce(c *Client) (action proto.Action, more bool, err error) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
@@ -191,31 +190,31 @@ func (f *classifier) classifyOnce(c *Client) (action proto.Action, more bool, er
 	return verdict.Action, more, nil
 }
 
-// refusal is what the protocol has to say to a client that is sent away.
+// refusal is what the protocol sends to a client that is refused.
 func (f *classifier) refusal(c *Client, why proto.Reason) []byte {
 	return f.protocol.Refusal(why, c.sent, f.terms.Policy().Client(netip.AddrPort{}, nil))
 }
 
-// farewell tells a client why it is refused, which takes a place among those that have
-// no other.
-func (f *classifier) farewell(c *Client, why proto.Reason) {
+// refuseWith tells a client why it is refused. That takes a place among the clients that are
+// not admitted.
+func (f *classifier) refuseWith(c *Client, why proto.Reason) {
 	if text := f.refusal(c, why); len(text) > 0 {
 		defer f.occupy(c).End()
 		part(c.conn, text)
 	}
 }
 
-// farewellInPlace is farewell for a client that has such a place.
-func (f *classifier) farewellInPlace(c *Client, why proto.Reason) {
+// refuseInPlace is refuseWith for a client that has such a place.
+func (f *classifier) refuseInPlace(c *Client, why proto.Reason) {
 	if text := f.refusal(c, why); len(text) > 0 {
 		part(c.conn, text)
 	}
 }
 
-// part ends a connection so that the client sees its end, and can read what it
-// is told: closing one with unread bytes resets it and throws the text away.
+// part ends a connection so that the client sees its end, and can read the text: closing one
+// with unread bytes resets it and discards the text.
 func part(c *conn.Stream, text []byte) {
-	_ = c.SetDeadline(time.Now().Add(farewellTimeout))
+	_ = c.SetDeadline(time.Now().Add(refusalTimeout))
 	if len(text) > 0 {
 		if _, err := c.Write(text); err != nil {
 			return

@@ -1,12 +1,12 @@
 package tcp
 
 import (
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	"bytes"
 	"net/netip"
 	"sync"
 	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -18,43 +18,43 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// Client is a TCP client, and what it sent while it has no backend. It is for one goroutine,
-// and once it is relayed for the relay's loop.
+// Client is a TCP client, and what it sent while it has no backend. One goroutine uses it, and
+// once it is relayed the relay's loop.
 type Client struct {
 	shared *service.Shared
 	conn   *conn.Stream
 	reader *conn.Reader
 	line   *accesslog.Line
 	endpoints
-	// announced is set where a backend is told first where the client is.
+	// announced is set where the backend is first sent the client's address.
 	announced bool
-	// sent is charged to the budget. At most max bytes are kept of one that is held. Ended is
-	// set once the client has ended its side, and full while the budget has no room for more.
+	// sent is charged to the budget. At most max bytes are kept of a held client. Ended is set
+	// once the client has ended its side, and full while the budget has no room for more.
 	sent        []byte
 	budget      *conn.Budget
 	max         int
 	ended, full bool
 
-	// port is whose client it is once it was admitted, by stay. Open is set while it counts
-	// among those who keep the service awake.
+	// port is the port that the client was admitted to, by stay. Open is set while it counts
+	// among the clients that keep the service awake.
 	port *Port
 	stay guard.Stay
 	open bool
-	// front is what it has at the front that it came to; nil: it came to the port.
+	// front is the client's state at the front that it came to; nil: it came to the port.
 	front *atFront
 	// slot is the client's place on the backend that it has or tries.
 	slot *hold.Slot
 
-	// headDue is when the client must have said what it wants, and taken in what it is
-	// answered; zero before it is first asked. Answered is set once it has had the one Answer
-	// that is marked Once.
+	// headDue is when the client must have said what it wants, and received its answer; zero
+	// before it is first classified. Answered is set once it has had the one Answer that is
+	// marked Once.
 	headDue  time.Time
 	answered bool
-	// questions are for a client that can be made to wait; nil: it can't.
+	// questions make the client wait for longer; nil: it can't be asked any.
 	questions *questions
 
-	// events end its wait. Called is set once one is there, or comes at once. Deadline guards
-	// it, and the read deadline against being put off then.
+	// events end its wait. Called is set once one is there, or about to come. Deadline guards
+	// called, and keeps the read deadline from being put off after it is set.
 	events   chan event
 	called   bool
 	deadline sync.Mutex
@@ -71,7 +71,7 @@ func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
 	return client
 }
 
-// end ends the client, and gives back what it took. One of HTTP whose next request is for
+// end ends the client, and gives back what it took. An HTTP client whose next request is for
 // another service goes on there.
 func (c *Client) end() {
 	if c.open {
@@ -95,14 +95,14 @@ func (c *Client) end() {
 	}
 }
 
-// keepAwake has the client count among those who keep the service awake.
+// keepAwake counts the client among those that keep the service awake.
 func (c *Client) keepAwake() {
 	c.open = true
 	c.port.Active.Open.Add(1)
 }
 
-// pass finds out how much of what is held is for this service's backend: at a front of HTTP
-// a later request may be for another.
+// pass finds out how much of what is held is for this service's backend: at a front of HTTP a
+// later request may be for another service.
 func (c *Client) pass() (passes int, x *http1.Exchange) {
 	if c.front == nil || c.front.only == nil {
 		return len(c.sent), nil
@@ -114,7 +114,7 @@ func (c *Client) pass() (passes int, x *http1.Exchange) {
 	return passes, x
 }
 
-// drop gives up the first n bytes of what is held.
+// drop discards the first n bytes of what is held.
 func (c *Client) drop(n int) {
 	c.budget.Give(n)
 	c.sent = c.sent[n:]
@@ -129,29 +129,29 @@ func (c *Client) take(chunk []byte) {
 	c.reader.Done()
 }
 
-// takeSlot leaves the slot that the client has for that of a release.
+// takeSlot replaces the client's slot by that of a release.
 func (c *Client) takeSlot(g hold.Release) {
 	c.slot.Leave()
 	c.slot = g.Slot
 }
 
-// atFront is what a client has at the front that it came to.
+// atFront is a client's state at the front that it came to.
 type atFront struct {
 	stay guard.Stay
-	// again is set where it comes from another service there.
-	again bool
-	// only reports, of a client of HTTP, which hosts' requests are for the service that it
-	// has now; nil: all are.
+	// returned is set where it has come back from another service of the front.
+	returned bool
+	// only reports, for an HTTP client, which hosts' requests are for its current service; nil:
+	// all are.
 	only func(host string) bool
-	// turn carries it on with another service.
+	// turn serves it on with another service.
 	turn func(was *Client, client *conn.Stream, rest []byte)
 	// turned is its connection where its next request, of which rest was read, is for another
-	// service; nil: it is not.
+	// service; nil: it isn't.
 	turned *conn.Stream
 	rest   []byte
 }
 
-// goOn carries the client on, in a goroutine of its own.
+// goOn serves the client on, in a goroutine of its own.
 func (a *atFront) goOn(was *Client) {
 	was.shared.Running.Go(func() {
 		defer utilruntime.HandleCrash()
@@ -159,11 +159,11 @@ func (a *atFront) goOn(was *Client) {
 	})
 }
 
-// goBack has a client of HTTP that was answered in the backend's place go back to the front:
-// what it asks next may be for another host.
+// goBack returns an HTTP client to the front after it was answered in the backend's place: its
+// next request may be for another host.
 func (c *Client) goBack() { c.moveOn(c.conn.Detach(), bytes.Clone(c.sent)) }
 
-// turn is goBack for one whose relay ended because its next request is for another host.
+// turn is goBack for a client whose relay ended because its next request is for another host.
 func (c *Client) turn(e relay.Ended) { c.moveOn(e.Client, e.Rest) }
 
 func (c *Client) moveOn(fd int, rest []byte) {

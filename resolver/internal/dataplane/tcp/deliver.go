@@ -14,23 +14,22 @@ import (
 const (
 	// directTries is how many backends a client tries before it waits.
 	directTries = 3
-	// replayTimeout bounds replaying what was held: a backend that takes nothing in is not
-	// up.
+	// replayTimeout bounds replaying what was held: a backend that doesn't read is not up.
 	replayTimeout = 10 * time.Second
 )
 
-// backend is a client's connection to its backend, which has been sent what was held.
+// backend is a client's connection to its backend, to which what was held has been sent.
 type backend struct {
 	conn    *conn.Stream
 	address netip.AddrPort
-	// passed is how much of what was held that was, and exchange has read all of it; nil: it
-	// isn't followed so far.
+	// passed is how much of what was held was sent. Exchange has read all of it; nil: the
+	// connection isn't followed so far.
 	passed   int
 	exchange *http1.Exchange
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client counts as
-// relayed from the first try on, or a service might be put to sleep under it.
+// relayed from the first try on, or the service could be put to sleep meanwhile.
 func (p *Port) connectNow(c *Client) *backend {
 	picked, ok := p.Queue.Pick(p.Key.Name)
 	if !ok {
@@ -79,7 +78,7 @@ func (p *Port) reach(g hold.Release) *conn.Stream {
 	return made
 }
 
-// unreached takes in why a client who began to connect then could not.
+// unreached takes in the error with which a client could not connect.
 func (p *Port) unreached(g hold.Release, began time.Time, err error) {
 	switch {
 	case blames(err):
@@ -89,8 +88,8 @@ func (p *Port) unreached(g hold.Release, began time.Time, err error) {
 	}
 }
 
-// blames reports whether an error tells of the backend: not of this host, and not of one
-// packet that was lost.
+// blames reports whether an error is the backend's fault: not this host's, and not that of a
+// single packet that was lost.
 func blames(err error) bool {
 	var network net.Error
 	lost := errors.As(err, &network) && network.Timeout()
@@ -106,8 +105,8 @@ func (p *Port) dial(g hold.Release) (*conn.Stream, error) {
 	return made, nil
 }
 
-// replay sends a backend what was held. The client keeps it for another one, should this one
-// fail.
+// replay sends a backend what was held. The client keeps it for another backend, in case this
+// one fails.
 func (c *Client) replay(made *conn.Stream, address netip.AddrPort) (*backend, error) {
 	first, err := c.announcement()
 	if err != nil {

@@ -1,12 +1,11 @@
 package tcp
 
 import (
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -16,19 +15,19 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// A client that nobody needs to hear first, of a service that is up, takes the fast path to
-// a backend: without a goroutine, or anything else of its own but the relay.
+// A client takes the fast path to a backend where the service is up and nobody needs to hear
+// the client first. It has no goroutine, nor anything else of its own but the relay.
 
-// mayTakeFastPath reports whether a client may take the fast path just now.
+// mayTakeFastPath reports whether a client may take the fast path now.
 func (p *Port) mayTakeFastPath(from netip.Addr) bool {
 	r, k := p.Route(), p.Policy()
-	if k.Classifies || k.SortsQueries || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from) {
+	if k.Classifies || k.ClassifiesQueries || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from) {
 		return false
 	}
 	return !p.Can.Requests || r.Balance != ""
 }
 
-// fastClient is a client on its way to a server, or with it.
+// fastClient is a client on its way to a backend, or relayed.
 type fastClient struct {
 	port    *Port
 	loop    *loop.Loop
@@ -36,7 +35,7 @@ type fastClient struct {
 	from    netip.AddrPort
 	stay    guard.Stay
 	release hold.Release
-	// server is what is being connected, until the timer ends that.
+	// server is the socket that is connecting, until the timer ends that.
 	server loop.File
 	timer  *time.Timer
 	began  time.Time
@@ -44,8 +43,8 @@ type fastClient struct {
 	over   bool
 }
 
-// fastPath takes a client that is accepted; false: it is to be taken as any other is. So is
-// one whose backend can't be reached.
+// fastPath serves an accepted client; false: it has to be served in the usual way. So is a
+// client whose backend can't be reached.
 func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
 	defer utilruntime.HandleCrash()
 	if !p.mayTakeFastPath(from.Addr()) {
@@ -78,8 +77,8 @@ func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
 	return true
 }
 
-// begin counts the client from the first try on, or the service might be put to sleep
-// under it.
+// begin counts the client from the first try on, or the service could be put to sleep
+// meanwhile.
 func (s *fastClient) begin() {
 	p := s.port
 	s.began = time.Now()
@@ -99,14 +98,14 @@ func (s *fastClient) end() {
 	p.Running.Done()
 }
 
-// fail has the client go another way, for its server can't be reached.
+// fail serves the client in the usual way, because its backend can't be reached.
 func (s *fastClient) fail(err error) {
 	s.port.unreached(s.release, s.began, err)
 	s.port.accept(s.loop, s.client, s.from)
 	s.end()
 }
 
-// wait waits until the server is connected. Nothing is read of the client meanwhile.
+// wait waits until the backend is connected. Nothing is read of the client meanwhile.
 func (s *fastClient) wait(server int) {
 	err := s.server.Open(s.loop, server, s)
 	if err == nil {
@@ -130,7 +129,7 @@ func (s *fastClient) giveUp(err error) {
 	}
 }
 
-// Ready implements loop.Handler: the server is connected, or can't be.
+// Ready implements loop.Handler: the backend is connected, or can't be.
 func (s *fastClient) Ready(*loop.Loop, uint32) {
 	s.timer.Stop()
 	if err := conn.Connected(s.server.FD()); err != nil {

@@ -12,28 +12,28 @@ import (
 const (
 	// sweepPeriod is how often idle connections are looked for.
 	sweepPeriod = time.Second
-	// idleTime is how long nothing must have been under way before a connection is
-	// ended, so that what a client sends right after an answer finds it open.
+	// idleTime is how long a connection must have been idle before it is ended, so that what a
+	// client sends right after an answer finds it open.
 	idleTime = 2 * time.Second
 )
 
-// follows are the HTTP connections of a service that are followed. Once new clients
-// go past the resolver, those that are idle between requests are ended, so that
-// their clients do, too.
+// follows are the HTTP connections of a service that are followed. Once new clients go past the
+// resolver, idle connections are ended between two requests, so that their clients go past it,
+// too.
 type follows struct {
 	mu    sync.Mutex
 	all   map[*followed]struct{}
 	armed bool
 }
 
-// followed is one of them. Follows guard it.
+// followed is one of them. The lock of follows guards it.
 type followed struct {
 	relay *relay.Relay
 	ended bool
 }
 
-// follow follows a connection whose backend has been sent this much already; nil: it
-// can't be followed, or all clients go through the resolver for good.
+// follow follows a connection, whose backend has been sent this much already; nil: it can't be
+// followed, or all clients go through the resolver for good.
 func (p *Port) follow(sent []byte) *http1.Exchange {
 	if !p.Can.Requests || p.Route().Balance != "" {
 		return nil
@@ -47,7 +47,7 @@ func (p *Port) follow(sent []byte) *http1.Exchange {
 	return x
 }
 
-// begin follows a relay until end is called, which may have been already.
+// begin follows a relay until end is called, which may have happened already.
 func (f *follows) begin(one *followed, r *relay.Relay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +71,8 @@ func (f *follows) end(one *followed) {
 	delete(f.all, one)
 }
 
-// endIdle looks for idle connections from now on, for as long as there is reason
-// to.
+// endIdle looks for idle connections from now on, for as long as new clients go past the
+// resolver.
 func (s *Service) endIdle(sv *service.Service) {
 	f := &s.follows
 	f.mu.Lock()

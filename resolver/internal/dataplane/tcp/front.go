@@ -22,31 +22,32 @@ import (
 )
 
 const (
-	// NoSuchServer is the message of the day for names that nobody has.
+	// NoSuchServer is the message of the day for names that lead nowhere.
 	NoSuchServer = "There is no server by this name here."
-	// FrontHandshakes is how many may say by which name they want whom.
+	// FrontHandshakes is how many clients of a front may say at once which host they want.
 	FrontHandshakes = 1000
 )
 
-// Front is a port that several services share. It is an admission before theirs: each client
-// says first by which host name it wants which; from there on it is that service's, as if
-// it had come to the service's own port.
+// Front is a port that several services share. Each client first says which host name it wants.
+// From then on it is a client of that host's service, as if it had come to the service's own
+// port.
 type Front struct {
 	shared *service.Shared
 	key    route.FrontKey
-	// guard knows those who haven't said a name, and files are what they take of what
-	// all share.
+	// guard tracks the clients that haven't named a host, and files is what they take of the
+	// shared capacity.
 	guard guard.Guard
 	files service.Files
-	// owner is what its owner says of all its clients.
+	// owner has the owner's settings for all of the front's clients.
 	owner atomic.Pointer[ownerTerms]
-	// namers refuse who asks for a name that nobody has, in each protocol that says names.
+	// namers refuse clients that ask for a name that leads nowhere, in each protocol that has
+	// names.
 	namers []*namer
-	// nobody is for who speaks none of them.
+	// nobody refuses clients that speak none of those protocols.
 	nobody *classifier
 
 	mu sync.RWMutex
-	// hosts are the services' ports by the names that lead there.
+	// hosts are the services' ports by the names that lead to them.
 	hosts map[string]*Port
 }
 
@@ -57,13 +58,13 @@ type namer struct {
 	proto.Namer
 }
 
-// ownerTerms are what a front's owner says of all its clients.
+// ownerTerms are the owner's settings for all of a front's clients.
 type ownerTerms struct {
 	proxy route.Proxy
 	rules guard.Rules
 }
 
-// frontTerms are what a front's classifiers go by.
+// frontTerms are the settings of a front's classifiers.
 type frontTerms struct{ policy service.Policy }
 
 // Policy implements terms.
@@ -75,7 +76,7 @@ func (*frontTerms) HeadTime() time.Duration { return route.DefaultHandshake }
 // MaxHandshakes implements terms.
 func (*frontTerms) MaxHandshakes() int { return FrontHandshakes }
 
-// NewFront makes the front that a service's part says.
+// NewFront makes the front of a service's part.
 func NewFront(s *service.Shared, part *route.Front) *Front {
 	key := part.FrontKey
 	f := &Front{shared: s, key: key, hosts: map[string]*Port{}}
@@ -108,7 +109,7 @@ func (f *Front) Open() (listener.Socket, error) {
 	})
 }
 
-// Owner takes in what the front's owner says.
+// Owner takes in the owner's settings.
 func (f *Front) Owner(said *route.Front) {
 	f.owner.Store(&ownerTerms{
 		proxy: route.Proxy{Trusted: said.Trusted},
@@ -116,13 +117,13 @@ func (f *Front) Owner(said *route.Front) {
 	})
 }
 
-// FilesTaken is how many files those have who haven't said a name.
+// FilesTaken is how many files the clients have that haven't named a host.
 func (f *Front) FilesTaken() int { return f.files.Taken() }
 
-// MaxSessionsPerSource is how many clients one source may have, as the owner says.
+// MaxSessionsPerSource is how many clients one source may have, by the owner's settings.
 func (f *Front) MaxSessionsPerSource() int32 { return f.owner.Load().rules.PerSource.Sessions }
 
-// Lead leads hosts to a port.
+// Lead makes hosts lead to a port.
 func (f *Front) Lead(hosts []string, p *Port) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +132,7 @@ func (f *Front) Lead(hosts []string, p *Port) {
 	}
 }
 
-// Drop leads those of some hosts nowhere that lead to a service.
+// Drop makes those hosts lead nowhere that lead to the service.
 func (f *Front) Drop(hosts []string, sv *service.Service) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +150,7 @@ func (f *Front) LeadsNowhere() bool {
 	return len(f.hosts) == 0
 }
 
-// find is the port that a name leads to, where that speaks the protocol; nil: none.
+// find is the port that a name leads to, if that port speaks the protocol; nil: none.
 func (f *Front) find(name string, protocol v1alpha1.Protocol) *Port {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -160,7 +161,7 @@ func (f *Front) find(name string, protocol v1alpha1.Protocol) *Port {
 	return p
 }
 
-// serve carries a client that hasn't said yet whom it wants.
+// serve serves a client that hasn't named a host yet.
 func (f *Front) serve(c *Client) {
 	c.line.At(f.key.Namespace, f.key.Service, string(v1alpha1.ProtocolTCP))
 	p := f.admit(c)
@@ -176,10 +177,10 @@ func (f *Front) serve(c *Client) {
 	} else { // it has just left the front
 		rules = p.Policy().Rules.Hidden()
 	}
-	p.carry(c, &rules)
+	p.advance(c, &rules)
 }
 
-// admit finds out whom a client wants; nil: nobody whom it may have, as it was told.
+// admit finds out which port a client wants; nil: none that it may have, and it was told so.
 func (f *Front) admit(c *Client) *Port {
 	p := f.meet(c)
 	if p == nil {
@@ -194,14 +195,14 @@ func (f *Front) admit(c *Client) *Port {
 	if passes, _ := c.pass(); passes == 0 && len(c.sent) > 0 {
 		f.nobody.counts.ClientTaken()
 		p.refuse(c.line, proto.Unwanted)
-		p.farewell(c, proto.Unwanted)
+		p.refuseWith(c, proto.Unwanted)
 		return nil
 	}
 	return p
 }
 
-// meet finds the port that a client wants; nil: it may not have any. It is answered then, in
-// the places and in the time that it has from the first.
+// meet finds the port that a client wants; nil: it may not have any. Then it is answered,
+// within the place and the time of its first handshake.
 func (f *Front) meet(c *Client) *Port {
 	if !f.shared.TakeFiles(&f.files) {
 		f.nobody.refuse(c.line, proto.TooManyConnections)
@@ -210,7 +211,7 @@ func (f *Front) meet(c *Client) *Port {
 	defer f.shared.GiveFiles(&f.files)
 	defer f.nobody.occupy(c).End()
 	c.awaitHead(f.nobody.terms.HeadTime())
-	if c.front == nil && !f.enter(c) {
+	if c.front == nil && !f.admitted(c) {
 		return nil
 	}
 	said, name := f.hearName(c)
@@ -224,14 +225,14 @@ func (f *Front) meet(c *Client) *Port {
 	said.counts.ClientTaken()
 	said.refuse(c.line, proto.UnknownName)
 	if said.classify(c) {
-		said.farewellInPlace(c, proto.UnknownName)
+		said.refuseInPlace(c, proto.UnknownName)
 	}
 	return nil
 }
 
-// enter begins a new client's stay at the front; false: it may not have more there, or there
-// is no client.
-func (f *Front) enter(c *Client) bool {
+// admitted begins a new client's stay at the front; false: its source has too many, or the
+// client is gone.
+func (f *Front) admitted(c *Client) bool {
 	owner := f.owner.Load()
 	if !f.nobody.introduce(c, &owner.proxy) || c.local {
 		return false
@@ -245,18 +246,18 @@ func (f *Front) enter(c *Client) bool {
 	return true
 }
 
-// turn carries on a client of HTTP whose next request is for another host. What it has
-// at the front it keeps.
+// turn serves on an HTTP client whose next request is for another host. It keeps its state at
+// the front.
 func (f *Front) turn(was *Client, client *conn.Stream, rest []byte) {
 	c := newClient(f.shared, client, was.source)
-	c.endpoints, c.front = was.endpoints, &atFront{stay: was.front.stay, again: true}
+	c.endpoints, c.front = was.endpoints, &atFront{stay: was.front.stay, returned: true}
 	c.budget.Force(len(rest))
 	c.sent = rest
 	f.serve(c)
 }
 
-// hearName waits until the client has said by which name it wants whom, and in which
-// protocol; nil: it is gone or refused. Nothing of what it said is used up.
+// hearName waits until the client has named a host, and finds out in which protocol; nil: it is
+// gone or refused. The bytes are left unconsumed.
 func (f *Front) hearName(c *Client) (said *namer, name string) {
 	for {
 		more := false
@@ -274,11 +275,11 @@ func (f *Front) hearName(c *Client) (said *namer, name string) {
 			f.nobody.counts.ClientTaken()
 			f.nobody.refuse(c.line, proto.Unwanted)
 			for _, n := range f.namers {
-				n.farewellInPlace(c, proto.Unwanted)
+				n.refuseInPlace(c, proto.Unwanted)
 			}
 			return nil, ""
 		}
-		if !f.nobody.hear(c, c.front.again) {
+		if !f.nobody.hear(c, c.front.returned) {
 			f.nobody.counts.ClientTaken()
 			return nil, ""
 		}

@@ -1,13 +1,13 @@
 package tcp
 
 import (
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	"errors"
 	"io"
 	"net/netip"
 	"os"
 	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -15,7 +15,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// endedKeepAlive asks a client that has ended its side whether it is still there.
+// endedKeepAlive finds out whether a client that has ended its side is still there.
 var endedKeepAlive = conn.KeepAlive{Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 // past is a deadline that ends a read at once.
@@ -25,19 +25,19 @@ var past = time.Unix(1, 0)
 type event struct {
 	release hold.Release
 	reason  proto.Reason
-	// own is set where the queue doesn't know of it yet.
+	// own is set where the client's own end causes the event, before the queue knows.
 	own bool
-	// read is set where it is none, but the client said something.
+	// read is set where there is no event, but the client sent something.
 	read bool
 }
 
-// hold has a client wait in a goroutine that has done nothing before. All else takes more of
-// the stack than waiting does, and many wait.
+// hold has a client wait in a goroutine with a small stack: all else takes more stack than
+// waiting does, and many clients wait.
 func (p *Port) hold(c *Client, ticket *hold.Ticket) {
 	p.Running.Go(func() { p.await(c, ticket) })
 }
 
-// await carries a client that waits until it is relayed or gone, or has said something.
+// await serves a client that waits until it is relayed or gone, or has sent something.
 func (p *Port) await(c *Client, ticket *hold.Ticket) {
 	defer utilruntime.HandleCrash()
 	e, here := c.wait()
@@ -52,8 +52,8 @@ func (p *Port) await(c *Client, ticket *hold.Ticket) {
 	c.end()
 }
 
-// deliverHeld goes on with what a client's wait ended with until it has a backend, which has
-// been sent what was held; nil: the client is gone or refused.
+// deliverHeld goes on with the event that ended a client's wait, until the client has a
+// backend, to which what was held has been sent; nil: the client is gone or refused.
 func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *backend {
 	for ; ; e, here = c.wait() {
 		if e.read {
@@ -62,7 +62,7 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 		if (!here || e.own) && ticket.Leave() {
 			if here {
 				p.refuse(c.line, e.reason)
-				p.farewell(c, e.reason)
+				p.refuseWith(c, e.reason)
 			} else {
 				p.Ended(c.line, accesslog.GaveUp)
 			}
@@ -97,8 +97,8 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 	}
 }
 
-// deliverTo connects a client to the backend that it was released to, and replays what was held.
-// Where that fails, failed is the backend, unless it is not to blame.
+// deliverTo connects a client to the backend that it was released to, and replays what was
+// held. Where that fails, failed is the backend, unless it is not to blame.
 func (p *Port) deliverTo(c *Client, g hold.Release) (server *backend, failed netip.AddrPort) {
 	c.takeSlot(g)
 	failed = g.Address
@@ -124,8 +124,8 @@ func (c *Client) Released(g hold.Release) { c.call(event{release: g}) }
 // Refused implements hold.Client.
 func (c *Client) Refused(reason proto.Reason) { c.call(event{reason: reason}) }
 
-// call ends the client's wait. The deadline comes first: once the event is there,
-// the client's goroutine sets the deadlines again.
+// call ends the client's wait. The deadline is set first: once the event is there, the client's
+// goroutine sets the deadlines again.
 func (c *Client) call(e event) {
 	c.deadline.Lock()
 	c.called = true
@@ -134,7 +134,7 @@ func (c *Client) call(e event) {
 	c.events <- e
 }
 
-// arm sets when the next read ends by itself, unless it ends at once.
+// arm sets the time at which the next read ends by itself, unless it ends at once.
 func (c *Client) arm(at time.Time) {
 	c.deadline.Lock()
 	defer c.deadline.Unlock()
@@ -143,7 +143,7 @@ func (c *Client) arm(at time.Time) {
 	}
 }
 
-// event takes the one that there is, or comes at once.
+// event takes the event that has come, or is about to.
 func (c *Client) event() (e event, called bool) {
 	c.deadline.Lock()
 	called = c.called
@@ -154,7 +154,7 @@ func (c *Client) event() (e event, called bool) {
 	return e, called
 }
 
-// await takes the event that was promised.
+// await waits for an event that is about to come.
 func (c *Client) await() event {
 	e := <-c.events
 	c.deadline.Lock()
@@ -203,9 +203,9 @@ func (c *Client) wait() (event, bool) {
 		case errors.Is(err, conn.ErrNoRoom):
 			c.full = true
 		case errors.Is(err, io.EOF) && len(c.sent) > 0 && !aborts:
-			// It said all it has to say and may still listen. Relaying reads
-			// this end again and passes it on. If it does not listen any more,
-			// only keep-alive tells, once its host has forgotten the connection.
+			// The client has sent all and may still listen. The relay reads this end again and
+			// passes it on. Where the client doesn't listen any more, only keep-alive finds
+			// out, once its host has forgotten the connection.
 			c.ended = true
 			_ = c.conn.Watch(endedKeepAlive)
 		default:
@@ -214,7 +214,7 @@ func (c *Client) wait() (event, bool) {
 	}
 }
 
-// interrupted tells what ended a read, and whether that ends the wait.
+// interrupted returns the event that ended a read, and reports whether it ends the wait.
 func (c *Client) interrupted() (event, bool) {
 	if e, called := c.event(); called {
 		return e, true

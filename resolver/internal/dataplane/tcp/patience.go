@@ -7,23 +7,23 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// questions keep a held client waiting that would give up by itself.
+// questions keep a held client waiting that would otherwise give up.
 type questions struct {
 	protocol proto.Waiter
-	// from is where in what the client sent its answers begin.
+	// from is where the client's answers begin in what it sent.
 	from int
 	// asked counts the questions. Open is set while the last has no answer.
 	asked int32
 	open  bool
-	// due is when to ask next, or, while a question is open, when it is too late
-	// for an answer.
+	// due is when to ask next or, while a question is open, when its answer is due.
 	due time.Time
-	// odd is set once the client has sent something else than an answer: it isn't asked
-	// again.
+	// odd is set once the client has sent something other than an answer. It is not asked again
+	// then.
 	odd bool
 }
 
-// newQuestions are for a client that was held just now; nil: it can't be asked.
+// newQuestions makes the questions for a client that has just been held; nil: it can't be
+// asked.
 func newQuestions(protocol proto.Waiter, head []byte) *questions {
 	if protocol == nil || !protocol.WouldWait(head) {
 		return nil
@@ -32,8 +32,7 @@ func newQuestions(protocol proto.Waiter, head []byte) *questions {
 	return &questions{protocol: protocol, from: len(head), due: time.Now().Add(ask)}
 }
 
-// ask is called when it is due; false: the client has waited for as long as it can
-// be made to.
+// ask asks when it is due; false: the client can't be made to wait for longer.
 func (q *questions) ask(c *conn.Stream) bool {
 	if q.open || q.odd {
 		return false
@@ -43,7 +42,7 @@ func (q *questions) ask(c *conn.Stream) bool {
 	q.open, q.due = true, time.Now().Add(answer)
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
-	// There is room in the socket for as little, or the client doesn't read.
+	// So few bytes find room in the socket, unless the client doesn't read.
 	_ = c.SetWriteDeadline(q.due)
 	_, err := c.Write(q.protocol.Question((*scratch)[:0], q.asked))
 	_ = c.SetWriteDeadline(time.Time{})
@@ -60,7 +59,7 @@ func (q *questions) heard(c *Client) {
 		size, err = q.protocol.Reply(c.sent[q.from:], q.asked)
 	}
 	if !q.open || err != nil {
-		// It is the server's to judge.
+		// The backend decides what to make of it.
 		q.odd = true
 		return
 	}
@@ -74,8 +73,7 @@ func (q *questions) heard(c *Client) {
 	q.open, q.due = false, time.Now().Add(ask)
 }
 
-// awaitReply waits for the answer to a question that is open: the server would not know
-// what it is.
+// awaitReply waits for the answer to an open question: the backend would not know what it is.
 func (c *Client) awaitReply() {
 	q := c.questions
 	if q == nil || !q.open {
@@ -86,7 +84,7 @@ func (c *Client) awaitReply() {
 	for q.open && !q.odd && len(c.sent) < c.max {
 		chunk, err := c.reader.Next(c.max - len(c.sent))
 		if err != nil {
-			return // Whoever uses the connection next finds out why.
+			return // whoever uses the connection next finds out why
 		}
 		c.take(chunk)
 		q.heard(c)

@@ -1,4 +1,4 @@
-// Package tcp carries TCP clients. A client's life goes one way, and so do the calls:
+// Package tcp serves TCP clients. A client's life goes one way, and so do the calls:
 //
 //	accept   port.go     a loop accepts, and gives the socket to a port or a front
 //	         fastpath.go nobody needs to hear the client: connect and relay, in the loop
@@ -26,7 +26,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/loop"
 )
 
-// parallelDials is how many of a service's held clients connect to it at once.
+// parallelDials is how many of a service's held clients connect to backends at once.
 const parallelDials = 128
 
 // Service is what a service's TCP ports have in common.
@@ -61,10 +61,10 @@ func (p *Port) Open() (listener.Socket, error) {
 	})
 }
 
-// Routed takes in that there is a new version of the route.
+// Routed takes in a new version of the route.
 func (s *Service) Routed(sv *service.Service) { s.endIdle(sv) }
 
-// accept carries a client in a goroutine of its own.
+// accept serves a client in a goroutine of its own.
 func (p *Port) accept(on *loop.Loop, fd int, from netip.AddrPort) {
 	c, err := conn.NewStream(on.Near(), fd)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Port) accept(on *loop.Loop, fd int, from netip.AddrPort) {
 	})
 }
 
-// serve carries a client that came to the port until it is relayed or gone.
+// serve serves a client of the port until it is relayed or gone.
 func (p *Port) serve(c *Client) {
 	p.Counts.ClientTaken()
 	p.Wanted(c.line)
@@ -86,12 +86,12 @@ func (p *Port) serve(c *Client) {
 		c.end()
 		return
 	}
-	p.carry(c, p.Policy().Rules)
+	p.advance(c, p.Policy().Rules)
 }
 
-// carry carries a client from the first thing it said, part of which may have been read
-// already, until it is relayed or gone.
-func (p *Port) carry(c *Client, rules *guard.Rules) {
+// advance takes a client through its life: from its first bytes, part of which may have been
+// read already, until it is relayed or gone.
+func (p *Port) advance(c *Client, rules *guard.Rules) {
 	switch a := p.admit(c, rules); a.decision {
 	case relayed:
 		p.relay(c, a.server)

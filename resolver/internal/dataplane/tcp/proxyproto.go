@@ -16,16 +16,16 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// headerBuffer is for reading a header, which may be longer. It bounds what is
-// read of the bytes behind it.
+// headerBuffer is for reading a header, which may be longer. It bounds how much is read beyond
+// the header.
 const headerBuffer = 256
 
-// endpoints is where a TCP client is, and what it connected to: what its socket
-// says, or a load balancer's header.
+// endpoints is a TCP client's address and the one that it connected to, from its socket or from
+// a load balancer's header.
 type endpoints struct {
 	source, destination netip.AddrPort
-	// local is set where the load balancer itself connected, to see whether somebody
-	// is there: it is no client and wakes nothing.
+	// local is set where the load balancer connected for itself, as a health check: it is no
+	// client and wakes nothing.
 	local bool
 }
 
@@ -34,9 +34,9 @@ func endpointOf(a *net.TCPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// introduce finds out where a client is; false: it came from where connections
-// begin with a header, and has none. One that ends before it says anything is a
-// load balancer's look whether the port is open.
+// introduce finds out a client's address; false: the connection has to begin with a header, and
+// has none. One that ends before it sends anything is a load balancer's check whether the port
+// is open.
 func (f *classifier) introduce(c *Client, proxy *route.Proxy) bool {
 	if !proxy.Trusts(c.source.Addr()) {
 		return true
@@ -72,7 +72,7 @@ func (f *classifier) introduce(c *Client, proxy *route.Proxy) bool {
 	return true
 }
 
-// heldStream reads a client as an io.Reader. What it reads is charged to the
+// heldStream reads a client as an io.Reader. The bytes that it reads are charged to the
 // client's budget.
 type heldStream struct {
 	held *Client
@@ -92,8 +92,8 @@ func (s *heldStream) Read(b []byte) (int, error) {
 	return copy(b, chunk), nil
 }
 
-// announcement is what a connection to a server begins with, before the client's
-// own bytes; nil where the server wants none.
+// announcement is the header with which a connection to a backend begins, before the client's
+// own bytes; nil where the backend wants none.
 func (c *Client) announcement() ([]byte, error) {
 	if !c.announced {
 		return nil, nil

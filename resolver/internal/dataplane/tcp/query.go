@@ -13,9 +13,9 @@ import (
 // backend answers too, and none is woken for them: where no backend is up they are answered
 // in its place.
 
-// queries hears out a client and reports whether it only queries the status; heard is false
-// for one that went away or was refused before that was known. Protocols in which the server
-// speaks first don't get here.
+// queries hears a client and reports whether it only queries the status. Heard is false where
+// the client went away or was refused first. Protocols in which the server speaks first don't
+// get here.
 func (p *Port) queries(c *Client) (query, heard bool) {
 	defer p.occupy(c).End()
 	due := time.Now().Add(p.HeadTime())
@@ -65,7 +65,7 @@ func (p *Port) relayQuery(c *Client, server *backend) {
 		p.start(c, server, relaying{query: true})
 		return
 	}
-	// One of HTTP counts like any other from the first request on that is no probe. It gets
+	// An HTTP client counts like any other from its first request on that is no probe. It gets
 	// no slot then either: it has its backend.
 	r := relaying{query: true, exchange: http1.NewExchange()}
 	counts := func() {
@@ -78,8 +78,8 @@ func (p *Port) relayQuery(c *Client, server *backend) {
 	p.start(c, server, r)
 }
 
-// retell answers a client who only queries with what a backend said to another; false: it is
-// to ask itself.
+// retell answers a client that only queries with a backend's answer to another; false: it has
+// to ask a backend itself.
 func (p *Port) retell(c *Client) bool {
 	r := p.Can.Reteller
 	if r == nil {
@@ -89,13 +89,13 @@ func (p *Port) retell(c *Client) bool {
 	if !ok {
 		return false
 	}
-	told := make(chan []byte, 1)
-	answer, ok := p.Answers.Recall(r, q, func(answer []byte) { told <- answer })
+	fetched := make(chan []byte, 1)
+	answer, ok := p.Answers.Recall(r, q, func(answer []byte) { fetched <- answer })
 	if !ok {
 		return false
 	}
 	if answer == nil {
-		if answer = <-told; answer == nil {
+		if answer = <-fetched; answer == nil {
 			return false
 		}
 	}
@@ -108,6 +108,6 @@ func (p *Port) retell(c *Client) bool {
 	c.line.Answered()
 	c.answered = true
 	c.drop(q.Used)
-	p.classifyFrom(c, true) // it may ping; who wants more has come to the end
+	p.classifyFrom(c, true) // it may ping; for anything else it has to come back
 	return true
 }

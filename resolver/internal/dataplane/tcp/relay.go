@@ -8,8 +8,8 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// relayOptions are how the port's clients are relayed; x may be nil. Withheld is what it says
-// not to send yet.
+// relayOptions are how the port's clients are relayed. The exchange may be nil. Withheld is
+// what it has read and must not be sent yet.
 func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) relay.Options {
 	return relay.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
@@ -22,10 +22,10 @@ func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) relay.Options {
 type relaying struct {
 	// query is set while the client only queries the status.
 	query bool
-	// exchange follows its requests; nil: nobody does. Quiet is set where it is ended between
-	// two of them once new clients go past the resolver.
+	// exchange follows its requests; nil: nothing does. EndsIdle is set where the connection is
+	// ended between two requests once new clients go past the resolver.
 	exchange *http1.Exchange
-	quiet    bool
+	endsIdle bool
 }
 
 // relay relays a client that has its backend, and counts as relayed, until it ends.
@@ -35,7 +35,7 @@ func (p *Port) relay(c *Client, server *backend) {
 	r := relaying{exchange: server.exchange}
 	if c.front == nil || c.front.only == nil {
 		r.exchange = p.follow(c.sent)
-		r.quiet = r.exchange != nil
+		r.endsIdle = r.exchange != nil
 	}
 	if c.ended {
 		_ = c.conn.Watch(conn.DefaultKeepAlive)
@@ -43,23 +43,23 @@ func (p *Port) relay(c *Client, server *backend) {
 	p.start(c, server, r)
 }
 
-// served notes that a client has a backend, which has been sent what was held.
+// served notes that a client has a backend, to which what was held has been sent.
 func (p *Port) served(c *Client, server *backend) {
 	if c.line != nil {
 		c.line.Served(server.address)
-		c.line.Carried(int64(server.passed), 0)
+		c.line.AddBytes(int64(server.passed), 0)
 	}
 	p.counts.BytesToServer(server.passed)
 }
 
-// start gives a client's connections to a loop, which ends the client with them.
+// start gives a client's connections to a loop. The client ends with them.
 func (p *Port) start(c *Client, server *backend, r relaying) {
 	c.drop(server.passed)
 	withheld := c.sent
 	c.drop(len(c.sent)) // the relay keeps it
 	p.Running.Add(1)
 	var f *followed
-	if r.quiet {
+	if r.endsIdle {
 		f = &followed{}
 	}
 	begun := relay.Start(p.Context, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r.exchange, withheld), func(e relay.Ended) {
@@ -69,7 +69,7 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 		if e.Why == relay.ByTurn {
 			c.turn(e)
 		}
-		// One that only queried at first may not any more.
+		// A client that only queried at first may do more by now.
 		p.End(r.query && !c.open)
 		c.end()
 	})
@@ -79,9 +79,9 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 	}
 }
 
-// ended takes in how a relay has ended.
+// ended takes in how a relay ended.
 func (p *Port) ended(l *accesslog.Line, e relay.Ended) {
-	l.Carried(e.ToServer, e.ToClient)
+	l.AddBytes(e.ToServer, e.ToClient)
 	p.Ended(l, string(e.Why))
 	if e.Err != nil {
 		p.Log.V(1).Info("A connection ended with an error", "by", e.Why, "error", e.Err.Error())

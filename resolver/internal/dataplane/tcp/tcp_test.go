@@ -123,7 +123,7 @@ func TestABackendThatIsConnectedLaterGetsItsClient(t *testing.T) {
 		t.Errorf("the backend got %q, %v", got[:n], err)
 	}
 	_, _ = backend.Close(), c.Close()
-	for deadline := time.Now().Add(patience); p.FilesTaken() != 0 || p.Active.Open.Load() != 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); p.FilesTaken() != 0 || p.Active.Open.Load() != 0; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d files and %d clients are left", p.FilesTaken(), p.Active.Open.Load())
 		}

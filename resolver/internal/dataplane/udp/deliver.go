@@ -19,17 +19,15 @@ import (
 )
 
 const (
-	// refusalTime is how long a server's host has to say that a datagram met no
-	// bound port.
+	// refusalTime is how long a backend's host has to reply that a datagram met no bound port.
 	refusalTime = 20 * time.Millisecond
-	// unansweredTime is how long what was held is kept for another server after
-	// it was sent to one that doesn't answer: a refusal may come late, or only
-	// for a later datagram.
+	// unansweredTime is how long what was held is kept for another backend after it was sent to
+	// one that doesn't answer. A refusal may come late, or only for a later datagram.
 	unansweredTime = time.Second
 )
 
-// Try implements hold.Datagrams: the client's own first datagram, from its own
-// socket, finds out whether the server's port is bound.
+// Try implements hold.Datagrams: the client's own first datagram, from its own socket, finds
+// out whether the backend's port is bound.
 func (s *session) Try(_ context.Context, address netip.AddrPort) hold.Tried {
 	if s.connect(address) != nil { //nolint:contextcheck // it doesn't wait
 		return hold.Failed
@@ -57,18 +55,18 @@ func (s *session) Try(_ context.Context, address netip.AddrPort) hold.Tried {
 		answered = true
 		// It may have been released meanwhile.
 		s.heard(time.Now())
-		s.line.Carried(int64(len(first)), int64(n))
+		s.line.AddBytes(int64(len(first)), int64(n))
 		s.replied((*buf)[:n], s.socket.packets.Send((*buf)[:n], s.source, s.client))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// Nobody said no.
-		s.line.Carried(int64(len(first)), 0)
+		// Nothing refused it.
+		s.line.AddBytes(int64(len(first)), 0)
 	default:
 		return hold.Failed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.port.Counts.DatagramsToServer(1, len(first))
-	// The session may have ended meanwhile, and what it held with it.
+	// The session may have ended meanwhile, and what it held is gone then.
 	if s.state.Load() == sessionHeld {
 		size := lengthBytes + len(first)
 		if answered {
@@ -81,11 +79,11 @@ func (s *session) Try(_ context.Context, address netip.AddrPort) hold.Tried {
 	return hold.Taken
 }
 
-// errSpent says that nothing is left of what was held, because none could be sent.
+// errSpent means that nothing is left of what was held: none of it could be sent.
 var errSpent = errors.New("nothing is left to send")
 
-// sendFirst sends the first of what is held, and leaves out what is too large for the
-// way to the server. Upstream is nil where nothing was sent.
+// sendFirst sends the first datagram that is held, and drops those that are too large for the
+// path to the backend. Upstream is nil where nothing was sent.
 func (s *session) sendFirst() (first []byte, upstream *net.UDPConn, err error) {
 	for {
 		s.mu.Lock()
@@ -107,8 +105,8 @@ func (s *session) sendFirst() (first []byte, upstream *net.UDPConn, err error) {
 	}
 }
 
-// leaveOut takes the first bytes off what is held. A session that holds nothing then
-// is over: others wait for what it finds out of the server.
+// leaveOut drops the first datagram of what is held. A session that holds nothing then is over,
+// because others wait for what it finds out about the backend.
 func (s *session) leaveOut(size int) (over bool) {
 	s.mu.Lock()
 	if s.state.Load() != sessionHeld {
@@ -134,8 +132,8 @@ func (s *session) start(release hold.Release) {
 	s.port.Running.Go(func() { s.run(release) })
 }
 
-// run delivers what is held, and passes on the server's replies until it is known
-// that it takes what it is sent. From then on the socket's loop has the session.
+// run delivers what is held, and passes on the backend's replies until the backend is known to
+// accept datagrams. From then on the socket's loop has the session.
 func (s *session) run(release hold.Release) {
 	defer utilruntime.HandleCrash()
 	p := s.port
@@ -168,12 +166,12 @@ func (s *session) run(release hold.Release) {
 	})
 }
 
-// serve is the part of run that needs waiting; false: the session is over, or moves.
+// serve is the part of run that waits; false: the session is over, or moves.
 func (s *session) serve(reader *conn.Reader, release hold.Release) bool {
 	p := s.port
 	defer context.AfterFunc(p.Context, func() { s.over(string(relay.ByCut)) })()
 	s.deliver(reader)
-	// While what was held was delivered nobody else looked.
+	// Nobody checked while what was held was delivered.
 	s.mu.Lock()
 	lost, unsent := s.lost, s.unsent
 	s.mu.Unlock()
@@ -187,17 +185,17 @@ func (s *session) serve(reader *conn.Reader, release hold.Release) bool {
 	return s.settle(reader, release)
 }
 
-// leave gives back what a session with a server took.
+// leave gives back what a session with a backend took.
 func (s *session) leave() {
 	s.port.End(s.query)
 	s.slot.Leave()
 }
 
-// errUnproven says that a server took nothing of what it was sent.
+// errUnproven means that a backend accepted nothing of what it was sent.
 var errUnproven = errors.New("the server took no datagram")
 
-// reach connects to a server and, where nobody knows whether it takes datagrams,
-// finds that out with the first.
+// reach connects to a backend. Where it isn't known whether the backend accepts datagrams, the
+// first one finds out.
 func (s *session) reach(release hold.Release) error {
 	p := s.port
 	err := s.connect(release.Address)
@@ -205,10 +203,10 @@ func (s *session) reach(release hold.Release) error {
 	case !release.Unproven:
 		return err
 	case err == nil && s.Try(p.Context, release.Address) == hold.Taken:
-		p.Queue.Proven(p.Key.Name, release.Address)
+		p.Queue.Answered(p.Key.Name, release.Address)
 		return nil
 	case conn.Local(err) || s.state.Load() == sessionOver:
-		// The server may be up all the same.
+		// The backend may be up all the same.
 		p.Queue.Untried(p.Key.Name, release.Address)
 		return cmp.Or(err, net.ErrClosed)
 	}
@@ -216,16 +214,16 @@ func (s *session) reach(release hold.Release) error {
 	return cmp.Or(err, errUnproven)
 }
 
-// noRoom ends a session for which this host has no socket. That tells nothing of the
-// server.
+// noRoom ends a session for which this host has no socket. That implies nothing about the
+// backend.
 func (s *session) noRoom() {
 	s.port.makeRoom()
 	s.port.Counts.Refused(string(proto.TooManySessions))
 	s.Refused(proto.TooManySessions)
 }
 
-// settle waits until the server has answered, or for a while; false: the session is
-// over, or moves.
+// settle waits until the backend has answered, or for a while; false: the session is over, or
+// moves.
 func (s *session) settle(reader *conn.Reader, release hold.Release) bool {
 	p := s.port
 	until := time.Now().Add(unansweredTime)
@@ -257,7 +255,7 @@ func (s *session) settle(reader *conn.Reader, release hold.Release) bool {
 			return false
 		case time.Now().Before(until):
 		case s.refused.Load():
-			// The socket tells of a refusal once, and told who sent.
+			// The socket reports a refusal once: here the send got it.
 			p.Queue.Avoid(p.Key.Name, release.Address)
 			s.retry()
 			return false
@@ -269,18 +267,18 @@ func (s *session) settle(reader *conn.Reader, release hold.Release) bool {
 	return true
 }
 
-// retry has a live session move whose server took nothing of what it was sent.
+// retry makes a live session move because its backend accepted nothing of what it was sent.
 func (s *session) retry() {
 	if s.query {
-		return // who asks, asks again
+		return // a client that queries asks again
 	}
 	s.mu.Lock()
 	s.state.CompareAndSwap(sessionLive, sessionMoves)
 	s.mu.Unlock()
 }
 
-// move ends a session whose server is lost. If it moves, another gets what the server
-// was given and did not answer, and what came since. The port's loop calls it, so
+// move ends a session whose backend is lost. If the session moves, another one gets what the
+// backend was sent and did not answer, and what came since. The port's loop calls it, so
 // nothing comes in between.
 func (s *session) move() {
 	s.mu.Lock()
@@ -291,13 +289,12 @@ func (s *session) move() {
 	}
 	s.mu.Unlock()
 	if len(kept) > 0 {
-		s.socket.again(s, kept)
+		s.socket.restart(s, kept)
 	}
 	s.over(string(relay.ByServer))
 }
 
-// takeSent takes what the server was given and did not answer, and with it the
-// charge for it.
+// takeSent takes what the backend was sent and did not answer, with its charge to the budget.
 func (s *session) takeSent() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,8 +305,8 @@ func (s *session) takeSent() []byte {
 
 func (s *session) dropSent() { s.budget().Give(len(s.takeSent())) }
 
-// deliver delivers what is held, and passes on what the server says meanwhile:
-// replies that nobody reads would soon overflow the socket's buffer.
+// deliver delivers what is held, and passes on the backend's replies meanwhile: unread they
+// would soon overflow the socket's buffer.
 func (s *session) deliver(reader *conn.Reader) {
 	upstream := s.upstream
 	_ = upstream.SetReadDeadline(time.Time{})
@@ -336,8 +333,8 @@ func (s *session) deliver(reader *conn.Reader) {
 	}
 }
 
-// flush delivers what is held in order and makes the session live: from then on
-// the client's datagrams go to the server as they come.
+// flush delivers what is held in order and makes the session live: from then on the client's
+// datagrams go to the backend as they come.
 func (s *session) flush() {
 	p := s.port
 	p.pace.begin()
@@ -349,15 +346,15 @@ func (s *session) flush() {
 		if len(queue) == 0 {
 			next := sessionLive
 			if s.lost && !s.query {
-				// Its server may be another's by now.
+				// The backend's address may belong to another pod by now.
 				next = sessionMoves
 			}
 			if s.state.CompareAndSwap(sessionHeld, next) && next == sessionLive {
 				s.stay.Served()
 			}
 			ticket := s.ticket
-			if s.quiet != nil {
-				s.quiet.Stop()
+			if s.idleTimer != nil {
+				s.idleTimer.Stop()
 			}
 			s.mu.Unlock()
 			if ticket != nil {
@@ -382,9 +379,9 @@ func (s *session) flush() {
 	}
 }
 
-// keptForAnother reports whether the rest of what is being delivered is not to be sent,
-// because the session is over or its server was lost. That rest, its last bytes,
-// is then another server's, and all of it if this one never answered.
+// keptForAnother reports whether the rest of what is being delivered must not be sent, because
+// the session is over or its backend was lost. That rest, its last bytes, is then for another
+// backend, and all of it if this one never answered.
 func (s *session) keptForAnother(rest int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

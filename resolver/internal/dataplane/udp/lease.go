@@ -6,11 +6,11 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// A UDP port's sessions need its socket when the port is gone, and the kernel gives the
-// number to no other socket meanwhile. So whoever gets the number gets the socket: a
-// port of another name or protocol, or of another service.
+// A UDP port's sessions need its socket after the port is gone, and the kernel gives the port
+// number to no other socket meanwhile. So the socket goes to whichever port has that number
+// next: one of another name or protocol, or of another service.
 
-// lease is a UDP socket, as long as it is a certain port's. It is a listener.Socket.
+// lease is a UDP socket for as long as a certain port has it. It is a listener.Socket.
 type lease struct {
 	socket *socket
 	ended  chan struct{}
@@ -24,7 +24,7 @@ func (u *socket) leaseTo(p *Port) *lease {
 	return u.lease
 }
 
-// reopen gives a socket that is closing to another port; nil: it has ended.
+// reopen gives a socket that is closing to another port; nil: the socket has ended.
 func (u *socket) reopen(p *Port) *lease {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,15 +62,15 @@ func (l *lease) Close() error {
 	return nil
 }
 
-// Cut implements listener.Socket. It is for sessions of earlier ports, too.
+// Cut implements listener.Socket. It cuts the sessions of earlier ports, too.
 func (l *lease) Cut() {
 	for _, s := range l.socket.all() {
 		s.over(string(relay.ByCut))
 	}
 }
 
-// endLocked reports whether a socket that is closing has no session left, and is to be ended
-// by who asks.
+// endLocked reports whether a closing socket has no session left; then the caller has to end
+// it.
 func (u *socket) endLocked() bool {
 	u.ending = u.ending || u.closing && len(u.sessions) == 0
 	return u.ending
@@ -82,7 +82,7 @@ func (u *socket) end() {
 	u.close()
 }
 
-// ClosingSockets are sockets that take no new sessions, by their numbers.
+// ClosingSockets are the sockets that take no new sessions, by their port numbers.
 type ClosingSockets struct {
 	mu  sync.Mutex
 	all map[int]*socket

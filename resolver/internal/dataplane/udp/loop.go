@@ -11,10 +11,10 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// Once a session's server has taken what it was sent, all that is left is to pass
-// datagrams on, which the loops do: that of the port to the servers, and another one
-// to the clients, because one alone would get no more of the processors' time than
-// each of those whom it serves.
+// Once a session's backend has accepted what it was sent, all that is left is to pass datagrams
+// on, which the loops do. The port's loop sends to the backends, and another loop sends to the
+// clients: a single one would get no more processor time than each of the processes that it
+// serves.
 
 // udpLoop is what all UDP ports and sessions of a loop share. It is the loop's alone:
 // one set of buffers is enough, because a turn is done with them when it ends.
@@ -23,22 +23,21 @@ type udpLoop struct {
 
 	batch   *conn.Batch
 	replies *conn.Replies
-	// replying is whose clients the replies are for that are gathered in this turn.
+	// replying is the socket whose clients the replies of this turn are for.
 	replying *socket
 }
 
 var udpLoops sync.Map
 
 func udpLoopOf(l *loop.Loop) *udpLoop {
-	known, ok := udpLoops.Load(l)
+	own, ok := udpLoops.Load(l)
 	if !ok {
-		known, _ = udpLoops.LoadOrStore(l, &udpLoop{Loop: l})
+		own, _ = udpLoops.LoadOrStore(l, &udpLoop{Loop: l})
 	}
-	return known.(*udpLoop)
+	return own.(*udpLoop)
 }
 
-// adopt takes a live session over from the goroutine that brought it here. It is
-// called by the port's loop.
+// adopt takes a live session over from its goroutine. The port's loop calls it.
 func (s *session) adopt() {
 	if !s.take() {
 		s.move()
@@ -46,7 +45,7 @@ func (s *session) adopt() {
 	}
 }
 
-// take waits for what the server sends; false: the session is over, or moves.
+// take waits for what the backend sends; false: the session is over, or moves.
 func (s *session) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,35 +64,35 @@ func (s *session) take() bool {
 		return false
 	}
 	s.adopted, s.taken = true, true
-	if s.quiet != nil {
-		s.quiet.Stop()
+	if s.idleTimer != nil {
+		s.idleTimer.Stop()
 	}
-	s.quiet = time.AfterFunc(s.leftOf(s.idle()), s.checkQuiet)
+	s.idleTimer = time.AfterFunc(s.leftOf(s.idle()), s.checkIdle)
 	return true
 }
 
-// Ready implements loop.Handler. It is called by the session's loop.
+// Ready implements loop.Handler. The session's loop calls it.
 func (s *session) Ready(on *loop.Loop, _ uint32) {
 	if s.state.Load() != sessionLive {
-		return // it ends soon
+		return // it is about to end
 	}
 	switch errno := s.loop.reply(s); {
 	case errno == 0:
 		s.heard(on.Now())
 	case errno == unix.EAGAIN:
 	case conn.Unreachable(errno) && !s.answered.Load():
-		// A server that never answered may be gone for good: what the client sends next
-		// begins another session.
+		// A backend that never answered may be gone for good: what the client sends next begins
+		// another session.
 		s.over(string(relay.ByServer))
 	case conn.Passing(errno):
-		// The server may be restarting, or the way there be broken for a service.Moment.
+		// The backend may be restarting, or the path to it may be interrupted.
 		s.lostOne(errno)
 	default:
 		s.over(string(relay.ByServer))
 	}
 }
 
-// received is what is received into.
+// received is the batch to receive into.
 func (l *udpLoop) received() *conn.Batch {
 	if l.batch == nil {
 		l.batch = conn.NewBatch()
@@ -101,15 +100,15 @@ func (l *udpLoop) received() *conn.Batch {
 	return l.batch
 }
 
-// reply receives what a session's server sent, which goes to the client at the end
-// of the turn, or when another port has replies.
+// reply receives what a session's backend sent. It goes to the client at the end of the turn,
+// or when another port has replies.
 func (l *udpLoop) reply(s *session) unix.Errno {
 	if l.replying != s.socket {
 		l.replyTo(s.socket)
 	}
 	n, errno := conn.RecvNow(s.fd, l.replies.Room())
 	if errno == 0 && s.line != nil {
-		s.line.Carried(0, int64(n))
+		s.line.AddBytes(0, int64(n))
 	}
 	if errno == 0 && l.replies.Add(n, &s.replier) {
 		l.flush()
@@ -145,9 +144,9 @@ func (l *udpLoop) flush() {
 	}
 }
 
-// end ends a session that the loops have. It is called by its own, after what its
-// server sent is passed on, and goes on in the port's: the socket is closed when
-// neither uses it any more.
+// end ends a session that the loops have. The session's loop calls it after passing on what its
+// backend sent, and the port's loop goes on: the socket is closed when neither uses it any
+// more.
 func (s *session) end() {
 	s.file.Leave()
 	s.socket.loop.Do(func() {

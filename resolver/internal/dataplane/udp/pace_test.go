@@ -19,7 +19,7 @@ func TestNoSessionIsPacedForLongerThanItsTurn(t *testing.T) {
 	for range 10 * paceMost {
 		p.wait(t.Context())
 	}
-	if ahead := p.ahead.Load(); ahead != paceMost {
-		t.Errorf("%d datagrams count as ahead of the answers, want %d at most", ahead, paceMost)
+	if unanswered := p.unanswered.Load(); unanswered != paceMost {
+		t.Errorf("%d datagrams count as ahead of the answers, want %d at most", unanswered, paceMost)
 	}
 }

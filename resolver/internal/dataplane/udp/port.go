@@ -1,4 +1,4 @@
-// Package udp carries UDP clients. A client's life goes one way, and so do the calls:
+// Package udp serves UDP clients. A client's life goes one way, and so do the calls:
 //
 //	receive  socket.go    a loop receives what the clients of a port send
 //	admit    socket.go    may the sender have a session? query.go has it answered otherwise
@@ -7,8 +7,8 @@
 //	relay    loop.go      loops pass datagrams on
 //	end      session.go   what it took is given back; strangers.go: who makes room first
 //
-// A session is a goroutine's from the moment it has a backend until that has taken what was
-// held, and the loops' before and after.
+// A session has a goroutine from when it has a backend until that has accepted what was held.
+// Before and after that the loops have it.
 package udp
 
 import (
@@ -21,11 +21,11 @@ import (
 // Service is what a service's UDP ports have in common.
 type Service struct {
 	handover handover
-	// strangers are those of its sessions that make room first.
+	// strangers are the service's sessions that make room first.
 	strangers strangers
 }
 
-// Routed takes in that there is a new version of the route.
+// Routed takes in a new version of the route.
 func (s *Service) Routed(sv *service.Service) { s.handover.follow(sv.Route().Direct) }
 
 // Port is a service's UDP port.
@@ -34,9 +34,9 @@ type Port struct {
 
 	udp     *Service
 	closing *ClosingSockets
-	// socket is what it is open as.
+	// socket is the port's socket, once it is open.
 	socket atomic.Pointer[socket]
-	// pace is for held datagrams.
+	// pace bounds how fast held datagrams are delivered.
 	pace *pace
 }
 

@@ -15,18 +15,18 @@ import (
 // in its place.
 
 const (
-	// queryIdle is how long a session of who only queried may be silent.
+	// queryIdle is how long a session that only queries may be silent.
 	queryIdle = 10 * time.Second
-	// maxQuestion bounds a query whose answer may be another's, in bytes: no real one is
+	// maxQuestion bounds a query that may get another query's answer, in bytes: no real one is
 	// longer.
 	maxQuestion = 512
 )
 
-// admitQuery takes the first datagram of a new client who only asks; false: it is
-// none. Where no server is up it is answered at once.
+// admitQuery takes the first datagram of a new client that only queries; false: it is no query.
+// Where no backend is up it is answered at once.
 func (u *socket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port.Load()
-	if !p.Policy().SortsQueries || p.Joins(datagram, from) {
+	if !p.Policy().ClassifiesQueries || p.Joins(datagram, from) {
 		return false
 	}
 	if !u.retellDatagram(datagram, from, to) {
@@ -35,22 +35,22 @@ func (u *socket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr)
 	return true
 }
 
-// relayQuery has a server answer a client's first datagram, which only asks.
+// relayQuery relays a client's first datagram, which is a query, to a backend.
 func (u *socket) relayQuery(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port.Load()
 	picked, ok := p.Queue.PickForQuery(p.Key.Name)
 	if !ok {
-		u.judge(datagram, from, to)
+		u.classify(datagram, from, to)
 		return
 	}
-	if s := u.enter(datagram, from, to, true); s != nil {
+	if s := u.sessionOf(datagram, from, to, true); s != nil {
 		s.beginQuery(datagram, picked)
 	} else if picked.Unproven {
 		p.Queue.Avoid(p.Key.Name, picked.Address)
 	}
 }
 
-// beginQuery is begin for a client who only asks.
+// beginQuery is begin for a client that only queries.
 func (s *session) beginQuery(datagram []byte, picked hold.Release) {
 	s.touch(&s.clientAt, time.Now())
 	s.budget().Force(lengthBytes + len(datagram))
@@ -61,7 +61,8 @@ func (s *session) beginQuery(datagram []byte, picked hold.Release) {
 	s.start(picked)
 }
 
-// answerInstead answers what a client asked whose server is not there, and ends it.
+// answerInstead answers a client's query because its backend is not there, and ends the
+// session.
 func (s *session) answerInstead() {
 	p := s.port
 	var first []byte
@@ -83,7 +84,7 @@ func (s *session) answerInstead() {
 	s.over("")
 }
 
-// retellDatagram is retell for a datagram of a client who only asks.
+// retellDatagram is retell for a datagram of a client that only queries.
 func (u *socket) retellDatagram(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port.Load()
 	r := p.Can.Reteller
@@ -98,10 +99,10 @@ func (u *socket) retellDatagram(datagram []byte, from netip.AddrPort, to netip.A
 	case v.Action == proto.Answer:
 		return p.Answers.MayRecall(r, q) && u.tell(p, v, datagram, from, u.packets.Source(to))
 	}
-	// What is in them is the loop's only until it receives again.
+	// The loop's buffers are overwritten when it receives again.
 	datagram, source := bytes.Clone(datagram), u.packets.Source(to)
 	tell := func(answer []byte) bool {
-		v := proto.Verdict{Action: proto.Answer, Answer: r.Retell(nil, answer, datagram), Proven: r.Proves()}
+		v := proto.Verdict{Action: proto.Answer, Answer: r.Retell(nil, answer, datagram), AddressValidated: r.ValidatesAddress()}
 		return u.tell(p, v, datagram, from, source)
 	}
 	answer, ok := p.Answers.Recall(r, q, func(answer []byte) {
@@ -117,7 +118,7 @@ func (u *socket) retellDatagram(datagram []byte, from netip.AddrPort, to netip.A
 	return ok && (answer == nil || tell(answer))
 }
 
-// tell answers a datagram; false: that may not be done just now, and a server is to.
+// tell answers a datagram; false: the resolver may not answer now, and a backend has to.
 func (u *socket) tell(p *Port, v proto.Verdict, datagram []byte, from netip.AddrPort, source []byte) bool {
 	if !p.MayAnswer(v, datagram, from) {
 		return false

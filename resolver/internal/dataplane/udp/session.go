@@ -1,8 +1,6 @@
 package udp
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
-
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/loop"
@@ -25,16 +24,16 @@ import (
 const (
 	// lengthBytes precede each held datagram.
 	lengthBytes = 4
-	// unansweredIdle is how long a live session may be silent whose server never said
+	// unansweredIdle is how long a live session may be silent whose backend never sent
 	// anything.
 	unansweredIdle = 30 * time.Second
 )
 
 var errLost = errors.New("the server is not one of the service's any more")
 
-// A session is held, then live, then over. Only live is read without its lock. One that
-// moves has lost its server before that answered: what its client says is kept for
-// another, until the port's loop has begun the session that gets it.
+// A session is held, then live, then over. Only live is read without the session's lock. A
+// session that moves has lost its backend before that answered. What its client sends is kept
+// until the port's loop has begun the session that takes its place.
 const (
 	sessionHeld int32 = iota
 	sessionLive
@@ -42,82 +41,81 @@ const (
 	sessionOver
 )
 
-// session is one client of a UDP port: what it sent while it had no server,
-// and the socket of its own with which the server knows it apart from others.
+// session is one client of a UDP port: what it sent while it had no backend, and a socket of
+// its own by which the backend tells it apart from other clients.
 type session struct {
-	// What is used for each datagram is together, and seldom written. Once the loops have
-	// the session its socket is fd, to which the port's loop sends, and from which its own
-	// receives by way of file.
+	// The fields used for each datagram are together, and seldom written. Once the loops have
+	// the session its socket is fd: the port's loop sends to it, and the session's loop
+	// receives from it by way of file.
 	socket *socket
 	state  atomic.Int32
-	// port is the one that the client came to: the socket may be another's by now.
+	// port is the port that the client came to: the socket may be another port's by now.
 	port    *Port
 	adopted bool
-	// query reports whether the client only asked, which keeps nothing awake.
+	// query is set while the client only queries, which keeps nothing awake.
 	query bool
-	// refused reports whether the server refused a datagram, answered that it sent one.
+	// refused is set once the backend refused a datagram, and answered once it sent one.
 	refused, answered atomic.Bool
-	// proven reports whether the client spoke again after it was answered.
-	proven atomic.Bool
-	fd     int
-	// line is the client's in the access log, if there is one.
+	// validated is set once the client sent something after it was answered.
+	validated atomic.Bool
+	fd        int
+	// line is the client's line in the access log; nil: there is none.
 	line *accesslog.Line
 	// clientAt and serverAt are when each last sent a datagram.
-	clientAt, serverAt service.Moment
+	clientAt, serverAt service.LastSeen
 	loop               *udpLoop
 	file               loop.File
-	// replier is for whoever passes on what the server sends, and writer for whoever
-	// sends to it, of whom there is one at a time.
+	// replier is for the goroutine or loop that passes on what the backend sends, and writer
+	// for the one that sends to it. There is one of each at a time.
 	replier conn.Replier
 	writer  *conn.Writer
 
 	client netip.AddrPort
-	// evicted reports whether it made room, and gone that its place is given back. The
-	// service's strangers guard both.
+	// evicted is set once the session made room, and gone once its place is given back. The
+	// lock of the service's strangers guards both.
 	evicted, gone bool
 	// source makes replies come from the address that the client sent to.
 	source []byte
 	max    int
-	// kept bounds what is kept of the client.
+	// kept bounds the bytes that are kept of the client.
 	kept *conn.Budget
-	// slot is the session's place on its server.
+	// slot is the session's place on its backend.
 	slot *hold.Slot
 
 	mu   sync.Mutex
 	stay guard.Stay
-	// queue is what is held: each datagram with its length before it. Sent is
-	// what of it a server was given that has not answered so far, for a service.Moment.
-	// Both are charged to the budget.
-	queue  []byte
-	sent   []byte
-	ticket *hold.Ticket
-	quiet  *time.Timer
+	// queue is what is held: each datagram with its length before it. Sent is the part of it
+	// that a backend was sent and has not answered; it is kept for unansweredTime. Both are
+	// charged to the budget.
+	queue     []byte
+	sent      []byte
+	ticket    *hold.Ticket
+	idleTimer *time.Timer
 	// server is the address that upstream is connected to.
 	server netip.AddrPort
-	// lost reports whether the address became nobody's, or another's, before the
+	// lost is set where the backend's address went to another pod, or to none, before the
 	// session was live.
 	lost bool
-	// unsent reports whether sent was kept for another server, because this one was lost
-	// before it was sent.
+	// unsent is set where sent was kept for another backend, because this one was lost first.
 	unsent   bool
 	upstream *net.UDPConn
-	// from is the port of the socket, upstream or fd.
+	// from is the source port of the socket, upstream or fd.
 	from conn.SourcePort
-	// taken reports whether the loops have the session.
+	// taken is set once the loops have the session.
 	taken bool
-	// moved reports whether the line is another session's, which is the client's now.
+	// moved is set once the line belongs to the session that took this one's place.
 	moved bool
-	// cutShort reports whether its end in the middle of the game was counted.
+	// cutShort is set once its end in the middle of the game was counted.
 	cutShort bool
 }
 
 var _ hold.Datagrams = (*session)(nil)
 
-// fromClient takes a datagram of the client; false: the session is over, and the
-// datagram is the first of another.
+// fromClient takes a datagram of the client; false: the session is over, and the datagram is
+// the first of another session.
 func (s *session) fromClient(datagram []byte, now time.Time) bool {
-	if !s.proven.Load() && s.answered.Load() {
-		s.prove()
+	if !s.validated.Load() && s.answered.Load() {
+		s.validate()
 	}
 	s.touch(&s.clientAt, now)
 	if s.state.Load() == sessionLive {
@@ -130,7 +128,7 @@ func (s *session) fromClient(datagram []byte, now time.Time) bool {
 	case sessionLive:
 		s.relay(datagram)
 	case sessionHeld, sessionMoves:
-		// The first is kept whatever its size: it is what wakes the server.
+		// The first one is kept whatever its size: it wakes the service.
 		size := lengthBytes + len(datagram)
 		if len(s.queue) > 0 && len(s.queue)+size > s.max || !s.budget().All(size) {
 			s.port.Counts.DatagramDropped()
@@ -143,13 +141,13 @@ func (s *session) fromClient(datagram []byte, now time.Time) bool {
 	return true
 }
 
-// lose ends a live session whose server is among those that were lost. What that took
-// a service.Moment ago and did not answer is the next server's.
+// lose ends a live session whose backend is among those that were lost. What that backend was
+// sent lately and did not answer goes to the next backend.
 func (s *session) lose(lost map[netip.AddrPort]bool) {
 	s.mu.Lock()
 	is := (s.upstream != nil || s.taken) && lost[s.server]
 	s.lost = s.lost || is
-	// One that is not live yet looks itself.
+	// A session that is not live yet finds out itself.
 	ends := is && s.state.Load() == sessionLive
 	s.mu.Unlock()
 	switch {
@@ -170,8 +168,7 @@ func (s *session) keep(datagram []byte) {
 	s.queue = append(s.queue, datagram...)
 }
 
-// begin takes the first datagram and finds the session its server or its place in
-// the queue.
+// begin takes the first datagram and finds a backend for the session, or a place in the queue.
 func (s *session) begin(datagram []byte) {
 	p := s.port
 	release, ok := p.Queue.Pick(p.Key.Name)
@@ -179,7 +176,7 @@ func (s *session) begin(datagram []byte) {
 		return
 	}
 	if !ok && p.Queue.Len() >= p.Route().Hold.MaxConnections {
-		// A flood is not even kept to be refused.
+		// A datagram of a flood is not even kept for its refusal.
 		p.Counts.Refused(string(proto.QueueFull))
 		s.line.Refused(string(proto.QueueFull))
 		s.socket.refuse(s, proto.QueueFull, datagram)
@@ -189,8 +186,8 @@ func (s *session) begin(datagram []byte) {
 	s.touch(&s.clientAt, time.Now())
 	size := lengthBytes + len(datagram)
 	if ok {
-		// It goes on at once: who is held elsewhere must not keep clients from a
-		// server that is up.
+		// It goes on at once: clients that are held elsewhere must not keep others from a
+		// backend that is up.
 		s.budget().Force(size)
 	} else if !s.budget().All(size) {
 		p.Counts.DatagramDropped()
@@ -205,8 +202,7 @@ func (s *session) begin(datagram []byte) {
 	s.place(release, ok)
 }
 
-// place sends the session to a server that was picked or, if none was, to the
-// queue.
+// place sends the session to a backend that was picked or, if none was, to the queue.
 func (s *session) place(release hold.Release, picked bool) {
 	p := s.port
 	if picked {
@@ -216,7 +212,7 @@ func (s *session) place(release hold.Release, picked bool) {
 	if !s.mayWait() {
 		return
 	}
-	ticket, err := p.Queue.Enter(p.Key.Name, s, p.Protocol.HoldAtMost())
+	ticket, err := p.Queue.Hold(p.Key.Name, s, p.Protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
@@ -242,11 +238,11 @@ func (s *session) mayWait() bool {
 	return false
 }
 
-// touch notes that the client or the server, whose service.Moment it is, said something. It
-// keeps the service awake once the client has proven to be one.
-func (s *session) touch(at *service.Moment, now time.Time) {
+// touch notes that the client or the backend sent something, in at. It keeps the service awake
+// once the address of the client is validated.
+func (s *session) touch(at *service.LastSeen, now time.Time) {
 	at.Note(now)
-	if !s.query && s.proven.Load() {
+	if !s.query && s.validated.Load() {
 		s.port.Active.Touch(now)
 	}
 }
@@ -257,15 +253,15 @@ func nextHeld(queue []byte) (datagram, rest []byte) {
 	return queue[lengthBytes : lengthBytes+n], queue[lengthBytes+n:]
 }
 
-// send gives the server a datagram, and tells whether it was sent. Write does so, and
-// may wait for room in the socket's buffer or not. The line has it before: who is answered
+// send sends the backend a datagram with write, and reports whether it was sent. The write may
+// wait for room in the socket's buffer or not. The line counts the datagram first: an answer
 // may end the session at once.
 func (s *session) send(datagram []byte, write func(datagram []byte) error) (sent bool) {
 	if s.line != nil {
-		s.line.Carried(int64(len(datagram)), 0)
+		s.line.AddBytes(int64(len(datagram)), 0)
 		defer func() {
 			if !sent {
-				s.line.Carried(-int64(len(datagram)), 0)
+				s.line.AddBytes(-int64(len(datagram)), 0)
 			}
 		}()
 	}
@@ -273,7 +269,7 @@ func (s *session) send(datagram []byte, write func(datagram []byte) error) (sent
 	if earlier == nil {
 		return true
 	}
-	// It may be the fate of an earlier datagram, and then this one was not sent.
+	// The error may be of an earlier datagram; then this one was not sent.
 	err := earlier
 	if conn.Passing(earlier) {
 		err = write(datagram)
@@ -281,14 +277,14 @@ func (s *session) send(datagram []byte, write func(datagram []byte) error) (sent
 	if err != nil {
 		s.lostOne(err)
 	}
-	// The same again is of this one, and no earlier one was lost.
+	// A second error is of this datagram, and no earlier one was lost.
 	if err == nil || refusal(err) != refusal(earlier) {
 		s.lostOne(earlier)
 	}
 	return err == nil
 }
 
-// lostOne counts a datagram of which the network told that it did not arrive.
+// lostOne counts a datagram that the network reported as not delivered.
 func (s *session) lostOne(err error) {
 	if refusal(err) {
 		s.port.Counts.DatagramRefused()
@@ -298,7 +294,7 @@ func (s *session) lostOne(err error) {
 	}
 }
 
-// refusal reports whether nothing is bound to the server's port.
+// refusal reports whether the error says that nothing is bound to the backend's port.
 func refusal(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // write is for the goroutine that delivers what was held.
@@ -307,8 +303,8 @@ func (s *session) write(datagram []byte) error {
 	return err
 }
 
-// writeNow is for the port's loop, which waits for nobody: where there is no room a
-// datagram is lost, as on a line that is full.
+// writeNow is for the port's loop, which waits for nothing: where there is no room a datagram
+// is lost, as on a line that is full.
 func (s *session) writeNow(datagram []byte) error {
 	if !s.adopted {
 		return s.writer.WriteNow(datagram)
@@ -319,7 +315,7 @@ func (s *session) writeNow(datagram []byte) error {
 	return nil
 }
 
-// relay gives the server a datagram that came while the session is live.
+// relay sends the backend a datagram that came while the session is live.
 func (s *session) relay(datagram []byte) {
 	if !s.send(datagram, s.writeNow) {
 		return
@@ -333,14 +329,14 @@ func (s *session) relay(datagram []byte) {
 	}
 }
 
-// reply gives the client a datagram. It is for the goroutine that waits for them.
+// reply sends the client a datagram. It is for the goroutine that waits for the backend's.
 func (s *session) reply(datagram []byte) {
 	s.heard(time.Now())
-	s.line.Carried(0, int64(len(datagram)))
+	s.line.AddBytes(0, int64(len(datagram)))
 	s.replied(datagram, s.replier.Send(datagram))
 }
 
-// heard notes that the server said something.
+// heard notes that the backend sent something.
 func (s *session) heard(now time.Time) {
 	s.touch(&s.serverAt, now)
 	if !s.answered.Load() {
@@ -369,14 +365,14 @@ func (s *session) idle() time.Duration {
 	return idle
 }
 
-// held keeps the ticket, and lets go of a client that is silent for long. The
-// session may have had its server, or its end, before it got here.
+// held keeps the ticket, and ends the session if its client is silent for long. The session may
+// have got its backend, or have ended, before it gets here.
 func (s *session) held(ticket *hold.Ticket) {
 	s.mu.Lock()
 	s.ticket = ticket
 	state := s.state.Load()
 	if state == sessionHeld {
-		s.quiet = time.AfterFunc(s.idle(), s.checkQuiet)
+		s.idleTimer = time.AfterFunc(s.idle(), s.checkIdle)
 	}
 	s.mu.Unlock()
 	switch state {
@@ -389,19 +385,19 @@ func (s *session) held(ticket *hold.Ticket) {
 	}
 }
 
-// checkQuiet ends a session that has been silent for long. The port's loop decides: what
-// the client says comes by way of it, and so not in between.
-func (s *session) checkQuiet() {
-	s.socket.loop.Do(s.endQuiet)
+// checkIdle ends a session that has been silent for long. The port's loop decides: the client's
+// datagrams come by way of it, so none comes in between.
+func (s *session) checkIdle() {
+	s.socket.loop.Do(s.endIdle)
 }
 
-func (s *session) endQuiet() {
+func (s *session) endIdle() {
 	left := s.leftOf(s.idle())
 	s.mu.Lock()
 	s.noteCutShort()
 	state, ticket := s.state.Load(), s.ticket
 	if left > 0 && state != sessionOver {
-		s.quiet.Reset(left)
+		s.idleTimer.Reset(left)
 		s.mu.Unlock()
 		return
 	}
@@ -414,17 +410,17 @@ func (s *session) endQuiet() {
 	}
 }
 
-// leftOf is how much of a time of silence is left at most.
+// leftOf is how much is left at most of a time of silence.
 func (s *session) leftOf(silence time.Duration) time.Duration {
 	client, _ := s.clientAt.Last()
 	server, _ := s.serverAt.Last()
 	if server.After(client) {
 		client = server
 	}
-	return silence + service.MomentStep - time.Since(client)
+	return silence + service.LastSeenStep - time.Since(client)
 }
 
-// connect opens the session's socket to a server, unless it has one already.
+// connect opens the session's socket to a backend, unless it has one already.
 func (s *session) connect(address netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -434,7 +430,7 @@ func (s *session) connect(address netip.AddrPort) error {
 	if s.upstream != nil && s.server == address && !s.lost {
 		return nil
 	}
-	// It may have been released to it just before that was lost.
+	// The session may have been released to the backend just before that was lost.
 	p := s.port
 	if now, ok := p.Route().Port(p.Key.Name); ok && !now.Has(address) {
 		return fmt.Errorf("%s: %w", address, errLost)
@@ -472,7 +468,7 @@ func (s *session) Refused(reason proto.Reason) {
 	var first []byte
 	s.mu.Lock()
 	if len(s.queue) > 0 {
-		// What is kept is never written again.
+		// What is kept here is never written again.
 		first, _ = nextHeld(s.queue)
 	}
 	s.mu.Unlock()
@@ -481,14 +477,14 @@ func (s *session) Refused(reason proto.Reason) {
 	s.over("")
 }
 
-// over ends a session, whoever finds first that it has ended, and says why: as ends are
-// counted, or nothing where that is done elsewhere.
+// over ends a session unless it has ended already, and counts why; an empty reason is counted
+// elsewhere.
 func (s *session) over(why string) {
 	s.mu.Lock()
 	s.overLocked(why)
 }
 
-// overLocked is over for who has the lock, which it releases.
+// overLocked is over for a caller that has the lock. It releases the lock.
 func (s *session) overLocked(why string) {
 	s.noteCutShort()
 	was := s.state.Swap(sessionOver)
@@ -496,8 +492,8 @@ func (s *session) overLocked(why string) {
 		_ = s.upstream.Close()
 		s.from.Free()
 	}
-	if s.quiet != nil {
-		s.quiet.Stop()
+	if s.idleTimer != nil {
+		s.idleTimer.Stop()
 	}
 	s.budget().Give(len(s.queue) + len(s.sent))
 	s.queue, s.sent = nil, nil

@@ -112,7 +112,7 @@ func (w *world) session(state int32) (s *session) {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("it never came to be that %s", what)
 		}

@@ -19,18 +19,19 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// scratchBytes is more than what protocols answer to who may not be where it says.
+// scratchBytes is more than what protocols answer to clients that have not validated their
+// address.
 const scratchBytes = 1024
 
 // receivePause follows an error of a UDP socket that stays open.
 const receivePause = 5 * time.Millisecond
 
-// socket is one UDP port and its clients' sessions. One loop receives what the
-// clients send; what their servers send is the others'. A session outlives the port's
-// route, and needs the socket to answer its client: a socket that is to be closed
-// takes no new sessions and ends with its last one.
+// socket is one UDP port and its clients' sessions. One loop receives what the clients send;
+// other loops receive what their backends send. A session outlives the port's route, and needs
+// the socket to answer its client: a socket that is to be closed takes no new sessions and ends
+// with its last one.
 type socket struct {
-	// port is whose the new clients are.
+	// port is the port that new clients belong to.
 	port    atomic.Pointer[Port]
 	number  int
 	packets *conn.Packets
@@ -41,23 +42,22 @@ type socket struct {
 	file   loop.File
 	closed bool
 
-	// What follows is the loop's. Scratch is where answers are written. It is there once
-	// something was judged.
+	// The fields below are the loop's. Scratch is where answers are written; it is made when a
+	// datagram is first classified.
 	scratch []byte
-	// sent and sentBytes are what they were given in it.
+	// sent and sentBytes count what backends were sent in this turn.
 	sent, sentBytes int
 
-	// mu is held for a map look-up a packet, by the loop; sessions that end are the
-	// only others.
+	// mu is held by the loop for one map look-up a packet, and else only by sessions that end.
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*session
-	// closing reports whether it takes no new sessions, and ending that the last is over.
+	// closing is set once the socket takes no new sessions, and ending once the last is over.
 	closing, ending bool
-	// lease is its listener's.
+	// lease is what the socket's listener has.
 	lease *lease
 }
 
-// Open opens the port, or takes over the socket that has been it so far.
+// Open opens the port, or takes over the socket that has its number.
 func (p *Port) Open() (listener.Socket, error) {
 	number := int(p.Key.Number)
 	if u := p.closing.take(number); u != nil {
@@ -78,7 +78,7 @@ func (p *Port) Open() (listener.Socket, error) {
 	return u.leaseTo(p), nil
 }
 
-// serve receives from now on.
+// serve begins to receive.
 func (u *socket) serve() error {
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -114,7 +114,7 @@ func (u *socket) Ready(on *loop.Loop, _ uint32) {
 	}
 }
 
-// receive receives what there is; false: nothing.
+// receive receives the datagrams that have arrived; false: there are none.
 func (u *socket) receive(b *conn.Batch) bool {
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -123,14 +123,14 @@ func (u *socket) receive(b *conn.Batch) bool {
 	}
 	errno := u.packets.Receive(b)
 	if errno != 0 && errno != unix.EAGAIN {
-		// The socket stays open; it is no use to spin.
+		// The socket stays open; trying again at once would not help.
 		_ = u.file.Want(0)
 		time.AfterFunc(receivePause, u.resume)
 	}
 	return errno == 0
 }
 
-// close closes the socket, which nobody needs any more: it is ending.
+// close closes the socket, which is ending: nobody needs it any more.
 func (u *socket) close() {
 	u.io.Lock()
 	defer u.io.Unlock()
@@ -151,7 +151,7 @@ func (u *socket) find(client netip.AddrPort) *session {
 	return s
 }
 
-// forget ends a session's entry.
+// forget removes a session's entry.
 func (u *socket) forget(s *session) {
 	u.mu.Lock()
 	// Another session of the client may have begun already.
@@ -184,13 +184,13 @@ func (u *socket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	if u.admitQuery(datagram, from, to) || !u.wanted(datagram, from, to) {
 		return
 	}
-	if s := u.enter(datagram, from, to, false); s != nil {
+	if s := u.sessionOf(datagram, from, to, false); s != nil {
 		s.begin(datagram)
 	}
 }
 
-// enter makes a client's session; nil: there may be no more.
-func (u *socket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
+// sessionOf makes a client's session; nil: there may be no more sessions.
+func (u *socket) sessionOf(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
 	p := u.port.Load()
 	s := &session{socket: u, port: p, client: from, source: u.packets.Source(to), max: p.Route().Hold.MaxBytes, query: query}
 	var reason proto.Reason
@@ -220,17 +220,16 @@ func (u *socket) enter(datagram []byte, from netip.AddrPort, to netip.Addr, quer
 	return s
 }
 
-// taken gives a session its client's datagram; false: the session is over. What a
-// client asks while it is held is answered, or the answer would come when nobody
-// waits for it any more.
+// taken gives a session its client's datagram; false: the session is over. A query of a held
+// client is answered at once, or its answer would come when nobody waits for it any more.
 func (u *socket) taken(s *session, datagram []byte, from netip.AddrPort, to netip.Addr, now time.Time) bool {
 	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
 		s.touch(&s.clientAt, now)
 		return true
 	}
 	if s.query && s.port.Joins(datagram, from) {
-		// Who joins is another client than who asked: it gets a server by choice, and
-		// a slot, and keeps the service awake.
+		// A client that joins counts as another than the one that queried: its backend is
+		// chosen, it gets a slot, and it keeps the service awake.
 		s.line.Answered()
 		s.over("")
 		return false
@@ -238,14 +237,15 @@ func (u *socket) taken(s *session, datagram []byte, from netip.AddrPort, to neti
 	return s.fromClient(datagram, now)
 }
 
-// wanted lets the protocol judge a datagram, and answers it; false: it is not for
-// the server.
+// wanted has the protocol classify a datagram, and answers it; false: it is not for the
+// backend.
 func (u *socket) wanted(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
-	return !u.port.Load().Policy().Classifies || u.judge(datagram, from, to)
+	return !u.port.Load().Policy().Classifies || u.classify(datagram, from, to)
 }
 
-// judge is wanted where the protocol is asked.
-func (u *socket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
+// classify has the protocol classify a datagram, and answers it; false: it is not for the
+// backend.
+func (u *socket) classify(datagram []byte, from netip.AddrPort, to netip.Addr) bool {
 	p := u.port.Load()
 	k := p.Policy()
 	if u.scratch == nil {
@@ -271,9 +271,9 @@ func (u *socket) judge(datagram []byte, from netip.AddrPort, to netip.Addr) bool
 	return false
 }
 
-// again puts a new session in the place of one whose server took nothing of what
-// it was sent, and gives it that.
-func (u *socket) again(s *session, sent []byte) {
+// restart replaces a session whose backend accepted nothing of what it was sent, and gives the
+// new one what was sent.
+func (u *socket) restart(s *session, sent []byte) {
 	n := &session{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept, line: s.line}
 	heard, _ := s.clientAt.Last()
 	n.clientAt.Note(heard)
@@ -298,7 +298,7 @@ func (u *socket) again(s *session, sent []byte) {
 	n.place(s.port.Queue.Pick(s.port.Key.Name))
 }
 
-// endLost ends a port's sessions whose server is among those that were lost.
+// endLost ends a port's sessions whose backend is among those that were lost.
 func (u *socket) endLost(p *Port, lost map[netip.AddrPort]bool) {
 	for _, s := range u.all() {
 		if s.port == p {
@@ -307,7 +307,7 @@ func (u *socket) endLost(p *Port, lost map[netip.AddrPort]bool) {
 	}
 }
 
-// has reports whether it has sessions of a port.
+// has reports whether the socket has sessions of a port.
 func (u *socket) has(p *Port) bool {
 	return slices.ContainsFunc(u.all(), func(s *session) bool { return s.port == p })
 }
@@ -318,7 +318,7 @@ func (u *socket) all() []*session {
 	return slices.Collect(maps.Values(u.sessions))
 }
 
-// refuse tells a client why it is sent away, that sent a datagram first.
+// refuse tells a client why it is refused; first is its first datagram.
 func (u *socket) refuse(s *session, reason proto.Reason, first []byte) {
 	text := s.port.Protocol.Refusal(reason, first, s.port.Policy().Client(s.client, nil))
 	if len(text) > 0 {

@@ -7,28 +7,28 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// A UDP client proves to be one when it speaks again after its server has answered:
-// what comes from an address that is not the sender's gets no further than the first.
-// Sessions that have not come so far don't keep a service awake, and make room first.
+// A UDP client's address is validated when the client sends something after its backend has
+// answered: a sender with a forged source address gets no further than its first datagrams.
+// Sessions without a validated address don't keep a service awake, and make room first.
 
-// strangers are a service's sessions that have a server and are not proven, the oldest
+// strangers are a service's sessions that have a backend and no validated address, the oldest
 // first.
 type strangers struct {
 	mu  sync.Mutex
 	all list.List
 	at  map[*session]*list.Element
-	// making counts those that have given up their places and are not gone yet, in
-	// whose places others are already.
+	// making counts the sessions that have given up their places to others and are not gone
+	// yet.
 	making int
 }
 
-// mostMaking bounds by how many sessions a service may have more for a service.Moment.
+// mostMaking bounds by how many sessions a service may exceed its places meanwhile.
 const mostMaking = 64
 
 func (t *strangers) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.gone || s.proven.Load() {
+	if s.gone || s.validated.Load() {
 		return
 	}
 	if t.at == nil {
@@ -37,7 +37,7 @@ func (t *strangers) add(s *session) {
 	t.at[s] = t.all.PushBack(s)
 }
 
-// remove is for one that is proven.
+// remove removes a session whose address is validated.
 func (t *strangers) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +51,8 @@ func (t *strangers) take(s *session) {
 	}
 }
 
-// evict takes the oldest one off; nil: there is none, or too many are on their way out.
+// evict removes the oldest session and returns it; nil: there is none, or too many are about to
+// end.
 func (t *strangers) evict() *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,13 +78,13 @@ func (t *strangers) gone(s *session) {
 	}
 }
 
-// prove takes in that the client is one.
-func (s *session) prove() {
-	s.proven.Store(true)
+// validate notes that the client receives what is sent to its address.
+func (s *session) validate() {
+	s.validated.Store(true)
 	s.port.udp.strangers.remove(s)
 }
 
-// makeRoom ends the oldest session that is not proven; false: there is none.
+// makeRoom ends the oldest session without a validated address; false: there is none.
 func (p *Port) makeRoom() bool {
 	s := p.udp.strangers.evict()
 	if s == nil {
@@ -95,8 +96,8 @@ func (p *Port) makeRoom() bool {
 	return true
 }
 
-// takeSession takes a session's place. Where there is none left for the service one of its
-// strangers gives up its own.
+// takeSession takes a session's place. Where the service has none left one of its strangers
+// gives up its own.
 func (p *Port) takeSession() bool {
 	if p.TakeSession() {
 		return true
@@ -104,6 +105,6 @@ func (p *Port) takeSession() bool {
 	if !p.makeRoom() {
 		return false
 	}
-	p.ForceSession() // until that one is gone
+	p.ForceSession() // until the stranger is gone
 	return true
 }

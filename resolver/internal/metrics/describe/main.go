@@ -1,4 +1,4 @@
-// Command describe lists what the resolver measures, for docs/metrics.md.
+// Command describe lists the resolver's metrics, for docs/metrics.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// register registers all that the resolver does.
+// register registers all of the resolver's metrics.
 func register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, "resolver")
 	(*errortracking.Reporter)(nil).Register(registry)

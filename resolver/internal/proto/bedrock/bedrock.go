@@ -2,9 +2,9 @@
 // while the server sleeps, and a request for a connection wakes it. The format is
 // described at https://minecraft.wiki/w/RakNet.
 //
-// Requests are held unanswered: the client repeats them until the server itself
-// answers. A pong is larger than its ping, and whoever pings can't prove where it
-// is, so that a pong has 512 bytes at most.
+// Requests are held unanswered: the client repeats them until the server itself answers. A pong
+// is larger than its ping, and the ping's sender can't validate its address, so a pong has 512
+// bytes at most.
 package bedrock
 
 import (
@@ -20,11 +20,11 @@ const (
 	maxMessage = 160
 	maxLevel   = 64
 	maxVersion = 32
-	// defaultMaxPlayers is what servers have that nobody configured.
+	// defaultMaxPlayers is the limit of servers that nobody configured.
 	defaultMaxPlayers = 10
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Protocol = Protocol{}
@@ -35,8 +35,8 @@ func (Protocol) Name() string { return "bedrock" }
 // WakeOn implements proto.Protocol.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
-// HoldAtMost implements proto.Protocol. The client begins anew by itself, and
-// joins what is held.
+// HoldAtMost implements proto.Protocol. The client begins anew by itself, and its requests join
+// those that are held.
 func (Protocol) HoldAtMost() time.Duration { return 0 }
 
 // Inspect implements proto.Protocol.
@@ -47,13 +47,13 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if wire.IsConnectionRequest(head) {
 		return proto.Verdict{Action: proto.Hold}
 	}
-	// What belongs to a connection is nothing to a server that knows none.
+	// A server that doesn't know the connection ignores its datagrams.
 	return proto.Verdict{Action: proto.Refuse}
 }
 
-// Refusal implements proto.Protocol: that there is no room, for who asks for a
-// connection. A client that waited for a server that did not come has given up, and
-// one that may not wake it has nothing to wait for.
+// Refusal implements proto.Protocol: a message that there is no room, in answer to a request
+// for a connection. A client that waited for a server that did not come has given up, and one
+// that may not wake the server has nothing to wait for.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	if !wire.IsConnectionRequest(head) || why == proto.RouteGone || why == proto.Denied {
 		return nil
@@ -80,13 +80,13 @@ func appendPong(to []byte, at uint64, c proto.Client) []byte {
 	if s.Capacity == 0 {
 		s.Capacity = defaultMaxPlayers
 	}
-	// It is never too long: the texts are bounded.
+	// It is never too long, because the texts are bounded.
 	b, _ := wire.AppendPong(to, wire.Pong{Time: at, GUID: c.Service.ID, Status: s})
 	return b
 }
 
-// plain leaves out what has a meaning in a pong, which not all clients can undo,
-// and line ends, of which lists have no use.
+// plain drops characters that have a meaning in a pong, which not all clients can unescape, and
+// line ends, which lists can't show.
 func plain(text []byte) string {
 	kept := text[:0]
 	for _, b := range text {

@@ -11,11 +11,11 @@ import (
 
 var _ proto.Reteller = Protocol{}
 
-// A ping's time, which its pong repeats, stands behind the message's number.
+// The offset of a ping's time, which its pong repeats, behind the message's number.
 const timeAt, timeEnd = 1, 1 + 8
 
-// Asks implements proto.Reteller: a ping. All pings have the same answer but for
-// the time; those that only a server with room answers have another, or none.
+// Asks implements proto.Reteller for a ping. All pings have the same answer but for the time.
+// Those that only servers with room answer have another answer, or none.
 func (Protocol) Asks(head []byte, _ proto.Client) (q proto.Question, v proto.Verdict, ok bool) {
 	if _, is := wire.ParsePing(head); !is {
 		return q, v, false
@@ -51,5 +51,5 @@ func (Protocol) Retell(to, answer, head []byte) []byte {
 	return to
 }
 
-// Proves implements proto.Reteller.
-func (Protocol) Proves() bool { return false }
+// ValidatesAddress implements proto.Reteller.
+func (Protocol) ValidatesAddress() bool { return false }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// retrySoon is when a client may come again, in seconds: a server that wakes, or
-	// a queue that is full, will be further by then.
-	retrySoon = 5
-	// retryLater is for a service that nobody can wake just now.
+	// retryAfter is when a client may come again, in seconds. By then a server that wakes is
+	// nearer to being up, and a full queue is shorter.
+	retryAfter = 5
+	// retryLater is for a service that can't be woken now.
 	retryLater = 60
 	// maxMessage bounds the page's message in bytes.
 	maxMessage = 1024
@@ -35,13 +35,13 @@ func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
 	return appendBody(b, r, p.Status, p.Body)
 }
 
-// appendForbidden tells a client that it is of no use to come again. It says nothing
-// of the service, nor shows a page that would load itself again.
+// appendForbidden tells a client that coming again is of no use. It reveals nothing about the
+// service, and has no page that would reload itself.
 func appendForbidden(c proto.Client, r *Request) []byte {
 	return appendPlain(c, r, http.StatusForbidden, "Clients from your address may not wake this service.\n")
 }
 
-// appendPlain is an answer of a line.
+// appendPlain writes an answer of one line.
 func appendPlain(c proto.Client, r *Request, status int, text string) []byte {
 	b := appendHead(c, status, true)
 	b = appendField(b, "Cache-Control", "no-store")
@@ -49,9 +49,9 @@ func appendPlain(c proto.Client, r *Request, status int, text string) []byte {
 	return appendBody(b, r, status, text)
 }
 
-// appendUnavailable tells a client why it is sent away, and when to come again.
+// appendUnavailable tells a client why it is refused, and when to come again.
 func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
-	status, state, retry := http.StatusServiceUnavailable, "is not available just now", retrySoon
+	status, state, retry := http.StatusServiceUnavailable, "is not available just now", retryAfter
 	switch why {
 	case proto.TimedOut:
 		state = "is waking up"
@@ -78,7 +78,7 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 //go:embed page.html
 var pageSource string
 
-// page is the page that a person sees. It says nothing of the request.
+// page is the page for a person. It has nothing from the request in it.
 func page(c proto.Client, state string, retry int) string {
 	message := ""
 	if c.Service.Phase == proto.Waking {
@@ -92,8 +92,8 @@ func page(c proto.Client, state string, retry int) string {
 	).Replace(pageSource)
 }
 
-// wantsPage reports whether a person waits for the answer: browsers ask for HTML
-// where they are to show it.
+// wantsPage reports whether a person waits for the answer: browsers ask for HTML where they are
+// going to show it.
 func wantsPage(r *Request) bool {
 	return (string(r.Method) == "GET" || string(r.Method) == "HEAD") && !r.upgrades && r.each(func(name, value []byte) bool {
 		if !is(name, "Accept") {
@@ -126,8 +126,8 @@ func appendField(b []byte, name, value string) []byte {
 	return append(append(b, value...), "\r\n"...)
 }
 
-// appendBody ends an answer. One to HEAD tells the body's length alone, and those
-// that have none by their status not even that.
+// appendBody ends an answer. The answer to HEAD has only the body's length, and one whose
+// status allows no body not even that.
 func appendBody(b []byte, r *Request, status int, body string) []byte {
 	if status == http.StatusNoContent || status == http.StatusNotModified {
 		return append(b, "\r\n"...)

@@ -8,8 +8,8 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// maxOpen is how many requests may be open at once on a connection that is
-// followed: what clients that don't wait for an answer send ahead.
+// maxOpen is how many requests may be open at once on a connection that is followed, for
+// clients that pipeline requests.
 const maxOpen = 64
 
 // Side is one end of a connection.
@@ -22,48 +22,48 @@ const (
 	Server
 )
 
-// Exchange follows what goes over a connection, and knows when nothing is under
-// way on it: each request was answered, and what was read was passed on. It
-// follows plain HTTP/1 alone. Once anything else is said, a protocol upgrade or
-// a byte that is out of place, it is lost, and knows nothing for good.
+// Exchange follows what goes over a connection, and knows when the connection is idle: each
+// request was answered, and what was read was passed on. It follows plain HTTP/1 only. After
+// anything else, such as a protocol upgrade or an unexpected byte, it is lost: it never follows
+// the connection again.
 //
-// It keeps a line of either side at most, or a head of the client's while that is
-// watched. Both sides' methods may be called at once, those of one side in turn.
+// It keeps one line of either side at most, or one head of the client's while that is watched.
+// The methods for the two sides may be called concurrently, those for one side in turn.
 type Exchange struct {
 	mu      sync.Mutex
 	streams [2]stream
-	// open counts the requests that are not answered, and heads has a bit for each
-	// of them, the oldest lowest: its method is HEAD.
+	// open counts the unanswered requests, and heads has a bit for each of them, the oldest
+	// lowest, which is set where the method is HEAD.
 	open  int
 	heads uint64
-	// head is so of the request that is read, code is of the response, and minor
-	// the version of either.
+	// head is set where the request that is being read is a HEAD. Code is the status of the
+	// response that is being read, and minor the HTTP version of either side.
 	head  bool
 	code  int
 	minor [2]int
-	// passing reports whether what was read from a side is not passed on yet.
+	// passing is set while what was read from a side is not passed on yet.
 	passing [2]bool
-	// answered reports whether there was a request, and all its answer; since is when
-	// all was quiet after that.
+	// answered is set once there was a request and its whole answer. Since is when the
+	// connection became idle after that.
 	answered, lost bool
 	since          time.Time
-	// watch judges the client's requests; nil: nobody does any more. What is read of
-	// the next one's head so far is asked.
+	// watch checks the client's requests; nil: nothing does any more. Asked is what was read of
+	// the next request's head so far.
 	watch *watch
 	asked []byte
-	// only says which hosts' requests may be passed; nil: all. Target is that of the
-	// request that is read.
+	// only reports which hosts' requests may be passed; nil: all. Target is that of the request
+	// that is being read.
 	only   func(name string) bool
 	target []byte
-	// stop is why no more of the client's is passed, and upgraded says that nothing more
-	// is looked at, because the server has changed the protocol.
+	// stop is why nothing more of the client's is passed. Upgraded is set once the server has
+	// changed the protocol: nothing more is looked at.
 	stop     Stop
 	upgraded bool
-	// withheld is how much of the client's was read and is not to be passed yet.
+	// withheld is how much of the client's was read and must not be passed yet.
 	withheld int
 }
 
-// watch is what Watch was given.
+// watch has Watch's arguments.
 type watch struct {
 	passes func(head []byte) bool
 	other  func()
@@ -88,16 +88,15 @@ func NewExchange() *Exchange {
 	return x
 }
 
-// Watch is called before anything is read. From then on passes is asked about each
-// request's head. When there is one that doesn't pass, or the client says something
-// that can't be followed, other is called, once, before that is passed on.
+// Watch must be called before anything is read. From then on passes is called with each
+// request's head. At the first one that doesn't pass, or bytes that can't be followed, other is
+// called once, before those are passed on.
 func (x *Exchange) Watch(passes func(head []byte) bool, other func()) {
 	x.watch = &watch{passes, other}
 }
 
-// Read takes in what was read from a side, before it is passed on, and says how much of
-// it, and of what was read before and not passed, is to be passed: all, but for what Only
-// says.
+// Read takes in what was read from a side, before it is passed on. It returns how much may be
+// passed of that and of what was withheld before: all, unless Only withholds something.
 func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,7 +105,7 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 		return 0
 	}
 	x.passing[from] = true
-	// All is what is there, and begin where in it the head begins that is read.
+	// All is how much there is, and begin where the head that is being read begins in it.
 	all, begin := len(b), 0
 	if guarded {
 		all += x.withheld
@@ -116,7 +115,7 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 			begin = all - len(b)
 		}
 		if from == Server && x.open == 0 {
-			// Nobody asked for that.
+			// A response without a request.
 			x.lose()
 			return all
 		}
@@ -127,7 +126,7 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 			x.ask(begun[:len(begun)-len(b)], e)
 		}
 		if guarded {
-			if x.stop = x.judge(e); x.stop != GoesOn {
+			if x.stop = x.checkHost(e); x.stop != GoesOn {
 				if !inHead {
 					return all - len(begun)
 				}
@@ -157,7 +156,7 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	return all
 }
 
-// ask takes in part of a request's head, and asks about it at its end.
+// ask takes in part of a request's head, and calls passes at its end.
 func (x *Exchange) ask(part []byte, e event) {
 	x.asked = append(x.asked, part...)
 	switch {
@@ -168,7 +167,7 @@ func (x *Exchange) ask(part []byte, e event) {
 	}
 }
 
-// unwatch tells that there was something else, unless that is known.
+// unwatch calls other, unless it has been called.
 func (x *Exchange) unwatch() {
 	if x.watch != nil {
 		x.watch.other()
@@ -176,7 +175,7 @@ func (x *Exchange) unwatch() {
 	}
 }
 
-// headRead takes in the end of a head; false: what follows can't be told.
+// headRead takes in the end of a head; false: what follows can't be followed.
 func (x *Exchange) headRead(from Side) bool {
 	s := &x.streams[from]
 	if !s.framing.plain(x.minor[from]) {
@@ -210,7 +209,7 @@ func (x *Exchange) headRead(from Side) bool {
 	return true
 }
 
-// answer ends the oldest request.
+// answer removes the oldest request.
 func (x *Exchange) answer() {
 	x.open--
 	x.heads >>= 1
@@ -226,7 +225,7 @@ func (x *Exchange) lose() {
 	x.streams = [2]stream{}
 }
 
-// Passed reports whether what was read from a side has been passed on.
+// Passed is called when what was read from a side has been passed on.
 func (x *Exchange) Passed(from Side) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,22 +235,21 @@ func (x *Exchange) Passed(from Side) {
 	}
 }
 
-// settled reports whether nothing is under way.
+// settled reports whether the connection is idle.
 func (x *Exchange) settled() bool {
 	return !x.lost && x.answered && x.open == 0 && x.streams[Client].atRest() && x.streams[Server].atRest() &&
 		!x.passing[Client] && !x.passing[Server]
 }
 
-// Lost reports whether it is followed no more.
+// Lost reports whether the connection is not followed any more.
 func (x *Exchange) Lost() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.lost
 }
 
-// Quiet is for how long nothing has been under way; 0 while something is, or may
-// be.
-func (x *Exchange) Quiet(now time.Time) time.Duration {
+// IdleFor is how long the connection has been idle; 0 while it isn't, or may not be.
+func (x *Exchange) IdleFor(now time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.settled() {
@@ -260,8 +258,8 @@ func (x *Exchange) Quiet(now time.Time) time.Duration {
 	return now.Sub(x.since)
 }
 
-// Opaque is how much of what a side sends next says nothing of where its message
-// ends, and need not be read: Skip does for it.
+// Opaque is how much of what a side sends next can't contain the end of its message. It need
+// not be read: Skip takes its place.
 func (x *Exchange) Opaque(from Side) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -275,7 +273,7 @@ func (x *Exchange) Opaque(from Side) int64 {
 	return 0
 }
 
-// Skip is Read for n bytes that were Opaque, and Passed.
+// Skip replaces Read and Passed for n bytes that were Opaque.
 func (x *Exchange) Skip(from Side, n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

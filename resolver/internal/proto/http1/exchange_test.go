@@ -102,7 +102,7 @@ func TestAConnectionIsIdleBetweenRequests(t *testing.T) {
 			x := NewExchange()
 			x.feed(Client, []byte(c.requests), piece)
 			x.feed(Server, []byte(c.responses), piece)
-			if idle := x.Quiet(time.Now().Add(time.Hour)) > 0; idle != c.idle || x.Lost() != c.lost {
+			if idle := x.IdleFor(time.Now().Add(time.Hour)) > 0; idle != c.idle || x.Lost() != c.lost {
 				t.Errorf("%s in pieces of %d: idle %v, lost %v; want %v, %v", name, piece, idle, x.Lost(), c.idle, c.lost)
 			}
 		}
@@ -111,7 +111,7 @@ func TestAConnectionIsIdleBetweenRequests(t *testing.T) {
 
 func TestQuietBeginsOnceAllIsPassedOn(t *testing.T) {
 	x := NewExchange()
-	later := func() bool { return x.Quiet(time.Now().Add(time.Hour)) > 0 }
+	later := func() bool { return x.IdleFor(time.Now().Add(time.Hour)) > 0 }
 	x.feed(Client, []byte("PUT / HTTP/1.1\r\nContent-Length: 1\r\n\r\n"), 99)
 	x.Read(Server, []byte(noBody))
 	x.feed(Client, []byte("a"), 1)
@@ -122,7 +122,7 @@ func TestQuietBeginsOnceAllIsPassedOn(t *testing.T) {
 	if !later() {
 		t.Error("nothing is on its way any more")
 	}
-	if got := x.Quiet(time.Now()); got > time.Minute {
+	if got := x.IdleFor(time.Now()); got > time.Minute {
 		t.Errorf("it has been quiet for %s", got)
 	}
 	x.Read(Client, []byte("G"))
@@ -143,11 +143,11 @@ func TestABodyNeedNotBeRead(t *testing.T) {
 		t.Errorf("%d bytes of the next request are opaque", got)
 	}
 	x.Skip(Server, length-6)
-	if x.Quiet(time.Now().Add(time.Hour)) > 0 {
+	if x.IdleFor(time.Now().Add(time.Hour)) > 0 {
 		t.Error("a byte is missing")
 	}
 	x.Skip(Server, 1)
-	if x.Quiet(time.Now().Add(time.Hour)) == 0 || x.Opaque(Server) != 0 {
+	if x.IdleFor(time.Now().Add(time.Hour)) == 0 || x.Opaque(Server) != 0 {
 		t.Error("the body is over")
 	}
 	// A chunk's bytes need not be read either, but its end.
@@ -161,7 +161,7 @@ func TestABodyNeedNotBeRead(t *testing.T) {
 		t.Error("the chunk's end is not opaque")
 	}
 	x.feed(Server, []byte("\r\n0\r\n\r\n"), 99)
-	if x.Quiet(time.Now().Add(time.Hour)) == 0 {
+	if x.IdleFor(time.Now().Add(time.Hour)) == 0 {
 		t.Error("the body is over")
 	}
 	x.Read(Server, []byte("x"))
@@ -175,9 +175,9 @@ func TestAClientIsWatchedUntilItAsksForSomethingElse(t *testing.T) {
 	const hidden = "PUT /a HTTP/1.1\r\nContent-Length: 25\r\n\r\n" + other
 	for name, c := range map[string]struct {
 		requests, responses, more string
-		// heads are those that are judged, and told says that there was another one.
-		heads []string
-		told  bool
+		// heads are those that are judged, and called reports whether there was another one.
+		heads  []string
+		called bool
 	}{
 		"one":                         {wanted, "", "", []string{wanted}, false},
 		"two":                         {wanted + wanted, "", "", []string{wanted, wanted}, false},
@@ -195,19 +195,19 @@ func TestAClientIsWatchedUntilItAsksForSomethingElse(t *testing.T) {
 		for _, piece := range []int{1, 5, 1 << 20} {
 			x := NewExchange()
 			var heads []string
-			told := 0
+			calls := 0
 			x.Watch(func(head []byte) bool {
 				heads = append(heads, string(head))
 				return bytes.HasPrefix(head, []byte("GET /a ")) || bytes.HasPrefix(head, []byte("PUT /a "))
-			}, func() { told++ })
+			}, func() { calls++ })
 			x.feed(Client, []byte(c.requests), piece)
 			x.feed(Server, []byte(c.responses), piece)
 			x.feed(Client, []byte(c.more), piece)
 			if diff := cmp.Diff(c.heads, heads); diff != "" {
 				t.Errorf("%s in pieces of %d: heads (-want +got):\n%s", name, piece, diff)
 			}
-			if want := map[bool]int{true: 1}[c.told]; told != want {
-				t.Errorf("%s in pieces of %d: told %d times, want %d", name, piece, told, want)
+			if want := map[bool]int{true: 1}[c.called]; calls != want {
+				t.Errorf("%s in pieces of %d: told %d times, want %d", name, piece, calls, want)
 			}
 		}
 	}

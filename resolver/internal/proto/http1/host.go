@@ -11,17 +11,17 @@ import (
 
 var _ proto.Namer = Protocol{}
 
-// preface is what clients of HTTP/2 begin with, whose requests may be for several hosts
-// at once. They are told to use HTTP/1.1, by an empty SETTINGS and a GOAWAY with the
-// error HTTP_1_1_REQUIRED (RFC 9113, 3.4 and 7).
+// preface is the beginning of HTTP/2, in which a client's requests may be for several hosts at
+// once. Such clients are told to use HTTP/1.1, by an empty SETTINGS and a GOAWAY with the error
+// HTTP_1_1_REQUIRED (RFC 9113, 3.4 and 7).
 const (
 	preface  = "PRI * HTTP/2.0\r\n"
 	needsOne = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
 		"\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x0d"
 )
 
-// ServerName implements proto.Namer, by the first request. Clients of HTTP/1.0 may say
-// no name.
+// ServerName implements proto.Namer, by the first request. Clients of HTTP/1.0 may name no
+// host.
 func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	r, _, err := ParseRequest(head)
 	switch {
@@ -55,28 +55,28 @@ func hostOf(target, said []byte, hosts int) (name string, ok bool) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")), true
 }
 
-// Stop is why no more of what a client says is passed.
+// Stop is why no more of what a client sends is passed.
 type Stop int
 
 const (
-	// GoesOn means that nothing stops.
+	// GoesOn means that there is no reason to stop.
 	GoesOn Stop = iota
 	// Turned means that the next request is for another host, or one too many for now.
 	Turned
-	// Cut means that nobody can tell any more where requests begin and end.
+	// Cut means that the ends of requests can't be found any more.
 	Cut
 )
 
-// Only is called before anything is read. From then on Read passes a request's head once
-// all of it is there, and nothing of the first request of which host is false, nor of what
-// follows it. Nor does it pass anything that can't be followed, until the server has
-// changed the protocol.
+// Only must be called before anything is read. From then on Read passes a request's head once
+// it is complete. It passes nothing from the first request on for whose host the function
+// returns false. Nor does it pass anything that can't be followed, until the server has changed
+// the protocol.
 func (x *Exchange) Only(host func(name string) bool) {
 	x.only = host
 	x.streams[Client].keepsHost = host != nil
 }
 
-// Guards reports whether Only was called, and that the protocol is the same still.
+// Guards reports whether Only was called and the protocol has not changed since.
 func (x *Exchange) Guards() bool {
 	if x.only == nil {
 		return false
@@ -86,14 +86,14 @@ func (x *Exchange) Guards() bool {
 	return !x.upgraded
 }
 
-// Stopped says why no more of what the client says is passed.
+// Stopped is why no more of what the client sends is passed.
 func (x *Exchange) Stopped() Stop {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.stop
 }
 
-// InHead reports whether what the client says next is part of a request's head.
+// InHead reports whether the client's next bytes are part of a request's head.
 func (x *Exchange) InHead() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,8 +107,8 @@ func (x *Exchange) Between() bool {
 	return !x.lost && x.open == 0 && x.streams[Server].atRest() && !x.passing[Server]
 }
 
-// judge says what comes of what the client's stream came to.
-func (x *Exchange) judge(e event) Stop {
+// checkHost decides what an event of the client's stream leads to.
+func (x *Exchange) checkHost(e event) Stop {
 	f := &x.streams[Client].framing
 	switch e {
 	case broken:

@@ -1,10 +1,9 @@
-// Package http1 is HTTP/1: probes that the spec names are answered while the
-// server sleeps, and any other request wakes it. What is no plain HTTP/1, such as
-// TLS, HTTP/2 or garbage, is held like anything else, and told nothing.
+// Package http1 is HTTP/1: probes that the spec lists are answered while the server sleeps, and
+// any other request wakes it. Anything that is not plain HTTP/1, such as TLS, HTTP/2 or
+// garbage, is held like other bytes, and gets no answer.
 //
-// It also follows connections that are relayed, to know when they are idle
-// between requests. The format is RFC 9112's; of what that leaves to the judgement
-// of servers nothing is judged here.
+// It also follows connections that are relayed, to find out when they are idle between
+// requests. The format is RFC 9112's. What that leaves to servers is not decided here.
 package http1
 
 import (
@@ -16,7 +15,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Requester = Protocol{}
@@ -24,8 +23,8 @@ var _ proto.Requester = Protocol{}
 // Name implements proto.Protocol.
 func (Protocol) Name() string { return "http" }
 
-// WakeOn implements proto.Protocol. Browsers open connections that they may never
-// use, and load balancers try whether a port is open.
+// WakeOn implements proto.Protocol. Browsers open connections that they may never use, and load
+// balancers check whether a port is open.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
 // MakesRequests implements proto.Requester.
@@ -34,8 +33,8 @@ func (Protocol) MakesRequests() {}
 // HoldAtMost implements proto.Protocol.
 func (Protocol) HoldAtMost() time.Duration { return 0 }
 
-// Inspect implements proto.Protocol. A probe with a body is answered, and the
-// connection ended: nobody has to agree where the next request begins.
+// Inspect implements proto.Protocol. After a probe with a body the connection is ended, so that
+// nobody has to agree where the next request begins.
 func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if len(head) == 0 {
 		return proto.Verdict{Action: proto.NeedMore}
@@ -61,7 +60,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return proto.Verdict{Action: proto.Answer, Answer: appendProbe(c, &r, probe, false), Used: size}
 }
 
-// find gives the first probe that a request is; nil: none.
+// find returns the first probe that a request matches; nil: none.
 func find(probes []proto.Probe, r *Request) *proto.Probe {
 	path := r.Path()
 	for i := range probes {
@@ -74,7 +73,7 @@ func find(probes []proto.Probe, r *Request) *proto.Probe {
 	return nil
 }
 
-// hasAll reports whether a request has all headers, each in one of its fields.
+// hasAll reports whether a request has all of the headers, each in one of its fields.
 func hasAll(r *Request, headers []proto.HeaderMatch) bool {
 	for i := range headers {
 		h := &headers[i]
@@ -87,10 +86,10 @@ func hasAll(r *Request, headers []proto.HeaderMatch) bool {
 	return true
 }
 
-// Refusal implements proto.Protocol: 503 for a whole request, or 429 for one too many,
-// with a page that reloads itself for browsers; 403 for who may not ask at all; 408 for
-// half a request; 404 for a name that nobody has and 400 for two. Others see the
-// connection's end.
+// Refusal implements proto.Protocol. A whole request gets 503, or 429 for one too many, with a
+// page for browsers that reloads itself; 403 if the client may not wake the service; 404 for an
+// unknown name, and 400 for two names. Half a request gets 408. Other bytes get none: the
+// connection ends.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	r, _, err := ParseRequest(head)
 	switch {

@@ -6,19 +6,19 @@ import (
 	"math"
 )
 
-// maxMethod bounds a method. What is longer is no request.
+// maxMethod bounds a method. Anything longer is no request.
 const maxMethod = 32
 
 // maxChunkDigits bounds the size of a chunk: 15 hexadecimal digits fit an int64.
 const maxChunkDigits = 15
 
-// Errors of what is not the whole of a plain head.
+// Errors of a head that is not whole, or not plain.
 var (
 	errShort    = errors.New("more of the head is to come")
 	errNotPlain = errors.New("this is not plain HTTP/1")
 )
 
-// Request is the head of a request. Its slices lie in what it was parsed from.
+// Request is the head of a request. Its slices are parts of what was parsed.
 type Request struct {
 	Method, Target []byte
 	// Minor is 0 or 1.
@@ -28,10 +28,9 @@ type Request struct {
 	framing
 }
 
-// ParseRequest reads the head that b begins with, and says how many bytes it has.
-// It takes what RFC 9112 allows a client to send, and nothing that servers may
-// read in different ways: errNotPlain. The error is errShort while b may be the
-// beginning of a head.
+// ParseRequest parses the head that b begins with, and returns its size in bytes. It accepts
+// what RFC 9112 allows a client to send, except for what servers may read in different ways:
+// errNotPlain. The error is errShort while b may be the beginning of a head.
 func ParseRequest(b []byte) (r Request, size int, err error) {
 	first, rest, ok := cutLine(b)
 	if !ok {
@@ -70,7 +69,7 @@ func (r *Request) Path() []byte {
 	return path
 }
 
-// each calls with the fields until one is enough.
+// each calls enough with the fields until it returns true.
 func (r *Request) each(enough func(name, value []byte) bool) bool {
 	for rest := r.Fields; len(rest) > 0; {
 		var line []byte
@@ -82,7 +81,7 @@ func (r *Request) each(enough func(name, value []byte) bool) bool {
 	return false
 }
 
-// mayBeRequest reports whether a line without an end may be that of a request.
+// mayBeRequest reports whether an unfinished line may be that of a request.
 func mayBeRequest(line []byte) bool {
 	method, _, found := bytes.Cut(line, []byte(" "))
 	if found {
@@ -91,15 +90,15 @@ func mayBeRequest(line []byte) bool {
 	return len(method) <= maxMethod && (len(method) == 0 || isToken(method))
 }
 
-// headEnds reports whether what follows the first line has an empty line, in
-// whatever way lines end.
+// headEnds reports whether what follows the first line has an empty line, with either kind of
+// line end.
 func headEnds(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\n")) || bytes.HasPrefix(b, []byte("\r\n")) ||
 		bytes.Contains(b, []byte("\n\r\n")) || bytes.Contains(b, []byte("\n\n"))
 }
 
-// cutLine cuts the first line off b, without its end. A line that ends in a bare
-// line feed keeps that, which no line may have in it.
+// cutLine cuts the first line off b, without its end. A bare line feed stays part of the line,
+// and makes it invalid.
 func cutLine(b []byte) (line, rest []byte, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	switch {
@@ -155,7 +154,7 @@ func field(line []byte) (name, value []byte, ok bool) {
 	return name, bytes.Trim(value, " \t"), true
 }
 
-// chunkSize reads the line before a chunk. What an extension says is passed over.
+// chunkSize reads the line before a chunk. An extension is skipped.
 func chunkSize(line []byte) (size int64, ok bool) {
 	digits, extension, _ := bytes.Cut(line, []byte(";"))
 	if len(digits) == 0 || len(digits) > maxChunkDigits || !isValue(extension) {
@@ -181,29 +180,29 @@ func hexDigit(c byte) (digit byte, ok bool) {
 	return 0, false
 }
 
-// framing is what a head says of the end of its message, and of what the
-// connection becomes after it.
+// framing is what a head determines about the end of its message, and about the connection
+// after it.
 type framing struct {
 	// length is the Content-Length; lengths counts how many there were.
 	length  int64
 	lengths int
-	// chunked reports whether there is one Transfer-Encoding, and that it is chunked;
-	// encodings counts them.
+	// chunked is set where there is one Transfer-Encoding, which is chunked; encodings counts
+	// them.
 	chunked   bool
 	encodings int
-	// upgrades reports whether another protocol than HTTP/2 is asked for, which is so
-	// common that servers pass it over.
+	// upgrades is set where another protocol than HTTP/2 is asked for. Requests to upgrade to
+	// that are so common that servers ignore them.
 	upgrades bool
-	// closes reports whether the connection is to end with the message.
+	// closes is set where the connection is to end with the message.
 	closes bool
-	// bad reports whether a field can't be read, or not in one way alone.
+	// bad is set where a field can't be read, or can be read in several ways.
 	bad bool
-	// host is the Host, and hosts counts how many there were. It is no copy.
+	// host is the Host, and hosts counts them. It is not a copy.
 	host  []byte
 	hosts int
 }
 
-// add takes a field in.
+// add takes in a field.
 func (f *framing) add(name, value []byte) {
 	switch {
 	case is(name, "Content-Length"):
@@ -225,13 +224,12 @@ func (f *framing) add(name, value []byte) {
 	}
 }
 
-// matters reports whether add looks at fields of the name.
+// matters reports whether add looks at fields with the name.
 func matters(name []byte) bool {
 	return is(name, "Host") || is(name, "Content-Length") || is(name, "Transfer-Encoding") || is(name, "Upgrade") || is(name, "Connection")
 }
 
-// plain reports whether the message's end is where all would look for it, as far as the
-// fields tell.
+// plain reports whether, by its fields, all would agree where the message ends.
 func (f *framing) plain(minor int) bool {
 	if f.encodings > 0 {
 		return f.encodings == 1 && f.chunked && f.lengths == 0 && minor == 1
@@ -239,7 +237,7 @@ func (f *framing) plain(minor int) bool {
 	return f.lengths <= 1 && !f.bad
 }
 
-// is reports whether a name is another, which is ASCII, in lower or upper case.
+// is reports whether a name equals another, which is ASCII, ignoring case.
 func is(name []byte, other string) bool {
 	if len(name) != len(other) {
 		return false
@@ -274,8 +272,8 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// isTarget reports whether b is of characters that a target may have. Some clients
-// don't escape what is not ASCII.
+// isTarget reports whether b has only characters that a target may have. Some clients don't
+// escape what is not ASCII.
 func isTarget(b []byte) bool {
 	for _, c := range b {
 		if c <= ' ' || c == 0x7f {

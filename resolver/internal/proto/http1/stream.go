@@ -6,8 +6,8 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// maxLine bounds what is kept of a line of which the rest has not come yet, but for a head
-// whose Host is asked for.
+// maxLine bounds how much is kept of an unfinished line, except for a head whose Host is
+// wanted.
 const maxLine = 1 << 10
 
 // stage is where in a message a stream is.
@@ -29,36 +29,36 @@ const (
 	inTrailer
 )
 
-// event is what a stream came to.
+// event is what a stream has reached.
 type event int
 
 const (
-	// nothing says that all was taken in and no more is to be said.
+	// nothing means that all was taken in, and nothing was reached.
 	nothing event = iota
-	// headEnd is the end of a head. The caller says what body there is.
+	// headEnd is the end of a head. The caller decides which body follows.
 	headEnd
 	// messageEnd is the end of a body.
 	messageEnd
-	// broken says that this is not plain HTTP/1.
+	// broken means that the bytes are not plain HTTP/1.
 	broken
 )
 
-// stream follows one direction of a connection from message to message. It keeps
-// a line at most.
+// stream follows one direction of a connection from message to message. It keeps one line at
+// most.
 type stream struct {
 	// first reads a message's first line.
 	first func(line []byte) bool
 	stage stage
-	// framing is of the message's head.
+	// framing is that of the message's head.
 	framing framing
-	// left is what is to come of a body or a chunk.
+	// left is how much of a body or a chunk is still to come.
 	left int64
-	// keepsHost reports whether the head's Host is asked for at its end.
+	// keepsHost is set where the head's Host is wanted at its end.
 	keepsHost bool
-	// pending is the beginning of a line.
+	// pending is the beginning of a line that isn't finished.
 	pending []byte
-	// passing reports whether the rest of a long line is passed over, and carriage that
-	// it ended in a carriage return so far.
+	// passing is set while the rest of a long line is skipped, and carriage while what came of
+	// it ends in a carriage return.
 	passing, carriage bool
 }
 
@@ -68,7 +68,7 @@ func (s *stream) atRest() bool { return s.stage == atStart && s.pending == nil }
 // inHead reports whether what comes next is part of a message's head.
 func (s *stream) inHead() bool { return s.stage == atStart || s.stage == inFields }
 
-// take takes in what b begins with, up to an event, and gives the rest.
+// take takes in what b begins with, up to an event, and returns the rest.
 func (s *stream) take(b []byte) (rest []byte, e event) {
 	for len(b) > 0 {
 		if s.stage == inBody || s.stage == inChunk {
@@ -89,7 +89,7 @@ func (s *stream) take(b []byte) (rest []byte, e event) {
 	return nil, nothing
 }
 
-// skip passes over n bytes of a body; true: that was its end.
+// skip skips n bytes of a body; true: the body ended with them.
 func (s *stream) skip(n int64) bool {
 	if s.left -= n; s.left > 0 {
 		return false
@@ -127,7 +127,7 @@ func (s *stream) line(line []byte) event {
 		if s.stage == inFields {
 			s.framing.add(name, value)
 			if s.keepsHost && is(name, "Host") {
-				s.framing.host = bytes.Clone(value) // what it lies in is read into again
+				s.framing.host = bytes.Clone(value) // its buffer is used again
 			}
 		}
 	case atChunk:
@@ -149,7 +149,7 @@ func (s *stream) line(line []byte) event {
 	return nothing
 }
 
-// body says what follows a head; false: nothing, the message is over.
+// body reports whether a body follows a head; otherwise the message is over.
 func (s *stream) body() bool {
 	switch {
 	case s.framing.chunked:
@@ -162,8 +162,8 @@ func (s *stream) body() bool {
 	return true
 }
 
-// cutLine cuts a line off b, whose beginning may be pending. The event headEnd
-// stands for its end.
+// cutLine cuts a line off b; its beginning may be pending. The event headEnd stands for the
+// line's end.
 func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
 	if s.passing {
 		return s.pass(b)
@@ -194,27 +194,27 @@ func (s *stream) cutLine(b []byte) (line, rest []byte, e event) {
 	return line, b[i+1:], headEnd
 }
 
-// passLong begins to pass over a line that is longer than what is kept of one. It
-// has to be a field that says nothing of the message.
+// passLong begins to skip a line that is longer than maxLine. It has to be a field that does
+// not affect the message's framing.
 func (s *stream) passLong(b []byte) (line, rest []byte, e event) {
-	beginning := s.pending
-	whole := append(bytes.Clone(beginning), b[:min(len(b), maxLine)]...)
+	head := s.pending
+	whole := append(bytes.Clone(head), b[:min(len(b), maxLine)]...)
 	name, _, found := bytes.Cut(whole, []byte(":"))
 	if s.stage != inFields && s.stage != inTrailer || !found || !isToken(name) || matters(name) {
 		return nil, nil, broken
 	}
 	s.pending, s.passing, s.carriage = nil, true, false
 	colon := len(name) + 1
-	if kept := len(beginning); colon < kept {
-		if _, _, e := s.pass(beginning[colon:]); e != nothing {
+	if kept := len(head); colon < kept {
+		if _, _, e := s.pass(head[colon:]); e != nothing {
 			return nil, nil, broken
 		}
 		return s.pass(b)
 	}
-	return s.pass(b[colon-len(beginning):])
+	return s.pass(b[colon-len(head):])
 }
 
-// pass passes over the rest of a long line, which has to be as valid as any.
+// pass skips the rest of a long line, which has to be as valid as any other.
 func (s *stream) pass(b []byte) (line, rest []byte, e event) {
 	for i, c := range b {
 		switch {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// defaultMaxPlayers is what servers have that nobody configured.
+	// defaultMaxPlayers is the limit of servers that nobody configured.
 	defaultMaxPlayers = 20
-	// anyProtocol is what today's servers tell old clients, none of which has it.
+	// anyProtocol is what today's servers answer old clients: no client has it.
 	anyProtocol = 127
 	// maxMessage bounds a message of the day in bytes.
 	maxMessage = 1024
 	// maxLegacy is how many code units a legacy answer may have.
 	maxLegacy = 255
-	// section begins a colour, and parts the fields of the oldest answers.
+	// section begins a colour, and separates the fields of the oldest answers.
 	section = '§'
 )
 
-// appendStatus answers a status request. Where the server's protocol isn't known
-// it is the client's own: lists show other versions as servers that can't be
-// joined, and who joins finds out.
+// appendStatus answers a status request. Where the server's protocol isn't known it is the
+// client's own: lists show other versions as servers that can't be joined, and a player who
+// joins finds out.
 func appendStatus(to []byte, c proto.Client, protocol int32) []byte {
 	a := c.Service.Answers
 	status := wire.Status{
@@ -100,8 +100,7 @@ type legacyWriter struct {
 
 func (w *legacyWriter) put(unit uint16) { w.to = binary.BigEndian.AppendUint16(w.to, unit) }
 
-// field writes at most limit code units of a text, without the character that
-// parts fields.
+// field writes at most limit code units of a text, without the character that separates fields.
 func (w *legacyWriter) field(text string, limit int, without rune) {
 	for _, r := range text {
 		units := utf16.RuneLen(r)

@@ -16,15 +16,15 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// holdAtMost leaves a client time to show why it is sent away: it gives up by
-// itself 30 s after it last heard from the server.
+// holdAtMost leaves the client time to show why it is refused: it gives up by itself 30 s after
+// it last heard from the server.
 const holdAtMost = 25 * time.Second
 
-// legacyPause is how long a client that said no more than an old one does must say
-// nothing more to be one.
+// legacyPause is how long a client must be silent to count as a legacy client, where what it
+// sent may be all that such a client sends.
 const legacyPause = 300 * time.Millisecond
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Namer = Protocol{}
@@ -32,15 +32,15 @@ var _ proto.Namer = Protocol{}
 // Name implements proto.Protocol.
 func (Protocol) Name() string { return "minecraft" }
 
-// WakeOn implements proto.Protocol. A connection tells nothing yet: server lists
-// are refreshed all the time.
+// WakeOn implements proto.Protocol. A connection alone means nothing: server lists are
+// refreshed all the time.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
 // HoldAtMost implements proto.Protocol.
 func (Protocol) HoldAtMost() time.Duration { return holdAtMost }
 
-// Inspect implements proto.Protocol. What is answered is used up, so that the
-// next packet of a client that asked for the status may stand alone.
+// Inspect implements proto.Protocol. What was answered is consumed, so the next packet of a
+// client that asked for the status stands alone.
 func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if len(head) == 0 {
 		return proto.Verdict{Action: proto.NeedMore}
@@ -81,7 +81,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return proto.Verdict{Action: proto.Hold}
 }
 
-// ServerName implements proto.Namer. The oldest pings say no name.
+// ServerName implements proto.Namer. The oldest pings have no name.
 func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	if len(head) == 0 {
 		return "", proto.NeedMore
@@ -96,7 +96,7 @@ func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	return handshake.ServerName(), proto.Hold
 }
 
-// unfinished is for what is not a whole packet, or none at all.
+// unfinished is the verdict on bytes that are not a whole packet, or none at all.
 func unfinished(err error) proto.Verdict {
 	if errors.Is(err, wire.ErrShort) {
 		return proto.Verdict{Action: proto.NeedMore}
@@ -104,30 +104,29 @@ func unfinished(err error) proto.Verdict {
 	return proto.Verdict{Action: proto.Refuse}
 }
 
-// answer answers what a client asks that wants the status.
+// answer answers a client that queries the status.
 func answer(packet []byte, used int, protocol int32, c proto.Client) proto.Verdict {
 	switch {
 	case isStatusRequest(packet):
 		return proto.Verdict{Action: proto.Answer, Answer: appendStatus(c.Scratch, c, protocol), Used: used, Once: true}
 	case isPing(packet):
-		// Servers close with the pong, and clients have all that they want.
+		// Servers close after the pong, and clients have all that they want then.
 		return proto.Verdict{Action: proto.Finish, Answer: wire.AppendFrame(c.Scratch, packet), Used: used}
 	}
 	return proto.Verdict{Action: proto.Refuse}
 }
 
-// Refusal implements proto.Protocol: a text for who wants to log in and might, and
-// nothing for others.
+// Refusal implements proto.Protocol: a text for clients that log in, and nothing for others.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	handshake, _, err := ParseHandshake(head)
 	if err != nil || handshake.Next == NextStatus || why == proto.Denied {
 		return nil
 	}
-	return wire.AppendLoginDisconnect(c.Scratch, farewell(why, c))
+	return wire.AppendLoginDisconnect(c.Scratch, refusalText(why, c))
 }
 
-// farewell is what a player is told.
-func farewell(why proto.Reason, c proto.Client) string {
+// refusalText is the text that a player is shown.
+func refusalText(why proto.Reason, c proto.Client) string {
 	switch why {
 	case proto.TimedOut:
 		if own := c.Service.Answers.Rejoin; own != "" {

@@ -32,8 +32,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // asleep is what a client finds of a sleeping server of which nothing is known.
 func asleep() proto.Client { return proto.Client{Service: &proto.Service{}, Now: now} }
 
-// known is a waking server of which everything is known.
-func known() proto.Client {
+// learnt is a waking server of which everything is known.
+func learnt() proto.Client {
 	return proto.Client{Now: now, Service: &proto.Service{
 		Phase: proto.Waking, Since: now.Add(-65 * time.Second),
 		Answers: proto.Answers{
@@ -174,9 +174,9 @@ func statusOf(t *testing.T, b []byte) wire.Status {
 }
 
 func TestTheStatusTellsWhatIsKnown(t *testing.T) {
-	waking := known()
-	sleeping := known()
-	sleeping.Service = &proto.Service{Answers: known().Service.Answers}
+	waking := learnt()
+	sleeping := learnt()
+	sleeping.Service = &proto.Service{Answers: learnt().Service.Answers}
 	huge := asleep()
 	huge.Service = &proto.Service{Answers: proto.Answers{Asleep: strings.Repeat("ü", 2000), Favicon: strings.Repeat("A", 40_000)}}
 	for name, c := range map[string]struct {
@@ -200,7 +200,7 @@ func TestTheStatusTellsWhatIsKnown(t *testing.T) {
 		})
 	}
 	// A client of a protocol that the server has not is told of the server's.
-	other := Protocol{}.Inspect(append(wire.AppendFrame(nil, []byte("\x00\x2f\x00\x00\x00\x01")), 1, 0), known())
+	other := Protocol{}.Inspect(append(wire.AppendFrame(nil, []byte("\x00\x2f\x00\x00\x00\x01")), 1, 0), learnt())
 	if got := statusOf(t, other.Answer); got.Protocol != 765 {
 		t.Errorf("a client of protocol 47 is told %d", got.Protocol)
 	}
@@ -230,9 +230,9 @@ func TestLegacyPingsAreAnswered(t *testing.T) {
 		client proto.Client
 		want   string
 	}{
-		"beta":              {[]byte{0xfe}, known(), "awake soon (1m5s)§0§7"},
-		"1.4":               {[]byte{0xfe, 1}, known(), "§1\x00765\x001.20.4\x00awake soon (1m5s)\x000\x007"},
-		"1.6":               {recorded(t, "legacy_ping"), known(), "§1\x00765\x001.20.4\x00awake soon (1m5s)\x000\x007"},
+		"beta":              {[]byte{0xfe}, learnt(), "awake soon (1m5s)§0§7"},
+		"1.4":               {[]byte{0xfe, 1}, learnt(), "§1\x00765\x001.20.4\x00awake soon (1m5s)\x000\x007"},
+		"1.6":               {recorded(t, "legacy_ping"), learnt(), "§1\x00765\x001.20.4\x00awake soon (1m5s)\x000\x007"},
 		"1.6, not known":    {recorded(t, "legacy_ping"), asleep(), "§1\x00127\x00Minecraft\x00Asleep. Join to wake it up.\x000\x0020"},
 		"1.6, with colours": {recorded(t, "legacy_ping"), colours, "§1\x00127\x00Minecraft\x00§6a 🐭sleeps" + strings.Repeat("z", 160-12) + "\x000\x002147483647"},
 		"beta, colours":     {[]byte{0xfe}, colours, "6a 🐭\x00sleeps" + strings.Repeat("z", 233-12) + "§0§2147483647"},
@@ -253,8 +253,8 @@ func TestWhoWantsToLogInIsToldWhyNot(t *testing.T) {
 		want   string
 	}{
 		"after a time":        {proto.TimedOut, recorded(t, "login_765"), asleep(), "still waking up. Join again"},
-		"in words of one own": {proto.TimedOut, recorded(t, "login_765"), known(), "Come back later."},
-		"of a full queue":     {proto.QueueFull, recorded(t, "login_47"), known(), "Too many players"},
+		"in words of one own": {proto.TimedOut, recorded(t, "login_765"), learnt(), "Come back later."},
+		"of a full queue":     {proto.QueueFull, recorded(t, "login_47"), learnt(), "Too many players"},
 		"of no target":        {proto.NothingToWake, recorded(t, "login_forge"), asleep(), "can't be woken"},
 		"of no route":         {proto.RouteGone, recorded(t, "login_769"), asleep(), "Join again"},
 		"half way":            {proto.Unfinished, handshake("a", 3), asleep(), "Join again"},
@@ -303,7 +303,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add(frames(ping, "\x00"))
 	f.Fuzz(func(t *testing.T, head []byte) {
 		before := bytes.Clone(head)
-		for _, c := range []proto.Client{asleep(), known()} {
+		for _, c := range []proto.Client{asleep(), learnt()} {
 			v := Protocol{}.Inspect(head, c)
 			if !bytes.Equal(before, head) {
 				t.Fatal("what the client sent was changed")

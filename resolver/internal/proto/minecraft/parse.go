@@ -21,24 +21,24 @@ const (
 )
 
 const (
-	// maxFrame bounds a packet. What proxies and mods add to the host may have a
-	// few thousand bytes.
+	// maxFrame bounds a packet. What proxies and mods append to the host may have a few
+	// thousand bytes.
 	maxFrame = 8 << 10
 	// maxName is how many characters a player's name may have.
 	maxName = 16
 )
 
-// What a client says it wants next in its handshake.
+// What a client says in its handshake that it wants next.
 const (
-	// NextStatus is the server's status.
+	// NextStatus is for the server's status.
 	NextStatus = 1
-	// NextLogin is to play.
+	// NextLogin is for playing.
 	NextLogin = 2
-	// NextTransfer is to play, after another server sent the client here.
+	// NextTransfer is for playing, after another server transferred the client here.
 	NextTransfer = 3
 )
 
-// errMalformed says that bytes are not of the protocol, or that no client sends
+// errMalformed means that bytes are not of the protocol, or that no client sends
 // them.
 var errMalformed = errors.New("this is not what a Minecraft client sends")
 
@@ -49,24 +49,23 @@ type Handshake struct {
 	// Host is the address that the player typed, and what mods and proxies
 	// appended to it. It is not a copy.
 	Host []byte
-	// Port is the port that the player typed, or the one that comes of the name.
+	// Port is the port that the player typed, or the one that was looked up for the name.
 	Port uint16
 	// Next is one of NextStatus, NextLogin and NextTransfer.
 	Next int32
 }
 
-// ServerName is the host without what mods and proxies appended to it, in lower case
-// and without the dot that a name may end with: for comparing, not for passing on.
-// TCPShield appends its part after three slashes, all others after a NUL.
+// ServerName is the host without what mods and proxies appended to it, in lower case and
+// without the dot that a name may end with. It is for comparing, not for passing on. TCPShield
+// appends its part after three slashes, all others after a NUL.
 func (h Handshake) ServerName() string {
 	name, _, _ := bytes.Cut(h.Host, []byte{0})
 	name, _, _ = bytes.Cut(name, []byte("///"))
 	return strings.ToLower(strings.TrimSuffix(string(name), "."))
 }
 
-// ParseHandshake reads the handshake that b begins with and says how many bytes
-// it had. The error wraps ErrShort of internal/gameproto/minecraft while more of
-// it may follow.
+// ParseHandshake parses the handshake that b begins with and returns its size in bytes. The
+// error wraps ErrShort of internal/gameproto/minecraft while more of it may follow.
 func ParseHandshake(b []byte) (h Handshake, size int, err error) {
 	packet, size, err := cutFrame(b)
 	if err != nil {
@@ -85,17 +84,16 @@ func ParseHandshake(b []byte) (h Handshake, size int, err error) {
 	return h, size, nil
 }
 
-// The versions since which a client may say its UUID, and since which it always does:
-// 1.19.3 and 1.20.2.
+// The versions since which a client may send its UUID, and since which it always does: 1.19.3
+// and 1.20.2.
 const (
 	mayKnowUUID = 761
 	knowsUUID   = 764
 	uuidBytes   = 16
 )
 
-// parseLoginStart reads the name of the player who wants to log in, and the UUID, where
-// the client's version says it. What follows
-// it differs between versions and is the server's to judge.
+// parseLoginStart reads the name of the player who wants to log in, and the UUID where the
+// client's version sends it. What follows differs between versions and is left to the server.
 func parseLoginStart(packet []byte, version int32) (name, uuid []byte, err error) {
 	r := reader{rest: packet}
 	id := r.varInt()
@@ -115,10 +113,9 @@ func isStatusRequest(packet []byte) bool { return len(packet) == 1 && packet[0] 
 // isPing reports whether a packet is a ping: a number of eight bytes.
 func isPing(packet []byte) bool { return len(packet) == 1+8 && packet[0] == pingID }
 
-// isLegacy reports whether b is what clients before 1.7, and newer ones that got no
-// answer, ask for the status with; newer is for those since 1.4. A handshake of
-// 254 bytes begins alike but for its third byte: with fewer than three it may be the
-// beginning of that.
+// isLegacy reports whether b is a status query of clients before 1.7, or of newer ones that got
+// no answer. Newer is set for clients since 1.4. A handshake of 254 bytes differs only in its
+// third byte: with fewer bytes, maybe is set.
 func isLegacy(b []byte) (is, newer, maybe bool) {
 	switch {
 	case b[0] != legacyID:
@@ -132,15 +129,14 @@ func isLegacy(b []byte) (is, newer, maybe bool) {
 	return newest, newest, false
 }
 
-// cutFrame takes the first packet off b, and says how many bytes it had with the
-// length before it.
+// cutFrame cuts the first packet off b, and returns its size including the length before it.
 func cutFrame(b []byte) (packet []byte, size int, err error) {
 	length, size, err := wire.ParseVarInt(b)
 	if errors.Is(err, wire.ErrShort) {
 		return nil, 0, wire.ErrShort
 	}
-	// Up to the login there are only packets 0 and 1: who talks something else is
-	// found out before all of a packet is there.
+	// Up to the login there are only packets 0 and 1: anything else is found out before the
+	// whole packet is there.
 	if err != nil || length < 1 || length > maxFrame || len(b) > size && b[size] > pingID {
 		return nil, 0, errMalformed
 	}
@@ -150,8 +146,7 @@ func cutFrame(b []byte) (packet []byte, size int, err error) {
 	return b[size : size+int(length)], size + int(length), nil
 }
 
-// reader takes values off the front of a whole packet. What it takes after it
-// went bad is zero.
+// reader reads values from the front of a whole packet. After a failure it reads zeroes.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -177,7 +172,7 @@ func (r *reader) varInt() int32 {
 	return value
 }
 
-// bytes takes a string of at most limit bytes.
+// bytes reads a string of at most limit bytes.
 func (r *reader) bytes(limit int) []byte {
 	length := r.varInt()
 	if length < 0 || int(length) > limit {

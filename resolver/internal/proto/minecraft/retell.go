@@ -12,8 +12,8 @@ import (
 
 var _ proto.Reteller = Protocol{}
 
-// Asks implements proto.Reteller: a handshake and a request for the status. The
-// answer may depend on the client's version, and on the name that it asks for.
+// Asks implements proto.Reteller for a handshake and a status request. The answer may depend on
+// the client's version, and on the host name.
 func (Protocol) Asks(head []byte, _ proto.Client) (q proto.Question, v proto.Verdict, ok bool) {
 	handshake, size, err := ParseHandshake(head)
 	if err != nil || handshake.Next != NextStatus {
@@ -49,5 +49,5 @@ func (Protocol) Fetch(c net.Conn, ask []byte) ([]byte, error) {
 // Retell implements proto.Reteller.
 func (Protocol) Retell(to, answer, _ []byte) []byte { return append(to, answer...) }
 
-// Proves implements proto.Reteller.
-func (Protocol) Proves() bool { return true }
+// ValidatesAddress implements proto.Reteller.
+func (Protocol) ValidatesAddress() bool { return true }

@@ -8,17 +8,16 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// A client that logs in gives up 30 s after it last heard from the server. Since
-// 1.13 a server may ask it something by a Login Plugin Request at any time of the
-// login, on a channel of its own: a client that doesn't know the channel says just
-// that, and waits on.
+// A client that logs in gives up 30 s after it last heard from the server. Since 1.13 a server
+// may send it a Login Plugin Request at any time of the login, on a channel of its own. A
+// client that doesn't know the channel answers just that, and goes on waiting.
 const (
 	askAfter   = 20 * time.Second
 	answerTime = 5 * time.Second
 
 	// asksSince is the protocol of 1.13.
 	asksSince = 393
-	// question and reply are the packets' numbers; neither has changed since.
+	// questionID and replyID are the packets' numbers; neither has changed since.
 	questionID, replyID = 4, 2
 	channel             = "dormouse:wait"
 )

@@ -14,8 +14,8 @@ const (
 	getInfo
 )
 
-// parseQuery reads a query and the challenge in it, which the answer repeats: what
-// of it an answer can hold. It is no copy.
+// parseQuery reads a query and its challenge, as much of it as fits an answer, which repeats
+// it. The challenge is not a copy.
 func parseQuery(b []byte) (q query, challenge []byte) {
 	rest, ok := bytes.CutPrefix(b, []byte(mark))
 	if !ok {
@@ -43,7 +43,7 @@ func parseQuery(b []byte) (q query, challenge []byte) {
 	return q, rest
 }
 
-// equalFold compares a word with one in lower case.
+// equalFold reports whether a word equals one in lower case, ignoring case.
 func equalFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false

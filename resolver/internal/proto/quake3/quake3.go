@@ -2,8 +2,8 @@
 // getinfo are answered while the server sleeps, and any other datagram wakes it.
 // The format is described at https://github.com/ioquake/ioq3 in code/server/sv_main.c.
 //
-// An answer is larger than its query, and whoever asks can't prove where it is, so
-// that an answer has 512 bytes at most.
+// An answer is larger than its query, and the sender can't validate its address, so an answer
+// has 512 bytes at most.
 package quake3
 
 import (
@@ -19,12 +19,12 @@ const (
 	maxChallenge = 64
 	maxName      = 128
 	maxText      = 48
-	// What is told where nothing is known: Quake 3 1.32 has the protocol 68.
+	// Answers where nothing is known: Quake 3 1.32 has the protocol 68.
 	defaultProtocol   = 68
 	defaultMaxPlayers = 16
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Protocol = Protocol{}
@@ -35,8 +35,7 @@ func (Protocol) Name() string { return "quake3" }
 // WakeOn implements proto.Protocol.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
-// HoldAtMost implements proto.Protocol: clients ask for a connection until they
-// get one.
+// HoldAtMost implements proto.Protocol: clients ask for a connection until they get one.
 func (Protocol) HoldAtMost() time.Duration { return 0 }
 
 // Inspect implements proto.Protocol.
@@ -55,8 +54,8 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return proto.Verdict{Action: proto.Hold}
 }
 
-// Refusal implements proto.Protocol: a line that clients show while they connect,
-// unless it is larger than what the client sent, or the client may not connect at all.
+// Refusal implements proto.Protocol: a line that clients show while they connect, unless it is
+// larger than what the client sent, or the client may not wake the service.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	if why == proto.Denied {
 		return nil
@@ -90,7 +89,7 @@ func appendInfo(to, challenge []byte, c proto.Client) []byte {
 	return append(to, `\clients\0\g_humanplayers\0`...)
 }
 
-// appendCommon writes what both answers have.
+// appendCommon writes the part that both answers have.
 func appendCommon(to []byte, c proto.Client) []byte {
 	a := c.Service.Answers
 	protocol, players, level := a.Protocol, a.MaxPlayers, a.Map
@@ -112,7 +111,7 @@ func appendCommon(to []byte, c proto.Client) []byte {
 	return to
 }
 
-// appendChallenge repeats what the query had.
+// appendChallenge repeats the query's challenge.
 func appendChallenge(to, challenge []byte) []byte {
 	if len(challenge) == 0 {
 		return to
@@ -130,7 +129,7 @@ func appendText(to []byte, text string) []byte {
 	return plain(proto.AppendText(to, text, maxText), start)
 }
 
-// plain leaves out of what stands behind start what parts values or ends them.
+// plain drops from b, from start on, the characters that separate or end values.
 func plain(b []byte, start int) []byte {
 	kept := b[:start]
 	for _, c := range b[start:] {

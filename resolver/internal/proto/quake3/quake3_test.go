@@ -29,7 +29,7 @@ func client(s proto.Service) proto.Client { return proto.Client{Service: &s, Now
 
 func asleep() proto.Client { return client(proto.Service{}) }
 
-func known() proto.Client {
+func learnt() proto.Client {
 	return client(proto.Service{Phase: proto.Waking, Since: now.Add(-3 * time.Second), Answers: proto.Answers{
 		Waking: "^1up\\ in a \"moment\";\n {elapsed}", Map: "oa_dm1", Game: "Quake3Arena", Version: "ioq3", Protocol: 71, MaxPlayers: 12,
 	}})
@@ -59,7 +59,7 @@ func TestQueriesAreAnswered(t *testing.T) {
 		}
 		return i
 	}
-	for name, c := range map[string]proto.Client{"nothing is known": asleep(), "all is known": known()} {
+	for name, c := range map[string]proto.Client{"nothing is known": asleep(), "all is known": learnt()} {
 		status, err := wire.ParseStatus(Protocol{}.Inspect([]byte(mark+"getstatus rabbit"), c).Answer)
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestWhoIsRefusedIsToldInNoMoreBytesThanItSent(t *testing.T) {
 }
 
 func TestJudgingAllocatesNothing(t *testing.T) {
-	c := known()
+	c := learnt()
 	c.Scratch = make([]byte, 0, maxAnswer+maxName)
 	for _, head := range [][]byte{recorded(t, "getstatus"), recorded(t, "getchallenge"), []byte(mark + "getinfo xxx")} {
 		if n := testing.AllocsPerRun(100, func() { Protocol{}.Inspect(head, c) }); n != 0 {
@@ -163,7 +163,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add([]byte(mark + "GETINFO a\\b"))
 	f.Fuzz(func(t *testing.T, head []byte) {
 		before := bytes.Clone(head)
-		for _, c := range []proto.Client{asleep(), known(), most()} {
+		for _, c := range []proto.Client{asleep(), learnt(), most()} {
 			v := Protocol{}.Inspect(head, c)
 			if !bytes.Equal(before, head) {
 				t.Fatal("the datagram was changed")

@@ -11,8 +11,8 @@ import (
 
 var _ proto.Reteller = Protocol{}
 
-// A server repeats the challenge of a query in its answer. It is asked with one of our
-// own, for which each client's is put in.
+// A server repeats a query's challenge in its answer. It is asked with a challenge of ours,
+// which is then replaced by each client's own.
 const (
 	ownChallenge = "dormouse"
 	repeated     = `\challenge\`
@@ -62,5 +62,5 @@ func (Protocol) Retell(to, answer, head []byte) []byte {
 	return to
 }
 
-// Proves implements proto.Reteller.
-func (Protocol) Proves() bool { return false }
+// ValidatesAddress implements proto.Reteller.
+func (Protocol) ValidatesAddress() bool { return false }

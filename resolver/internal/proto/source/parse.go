@@ -17,15 +17,14 @@ const (
 	challengeBytes = 4
 )
 
-// query is what a client asks of a server, and the challenge that it sent along;
-// none is nil.
+// query is a client's question to a server, and the challenge that it sent; nil: none.
 type query struct {
 	kind      byte
 	challenge []byte
 }
 
-// parseQuery reads a query. Ok is false for all else, and kind 0 for a query that
-// is malformed, or of a kind that servers have stopped answering.
+// parseQuery reads a query. Ok is false for anything else, and kind 0 for a query that is
+// malformed, or of a kind that servers no longer answer.
 func parseQuery(b []byte) (q query, ok bool) {
 	if len(b) <= len(mark) || string(b[:len(mark)]) != mark {
 		return query{}, false

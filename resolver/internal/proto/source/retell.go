@@ -12,14 +12,14 @@ import (
 var _ proto.Reteller = &Protocol{}
 
 const (
-	// challengeFollows is the number of the message with which a server gives a challenge.
+	// challengeFollows is the number of the message with which a server sends a challenge.
 	challengeFollows = 'A'
-	// noChallenge is what clients send who have none.
+	// noChallenge is what clients without a challenge send.
 	noChallenge = mark
 )
 
-// Asks implements proto.Reteller. Who has no challenge gets one, and asks again. One
-// that was not given here is the server's, which knows it.
+// Asks implements proto.Reteller. A client without a challenge gets one, and asks again. A
+// challenge that was not given here is left to the server, which may have given it.
 func (p *Protocol) Asks(head []byte, c proto.Client) (q proto.Question, v proto.Verdict, ok bool) {
 	asks, is := parseQuery(head)
 	q = proto.Question{Key: string(asks.kind), Ask: head[:len(head):len(head)], Used: len(head)}
@@ -38,7 +38,7 @@ func (p *Protocol) Asks(head []byte, c proto.Client) (q proto.Question, v proto.
 func (*Protocol) Fetch(c net.Conn, ask []byte) ([]byte, error) {
 	challenge := []byte(noChallenge)
 	buf := make([]byte, 2048)
-	// A server may want its challenge, and a new one just after.
+	// A server may require a challenge, and a new one just after.
 	for range 3 {
 		if _, err := c.Write(queryWith(ask, challenge)); err != nil {
 			return nil, fmt.Errorf("asking: %w", err)
@@ -76,5 +76,5 @@ func queryWith(query, challenge []byte) []byte {
 // Retell implements proto.Reteller.
 func (*Protocol) Retell(to, answer, _ []byte) []byte { return append(to, answer...) }
 
-// Proves implements proto.Reteller.
-func (*Protocol) Proves() bool { return true }
+// ValidatesAddress implements proto.Reteller.
+func (*Protocol) ValidatesAddress() bool { return true }

@@ -2,9 +2,9 @@
 // too: queries are answered while the server sleeps, and any other datagram wakes
 // it. The format is described at https://developer.valvesoftware.com/wiki/Server_queries.
 //
-// Answers go to who has shown that it receives what is sent to its address: it
-// repeats a challenge, which is no larger than the query. Challenges are not kept:
-// each is made of the address again.
+// A query is answered once the client has shown that it receives what is sent to its address:
+// it repeats a challenge, which is no larger than the query. Challenges are not kept: each is
+// computed again from the address.
 package source
 
 import (
@@ -19,10 +19,10 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// slot is how long a challenge is given out. It is taken for as long again.
+// slot is how long a challenge is given out. It is accepted for as long again.
 const slot = 30 * time.Second
 
-// Bounds of an info's texts in bytes, and what is told where nothing is known.
+// Bounds of an info's texts in bytes, and answers where nothing is known.
 const (
 	maxName, maxText  = 128, 64
 	defaultMaxPlayers = 16
@@ -31,12 +31,12 @@ const (
 	wireProtocol = 17
 )
 
-// Protocol is the module. It has a key of its own.
+// Protocol is the protocol module. It has a key of its own.
 type Protocol struct{ key [32]byte }
 
-var _ proto.Prover = &Protocol{}
+var _ proto.AddressValidator = &Protocol{}
 
-// New makes the module with a new key.
+// New makes the protocol module with a new key.
 func New() *Protocol {
 	p := &Protocol{}
 	_, _ = rand.Read(p.key[:]) // It never fails.
@@ -49,10 +49,10 @@ func (*Protocol) Name() string { return "source" }
 // WakeOn implements proto.Protocol.
 func (*Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
-// HoldAtMost implements proto.Protocol: each game has its own idea.
+// HoldAtMost implements proto.Protocol: each game has its own limit.
 func (*Protocol) HoldAtMost() time.Duration { return 0 }
 
-// Refusal implements proto.Protocol. Each game has words of its own for it.
+// Refusal implements proto.Protocol. Each game has its own format for it.
 func (*Protocol) Refusal(proto.Reason, []byte, proto.Client) []byte { return nil }
 
 // Inspect implements proto.Protocol.
@@ -79,8 +79,8 @@ func (p *Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return answer(append(append(c.Scratch, mark...), 'E', 0, 0), head)
 }
 
-// Prove implements proto.Prover: who queries must repeat the challenge.
-func (p *Protocol) Prove(head []byte, c proto.Client) proto.Verdict {
+// ValidateAddress implements proto.AddressValidator: who queries must repeat the challenge.
+func (p *Protocol) ValidateAddress(head []byte, c proto.Client) proto.Verdict {
 	q, ok := parseQuery(head)
 	switch {
 	case ok && q.kind == 0:
@@ -91,20 +91,20 @@ func (p *Protocol) Prove(head []byte, c proto.Client) proto.Verdict {
 	return proto.Verdict{Action: proto.Hold}
 }
 
-// ask makes a client repeat a challenge. That must not be larger than the query,
-// which has 9 bytes at least.
+// ask makes a client repeat a challenge. The challenge must not be larger than the query, which
+// has 9 bytes at least.
 func (p *Protocol) ask(head []byte, c proto.Client) proto.Verdict {
 	challenge := p.challenge(c.Source, c.Now)
 	b := append(append(append(c.Scratch, mark...), 'A'), challenge[:]...)
 	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head)}
 }
 
-// answer is for who has repeated it.
+// answer answers a client that has repeated its challenge.
 func answer(b, head []byte) proto.Verdict {
-	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head), Proven: true}
+	return proto.Verdict{Action: proto.Answer, Answer: b, Used: len(head), AddressValidated: true}
 }
 
-// knows reports whether a challenge is one that was given to the client lately.
+// knows reports whether a challenge was given to the client lately.
 func (p *Protocol) knows(challenge []byte, c proto.Client) bool {
 	if challenge == nil {
 		return false
@@ -113,8 +113,8 @@ func (p *Protocol) knows(challenge []byte, c proto.Client) bool {
 	return subtle.ConstantTimeCompare(challenge, is[:])|subtle.ConstantTimeCompare(challenge, was[:]) == 1
 }
 
-// challenge is a client's at a time: a hash of both under the key. What is hashed
-// always has the same length, so that nobody can make one of another.
+// challenge is a client's challenge at a time: a hash of both under the key. What is hashed
+// always has the same length, so that no challenge can be derived from another.
 func (p *Protocol) challenge(client netip.AddrPort, at time.Time) wire.Challenge {
 	const keyEnd, addressEnd, portEnd = 32, 32 + 16, 32 + 16 + 2
 	var in [portEnd + 8]byte
@@ -126,7 +126,7 @@ func (p *Protocol) challenge(client netip.AddrPort, at time.Time) wire.Challenge
 	sum := sha256.Sum256(in[:])
 	out := wire.Challenge(sum[:challengeBytes])
 	if out == (wire.Challenge{0xff, 0xff, 0xff, 0xff}) {
-		// That is what clients say who have none.
+		// Clients without a challenge send that.
 		out[0] = 0
 	}
 	return out

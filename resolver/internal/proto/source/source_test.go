@@ -180,12 +180,12 @@ func TestWhereAnythingWakesQueriesAreProven(t *testing.T) {
 		"a game's own":                   {[]byte{1, 2, 3}, proto.Hold},
 		"nothing":                        {nil, proto.Hold},
 	} {
-		v := p.Prove(c.head, asleep())
-		if v.Action != c.want || v.Proven || len(v.Answer) > len(c.head) {
+		v := p.ValidateAddress(c.head, asleep())
+		if v.Action != c.want || v.AddressValidated || len(v.Answer) > len(c.head) {
 			t.Errorf("%s: got %+v, want action %d", name, v, c.want)
 		}
 	}
-	if v := p.Inspect(ask(askInfo, challenge), asleep()); !v.Proven {
+	if v := p.Inspect(ask(askInfo, challenge), asleep()); !v.AddressValidated {
 		t.Error("who repeated the challenge has not proven anything")
 	}
 }
@@ -217,7 +217,7 @@ func FuzzInspect(f *testing.F) {
 			t.Fatalf("%d bytes: action %d with %d bytes", len(head), v.Action, len(v.Answer))
 		}
 		// Where anything wakes, what is answered and what is refused stays so.
-		if w := p.Prove(head, asleep()); len(head) > 0 && (w.Action != v.Action || !bytes.Equal(w.Answer, v.Answer)) {
+		if w := p.ValidateAddress(head, asleep()); len(head) > 0 && (w.Action != v.Action || !bytes.Equal(w.Answer, v.Answer)) {
 			t.Fatalf("to prove: action %d with %q, and %d with %q", w.Action, w.Answer, v.Action, v.Answer)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package tcp is any protocol over TCP of which nothing is known: a connection
-// wakes the service, bytes are kept as they are, and a refusal is a close.
+// Package tcp is for any protocol over TCP that Dormouse doesn't know: a connection wakes the
+// service, bytes are kept as they are, and a refusal is a close.
 package tcp
 
 import (
@@ -8,7 +8,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Protocol = Protocol{}

@@ -24,20 +24,19 @@ const (
 	unrecognizedName = 112
 )
 
-// maxHello bounds a hello. Those of browsers have 2 KB with a post-quantum key
-// share.
+// maxHello bounds a hello. Those of browsers have 2 KB with a post-quantum key share.
 const maxHello = 16 << 10
 
 var (
-	// errShort says that more of the hello may follow.
+	// errShort means that more of the hello may follow.
 	errShort = errors.New("the client's hello isn't whole yet")
-	// errMalformed says that bytes are no client's hello.
+	// errMalformed means that the bytes are no client's hello.
 	errMalformed = errors.New("this is not how a TLS client begins")
 )
 
-// parseHello reads the client's hello that b begins with, in however many records
-// it came, and gives the server_name in it: as it was sent, empty when there is
-// none. The error is errShort while more of it may follow.
+// parseHello parses the client's hello that b begins with, in however many records it came, and
+// returns its server_name as it was sent; empty when there is none. The error is errShort while
+// more of it may follow.
 func parseHello(b []byte) (serverName []byte, err error) {
 	message, err := handshake(b)
 	if err != nil {
@@ -51,7 +50,7 @@ func parseHello(b []byte) (serverName []byte, err error) {
 		return nil, errMalformed
 	}
 	if hello.Empty() {
-		return nil, nil // a client of before TLS 1.2 may have no extensions
+		return nil, nil // a client older than TLS 1.2 may have no extensions
 	}
 	if !hello.ReadUint16LengthPrefixed(&extensions) || !hello.Empty() {
 		return nil, errMalformed
@@ -100,25 +99,25 @@ func hostName(data cryptobyte.String) (host []byte, err error) {
 	return host, nil
 }
 
-// handshake gives the first handshake message, which may be spread over records.
-// Only then it is a copy.
+// handshake returns the first handshake message, which may be spread over records. Only then it
+// is a copy.
 func handshake(b []byte) ([]byte, error) {
 	first, rest, err := record(b)
 	if err != nil && !errors.Is(err, errShort) || !mayBegin(first) {
 		return nil, errMalformed
 	}
-	length, known := messageLength(first)
-	if known && length > maxHello {
+	length, ok := messageLength(first)
+	if ok && length > maxHello {
 		return nil, errMalformed
 	}
 	if err != nil {
 		return nil, err
 	}
-	if known && len(first) >= length {
+	if ok && len(first) >= length {
 		return first[:length], nil
 	}
-	// Look first whether all of it is there, so that a client that sends it a byte
-	// at a time makes nobody copy it each time.
+	// Check first whether all of it is there, so that a client that sends it byte by byte
+	// doesn't cause a copy each time.
 	var header [handshakeHeader]byte
 	have := copy(header[:], first)
 	total := len(first)
@@ -151,7 +150,7 @@ func handshake(b []byte) ([]byte, error) {
 	return message[:length], nil
 }
 
-// record cuts the first record off. With errShort it gives what there is of it.
+// record cuts the first record off. With errShort it returns what there is of it.
 func record(b []byte) (fragment, rest []byte, err error) {
 	if len(b) > 0 && b[0] != recordHandshake || len(b) > 1 && b[1] != recordMajor {
 		return nil, nil, errMalformed
@@ -173,17 +172,17 @@ func record(b []byte) (fragment, rest []byte, err error) {
 func mayBegin(message []byte) bool { return len(message) == 0 || message[0] == handshakeHello }
 
 // messageLength is how long a handshake message is with its header.
-func messageLength(message []byte) (length int, known bool) {
+func messageLength(message []byte) (length int, ok bool) {
 	if len(message) < handshakeHeader {
 		return 0, false
 	}
 	return handshakeHeader + int(message[1])<<16 + int(message[2])<<8 + int(message[3]), true
 }
 
-// normal is a name for comparing: in lower case and without a dot at its end.
+// normal is a name in the form for comparing: in lower case and without a dot at its end.
 func normal(name []byte) string { return strings.ToLower(strings.TrimSuffix(string(name), ".")) }
 
-// appendUnrecognizedName is the alert that there is no server of that name.
+// appendUnrecognizedName writes the alert unrecognized_name.
 func appendUnrecognizedName(to []byte) []byte {
 	return append(to, alertRecord, recordMajor, 3, 0, 2, alertFatal, unrecognizedName)
 }

@@ -1,7 +1,6 @@
-// Package tls is TLS as far as it is not encrypted: the client's hello, which wakes
-// the server and says by which name it is wanted. Nothing is decrypted, and what the
-// client sent is passed on as it is. The formats are those of RFC 8446 and, for the
-// name, RFC 6066.
+// Package tls is TLS as far as it is not encrypted: the client's hello, which wakes the server
+// and names the wanted host. Nothing is decrypted, and what the client sent is passed on as it
+// is. The formats are those of RFC 8446 and, for the name, RFC 6066.
 package tls
 
 import (
@@ -11,7 +10,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Namer = Protocol{}
@@ -19,8 +18,7 @@ var _ proto.Namer = Protocol{}
 // Name implements proto.Protocol.
 func (Protocol) Name() string { return "tls" }
 
-// WakeOn implements proto.Protocol. A client speaks first, and scanners say
-// something else.
+// WakeOn implements proto.Protocol. A client speaks first, and scanners send other bytes.
 func (Protocol) WakeOn() proto.WakeOn { return proto.OnData }
 
 // HoldAtMost implements proto.Protocol.
@@ -49,9 +47,8 @@ func (Protocol) ServerName(head []byte) (name string, action proto.Action) {
 	return "", proto.Refuse
 }
 
-// Refusal implements proto.Protocol: an alert for a name that nobody has. Else there
-// is nothing that a client would rather see than the connection's end, after which
-// many try again.
+// Refusal implements proto.Protocol: an alert for a name that nobody has. In any other case the
+// connection's end suits clients best: many try again after it.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
 	if why != proto.UnknownName {
 		return nil

@@ -1,5 +1,5 @@
-// Package udp is any protocol over UDP of which nothing is known: the first
-// datagram wakes the service, and datagrams are kept as they are.
+// Package udp is for any protocol over UDP that Dormouse doesn't know: the first datagram wakes
+// the service, and datagrams are kept as they are.
 package udp
 
 import (
@@ -8,7 +8,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// Protocol is the module.
+// Protocol is the protocol module.
 type Protocol struct{}
 
 var _ proto.Protocol = Protocol{}
@@ -25,6 +25,6 @@ func (Protocol) HoldAtMost() time.Duration { return 0 }
 // Inspect implements proto.Protocol.
 func (Protocol) Inspect([]byte, proto.Client) proto.Verdict { return proto.Verdict{Action: proto.Hold} }
 
-// Refusal implements proto.Protocol. Silence is what clients of UDP expect of a
-// server that is not there yet.
+// Refusal implements proto.Protocol. Clients of UDP expect no answer from a server that is not
+// there yet.
 func (Protocol) Refusal(proto.Reason, []byte, proto.Client) []byte { return nil }

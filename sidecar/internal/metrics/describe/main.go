@@ -1,4 +1,4 @@
-// Command describe lists what the sidecar measures, for docs/metrics.md.
+// Command describe lists the sidecar's metrics, for docs/metrics.md.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// register registers all that the sidecar does.
+// register registers all of the sidecar's metrics.
 func register(registry prometheus.Registerer) {
 	buildinfo.Register(registry, "sidecar")
 	(*errortracking.Reporter)(nil).Register(registry)

@@ -1,4 +1,4 @@
-// Command ask tells how many play a game, as a sidecar would see it:
+// Command ask prints how many play a game, as a sidecar would see it:
 //
 //	go run ./sidecar/internal/probe/ask minecraft 127.0.0.1:25565
 //

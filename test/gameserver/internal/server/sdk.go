@@ -16,14 +16,14 @@ const sdkInterval = 20 * time.Millisecond
 // reportPlayers tells a sidecar how many play, whenever that changes, as a game
 // does that has no other way: over local HTTP.
 func (s *Server) reportPlayers(ctx context.Context, sidecar string) {
-	told := int64(-1)
+	reported := int64(-1)
 	tick := time.NewTicker(sdkInterval)
 	defer tick.Stop()
 	for {
-		if n := s.counters.players(time.Now()); n != told {
+		if n := s.counters.players(time.Now()); n != reported {
 			status, _, err := callSDK(ctx, http.MethodPut, sidecar+"/players", fmt.Appendf(nil, `{"current":%d}`, n))
 			if err == nil && status == http.StatusOK {
-				told = n
+				reported = n
 			}
 		}
 		select {

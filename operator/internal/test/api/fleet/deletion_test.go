@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -27,7 +28,7 @@ func (w *world) gone() bool {
 func TestADeletedFleetLetsItsPlayersFinish(t *testing.T) {
 	tests := map[string]struct {
 		how metav1.DeletionPropagation
-		// stays says whether the Fleet stays as long as its Servers do.
+		// stays reports whether the Fleet stays as long as its Servers do.
 		stays bool
 	}{
 		"background": {how: metav1.DeletePropagationBackground},
@@ -57,7 +58,7 @@ func TestADeletedFleetLetsItsPlayersFinish(t *testing.T) {
 			}
 			if test.stays {
 				c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady)
-				if c.Reason != v1alpha1.ReasonDraining || c.Message != "The Fleet is being deleted; 1 Server waits for its players to leave." {
+				if c.Reason != reasons.Draining || c.Message != "The Fleet is being deleted; 1 Server waits for its players to leave." {
 					t.Errorf("Ready is False with %s: %s", c.Reason, c.Message)
 				}
 			}

@@ -14,15 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // newest is the Server that isn't one of those.
-func (w *world) newest(known map[string]bool) string {
+func (w *world) newest(seen map[string]bool) string {
 	w.t.Helper()
 	for _, s := range w.servers() {
-		if !known[s.Name] {
+		if !seen[s.Name] {
 			return s.Name
 		}
 	}
@@ -33,7 +34,7 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 	w := byHand(t)
 	w.create(2)
 	names := w.ready(2)
-	known := map[string]bool{names[0]: true, names[1]: true}
+	seen := map[string]bool{names[0]: true, names[1]: true}
 	failing := names[0]
 	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		w.is(failing, v1alpha1.ServerUnhealthy, 0)
@@ -42,10 +43,10 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 			return fixture.WantEqual("Servers", len(w.servers()), 1)
 		})
 		w.settled()
-		if fresh := w.newest(known); fresh != "" {
+		if fresh := w.newest(seen); fresh != "" {
 			t.Fatalf("%s came at once", fresh)
 		}
-		if c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonBackoff {
+		if c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != reasons.Backoff {
 			t.Errorf("while a replacement waits, Ready is %s with %s: %s", c.Status, c.Reason, c.Message)
 		}
 		w.Clock.Pass(wait - time.Second/10)
@@ -53,22 +54,22 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 			t.Errorf("a little before its time the next look comes in %s", result.RequeueAfter)
 		}
 		w.settled()
-		if fresh := w.newest(known); fresh != "" {
+		if fresh := w.newest(seen); fresh != "" {
 			t.Fatalf("%s came before %s were over", fresh, wait)
 		}
 		w.Clock.Pass(time.Second / 10)
 		w.eventually("it is replaced", func() error {
-			if failing = w.newest(known); failing == "" {
+			if failing = w.newest(seen); failing == "" {
 				return errors.New("it isn't")
 			}
 			return nil
 		})
-		known[failing] = true
+		seen[failing] = true
 		w.is(failing, v1alpha1.ServerReady, 0)
 		w.settled()
 		w.Clock.Pass(30 * time.Second)
 	}
-	if n := w.Told("Unhealthy"); n != 4 {
+	if n := w.Emitted("Unhealthy"); n != 4 {
 		t.Errorf("%d events tell of broken Servers, want 4", n)
 	}
 }
@@ -141,7 +142,7 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	for range 4 {
 		w.eventually("the condition tells", func() error {
 			c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady)
-			if c == nil || c.Reason != v1alpha1.ReasonServerRefused || !strings.Contains(c.Message, "exceeded quota") {
+			if c == nil || c.Reason != reasons.ServerRefused || !strings.Contains(c.Message, "exceeded quota") {
 				return fmt.Errorf("it is %+v", c)
 			}
 			return nil
@@ -159,7 +160,7 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	if tries != 4 {
 		t.Errorf("in four rounds %d Servers are asked for, want 4", tries)
 	}
-	if n := w.Told(v1alpha1.ReasonServerRefused); n != 1 {
+	if n := w.Emitted(reasons.ServerRefused); n != 1 {
 		t.Errorf("%d events tell of the refusal, want 1", n)
 	}
 	if n := len(w.servers()); n != 2 {
@@ -206,7 +207,7 @@ func TestPlayersAreToldOncePerSecond(t *testing.T) {
 	w.create(1)
 	names := w.ready(1)
 	w.Clock.Pass(time.Minute)
-	told := 0
+	writes := 0
 	for players := range int32(10) {
 		w.is(names[0], v1alpha1.ServerReady, players+1)
 		w.wait("the cache shows them", func() error {
@@ -215,10 +216,10 @@ func TestPlayersAreToldOncePerSecond(t *testing.T) {
 		if result := w.reconcile(); players > 0 && (result.RequeueAfter <= 0 || result.RequeueAfter > time.Second) {
 			t.Errorf("the players are told after %s", result.RequeueAfter)
 		}
-		told += w.Writes.Take()[http.MethodPatch+" fleets"]
+		writes += w.Writes.Take()[http.MethodPatch+" fleets"]
 	}
-	if told != 1 {
-		t.Errorf("the status was written %d times within a second, want once", told)
+	if writes != 1 {
+		t.Errorf("the status was written %d times within a second, want once", writes)
 	}
 	w.Clock.Pass(time.Second)
 	w.eventually("the rest is told", func() error { return fixture.WantEqual("players", w.fleet().Status.Players, 10) })

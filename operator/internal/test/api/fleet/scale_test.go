@@ -52,7 +52,7 @@ func TestAFleetMakesItsServersAndReplacesOneThatIsKilled(t *testing.T) {
 	if n := len(w.servers()); n != 3 {
 		t.Errorf("in the end there are %d Servers", n)
 	}
-	if n := w.Told("Created"); n != 2 {
+	if n := w.Emitted("Created"); n != 2 {
 		t.Errorf("%d events tell of new Servers, want one for the three and one for the replacement", n)
 	}
 }

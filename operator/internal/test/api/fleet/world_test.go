@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
@@ -96,13 +97,13 @@ func (w *world) wait(what string, check func() error) {
 // more is written.
 func (w *world) settled() {
 	w.t.Helper()
-	quiet := 0
+	unchanged := 0
 	w.eventually("the controller comes to rest", func() error {
 		if n := len(w.Writes.Take()); n > 0 || !w.CacheIsCurrent(&v1alpha1.ServerList{}, &v1alpha1.FleetList{}) {
-			quiet = 0
+			unchanged = 0
 			return fmt.Errorf("it made %d kinds of writes", n)
 		}
-		if quiet++; quiet < 3 {
+		if unchanged++; unchanged < 3 {
 			return errors.New("it may be a chance")
 		}
 		return nil
@@ -193,7 +194,7 @@ func (w *world) is(name string, state v1alpha1.ServerState, players int32) {
 	s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: true}
 	ready := condition.False(v1alpha1.ConditionReady, string(state), "The game is %s.", state)
 	if state == v1alpha1.ServerReady || state == v1alpha1.ServerAllocated {
-		ready = condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The game takes players.")
+		ready = condition.True(v1alpha1.ConditionReady, reasons.OK, "The game takes players.")
 	}
 	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()}, ready)
 	if err := w.Admin.Status().Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {

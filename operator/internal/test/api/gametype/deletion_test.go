@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -40,7 +41,7 @@ func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
 		t.Fatalf("while they play there are %d Servers, a Service: %t, an ElasticService: %t", n,
 			w.there(&corev1.Service{}), w.there(&v1alpha1.ElasticService{}))
 	}
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonDraining, "wait for their players to leave")
+	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.Draining, "wait for their players to leave")
 	w.plays(0)
 	w.eventually("all goes", func() error {
 		w.guard()
@@ -90,7 +91,7 @@ func TestServersWhoseTimeIsOverAreEndedByForce(t *testing.T) {
 	if !s.Spec.Deletion.Force || s.DeletionTimestamp.IsZero() {
 		t.Fatalf("its time is over, and it is %+v", s.Spec.Deletion)
 	}
-	if n := w.Told("Forced"); n != 1 {
+	if n := w.Emitted("Forced"); n != 1 {
 		t.Errorf("%d events tell of it, want 1", n)
 	}
 	w.guard()

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
@@ -103,13 +104,13 @@ func (w *world) eventually(what string, check func() error) {
 // more is written.
 func (w *world) settled() {
 	w.t.Helper()
-	quiet := 0
+	unchanged := 0
 	w.eventually("the controller comes to rest", func() error {
 		if did := w.Writes.Take(); len(did) > 0 || !w.CacheIsCurrent(kinds...) {
-			quiet = 0
+			unchanged = 0
 			return fmt.Errorf("it made %v", did)
 		}
-		if quiet++; quiet < 3 {
+		if unchanged++; unchanged < 3 {
 			return errors.New("it may be a chance")
 		}
 		return nil
@@ -238,9 +239,9 @@ func (w *world) is(image string, active, ready, draining int32) {
 	before := f.DeepCopy()
 	f.Status.ObservedGeneration = f.Generation
 	f.Status.Replicas, f.Status.ReadyReplicas, f.Status.DrainingReplicas = active, ready, draining
-	ok := condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "All are ready.")
+	ok := condition.True(v1alpha1.ConditionReady, reasons.OK, "All are ready.")
 	if ready < *f.Spec.Replicas {
-		ok = condition.False(v1alpha1.ConditionReady, v1alpha1.ReasonServersMissing, "The image can't be pulled.")
+		ok = condition.False(v1alpha1.ConditionReady, reasons.ServersMissing, "The image can't be pulled.")
 	}
 	condition.SetAll(&f.Status.Conditions, f.Generation, metav1.Time{Time: w.Clock.Now()}, ok)
 	if err := w.Admin.Status().Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
@@ -276,7 +277,7 @@ func (w *world) plays(players int32) {
 		s.Status.DeletionAllowed = players == 0
 		s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: true}
 		condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()},
-			condition.True(v1alpha1.ConditionReady, v1alpha1.ReasonOK, "The game takes players."))
+			condition.True(v1alpha1.ConditionReady, reasons.OK, "The game takes players."))
 		if err := w.Admin.Status().Patch(w.t.Context(), &s, client.MergeFrom(before)); err != nil {
 			w.t.Fatal(err)
 		}

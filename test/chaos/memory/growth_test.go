@@ -9,9 +9,9 @@ const mib = 1 << 20
 
 func TestMemoryIsFlatUntilItGrowsByAQuarterAndEightMiB(t *testing.T) {
 	for name, c := range map[string]struct {
-		resident     func(i int) float64
-		samples      int
-		judged, grew bool
+		resident       func(i int) float64
+		samples        int
+		assessed, grew bool
 	}{
 		"the same all the time":  {func(int) float64 { return 40 * mib }, 60, true, false},
 		"it grows all the time":  {func(i int) float64 { return float64(40+i) * mib }, 60, true, true},
@@ -27,8 +27,8 @@ func TestMemoryIsFlatUntilItGrowsByAQuarterAndEightMiB(t *testing.T) {
 			for i := range c.samples {
 				l.Samples = append(l.Samples, Sample{At: time.Unix(0, 0).Add(time.Duration(i) * sampleInterval), Resident: c.resident(i)})
 			}
-			if _, _, judged, grew := l.Growth(); judged != c.judged || grew != c.grew {
-				t.Errorf("judged %v, grew %v; want %v, %v", judged, grew, c.judged, c.grew)
+			if _, _, assessed, grew := l.Growth(); assessed != c.assessed || grew != c.grew {
+				t.Errorf("judged %v, grew %v; want %v, %v", assessed, grew, c.assessed, c.grew)
 			}
 		})
 	}

@@ -27,8 +27,8 @@ const (
 	drainTCP, drainUDP = time.Minute, 20 * time.Second
 )
 
-// visit plays one session from its beginning to its end.
-func (r *run) visit(ctx context.Context, v schedule.Visit, id int) {
+// playSession plays one session from its beginning to its end.
+func (r *run) playSession(ctx context.Context, v schedule.Session, id int) {
 	g := r.games[v.Game]
 	s := &record{
 		Session: Session{ID: id, Service: g.Name, Network: v.Network, Dialed: time.Now()},
@@ -69,7 +69,7 @@ func (r *run) visit(ctx context.Context, v schedule.Visit, id int) {
 
 // stay plays until the player has stayed as long as it wants. What ends a
 // session before that is an error.
-func (r *run) stay(ctx context.Context, p *player.Player, v schedule.Visit) error {
+func (r *run) stay(ctx context.Context, p *player.Player, v schedule.Session) error {
 	interval := time.NewTimer(0)
 	defer interval.Stop()
 	heard, received := time.Now(), uint64(0)

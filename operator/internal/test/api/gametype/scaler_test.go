@@ -24,16 +24,16 @@ import (
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
-// carrier wakes as the operator does.
-func (w *world) carrier() *gametype.Carrier {
-	return &gametype.Carrier{Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient())}
+// scaler wakes as the operator does.
+func (w *world) scaler() *gametype.Scaler {
+	return &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient())}
 }
 
 // raise wakes the GameType, and says what that found and left.
 func (w *world) raise(kind, name string, replicas int32) (before, after int32) {
 	w.t.Helper()
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name}}
-	raised, err := w.carrier().RaiseTo(w.t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: replicas})
+	raised, err := w.scaler().RaiseTo(w.t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: replicas})
 	if err != nil {
 		w.t.Errorf("wake %s: %v", ref, err)
 	}
@@ -137,7 +137,7 @@ func TestAWakeAfterTheControllerMakesNothing(t *testing.T) {
 	before := w.of("game:1")
 	w.change(func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(3)) })
 	w.eventually("three Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 3) })
-	fleet.Carry(t.Context(), w.Manager.GetClient(), before, 3)
+	fleet.CreateFirst(t.Context(), w.Manager.GetClient(), before, 3)
 	if n := len(w.servers()); n != 3 {
 		t.Errorf("the wake made %d Servers beside those of the controller, want none", n-3)
 	}
@@ -157,15 +157,21 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "gametypes/scale"}, game, errors.New("a policy"))
 		},
 	})
-	carrier := &gametype.Carrier{Client: w.Manager.GetClient(), Scaler: target.NewScaler(refusing)}
+	scaler := &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(refusing)}
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	wake := func() {
 		t.Helper()
-		if _, err := carrier.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrForbidden) {
+		if _, err := scaler.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrForbidden) {
 			t.Errorf("a wake that is refused ends with %v, want ErrForbidden", err)
 		}
 	}
 	wake()
+	w.eventually("the cache has what the wake made", func() error {
+		if !w.CacheIsCurrent(kinds...) {
+			return errors.New("it lags")
+		}
+		return nil
+	})
 	w.reconcile()
 	w.Clock.Pass(time.Minute) // the controllers wait no longer for a GameType that isn't coming
 	w.eventually("the wake is undone", func() error {
@@ -228,7 +234,7 @@ func TestAWakeOfWhatIsBeingDeletedFindsNothing(t *testing.T) {
 		}
 		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "ending"}}
 		w.eventually("nothing is found", func() error {
-			if _, err := w.carrier().RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), "is being deleted") {
+			if _, err := w.scaler().RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), "is being deleted") {
 				return fmt.Errorf("a wake of %s ends with %w", ref, err)
 			}
 			return nil

@@ -10,14 +10,14 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-var _ proto.Asker = &Protocol{}
+var _ proto.Querier = &Protocol{}
 
-// Ask implements proto.Asker by the query for the info. An answer that comes in
-// parts is an error: nothing that is told here is that long.
+// Ask implements proto.Querier by the query for the info. An answer in parts is an error: none
+// that is kept here is that long.
 func (*Protocol) Ask(c net.Conn) (proto.Answers, error) {
 	var challenge *wire.Challenge
 	buf := make([]byte, 2048)
-	// A server may want its challenge, and a new one just after.
+	// A server may require a challenge, and a new one just after.
 	for range 3 {
 		if _, err := c.Write(wire.AppendInfoRequest(nil, challenge)); err != nil {
 			return proto.Answers{}, fmt.Errorf("asking for the info: %w", err)

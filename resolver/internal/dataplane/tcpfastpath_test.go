@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"net/netip"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/conn"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -27,7 +27,7 @@ func (r *rig) left() {
 	r.t.Helper()
 	r.eventually("all clients have left", func() bool {
 		sv := r.server.services["uid-1"]
-		return r.server.Carrying() == 0 && sv.Active.Open.Load() == 0 && sv.FilesTaken() == 0
+		return r.server.Clients() == 0 && sv.Active.Open.Load() == 0 && sv.FilesTaken() == 0
 	})
 }
 

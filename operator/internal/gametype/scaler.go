@@ -18,48 +18,47 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// spareTime is for how long nothing is made for a target that could not be scaled, and
-// maxSpared bounds how many such targets are remembered.
+// spareTime is how long nothing is created for a target that could not be scaled, and maxSpared
+// bounds how many such targets are remembered.
 const spareTime, maxSpared = time.Minute, 1024
 
-// Carrier wakes targets. What sleeps at zero and is a GameType or a Fleet it brings
-// to its first Servers in one go: a player waits, and the controllers would decide
-// the same, one write after the other. The target's own replicas remain what
-// counts: where what was written besides doesn't fit them, the controllers put it
-// right.
-type Carrier struct {
-	// Client reads from the cache, which has the indexes of SetupIndexes here and of
-	// the Fleets' package, and writes to the API server.
+// Scaler wakes targets. It brings a GameType or a Fleet that sleeps at zero to its first
+// Servers at once: a player waits, and the controllers would decide the same, one write after
+// the other. The target's own replicas remain what counts: if the other writes don't fit them,
+// the controllers correct that.
+type Scaler struct {
+	// Client reads from the cache, which has the indexes of SetupIndexes here and of package
+	// fleet, and writes to the API server.
 	Client client.Client
 	Scaler *target.Scaler
 
 	mu sync.Mutex
-	// spared is when a target could last not be scaled: Servers made for it would
-	// only be deleted again.
+	// spared is when a target could last not be scaled: Servers created for it would only be
+	// deleted again.
 	spared map[types.UID]time.Time
 }
 
-// RaiseTo is target.Scaler's. A Fleet or a GameType that is being deleted has no new Servers,
-// so nothing is found of it.
-func (c *Carrier) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
+// RaiseTo is target.Scaler's. A Fleet or a GameType that is being deleted counts as not found,
+// because it has no new Servers.
+func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
 	if err := c.ending(ctx, ref); err != nil {
 		return target.Raised{}, err
 	}
-	meta, carry := c.plan(ctx, ref, want.FromZero)
-	if carry == nil || c.spares(meta.UID) {
+	meta, first := c.plan(ctx, ref, want.FromZero)
+	if first == nil || c.spares(meta.UID) {
 		return c.Scaler.RaiseTo(ctx, ref, want)
 	}
-	// The Servers come first, since their Pods are what the player waits for.
-	carry.servers(ctx)
+	// The Servers come first, because the player waits for their Pods.
+	first.servers(ctx)
 	var group sync.WaitGroup
-	if carry.fleet != nil {
-		group.Go(func() { carry.fleet(ctx) })
+	if first.fleet != nil {
+		group.Go(func() { first.fleet(ctx) })
 	}
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}}
 	err := c.Scaler.Set(ctx, ref, scale, want.FromZero)
 	group.Wait()
 	if err != nil {
-		// Somebody changed it in this moment, or it can't be: see how it is now.
+		// Somebody else has just changed it, or it can't be changed: read it again.
 		raised, err := c.Scaler.RaiseTo(ctx, ref, want)
 		if err != nil {
 			c.spare(meta.UID)
@@ -69,8 +68,8 @@ func (c *Carrier) RaiseTo(ctx context.Context, ref target.Ref, want target.Repli
 	return target.Raised{After: want.FromZero, Version: meta.ResourceVersion}, nil
 }
 
-// ending is an error for a target that is being deleted.
-func (c *Carrier) ending(ctx context.Context, ref target.Ref) error {
+// ending is an error if the target is being deleted.
+func (c *Scaler) ending(ctx context.Context, ref target.Ref) error {
 	var o client.Object
 	switch {
 	case !ref.HasServers():
@@ -89,14 +88,14 @@ func (c *Carrier) ending(ctx context.Context, ref target.Ref) error {
 	return fmt.Errorf("%s is being deleted and has no new Servers: %w", ref, target.ErrNotFound)
 }
 
-func (c *Carrier) spares(uid types.UID) bool {
+func (c *Scaler) spares(uid types.UID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at, ok := c.spared[uid]
 	return ok && time.Since(at) < spareTime
 }
 
-func (c *Carrier) spare(uid types.UID) {
+func (c *Scaler) spare(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spared == nil || len(c.spared) >= maxSpared {
@@ -105,13 +104,13 @@ func (c *Carrier) spare(uid types.UID) {
 	c.spared[uid] = time.Now()
 }
 
-// carried is what is written beside the replicas of a target: the Servers, and what
-// else is between them and it.
-type carried struct{ servers, fleet func(context.Context) }
+// creation is what is written beside a target's replicas: the Servers, and the objects between
+// them and the target.
+type creation struct{ servers, fleet func(context.Context) }
 
-// plan is what is to be written beside the replicas of a target that sleeps at
-// zero, and what the cache knows that target as; nil where nothing is.
-func (c *Carrier) plan(ctx context.Context, ref target.Ref, replicas int32) (*metav1.ObjectMeta, *carried) {
+// plan is what is to be written beside the replicas of a target that sleeps at zero, with the
+// target's metadata in the cache; nil where nothing is.
+func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*metav1.ObjectMeta, *creation) {
 	if !ref.HasServers() || replicas < 1 {
 		return nil, nil
 	}
@@ -121,7 +120,7 @@ func (c *Carrier) plan(ctx context.Context, ref target.Ref, replicas int32) (*me
 		if c.Client.Get(ctx, key, f) != nil || !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
 			return nil, nil
 		}
-		return &f.ObjectMeta, &carried{servers: func(ctx context.Context) { fleets.Carry(ctx, c.Client, f, replicas) }}
+		return &f.ObjectMeta, &creation{servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, replicas) }}
 	}
 	gt := &v1alpha1.GameType{}
 	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, gt.Spec.Replicas) {
@@ -130,14 +129,14 @@ func (c *Carrier) plan(ctx context.Context, ref target.Ref, replicas int32) (*me
 	return &gt.ObjectMeta, c.planGameType(ctx, gt, replicas)
 }
 
-// asleep reports whether what has these replicas is at zero, and stays.
+// asleep reports whether an object with these replicas is at zero, and isn't being deleted.
 func asleep(meta *metav1.ObjectMeta, replicas *int32) bool {
 	return replicas != nil && *replicas == 0 && meta.DeletionTimestamp.IsZero()
 }
 
-// planGameType asks the planner what the GameType's controller will do, and gives
-// that if it is simple: the current Fleet, which has no Servers, gets some.
-func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, replicas int32) *carried {
+// planGameType asks the planner what the GameType's controller will do, and returns that if it
+// is simple: the current Fleet, which has no Servers, gets some.
+func (c *Scaler) planGameType(ctx context.Context, gt *v1alpha1.GameType, replicas int32) *creation {
 	var list v1alpha1.FleetList
 	if err := c.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}); err != nil {
 		return nil
@@ -149,11 +148,11 @@ func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, repli
 	}
 	woken := gt.DeepCopy()
 	woken.Spec.Replicas = &replicas
-	var known int64
+	var lastNumber int64
 	if u := gt.Status.UpdateRevision; u != nil {
-		known = u.Number
+		lastNumber = u.Number
 	}
-	p := makePlan(time.Now(), &woken.Spec, seen, known)
+	p := makePlan(time.Now(), &woken.Spec, seen, lastNumber)
 	if p.create || len(p.change) != 1 || p.change[0].fleet != p.current || len(p.force) > 0 {
 		return nil
 	}
@@ -166,10 +165,10 @@ func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, repli
 		if !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
 			return nil
 		}
-		return &carried{
-			servers: func(ctx context.Context) { fleets.Carry(ctx, c.Client, f, change.replicas) },
+		return &creation{
+			servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, change.replicas) },
 			fleet: func(ctx context.Context) {
-				// Where it can't be written the controller does it, or says why not.
+				// If it can't be written the controller does it, or reports why not.
 				_, _ = changeFleet(ctx, c.Client, woken, change, map[string]any{
 					v1alpha1.OwnerGenerationAnnotation: strconv.FormatInt(gt.Generation+1, 10),
 				})
@@ -179,8 +178,8 @@ func (c *Carrier) planGameType(ctx context.Context, gt *v1alpha1.GameType, repli
 	return nil
 }
 
-// cacheLags reports whether the cache is about to show a later GameType: a Fleet is as
-// that one wants it. What never comes isn't waited for.
+// cacheLags reports whether the cache is about to show a later GameType, because a Fleet is as
+// that one wants it. The wait is bounded.
 func (m *state) cacheLags(now time.Time, gt *v1alpha1.GameType, seen []fleet) bool {
 	m.lag.See(now, slices.ContainsFunc(seen, func(f fleet) bool { return f.ownerGeneration > gt.Generation }))
 	return m.lag.Lasts(now)

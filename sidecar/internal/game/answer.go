@@ -9,21 +9,21 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// tell takes what the operator tells.
+// tell takes in the operator's answer.
 func (c *core) tell(answer reportapi.Answer, now time.Time) {
 	restored := answer.Restored
 	answer.Restored = nil
 	if !answer.Shutdown {
-		c.toldShutdown = time.Time{}
-	} else if c.toldShutdown.IsZero() {
-		c.toldShutdown = now
+		c.shutdownSince = time.Time{}
+	} else if c.shutdownSince.IsZero() {
+		c.shutdownSince = now
 	}
-	c.told = answer
+	c.lastAnswer = answer
 	c.begin(answer.GameStarted, now)
 	if answer.GameEnded != nil {
 		ended := answer.GameEnded.Truncate(time.Second)
 		c.words.forget(ended)
-		// Its players may have been told of in the second in which it ended.
+		// Its players may have been reported within the second in which it ended.
 		c.words.forgetPlayers(ended.Add(time.Second))
 	}
 	if !c.restored {
@@ -35,9 +35,9 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 	}
 }
 
-// begin takes when the game's container started. What was said before the latest
-// start was said by a process that is gone. The operator's replicas may be a
-// moment behind each other, so an earlier start, or none, takes nothing back.
+// begin takes in when the game's container started. Everything reported before the latest start
+// came from a process that is gone. The operator's replicas may lag behind each other, so an
+// earlier start, or none, undoes nothing.
 func (c *core) begin(started *time.Time, now time.Time) {
 	if started == nil {
 		if c.stopped.IsZero() {
@@ -52,17 +52,17 @@ func (c *core) begin(started *time.Time, now time.Time) {
 	}
 	if !c.started.IsZero() {
 		c.restarts++
-		// Nobody plays within a game's first second, but a player of the process
-		// before may have come in the second in which it ended.
+		// Nobody plays within a game's first second, but a player of the previous process may
+		// have joined in the second in which that ended.
 		c.words.forgetPlayers(at.Add(time.Second))
 	}
 	c.started = at
 	c.words.forget(at)
 }
 
-// restore takes what the sidecar before this one reported, where the game hasn't
-// said anything since. It counts as said when the game started, so that it goes
-// with that process.
+// restore takes in what the sidecar before this one reported, where the game hasn't reported
+// anything since. It counts as reported when the game started, so that it ends with that
+// process.
 func (c *core) restore(g reportapi.Game, now time.Time) {
 	at := c.started
 	if at.IsZero() {
@@ -101,14 +101,14 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 	case v1alpha1.GameReserved:
 		p.until = g.ReservedUntil
 	case v1alpha1.GameUnhealthy:
-		// What it was before nobody remembers. Ready costs least if it is wrong.
+		// The phase before is lost. Ready does the least harm if it is wrong.
 		p.state = v1alpha1.GameReady
 		if w.ping.IsZero() && !w.answer.said() {
 			w.broken = say(brokenness{g.Message, now}, at)
 		}
 	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameShutdown:
 	}
-	// Without a word of the game it is Ready by itself, not because it said so.
+	// If the game reported nothing it is Ready by default, not by its own report.
 	if g.Reported && !w.phase.said() {
 		w.phase = say(p, at)
 	}
@@ -122,7 +122,7 @@ func (c *core) restorePlayers(p v1alpha1.PlayersStatus, at time.Time) {
 		}
 		return
 	}
-	if !w.capacity.said() && p.Capacity != c.told.Server.Capacity {
+	if !w.capacity.said() && p.Capacity != c.lastAnswer.Server.Capacity {
 		w.capacity = say(p.Capacity, at)
 	}
 	switch {
@@ -134,8 +134,8 @@ func (c *core) restorePlayers(p v1alpha1.PlayersStatus, at time.Time) {
 	}
 }
 
-// join puts who was there before those who have come since. Both together may be
-// more than a game can name for a while; nobody is dropped for that.
+// join puts earlier players before those who have joined since. For a while both together may
+// exceed what a game can name; nobody is dropped for that.
 func (c *core) join(ids []string, at time.Time) {
 	w := &c.words
 	if c.anew && !w.tracked.IsZero() {
@@ -153,8 +153,8 @@ func (c *core) join(ids []string, at time.Time) {
 	}
 }
 
-// restoreMetadata adds what fits to what was set since the start, and says how many
-// bytes of the room are left.
+// restoreMetadata adds as much as fits to what was set since the start, and returns how many
+// bytes are left of the room.
 func restoreMetadata(now, before map[string]string, room int) int {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		size := len(key) + len(before[key])

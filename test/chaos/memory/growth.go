@@ -16,9 +16,9 @@ const (
 	// Rule says so to a report's reader.
 	Rule = "resident memory, for each process observed for 2 minutes or longer: the median of the last quarter of its samples " +
 		"is at most 25% or 8 MiB (whichever is more) above the median of the second quarter"
-	judgedLife  = 2 * time.Minute
-	growthShare = 1.25
-	growthBytes = 8 << 20
+	assessedLife = 2 * time.Minute
+	growthShare  = 1.25
+	growthBytes  = 8 << 20
 )
 
 // Sample is a process's own word of itself.
@@ -48,15 +48,15 @@ func (l Life) Observed() time.Duration {
 
 // Growth gives the two medians, and whether the life is long enough to be
 // judged and has grown.
-func (l Life) Growth() (before, after float64, judged, grew bool) {
+func (l Life) Growth() (before, after float64, assessed, grew bool) {
 	if len(l.Samples) < 8 {
 		return 0, 0, false, false
 	}
 	quarter := len(l.Samples) / 4
 	before = medianResident(l.Samples[quarter : 2*quarter])
 	after = medianResident(l.Samples[len(l.Samples)-quarter:])
-	judged = l.Observed() >= judgedLife
-	return before, after, judged, judged && after > before*growthShare && after > before+growthBytes
+	assessed = l.Observed() >= assessedLife
+	return before, after, assessed, assessed && after > before*growthShare && after > before+growthBytes
 }
 
 func medianResident(samples []Sample) float64 {

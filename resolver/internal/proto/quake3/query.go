@@ -9,9 +9,9 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-var _ proto.Asker = Protocol{}
+var _ proto.Querier = Protocol{}
 
-// Ask implements proto.Asker by getinfo.
+// Ask implements proto.Querier by getinfo.
 func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
 	const mark = "dormouse"
 	if _, err := c.Write(wire.AppendInfoRequest(nil, mark)); err != nil {
@@ -26,7 +26,7 @@ func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
 	if err != nil {
 		return proto.Answers{}, fmt.Errorf("reading the info: %w", err)
 	}
-	// A few games don't repeat it.
+	// A few games don't repeat the challenge.
 	if got, ok := info[wire.VarChallenge]; ok && got != mark {
 		return proto.Answers{}, errors.New("reading the info: it is another query's")
 	}

@@ -9,13 +9,13 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-var _ proto.Asker = Protocol{}
+var _ proto.Querier = Protocol{}
 
 var errAnothers = errors.New("reading a pong: it is another ping's")
 
-// Ask implements proto.Asker by a ping.
+// Ask implements proto.Querier by a ping.
 func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
-	// The time is a mark that the pong has to have.
+	// The time is a mark that the pong has to repeat.
 	const mark = 0x646f726d6f757365
 	if _, err := c.Write(wire.AppendPing(nil, mark, mark)); err != nil {
 		return proto.Answers{}, fmt.Errorf("pinging: %w", err)

@@ -13,16 +13,16 @@ import (
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
-// A wake carries its decision down, since a player waits for it: whoever sets the
-// replicas of a Fleet that has no Servers makes the first of them in the same
-// moment, with the names that the Fleet's controller would give them. Whichever of
-// the two comes second finds them made.
+// A wake creates the first Servers itself, since a player waits for them: whoever sets the
+// replicas of a Fleet without Servers also creates the first of them at once, with the names
+// that the Fleet's controller would give them. Whichever of the two comes second finds them
+// created.
 
 const (
-	// maxCarried bounds how many Servers a wake makes. The controller makes the rest.
-	maxCarried = 4
-	// alignTime is for how long a Fleet that had no Servers gives them names that a
-	// wake gives them, too.
+	// maxFirst bounds how many Servers a wake makes. The controller makes the rest.
+	maxFirst = 4
+	// alignTime is how long a Fleet that had no Servers gives them the names that a wake would
+	// give them, too.
 	alignTime = pending.MaxLag
 )
 
@@ -33,14 +33,14 @@ func Empty(ctx context.Context, cached client.Reader, f *v1alpha1.Fleet) bool {
 	return err == nil && len(list.Items) == 0
 }
 
-// Carry makes the first Servers of an empty Fleet that is being set to so many
-// replicas; f is the Fleet before that. What can't be made is left to the Fleet's
-// controller, which will also say why.
-func Carry(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replicas int32) {
+// CreateFirst creates the first Servers of an empty Fleet whose replicas are being set; f is
+// the Fleet before that. Servers that can't be created are left to the Fleet's controller,
+// which also reports why.
+func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replicas int32) {
 	f = f.DeepCopy()
 	f.Generation++
 	var group sync.WaitGroup
-	for i := range min(replicas, maxCarried) {
+	for i := range min(replicas, maxFirst) {
 		group.Go(func() {
 			s := desiredServer(f, firstName(f, i))
 			s.Annotations = with(s.Annotations, v1alpha1.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
@@ -50,12 +50,12 @@ func Carry(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replicas int
 	group.Wait()
 }
 
-// firstName is the name of one of the Servers with which a generation of a Fleet
-// begins that has none.
+// firstName is the name of one of the first Servers of a Fleet's generation that begins without
+// any.
 func firstName(f *v1alpha1.Fleet, i int32) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789" // no vowels, no words
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(string(f.UID) + "/" + strconv.FormatInt(f.Generation, 10) + "/" + strconv.Itoa(int(i)))) // A hash takes everything.
+	_, _ = hash.Write([]byte(string(f.UID) + "/" + strconv.FormatInt(f.Generation, 10) + "/" + strconv.Itoa(int(i)))) // a hash accepts any input
 	sum := hash.Sum64()
 	suffix := make([]byte, suffixLength)
 	for at := range suffix {
@@ -65,20 +65,20 @@ func firstName(f *v1alpha1.Fleet, i int32) string {
 	return f.Name + "-" + string(suffix)
 }
 
-// firstServers is what a Fleet's controller remembers of a generation's first moments.
+// firstServers is a Fleet's controller's memory of the beginning of a generation.
 type firstServers struct {
 	generation int64
-	// at is when it was first seen, where it had no Servers then but those that
-	// were made for it.
+	// at is when the generation was first seen, if it had no Servers then except those that a
+	// wake created for it.
 	at time.Time
-	// used are the names that its Servers have had since: one that was replaced
-	// leaves its name to nobody.
+	// used are the names that its Servers have had since then. The name of a replaced one is
+	// not used again.
 	used map[string]bool
-	// lag is that of a cache with Servers for a later generation than it shows.
+	// lag is that of a cache with Servers for a later generation than the Fleet's in it.
 	lag pending.Lag
 }
 
-// see takes in what a pass sees.
+// see takes in the Fleet and its Servers.
 func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
 	if b.generation != f.Generation {
 		b.generation, b.at, b.used = f.Generation, now, map[string]bool{}
@@ -99,7 +99,7 @@ func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
 func (b *firstServers) begins(now time.Time) bool { return !b.at.IsZero() && now.Sub(b.at) < alignTime }
 
 // cacheLags reports whether the cache is about to show a later Fleet: its Servers are there
-// already, and would be too many for this one. What never comes isn't waited for.
+// already, and would be too many for this one. The wait is bounded.
 func (b *firstServers) cacheLags(now time.Time) bool { return b.lag.Lasts(now) }
 
 func laterThan(f *v1alpha1.Fleet, servers []server) bool {
@@ -120,7 +120,7 @@ type namer struct {
 	next int32
 }
 
-// namer gives the first names as long as the Fleet begins, and then any.
+// namer gives the first names while the Fleet begins, and random ones after that.
 func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
 	n := &namer{fleet: f, used: b.used}
 	if !b.begins(now) {
@@ -129,7 +129,7 @@ func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
 	return n
 }
 
-// one gives a name, and says whether it is one that a wake may have given, too.
+// one gives a name, and reports whether a wake may have given it, too.
 func (n *namer) one() (name string, first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-var _ proto.Asker = Protocol{}
+var _ proto.Querier = Protocol{}
 
-// Ask implements proto.Asker by a status request. A server takes connections some
-// time before it can let anybody in, and answers this once it can.
+// Ask implements proto.Querier by a status request. A server accepts connections some time
+// before players can join, and answers this once they can.
 func (Protocol) Ask(c net.Conn) (proto.Answers, error) {
 	address, _ := netip.ParseAddrPort(c.RemoteAddr().String())
 	if _, err := c.Write(wire.AppendStatusRequest(nil, address.Addr().String(), address.Port())); err != nil {

@@ -66,16 +66,16 @@ func TestWhereAnythingWakesAQueryMustStillBeProven(t *testing.T) {
 	}
 	// Somebody else's doesn't do.
 	other := dialUDP(t, address)
-	proven := string(sourcewire.AppendInfoRequest(nil, challenge.Challenge))
-	write(t, other, proven)
+	validated := string(sourcewire.AppendInfoRequest(nil, challenge.Challenge))
+	write(t, other, validated)
 	receive(t, other)
 	r.undisturbed()
-	write(t, c, proven)
+	write(t, c, validated)
 	r.queued(1)
 	server := freeAddress(t, route.UDP)
 	listenUDP(t, server)
 	r.backend(server, true)
-	hear(t, c, "re:"+proven)
+	hear(t, c, "re:"+validated)
 	write(t, other, "a game's own")
 	hear(t, other, "re:a game's own")
 }
@@ -87,7 +87,7 @@ func TestQueriesOfAllLengthsGetSmallAnswers(t *testing.T) {
 		c := dialUDP(t, address)
 		write(t, c, fmt.Sprintf("\xff\xff\xff\xffgetstatus %s", strings.Repeat("c", 1<<n)))
 		got := receive(t, c)
-		if _, err := quake3wire.ParseStatus(got); err != nil || len(got) > guard.MaxUnproven {
+		if _, err := quake3wire.ParseStatus(got); err != nil || len(got) > guard.MaxUnvalidated {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}

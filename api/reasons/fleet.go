@@ -1,0 +1,12 @@
+package reasons
+
+// Reasons of a Fleet's condition Ready, beyond those of a Server.
+const (
+	// ServersMissing means that there are fewer Servers ready than asked for.
+	ServersMissing = "ServersMissing"
+	// ServerRefused means that the API server refuses the Servers.
+	ServerRefused = "ServerRefused"
+	// OnDelete means that Servers of an earlier template stay, because
+	// updateStrategy is OnDelete.
+	OnDelete = "OnDelete"
+)
