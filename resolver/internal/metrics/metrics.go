@@ -57,7 +57,9 @@ type serviceKey struct{ namespace, service string }
 // service is a service that has ports. The metrics' lock guards it.
 type service struct {
 	key serviceKey
-	has map[series]struct{}
+	// ports are few, and has is nil before the first series.
+	ports []*Port
+	has   map[series]struct{}
 	// gone is set once the service was forgotten. What is counted of it from then on is
 	// discarded.
 	gone bool
@@ -146,6 +148,9 @@ func (m *Metrics) find(of *service, v vec, find func(labels []string), values ..
 	if of.gone {
 		return false
 	}
+	if of.has == nil {
+		of.has = map[series]struct{}{}
+	}
 	of.has[s] = struct{}{}
 	find(append([]string{of.key.namespace, of.key.service}, values...))
 	return true
@@ -219,8 +224,8 @@ func (m *Metrics) Forget(namespace, service string) {
 	}
 }
 
-// Port counts for a service's port. Each of its series begins with the first thing that is
-// counted: the series of an idle port would cost more than the port.
+// Port counts for a service's ports of a protocol. Each of its series begins with the first
+// thing that is counted: the series of an idle port would cost more than the port.
 func (m *Metrics) Port(namespace, name, protocol string) *Port {
 	if m == nil {
 		return nil
@@ -230,10 +235,17 @@ func (m *Metrics) Port(namespace, name, protocol string) *Port {
 	defer m.mu.Unlock()
 	of := m.services[key]
 	if of == nil {
-		of = &service{key: key, has: map[series]struct{}{}}
+		of = &service{key: key}
 		m.services[key] = of
 	}
-	return &Port{all: m, of: of, protocol: protocol}
+	for _, p := range of.ports {
+		if p.protocol == protocol {
+			return p
+		}
+	}
+	p := &Port{all: m, of: of, protocol: protocol}
+	of.ports = append(of.ports, p)
+	return p
 }
 
 // Port counts for one service and protocol. A nil Port counts nothing.

@@ -27,31 +27,36 @@ const (
 	copies = 2
 )
 
-// direction is one direction of a relay.
+// direction is one direction of a relay. There are two for each connection, so it has little
+// of its own: what few need is behind a pointer.
 type direction struct {
 	relay    *Relay
-	side     http1.Side
 	src, dst *end
-	count    Counter
 	// all is how many bytes were written to the destination's socket.
 	all int64
-	// full is how many full buffers there were in a row.
-	full int
-	// What the destination has no room for is the rest of the buffer, or in the pipe, or, where
-	// waiting is set, still with the source. Nothing more is read meanwhile.
-	buffer  *[]byte
-	rest    []byte
-	charged int
-	pipe    *conn.Pipe
-	waiting bool
-	// stalled is set where the destination had no room before. What is read then stays with the
-	// source until it is sent. Shown is how much of that the exchange has read.
-	stalled bool
-	shown   int
+	// What the destination has no room for is kept, or in the pipe, or, where waiting is set,
+	// still with the source. Nothing more is read meanwhile.
+	kept *kept
+	pipe *conn.Pipe
 	*withholding
+	// full is how many full buffers there were in a row.
+	full int32
+	// shown is how much of what stays with the source the exchange has read.
+	shown int32
+	side  http1.Side
+	// stalled is set where the destination had no room before. What is read then stays with the
+	// source until it is sent.
+	waiting, stalled bool
 	// ended is set once the source has ended and all of it is passed on. Lost is set where part
 	// of it is not, or may not be.
 	ended, lost bool
+}
+
+// kept is what the destination has no room for: the rest of a buffer.
+type kept struct {
+	buffer  *[]byte
+	rest    []byte
+	charged int
 }
 
 // withholding is what a direction that is followed doesn't pass on.
@@ -68,7 +73,7 @@ type withholding struct {
 var passesAll withholding
 
 // waits reports whether the destination has no room.
-func (f *direction) waits() bool { return f.buffer != nil || f.pipe != nil || f.waiting }
+func (f *direction) waits() bool { return f.kept != nil || f.pipe != nil || f.waiting }
 
 // over reports whether nothing more is passed on.
 func (f *direction) over() bool { return f.ended || f.lost }
@@ -99,7 +104,7 @@ func (f *direction) pump() {
 	before := copy(chunk, f.withheld)
 	if tight && guarded {
 		few := fewBytes
-		if !f.stalled && f.relay.options.Exchange.InHead() {
+		if !f.stalled && f.relay.exchange.InHead() {
 			few = proto.MaxHead // it is passed, or withheld, as a whole
 		}
 		chunk = chunk[:min(before+few, len(chunk))]
@@ -126,12 +131,12 @@ func (f *direction) pump() {
 func (f *direction) keep(rest []byte, tight bool) {
 	if tight {
 		own := bytes.Clone(rest)
-		f.buffer, f.rest, f.charged = &own, own, len(own)
+		f.kept = &kept{buffer: &own, rest: own, charged: len(own)}
 	} else {
-		f.buffer, f.charged = conn.Streams.Get(), conn.BufferBytes
-		f.rest = (*f.buffer)[:copy(*f.buffer, rest)]
+		buffer := conn.Streams.Get()
+		f.kept = &kept{buffer: buffer, rest: (*buffer)[:copy(*buffer, rest)], charged: conn.BufferBytes}
 	}
-	f.relay.options.Kept.Force(f.charged)
+	f.relay.options.Kept.Force(f.kept.charged)
 }
 
 // flush passes on what was withheld, once the protocol has changed.
@@ -155,11 +160,11 @@ func (f *direction) peek(chunk []byte) {
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
-	f.show(chunk[min(f.shown, n):n])
-	f.shown = max(f.shown, n)
+	f.show(chunk[min(int(f.shown), n):n])
+	f.shown = max(f.shown, int32(n)) //nolint:gosec // a buffer's bytes
 	rest := f.send(chunk[:n])
 	if sent := n - len(rest); sent > 0 {
-		f.shown -= sent
+		f.shown -= int32(sent) //nolint:gosec // a buffer's bytes
 		conn.SkipNow(f.src.file.FD(), sent)
 	}
 	if f.stalled = len(rest) > 0; f.stalled {
@@ -171,9 +176,10 @@ func (f *direction) peek(chunk []byte) {
 
 // some takes in the result of a read; false: nothing was read.
 func (f *direction) some(n int, errno unix.Errno, call string) bool {
-	f.full++
 	if n < conn.BufferBytes {
 		f.full = 0
+	} else if f.full < bulkChunks {
+		f.full++
 	}
 	switch {
 	case errno == unix.EAGAIN && !f.src.gone:
@@ -241,10 +247,13 @@ func (f *direction) drain() {
 		default:
 			f.dst.fail("splice", errno)
 		}
-	case f.buffer != nil:
-		if f.rest = f.send(f.rest); len(f.rest) == 0 {
+	case f.kept != nil:
+		switch rest := f.send(f.kept.rest); {
+		case len(rest) == 0:
 			f.release()
 			f.passed()
+		case f.kept != nil: // it isn't lost
+			f.kept.rest = rest
 		}
 	default:
 		f.waiting = false
@@ -263,17 +272,17 @@ func (f *direction) moved(n int) {
 		return
 	}
 	f.all += int64(n)
-	if f.relay.timed {
-		f.relay.said = f.src.file.Loop().Now()
+	if timer := f.relay.timer; timer != nil && timer.timed {
+		timer.said = f.src.file.Loop().Now()
 	}
-	if f.count != nil {
-		f.count(n)
+	if count := f.relay.count(f.side); count != nil {
+		count(n)
 	}
 }
 
 // opaque is how many bytes the exchange need not look at.
 func (f *direction) opaque() int64 {
-	x := f.relay.options.Exchange
+	x := f.relay.exchange
 	if x == nil {
 		return math.MaxInt64
 	}
@@ -287,16 +296,16 @@ func (f *direction) opaque() int64 {
 // skipped reports bytes to the exchange that it was not shown, except for those that it was
 // shown before.
 func (f *direction) skipped(n int) {
-	parsed := min(n, f.shown)
-	f.shown -= parsed
-	if x := f.relay.options.Exchange; x != nil && n > parsed {
+	parsed := min(n, int(f.shown))
+	f.shown -= int32(parsed) //nolint:gosec // no more than were shown
+	if x := f.relay.exchange; x != nil && n > parsed {
 		x.Skip(f.side, n-parsed)
 	}
 }
 
 // show shows the exchange what was read. It returns how much of that may be passed on.
 func (f *direction) show(b []byte) (passes int) {
-	if x := f.relay.options.Exchange; x != nil && len(b) > 0 {
+	if x := f.relay.exchange; x != nil && len(b) > 0 {
 		return x.Read(f.side, b)
 	}
 	return len(b)
@@ -304,7 +313,7 @@ func (f *direction) show(b []byte) (passes int) {
 
 // guarded reports whether the exchange may withhold what is read.
 func (f *direction) guarded() bool {
-	x := f.relay.options.Exchange
+	x := f.relay.exchange
 	return x != nil && f.side == http1.Client && x.Guards()
 }
 
@@ -334,7 +343,7 @@ func (f *direction) withhold(b []byte, same bool) {
 	if f.since.IsZero() {
 		f.since = time.Now()
 	}
-	f.stop = f.relay.options.Exchange.Stopped()
+	f.stop = f.relay.exchange.Stopped()
 }
 
 // dawdles reports whether a request's head has begun and isn't complete, though all that the
@@ -346,7 +355,7 @@ func (f *direction) dawdles() bool {
 // passed reports to the exchange that all it was shown is passed on. Nothing more is read of a
 // request that goes elsewhere.
 func (f *direction) passed() {
-	if x := f.relay.options.Exchange; x != nil {
+	if x := f.relay.exchange; x != nil {
 		x.Passed(f.side)
 	}
 	f.ended = f.ended || f.stop != http1.GoesOn
@@ -355,12 +364,12 @@ func (f *direction) passed() {
 // release gives back what the direction has borrowed.
 func (f *direction) release() {
 	f.waiting = false
-	if f.buffer != nil {
-		if len(*f.buffer) == conn.BufferBytes {
-			conn.Streams.Put(f.buffer)
+	if f.kept != nil {
+		if len(*f.kept.buffer) == conn.BufferBytes {
+			conn.Streams.Put(f.kept.buffer)
 		}
-		f.relay.options.Kept.Give(f.charged)
-		f.buffer, f.rest, f.charged = nil, nil, 0
+		f.relay.options.Kept.Give(f.kept.charged)
+		f.kept = nil
 		if len(f.withheld) > 0 {
 			f.since = time.Now() // nothing was read meanwhile
 		}

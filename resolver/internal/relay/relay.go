@@ -10,7 +10,6 @@ package relay
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,14 +28,15 @@ import (
 type Counter func(bytes int)
 
 // Options are how a relay goes. With the zero value it goes on for as long as both sides are
-// there.
+// there. Relays may share theirs where nothing is followed.
 type Options struct {
 	// ToServer and ToClient count what was written to either side's socket.
 	ToServer, ToClient Counter
 	// Exchange follows the bytes, so that EndIfIdle knows when the connection is idle; nil:
 	// nothing does. It has read what the backend was sent before.
 	Exchange *http1.Exchange
-	// Withheld is what the exchange has read of the client and must not be passed yet.
+	// Withheld is what the exchange has read of the client and must not be passed yet. Start
+	// takes it out.
 	Withheld []byte
 	// Kept is charged with what one side sent and the other has no room for; nil: nothing is.
 	Kept *conn.Budget
@@ -83,7 +83,8 @@ type Ended struct {
 // Relay copies between two TCP connections, and closes both in the end. All methods except
 // Start and EndIfIdle are for its loop.
 type Relay struct {
-	options Options
+	options  *Options
+	exchange *http1.Exchange
 	// mu keeps the loop away until it waits for both.
 	mu             sync.Mutex
 	client, server end
@@ -92,52 +93,41 @@ type Relay struct {
 	// why and err are why it ends, once a side has ended or failed.
 	why  Why
 	err  error
-	stop func() bool
 	done func(Ended)
 
-	// said is when something was sent last, where there is a timeout: timed is set then, and
-	// half where it is that of a half-closed relay. The timer is for that, and for
-	// unacknowledged bytes before the end.
-	timed, half bool
-	said        time.Time
-	timer       *time.Timer
-	// due is when the timer goes off; zero where it doesn't.
-	due time.Time
-	// look is how long the next look for unacknowledged bytes waits; 0 before both directions
-	// are over.
-	look time.Duration
+	// group has the relay, between these.
+	group          *Group
+	previous, next *Relay
+	// timer is nil before it is first needed.
+	timer *timer
 }
 
-// How often unacknowledged bytes are looked for before a reset: at short intervals first, then
-// at longer ones. The kernel notifies nobody of them, and few relays end so.
-const (
-	firstLook = time.Millisecond
-	lastLook  = 250 * time.Millisecond
-)
-
 // Start relays between sockets that belong to the relay until both directions have ended, and
-// doesn't wait. The loop calls done at the end, which must not block. The end of the context
-// cuts both.
-func Start(ctx context.Context, l *loop.Loop, client, server int, o Options, done func(Ended)) *Relay {
-	r := &Relay{options: o, done: done}
-	r.up = direction{relay: r, src: &r.client, dst: &r.server, count: o.ToServer, side: http1.Client, withholding: &passesAll}
-	r.down = direction{relay: r, src: &r.server, dst: &r.client, count: o.ToClient, side: http1.Server, withholding: &passesAll}
-	if o.Exchange != nil {
+// doesn't wait. The loop calls done at the end, which must not block. The end of the group cuts
+// both.
+func Start(g *Group, l *loop.Loop, client, server int, o *Options, done func(Ended)) *Relay {
+	r := &Relay{options: o, exchange: o.Exchange, done: done}
+	r.up = direction{relay: r, src: &r.client, dst: &r.server, side: http1.Client, withholding: &passesAll}
+	r.down = direction{relay: r, src: &r.server, dst: &r.client, side: http1.Server, withholding: &passesAll}
+	if r.exchange != nil {
 		r.up.withholding = &withholding{}
+		withheld := o.Withheld
+		o.Withheld = nil
+		r.up.withhold(withheld, false)
 	}
-	r.up.withhold(o.Withheld, false)
-	r.options.Withheld = nil
 	r.up.ended = r.up.stop != http1.GoesOn
 	r.client.in, r.client.out = &r.up, &r.down
 	r.server.in, r.server.out = &r.down, &r.up
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stop = context.AfterFunc(ctx, func() { l.Do(r.cut) })
 	failed := [2]error{r.client.file.Open(l, client, &r.client), r.server.file.Open(l, server, &r.server)}
 	for i, e := range r.ends() {
 		if failed[i] != nil {
 			r.end(e.why(), failed[i])
 		}
+	}
+	if !r.closed {
+		g.add(r)
 	}
 	r.settle()
 	if o.Idle > 0 {
@@ -151,7 +141,7 @@ func (r *Relay) EndIfIdle(least time.Duration) {
 	r.loop().Do(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.closed || r.up.waits() || r.down.waits() || r.options.Exchange.IdleFor(time.Now()) < least {
+		if r.closed || r.up.waits() || r.down.waits() || r.exchange.IdleFor(time.Now()) < least {
 			return
 		}
 		// What has arrived by now is to be relayed first.
@@ -159,6 +149,14 @@ func (r *Relay) EndIfIdle(least time.Duration) {
 			r.end(ByIdle, nil)
 		}
 	})
+}
+
+// count is what counts the bytes that one side sent; nil: nothing does.
+func (r *Relay) count(from http1.Side) Counter {
+	if from == http1.Client {
+		return r.options.ToServer
+	}
+	return r.options.ToClient
 }
 
 func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
@@ -179,7 +177,7 @@ func (r *Relay) settle() {
 	if r.closed {
 		return
 	}
-	if r.up.stop != http1.GoesOn && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.options.Exchange.Between() {
+	if r.up.stop != http1.GoesOn && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.exchange.Between() {
 		if r.up.stop == http1.Turned {
 			r.turn()
 		} else {
@@ -197,9 +195,9 @@ func (r *Relay) settle() {
 			return
 		}
 	}
-	if r.halfClosed() && !r.half {
-		r.half = true
+	if r.halfClosed() && (r.timer == nil || !r.timer.half) {
 		r.arm(r.limit())
+		r.timer.half = true
 	}
 	if r.options.Head > 0 && r.up.dawdles() {
 		r.wake(r.options.Head - time.Since(r.up.since))
@@ -227,82 +225,6 @@ func (r *Relay) leave() {
 	if !r.awaitsHearing(&r.client) {
 		r.end(cmp.Or(r.up.cut, ByClient), nil)
 	}
-}
-
-// awaitsHearing has the relay look again whether a side that is there has received all; false:
-// it has.
-func (r *Relay) awaitsHearing(e *end) bool {
-	if e.gone || !conn.Unheard(e.file.FD()) || conn.Closed(e.file.FD()) {
-		return false
-	}
-	r.look = min(max(firstLook, 2*r.look), lastLook)
-	_ = e.want()
-	r.wake(r.look)
-	return true
-}
-
-// halfClosed reports whether one side has ended and the time of the other is limited.
-func (r *Relay) halfClosed() bool {
-	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
-}
-
-// limit is how long the relay may be silent.
-func (r *Relay) limit() time.Duration {
-	limit := r.options.Idle
-	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
-		limit = half
-	}
-	return limit
-}
-
-// arm sets the timeout that ends the relay.
-func (r *Relay) arm(limit time.Duration) {
-	if !r.closed {
-		r.timed, r.said = true, time.Now()
-		r.wake(limit)
-	}
-}
-
-// wake has the loop call expire after a time, or sooner where an earlier call said so.
-func (r *Relay) wake(after time.Duration) {
-	due := time.Now().Add(after)
-	if !r.due.IsZero() && r.due.Before(due) {
-		return
-	}
-	r.due = due
-	if r.timer == nil {
-		r.timer = time.AfterFunc(after, func() { r.loop().Do(r.expire) })
-		return
-	}
-	r.timer.Reset(after)
-}
-
-// expire checks whether it is time for the end.
-func (r *Relay) expire() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.due = time.Time{}
-	if r.look > 0 {
-		r.settle()
-		return
-	}
-	if r.timed {
-		left := r.limit() - time.Since(r.said)
-		if left <= 0 {
-			r.reset(ByTimeout, nil)
-			return
-		}
-		r.wake(left)
-	}
-	if r.options.Head > 0 && r.up.dawdles() && time.Since(r.up.since) >= r.options.Head {
-		// Its earlier requests are still answered.
-		r.up.stop, r.up.cut, r.up.ended = http1.Cut, ByTimeout, true
-		r.up.withhold(nil, false)
-	}
-	r.settle()
 }
 
 // cut ends both at once.
@@ -358,12 +280,12 @@ func (r *Relay) end(why Why, err error) {
 func (r *Relay) close() {
 	r.closed = true
 	if r.timer != nil {
-		r.timer.Stop()
+		r.timer.stop()
 	}
 	r.up.release()
 	r.up.withhold(nil, false)
 	r.down.release()
-	r.stop()
+	r.leaveGroup()
 }
 
 // end is one of the connections: the direction that comes in from it, and the one that

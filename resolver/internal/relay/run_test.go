@@ -20,7 +20,7 @@ func Run(ctx context.Context, client, server *net.TCPConn, o Options, begun func
 		fds[i] = fd
 	}
 	done := make(chan Ended, 1)
-	r := Start(ctx, loop.Next(), fds[0], fds[1], o, func(e Ended) { done <- e })
+	r := Start(NewGroup(ctx), loop.Next(), fds[0], fds[1], &o, func(e Ended) { done <- e })
 	if begun != nil {
 		begun(r)
 	}

@@ -13,7 +13,7 @@ import (
 const maxOpen = 64
 
 // Side is one end of a connection.
-type Side int
+type Side uint8
 
 const (
 	// Client sends requests.
