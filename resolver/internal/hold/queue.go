@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +41,12 @@ type Queue struct {
 	wg     sync.WaitGroup
 	size   atomic.Int32
 
-	mu     sync.Mutex
-	route  *route.Route
-	ports  map[string]*port
+	mu    sync.Mutex
+	route *route.Route
+	// ports are few: a map would take more memory.
+	ports  []*port
 	closed bool
-	// loads are the pods' players, where backends are chosen by them.
+	// loads are the pods' players, where backends are chosen by them; nil before the first.
 	loads map[string]*load
 
 	// tickets counts clients that wait or try a backend; waiting counts those that have none to
@@ -92,7 +94,7 @@ func New(r *route.Route, opts Options) *Queue {
 	if opts.Dial == nil {
 		opts.Dial = conn.Dial
 	}
-	q := &Queue{opts: opts, ports: map[string]*port{}, loads: map[string]*load{}, rouse: make(chan struct{}, 1)}
+	q := &Queue{opts: opts, rouse: make(chan struct{}, 1)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	q.Update(r)
 	return q
@@ -107,20 +109,20 @@ func (q *Queue) Update(r *route.Route) {
 	}
 	q.route = r
 	for i := range r.Ports {
-		p := q.ports[r.Ports[i].Name]
-		if p == nil || p.network != r.Ports[i].Network {
-			if p != nil {
-				refused = append(refused, q.drop(p)...)
-			}
+		p := q.port(r.Ports[i].Name)
+		if p != nil && p.network != r.Ports[i].Network {
+			refused = append(refused, q.drop(p)...)
+			p = nil
+		}
+		if p == nil {
 			p = newPort(q, r, &r.Ports[i])
-			q.ports[r.Ports[i].Name] = p
+			q.ports = append(q.ports, p)
 		}
 		p.update(&r.Ports[i])
 	}
-	for name, p := range q.ports {
-		if _, ok := r.Port(name); !ok {
+	for _, p := range slices.Clone(q.ports) {
+		if _, ok := r.Port(p.name); !ok {
 			refused = append(refused, q.drop(p)...)
-			delete(q.ports, name)
 		}
 	}
 	q.setLoads()
@@ -134,9 +136,8 @@ func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	var refused []*Ticket
-	for name, p := range q.ports {
+	for _, p := range slices.Clone(q.ports) {
 		refused = append(refused, q.drop(p)...)
-		delete(q.ports, name)
 	}
 	q.mu.Unlock()
 	q.cancel()
@@ -146,9 +147,20 @@ func (q *Queue) Close() {
 // Wait waits for the goroutines of a closed queue.
 func (q *Queue) Wait() { q.wg.Wait() }
 
-// drop takes all clients that wait out of a port that is gone.
+// port is the port of a name; nil: there is none.
+func (q *Queue) port(name string) *port {
+	for _, p := range q.ports {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// drop forgets a port that is gone, and takes all clients that wait out of it.
 func (q *Queue) drop(p *port) []*Ticket {
 	p.closed = true
+	q.ports = slices.DeleteFunc(q.ports, func(other *port) bool { return other == p })
 	out := p.waiting
 	p.waiting = nil
 	for _, t := range out {
@@ -175,7 +187,7 @@ func (q *Queue) Len() int { return int(q.size.Load()) }
 func (q *Queue) Pick(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.ports[name]
+	p := q.port(name)
 	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 {
 		return Release{}, false
 	}
@@ -187,7 +199,7 @@ func (q *Queue) Pick(name string) (Release, bool) {
 func (q *Queue) PickForQuery(name string) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.ports[name]
+	p := q.port(name)
 	if p == nil || q.route.AwaitsWake() || q.behind() {
 		return Release{}, false
 	}
@@ -203,7 +215,7 @@ func (q *Queue) PickForQuery(name string) (Release, bool) {
 func (q *Queue) Avoid(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.ports[name]; p != nil {
+	if p := q.port(name); p != nil {
 		p.avoid(backend)
 	}
 }
@@ -213,7 +225,7 @@ func (q *Queue) Avoid(name string, backend netip.AddrPort) {
 func (q *Queue) Silent(name string, g Release, began time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.ports[name]; p != nil && g.backend != nil {
+	if p := q.port(name); p != nil && g.backend != nil {
 		p.silent(g.backend, began, time.Now())
 	}
 }
@@ -222,7 +234,7 @@ func (q *Queue) Silent(name string, g Release, began time.Time) {
 func (q *Queue) Untried(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.ports[name]; p != nil {
+	if p := q.port(name); p != nil {
 		p.untried(backend)
 	}
 }
@@ -232,7 +244,7 @@ func (q *Queue) Untried(name string, backend netip.AddrPort) {
 func (q *Queue) Answered(name string, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.ports[name]; p != nil {
+	if p := q.port(name); p != nil {
 		p.reached(backend)
 	}
 }
@@ -242,7 +254,7 @@ func (q *Queue) Answered(name string, backend netip.AddrPort) {
 func (q *Queue) Hold(name string, client Client, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.ports[name]
+	p := q.port(name)
 	if q.closed || p == nil {
 		return nil, ErrGone
 	}

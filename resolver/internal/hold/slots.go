@@ -150,6 +150,9 @@ func (q *Queue) loadOf(key string) *load {
 	l := q.loads[key]
 	if l == nil {
 		l = &load{}
+		if q.loads == nil {
+			q.loads = map[string]*load{}
+		}
 		q.loads[key] = l
 	}
 	return l
@@ -158,6 +161,14 @@ func (q *Queue) loadOf(key string) *load {
 // setLoads gives each backend its pod's load where the route has a Balance, and forgets the
 // loads of pods that are gone.
 func (q *Queue) setLoads() {
+	if q.route.Balance == "" && len(q.loads) == 0 {
+		for _, p := range q.ports {
+			for _, s := range p.backends {
+				s.load = nil
+			}
+		}
+		return
+	}
 	used := make(map[*load]bool, len(q.loads))
 	for _, p := range q.ports {
 		for _, s := range p.backends {

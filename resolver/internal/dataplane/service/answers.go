@@ -245,6 +245,9 @@ func (t *Answers) forgetOld() {
 
 // close drops all answers, for good.
 func (t *Answers) close() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true

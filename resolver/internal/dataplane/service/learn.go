@@ -38,10 +38,10 @@ func (p *Port) learn(port *route.Port) {
 		return
 	}
 	server := asked{port.Backends[i].Address, port.Backends[i].Pod}
-	if server == p.asked {
+	if p.asked != nil && server == *p.asked {
 		return
 	}
-	p.asked = server
+	p.asked = &server
 	if p.learning {
 		return // the query that is under way goes on with this backend
 	}
@@ -71,8 +71,8 @@ func (p *Port) learnFrom(querier proto.Querier, server asked) {
 			}
 		}
 		p.mu.Lock()
-		another := p.asked != server
-		server = p.asked
+		another := *p.asked != server
+		server = *p.asked
 		if p.learning = another || err != nil && try < learnTries; p.learning {
 			select {
 			case <-p.gone:
@@ -109,7 +109,7 @@ func (s *Service) askInTurn(network route.Network, address netip.AddrPort, quest
 func (p *Port) keep(answers proto.Answers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.learnt = answers
+	p.learnt = &answers
 	r := p.Route()
 	if port, ok := r.Port(p.Key.Name); ok && KeyOf(&port) == p.Key {
 		p.policy.Store(p.policyOf(r, &port))

@@ -38,8 +38,12 @@ func (p *Port) Policy() *Policy { return p.policy.Load() }
 // policyOf is the policy for a version of the route. Settings of the spec take precedence over
 // what was learnt from a backend. The port is locked.
 func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
+	var learnt proto.Answers
+	if p.learnt != nil {
+		learnt = *p.learnt
+	}
 	k := &Policy{
-		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(p.learnt), Probes: port.Probes, Players: port.Players},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Players: port.Players},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose,
 	}
 	s := &k.Service

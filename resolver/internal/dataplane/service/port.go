@@ -36,16 +36,16 @@ type Port struct {
 	Can proto.Abilities
 	// Counts are the port's series.
 	Counts *metrics.Port
-	// Answers are backends' answers to queries.
-	Answers Answers
+	// Answers are backends' answers to queries; nil where the protocol can't give them again.
+	Answers *Answers
 
 	policy atomic.Pointer[Policy]
 
-	// mu guards what was learnt from a backend, and which one was asked last. Learning is set
-	// while one is being asked.
+	// mu guards what was learnt from a backend, and which one was asked last; nil before the
+	// first. Learning is set while one is being asked.
 	mu       sync.Mutex
-	learnt   proto.Answers
-	asked    asked
+	learnt   *proto.Answers
+	asked    *asked
 	learning bool
 	// gone is closed with the port.
 	gone chan struct{}
@@ -59,7 +59,9 @@ func (s *Service) NewPort(r *route.Route, port *route.Port, protocol proto.Proto
 		Service: s, Key: KeyOf(port), Protocol: protocol, Can: proto.AbilitiesOf(protocol), gone: make(chan struct{}),
 		Counts: s.Metrics.Port(r.Namespace, r.Service, string(port.Protocol)),
 	}
-	p.Answers.port = p
+	if p.Can.Reteller != nil {
+		p.Answers = &Answers{port: p}
+	}
 	p.Update(r, port)
 	s.add(p)
 	return p
@@ -77,7 +79,10 @@ func (p *Port) Update(r *route.Route, port *route.Port) {
 func (p *Port) Learnt() proto.Answers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.learnt
+	if p.learnt == nil {
+		return proto.Answers{}
+	}
+	return *p.learnt
 }
 
 // Close ends what the port does by itself. Whoever counted its file gives that back.

@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/query"
+	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
 // Defaults of Options.
@@ -74,6 +75,8 @@ type Shared struct {
 	// Context is the life of all clients. Close ends it.
 	Context context.Context //nolint:containedctx // see there
 	cancel  context.CancelFunc
+	// Relays are the relayed TCP clients, which the end of the Context cuts.
+	Relays *relay.Group
 	// Running counts the goroutines, and the clients that a loop has.
 	Running sync.WaitGroup
 	// Sessions counts the relayed clients, including those of services that are gone.
@@ -114,6 +117,7 @@ func NewShared(o Options) *Shared {
 	}
 	s.Stalled = s.Held.Part(o.MaxHeldBytes / stalledPart)
 	s.Context, s.cancel = context.WithCancel(context.Background())
+	s.Relays = relay.NewGroup(s.Context)
 	o.Metrics.HeldBytes(s.Held.Used, o.MaxHeldBytes)
 	return s
 }

@@ -27,20 +27,26 @@ func (p *Port) mayTakeFastPath(from netip.Addr) bool {
 	return !p.Can.Requests || r.Balance != ""
 }
 
-// fastClient is a client on its way to a backend, or relayed.
+// fastClient is a client on its way to a backend.
 type fastClient struct {
-	port    *Port
+	*fastRelay
 	loop    *loop.Loop
 	client  int
 	from    netip.AddrPort
-	stay    guard.Stay
 	release hold.Release
 	// server is the socket that is connecting, until the timer ends that.
 	server loop.File
 	timer  *time.Timer
 	began  time.Time
-	line   *accesslog.Line
 	over   bool
+}
+
+// fastRelay is what is left of such a client once it is relayed.
+type fastRelay struct {
+	port *Port
+	stay guard.Stay
+	slot *hold.Slot
+	line *accesslog.Line
 }
 
 // fastPath serves an accepted client; false: it has to be served in the usual way. So is a
@@ -63,7 +69,10 @@ func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
 		_ = unix.Close(client)
 		return true
 	}
-	s := &fastClient{port: p, loop: on.Near(), client: client, from: from, stay: stay, release: release, line: line}
+	s := &fastClient{
+		fastRelay: &fastRelay{port: p, stay: stay, slot: release.Slot, line: line},
+		loop:      on.Near(), client: client, from: from, release: release,
+	}
 	s.begin()
 	server, pending, err := conn.Connect(release.Address)
 	switch {
@@ -87,10 +96,10 @@ func (s *fastClient) begin() {
 	p.Begin(false)
 }
 
-func (s *fastClient) end() {
-	p := s.port
-	s.release.Slot.Leave()
-	s.stay.Leave()
+func (r *fastRelay) end() {
+	p := r.port
+	r.slot.Leave()
+	r.stay.Leave()
 	p.GiveConnection()
 	p.End(false)
 	p.Active.Touch(time.Now())
@@ -147,9 +156,12 @@ func (s *fastClient) relay(server int) {
 	p.counts.ClientTaken()
 	s.stay.Served()
 	s.line.Served(s.release.Address)
-	relay.Start(p.Context, s.loop, s.client, server, p.relayOptions(nil, nil), func(e relay.Ended) {
-		p.ended(s.line, e)
-		s.line.Write()
-		s.end()
-	})
+	relay.Start(p.Relays, s.loop, s.client, server, p.relayOptions(nil, nil), s.ended)
+}
+
+// ended is called by the loop once the relay is over.
+func (r *fastRelay) ended(e relay.Ended) {
+	r.port.ended(r.line, e)
+	r.line.Write()
+	r.end()
 }

@@ -16,6 +16,7 @@ package tcp
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -24,6 +25,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
 // parallelDials is how many of a service's held clients connect to backends at once.
@@ -45,6 +47,8 @@ type Port struct {
 	classifier
 
 	tcp *Service
+	// unfollowed is how clients are relayed whom nothing follows; nil before the first.
+	unfollowed atomic.Pointer[relay.Options]
 }
 
 // NewPort makes a port.

@@ -8,14 +8,22 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// relayOptions are how the port's clients are relayed. The exchange may be nil. Withheld is
-// what it has read and must not be sent yet.
-func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) relay.Options {
-	return relay.Options{
+// relayOptions are how the port's clients are relayed. Those that nothing follows share one.
+// Withheld is what the exchange has read and must not be sent yet.
+func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) *relay.Options {
+	if shared := p.unfollowed.Load(); x == nil && shared != nil {
+		return shared
+	}
+	o := &relay.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
 		Exchange: x, Withheld: withheld, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
-		Head: p.HeadTime(),
 	}
+	if x == nil {
+		p.unfollowed.Store(o)
+	} else {
+		o.Head = p.HeadTime()
+	}
+	return o
 }
 
 // relaying is how one client is relayed.
@@ -62,7 +70,7 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 	if r.endsIdle {
 		f = &followed{}
 	}
-	begun := relay.Start(p.Context, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r.exchange, withheld), func(e relay.Ended) {
+	begun := relay.Start(p.Relays, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r.exchange, withheld), func(e relay.Ended) {
 		defer p.Running.Done()
 		p.tcp.follows.end(f)
 		p.ended(c.line, e)

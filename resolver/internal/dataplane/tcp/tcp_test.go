@@ -107,7 +107,10 @@ func TestABackendThatIsConnectedLaterGetsItsClient(t *testing.T) {
 	if !ok {
 		t.Fatal("the client is refused")
 	}
-	s := &fastClient{port: p, loop: loop.Next(), client: client, from: from, stay: stay, release: release}
+	s := &fastClient{
+		fastRelay: &fastRelay{port: p, stay: stay, slot: release.Slot},
+		loop:      loop.Next(), client: client, from: from, release: release,
+	}
 	s.begin()
 	s.loop.Do(func() { s.wait(to) })
 	if _, err := c.Write([]byte("hello")); err != nil {
