@@ -57,7 +57,7 @@ func (s *session) take() bool {
 		return false
 	}
 	s.upstream = nil
-	s.fd, s.loop = fd, udpLoopOf(s.socket.loop.Other())
+	s.loop = udpLoopOf(s.socket.loop.Other())
 	if s.file.Open(s.loop.Loop, fd, s) != nil || s.file.Want(loop.In) != nil {
 		s.file.Close()
 		s.from.Free()
@@ -106,7 +106,7 @@ func (l *udpLoop) reply(s *session) unix.Errno {
 	if l.replying != s.socket {
 		l.replyTo(s.socket)
 	}
-	n, errno := conn.RecvNow(s.fd, l.replies.Room())
+	n, errno := conn.RecvNow(s.file.FD(), l.replies.Room())
 	if errno == 0 && s.line != nil {
 		s.line.AddBytes(0, int64(n))
 	}
@@ -151,7 +151,7 @@ func (s *session) end() {
 	s.file.Leave()
 	s.socket.loop.Do(func() {
 		s.adopted = false
-		_ = unix.Close(s.fd)
+		_ = unix.Close(s.file.FD())
 		s.from.Free()
 		s.leave()
 		s.socket.forget(s)

@@ -45,20 +45,24 @@ const (
 // its own by which the backend tells it apart from other clients.
 type session struct {
 	// The fields used for each datagram are together, and seldom written. Once the loops have
-	// the session its socket is fd: the port's loop sends to it, and the session's loop
-	// receives from it by way of file.
+	// the session its socket is file's: the port's loop sends to it, and the session's loop
+	// receives from it.
 	socket *socket
 	state  atomic.Int32
+	// max is how many bytes are held.
+	max int32
 	// port is the port that the client came to: the socket may be another port's by now.
 	port    *Port
 	adopted bool
 	// query is set while the client only queries, which keeps nothing awake.
 	query bool
+	// evicted is set once the session made room, and gone once its place is given back. The
+	// lock of the service's strangers guards both.
+	evicted, gone bool
 	// refused is set once the backend refused a datagram, and answered once it sent one.
 	refused, answered atomic.Bool
 	// validated is set once the client sent something after it was answered.
 	validated atomic.Bool
-	fd        int
 	// line is the client's line in the access log; nil: there is none.
 	line *accesslog.Line
 	// clientAt and serverAt are when each last sent a datagram.
@@ -71,12 +75,8 @@ type session struct {
 	writer  *conn.Writer
 
 	client netip.AddrPort
-	// evicted is set once the session made room, and gone once its place is given back. The
-	// lock of the service's strangers guards both.
-	evicted, gone bool
 	// source makes replies come from the address that the client sent to.
 	source []byte
-	max    int
 	// kept bounds the bytes that are kept of the client.
 	kept *conn.Budget
 	// slot is the session's place on its backend.
@@ -92,15 +92,15 @@ type session struct {
 	ticket    *hold.Ticket
 	idleTimer *time.Timer
 	// server is the address that upstream is connected to.
-	server netip.AddrPort
+	server   netip.AddrPort
+	upstream *net.UDPConn
+	// from is the source port of the socket, upstream or fd.
+	from conn.SourcePort
 	// lost is set where the backend's address went to another pod, or to none, before the
 	// session was live.
 	lost bool
 	// unsent is set where sent was kept for another backend, because this one was lost first.
-	unsent   bool
-	upstream *net.UDPConn
-	// from is the source port of the socket, upstream or fd.
-	from conn.SourcePort
+	unsent bool
 	// taken is set once the loops have the session.
 	taken bool
 	// moved is set once the line belongs to the session that took this one's place.
@@ -130,7 +130,7 @@ func (s *session) fromClient(datagram []byte, now time.Time) bool {
 	case sessionHeld, sessionMoves:
 		// The first one is kept whatever its size: it wakes the service.
 		size := lengthBytes + len(datagram)
-		if len(s.queue) > 0 && len(s.queue)+size > s.max || !s.budget().All(size) {
+		if len(s.queue) > 0 && len(s.queue)+size > int(s.max) || !s.budget().All(size) {
 			s.port.Counts.DatagramDropped()
 			return true
 		}
@@ -309,7 +309,7 @@ func (s *session) writeNow(datagram []byte) error {
 	if !s.adopted {
 		return s.writer.WriteNow(datagram)
 	}
-	if _, errno := conn.SendNow(s.fd, datagram); errno != 0 {
+	if _, errno := conn.SendNow(s.file.FD(), datagram); errno != 0 {
 		return errno
 	}
 	return nil

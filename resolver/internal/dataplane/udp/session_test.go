@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -205,4 +206,13 @@ func TestNoSessionGoesToAServerThatWasLostBeforeItWasGranted(t *testing.T) {
 	}
 	w.serve(addressOf(server))
 	hears(t, server, "one")
+}
+
+// A hundred thousand sessions may be there at once. A new field has to be worth its bytes.
+func TestASessionIsSmall(t *testing.T) {
+	t.Parallel()
+	const most = 480 // a size class of the allocator
+	if size := unsafe.Sizeof(session{}); size > most {
+		t.Errorf("a session takes %d bytes, want at most %d", size, most)
+	}
 }

@@ -192,7 +192,7 @@ func (u *socket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 // sessionOf makes a client's session; nil: there may be no more sessions.
 func (u *socket) sessionOf(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
 	p := u.port.Load()
-	s := &session{socket: u, port: p, client: from, source: u.packets.Source(to), max: p.Route().Hold.MaxBytes, query: query}
+	s := &session{socket: u, port: p, client: from, source: u.packets.Source(to), max: int32(p.Route().Hold.MaxBytes), query: query} //nolint:gosec // at most 1 MiB
 	var reason proto.Reason
 	if s.stay, reason = p.Guard.Admit(p.Policy().Rules, from.Addr(), p.Held); reason == "" && !p.takeSession() {
 		s.stay.Leave()
