@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name must have at most 50 characters, because the names of its Servers are longer and become host names"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.ports) || self.spec.template.spec.ports.all(p, !has(p.publish) && !has(p.readiness) && !has(p.abortOnClose) && !has(p.asleep))",message="publish, readiness, abortOnClose and asleep of a port are for the template of a GameType, which makes the Service and the ElasticService; here they are said in spec.ports of an ElasticService"
 type Fleet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -90,7 +91,7 @@ type ServerTemplate struct {
 
 	// spec is each Server's spec.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || !has(self.ports) || self.ports.exists(p, (p.protocol == 'TCPUDP' || p.protocol == (self.players.probe.type == 'minecraft' ? 'TCP' : 'UDP')) && self.ports.exists(q, q.name == (has(self.players.probe.port) && self.players.probe.port != '' ? self.players.probe.port : self.ports[0].name) && (p.name == q.name || has(p.containerPort) && has(q.containerPort) && p.containerPort == q.containerPort)))",message="players.probe.type must fit the protocol of the port that it asks, which is TCP for minecraft and UDP for the others: correct that port's protocol, or name another port in players.probe.port"
+	// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || self.players.probe.type == 'none' || !has(self.ports) || self.ports.exists(p, p.protocol in (self.players.probe.type == 'minecraft' ? ['TCPUDP', 'TCP', 'http', 'tls', 'minecraft'] : ['TCPUDP', 'UDP', 'bedrock', 'source', 'quake3']) && self.ports.exists(q, q.name == (has(self.players.probe.port) && self.players.probe.port != '' ? self.players.probe.port : self.ports[0].name) && (p.name == q.name || has(p.containerPort) && has(q.containerPort) && p.containerPort == q.containerPort)))",message="players.probe.type must fit the protocol of the port that it asks, which is TCP for minecraft and UDP for the others: correct that port's protocol, or name another port in players.probe.port"
 	Spec ServerSpec `json:"spec"`
 }
 

@@ -51,6 +51,8 @@ type GameTypeList struct {
 }
 
 // GameTypeSpec says what a game is, how many Servers it has, and how they change.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.sleep) || !has(self.sleep.wake)",message="wake is there twice; keep spec.wake and remove spec.sleep.wake"
 type GameTypeSpec struct {
 	// replicas is how many Servers there should be that take players. Servers
 	// that drain, and those that an update adds for a while, come on top. With
@@ -63,7 +65,9 @@ type GameTypeSpec struct {
 
 	// template is what the Servers are made from. Changing it begins an update.
 	// Changing it back ends that update: the Servers that are still there stay,
-	// and those that only drain take players again.
+	// and those that only drain take players again. What its ports say of players
+	// who come through the Service (publish, readiness, abortOnClose and asleep) and
+	// what is spoken over their transport protocol changes at once, without an update.
 	// +required
 	Template ServerTemplate `json:"template"`
 
@@ -82,6 +86,20 @@ type GameTypeSpec struct {
 	// somebody connects. A game without it never sleeps by itself.
 	// +optional
 	Sleep *SleepSpec `json:"sleep,omitempty"`
+
+	// front makes the game share the address of another Service, where clients
+	// say by which name they want it.
+	// +optional
+	Front *Front `json:"front,omitempty"`
+
+	// wake says what wakes the game, and who may.
+	// +optional
+	Wake *Wake `json:"wake,omitempty"`
+
+	// hold bounds what is kept for players while the game wakes. Where it is set,
+	// sleep.hold doesn't count.
+	// +optional
+	Hold *Hold `json:"hold,omitempty"`
 
 	// scaleDown says which Servers go first and how, in an update, too.
 	// +optional
@@ -261,11 +279,11 @@ type SleepSpec struct {
 	// +optional
 	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
-	// wake says what wakes the game, and who may.
+	// wake is an older place for spec.wake.
 	// +optional
 	Wake *Wake `json:"wake,omitempty"`
 
-	// hold bounds what is kept for players while the game wakes.
+	// hold is an older place for spec.hold.
 	// +optional
 	// +kubebuilder:default={}
 	Hold Hold `json:"hold,omitempty"`

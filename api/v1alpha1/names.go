@@ -90,6 +90,11 @@ const (
 	// none of anybody else's.
 	ServiceAnnotationsAnnotation = "dormouse.dev/service-annotations"
 
+	// GameTypeSettingsAnnotation is on a GameType's ElasticService; its value are the
+	// settings that the GameType made there, so that it takes back no others: front, and
+	// ports/ with a port's name.
+	GameTypeSettingsAnnotation = "dormouse.dev/gametype-settings"
+
 	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A
 	// PodDisruptionBudget keeps Pods where it is "false" from being evicted.
 	DeletionAllowedLabel = "dormouse.dev/deletion-allowed"

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes a label's value and a host name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.ports) || self.spec.ports.all(p, !has(p.publish) && !has(p.readiness) && !has(p.abortOnClose) && !has(p.asleep))",message="publish, readiness, abortOnClose and asleep of a port are for the template of a GameType, which makes the Service and the ElasticService; here they are said in spec.ports of an ElasticService"
 type Server struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -51,7 +52,7 @@ type ServerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.gameContainer) || self.template.spec.containers.exists(c, c.name == self.gameContainer)",message="gameContainer must be the name of a container in template.spec.containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork",message="template.spec.hostNetwork isn't supported; remove it and give the port expose: HostPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || !has(self.ports) || !has(self.players.probe.port) || self.ports.exists(p, p.name == self.players.probe.port)",message="players.probe.port must be the name of a port in ports"
-// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || (has(self.ports) && size(self.ports) > 0)",message="players.probe needs a port in ports to ask"
+// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || self.players.probe.type == 'none' || (has(self.ports) && size(self.ports) > 0)",message="players.probe needs a port in ports to ask"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.initContainers can't have a container named dormouse-sidecar, which Dormouse adds itself"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.containers can't have a container named dormouse-sidecar, which Dormouse adds itself"
 type ServerSpec struct {
@@ -153,14 +154,15 @@ type PlayersSpec struct {
 	// +kubebuilder:validation:Maximum=1000000
 	Capacity int32 `json:"capacity,omitempty"`
 
-	// probe asks the game itself in its own query protocol. Without one the game
-	// reports its players through the SDK, or not at all.
+	// probe asks the game itself in its own query protocol. Without one it is asked
+	// in the protocol of the first port that has a game's; where none has, or the
+	// type is none, the game reports its players through the SDK, or not at all.
 	// +optional
 	Probe *PlayersProbe `json:"probe,omitempty"`
 }
 
 // ProbeType is a game's query protocol.
-// +kubebuilder:validation:Enum=minecraft;bedrock;source;quake3
+// +kubebuilder:validation:Enum=minecraft;bedrock;source;quake3;none
 type ProbeType string
 
 const (
@@ -172,12 +174,14 @@ const (
 	ProbeSource ProbeType = "source"
 	// ProbeQuake3 is the getstatus query of the Quake III family.
 	ProbeQuake3 ProbeType = "quake3"
+	// ProbeNone asks nothing, where a game doesn't answer the protocol that its port speaks.
+	ProbeNone ProbeType = "none"
 )
 
 // PlayersProbe asks a game for its players in its own query protocol, every
 // health.period.
 type PlayersProbe struct {
-	// type is the query protocol.
+	// type is the query protocol; none asks nothing.
 	// +required
 	Type ProbeType `json:"type"`
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // comparison is the result of comparing a Server with a Fleet's template in full.
@@ -59,11 +60,12 @@ func byUID(objects []v1alpha1.Server) map[types.UID]*v1alpha1.Server {
 // madeLike reports whether a Server is like one that would be created from the template now.
 // Labels and annotations that somebody added to it don't count.
 func madeLike(is, desired *v1alpha1.Server) bool {
-	spec := is.Spec
+	spec := templatehash.RevisionSpec(is.Spec)
 	spec.Drain = desired.Spec.Drain
+	want := templatehash.RevisionSpec(desired.Spec)
 	annotations := maps.Clone(desired.Annotations)
 	delete(annotations, v1alpha1.TemplateHashAnnotation)
-	return contains(is.Labels, desired.Labels) && contains(is.Annotations, annotations) && equality.Semantic.DeepEqual(&spec, &desired.Spec)
+	return contains(is.Labels, desired.Labels) && contains(is.Annotations, annotations) && equality.Semantic.DeepEqual(&spec, &want)
 }
 
 // contains reports whether all of some labels or annotations are among others.

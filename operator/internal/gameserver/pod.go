@@ -100,7 +100,7 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 	for i, port := range s.Spec.Ports {
 		number := listenPort(port, hostPorts[i])
 		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
-		for _, protocol := range transports(port.Protocol) {
+		for _, protocol := range port.Protocol.Transports() {
 			setPort(game, corev1.ContainerPort{
 				Name: portName(port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
 			})
@@ -142,9 +142,9 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	}
 	if players := s.Spec.Players; players != nil {
 		args = append(args, fmt.Sprintf("--capacity=%d", players.Capacity))
-		if players.Probe != nil {
-			args = append(args, fmt.Sprintf("--probe=%s:%d", players.Probe.Type, probePort(s, hostPorts)))
-		}
+	}
+	if probe := probeOf(&s.Spec); probe != nil {
+		args = append(args, fmt.Sprintf("--probe=%s:%d", probe.Type, probePort(s, probe.Port, hostPorts)))
 	}
 	c := sidecar.Container.DeepCopy()
 	c.Name = v1alpha1.SidecarContainer
@@ -161,10 +161,30 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	return *c
 }
 
-// probePort is the game's port that the sidecar's player probe uses.
-func probePort(s *v1alpha1.Server, hostPorts []int32) int32 {
+// probeOf is the spec's player probe. Where it names none, a port's protocol tells how to ask the
+// game; nil: the game isn't asked.
+func probeOf(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {
+	if s.Players != nil && s.Players.Probe != nil {
+		if s.Players.Probe.Type == v1alpha1.ProbeNone {
+			return nil
+		}
+		return s.Players.Probe
+	}
+	for _, p := range s.Ports {
+		switch t := v1alpha1.ProbeType(p.Protocol); t {
+		case v1alpha1.ProbeMinecraft, v1alpha1.ProbeBedrock, v1alpha1.ProbeSource, v1alpha1.ProbeQuake3:
+			return &v1alpha1.PlayersProbe{Type: t, Port: p.Name}
+		case v1alpha1.ProbeNone:
+		}
+	}
+	return nil
+}
+
+// probePort is the number of the port that the player probe uses: the one of that name, else the
+// first.
+func probePort(s *v1alpha1.Server, name string, hostPorts []int32) int32 {
 	for i, port := range s.Spec.Ports {
-		if s.Spec.Players.Probe.Port == "" || port.Name == s.Spec.Players.Probe.Port {
+		if name == "" || port.Name == name {
 			return listenPort(port, hostPorts[i])
 		}
 	}

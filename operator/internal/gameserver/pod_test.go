@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +115,40 @@ func TestSidecarStandsBesideTheGame(t *testing.T) {
 }
 
 // Only the sidecar gets a token, unless the template's owner asks for one.
+// A game that isn't said how to ask is asked in the protocol that one of its ports speaks.
+func TestAGameIsAskedInItsOwnProtocol(t *testing.T) {
+	ports := []v1alpha1.ServerPort{
+		{Name: "rcon", ContainerPort: 25575, Protocol: v1alpha1.ServerProtocolTCP},
+		{Name: "game", ContainerPort: 25565, Protocol: "minecraft"},
+		{Name: "web", ContainerPort: 80, Protocol: "http"},
+	}
+	tests := map[string]struct {
+		players *v1alpha1.PlayersSpec
+		ports   []v1alpha1.ServerPort
+		want    string
+	}{
+		"nothing is said":         {ports: ports, want: "--probe=minecraft:25565"},
+		"only the capacity":       {players: &v1alpha1.PlayersSpec{Capacity: 3}, ports: ports, want: "--probe=minecraft:25565"},
+		"another way":             {players: &v1alpha1.PlayersSpec{Probe: &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeSource}}, ports: ports, want: "--probe=source:25575"},
+		"it doesn't answer":       {players: &v1alpha1.PlayersSpec{Probe: &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeNone}}, ports: ports},
+		"no port speaks a game's": {ports: []v1alpha1.ServerPort{ports[0], ports[2]}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := &v1alpha1.Server{Spec: v1alpha1.ServerSpec{Players: test.players, Ports: test.ports}}
+			var got string
+			for _, arg := range buildSidecar(s, Sidecar{}, make([]int32, len(test.ports))).Args {
+				if strings.HasPrefix(arg, "--probe=") {
+					got = arg
+				}
+			}
+			if got != test.want {
+				t.Errorf("the sidecar gets %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestGamesGetNoToken(t *testing.T) {
 	s := full()
 	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)

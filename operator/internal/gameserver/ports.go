@@ -40,20 +40,9 @@ func listenPort(p v1alpha1.ServerPort, hostPort int32) int32 {
 	return p.ContainerPort
 }
 
-func transports(p v1alpha1.ServerProtocol) []corev1.Protocol {
-	switch p {
-	case v1alpha1.ServerProtocolUDP:
-		return []corev1.Protocol{corev1.ProtocolUDP}
-	case v1alpha1.ServerProtocolTCPUDP:
-		return []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
-	default:
-		return []corev1.Protocol{corev1.ProtocolTCP}
-	}
-}
-
 // portName is a port's name in the Pod. A TCPUDP port needs two names.
 func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
-	if p.Protocol != v1alpha1.ServerProtocolTCPUDP || protocol == corev1.ProtocolTCP {
+	if p.Protocol.Transport() != v1alpha1.ServerProtocolTCPUDP || protocol == corev1.ProtocolTCP {
 		return p.Name
 	}
 	const longest = 15 - len("-udp")
@@ -70,7 +59,7 @@ func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
 			number = port.ContainerPort
 		}
 		if number > 0 {
-			ports = append(ports, v1alpha1.ServerPortStatus{Name: port.Name, Port: number, Protocol: port.Protocol})
+			ports = append(ports, v1alpha1.ServerPortStatus{Name: port.Name, Port: number, Protocol: port.Protocol.Transport()})
 		}
 	}
 	return ports
@@ -87,7 +76,7 @@ func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
 		for j, port := range s.Spec.Ports {
 			for _, have := range c.Ports {
 				if have.Name == port.Name || (port.ContainerPort != 0 && have.ContainerPort == port.ContainerPort &&
-					have.Protocol == transports(port.Protocol)[0]) {
+					have.Protocol == port.Protocol.Transports()[0]) {
 					numbers[j] = have.HostPort
 					break
 				}
@@ -361,7 +350,7 @@ func (p *picker) clashes(s *v1alpha1.Server, numbers []int32) bool {
 }
 
 func overUDP(p v1alpha1.ServerPort) bool {
-	return slices.Contains(transports(p.Protocol), corev1.ProtocolUDP)
+	return slices.Contains(p.Protocol.Transports(), corev1.ProtocolUDP)
 }
 
 // better reports whether a Server that waits with these ports would be better off with others:

@@ -156,9 +156,13 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 		v1alpha1.RetiringSinceAnnotation: stamp(c.retiringSince),
 	}
 	maps.Copy(annotations, more)
+	spec := map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling}
+	if ports := gt.Spec.Template.Spec.Ports; c.fleet.current && c.fleet.unlike && len(ports) > 0 {
+		spec["template"] = map[string]any{"spec": map[string]any{"ports": templatehash.OfServers(ports)}}
+	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": c.fleet.uid, "resourceVersion": c.fleet.resourceVersion, "annotations": annotations},
-		"spec":     map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling},
+		"spec":     spec,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write the patch of Fleet %s: %w", c.fleet.name, err)

@@ -1,6 +1,7 @@
 package gametype
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -26,6 +27,7 @@ var kind = v1alpha1.GroupVersion.WithKind("GameType")
 // a different template.
 func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 	t := *gt.Spec.Template.DeepCopy()
+	t.Spec.Ports = templatehash.OfServers(t.Spec.Ports)
 	if at, ok := gt.Annotations[v1alpha1.RestartedAtAnnotation]; ok {
 		annotations := make(map[string]string, len(t.Metadata.Annotations)+1)
 		maps.Copy(annotations, t.Metadata.Annotations)
@@ -101,25 +103,42 @@ func stamp(t time.Time) any {
 func servicePorts(gt *v1alpha1.GameType) []corev1.ServicePort {
 	var ports []corev1.ServicePort
 	for _, p := range gt.Spec.Template.Spec.Ports {
-		if p.ContainerPort == 0 {
+		if p.ContainerPort == 0 || !p.Published() {
 			continue
 		}
-		add := func(name string, protocol corev1.Protocol) {
+		for _, transport := range p.Protocol.Transports() {
 			ports = append(ports, corev1.ServicePort{
-				Name: name, Protocol: protocol, Port: p.ContainerPort, TargetPort: intstr.FromInt32(p.ContainerPort),
+				Name: servicePortName(&p, transport), Protocol: transport, Port: p.ContainerPort, TargetPort: intstr.FromInt32(p.ContainerPort),
 			})
-		}
-		switch p.Protocol {
-		case v1alpha1.ServerProtocolUDP:
-			add(p.Name, corev1.ProtocolUDP)
-		case v1alpha1.ServerProtocolTCPUDP:
-			add(p.Name+"-tcp", corev1.ProtocolTCP)
-			add(p.Name+"-udp", corev1.ProtocolUDP)
-		default:
-			add(p.Name, corev1.ProtocolTCP)
 		}
 	}
 	return ports
+}
+
+// servicePortName is a port's name in the Service. A TCPUDP port needs two names.
+func servicePortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {
+	if p.Protocol.Transport() != v1alpha1.ServerProtocolTCPUDP {
+		return p.Name
+	}
+	return p.Name + "-" + strings.ToLower(string(transport))
+}
+
+// portSpecs are what the GameType says of the Service's ports.
+func portSpecs(gt *v1alpha1.GameType) []v1alpha1.PortSpec {
+	var specs []v1alpha1.PortSpec
+	for _, p := range gt.Spec.Template.Spec.Ports {
+		if p.ContainerPort == 0 || !p.Published() ||
+			p.Protocol.Application() == "" && p.Readiness == "" && p.AbortOnClose == nil && p.Asleep == nil {
+			continue
+		}
+		specs = append(specs, v1alpha1.PortSpec{
+			// Of a port over both, only TCP has such settings.
+			Name:     servicePortName(&p, p.Protocol.Transports()[0]),
+			Protocol: p.Protocol.Application(), Readiness: cmp.Or(p.Readiness, v1alpha1.ReadinessAuto),
+			AbortOnClose: p.AbortOnClose, Asleep: p.Asleep.DeepCopy(),
+		})
+	}
+	return specs
 }
 
 // shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
@@ -165,10 +184,6 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 		SleepAfter:     &metav1.Duration{},
 		Handoff:        v1alpha1.HandoffDirect,
 		Hold:           es.Spec.Hold,
-		// The protocols of ports, and a shared address, aren't in the GameType: such settings
-		// made here stay.
-		Ports: es.Spec.Ports,
-		Front: es.Spec.Front,
 	}
 	if s := gt.Spec.Sleep; s != nil {
 		if s.After != nil {
@@ -180,5 +195,48 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
 		}
 	}
+	if gt.Spec.Wake != nil {
+		spec.Wake = gt.Spec.Wake
+	}
+	if gt.Spec.Hold != nil {
+		spec.Hold = *gt.Spec.Hold
+	}
+	shapePorts(gt, es, &spec)
 	es.Spec = spec
+}
+
+// frontSetting is GameTypeSettingsAnnotation's word for the front, and portSetting what it puts
+// before a port's name.
+const (
+	frontSetting = "front"
+	portSetting  = "ports/"
+)
+
+// shapePorts takes the front and the ports' settings from the GameType. What somebody made of
+// them in the ElasticService stays where the GameType says nothing; what the GameType once said
+// goes when it doesn't say it any more.
+func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec) {
+	before := strings.Split(es.Annotations[v1alpha1.GameTypeSettingsAnnotation], ",")
+	var now []string
+	switch {
+	case gt.Spec.Front != nil:
+		spec.Front = gt.Spec.Front
+		now = append(now, frontSetting)
+	case !slices.Contains(before, frontSetting):
+		spec.Front = es.Spec.Front
+	}
+	spec.Ports = portSpecs(gt)
+	for _, p := range spec.Ports {
+		now = append(now, portSetting+p.Name)
+	}
+	for _, p := range es.Spec.Ports {
+		if !slices.Contains(now, portSetting+p.Name) && !slices.Contains(before, portSetting+p.Name) {
+			spec.Ports = append(spec.Ports, p)
+		}
+	}
+	if len(now) > 0 {
+		metav1.SetMetaDataAnnotation(&es.ObjectMeta, v1alpha1.GameTypeSettingsAnnotation, strings.Join(now, ","))
+	} else {
+		delete(es.Annotations, v1alpha1.GameTypeSettingsAnnotation)
+	}
 }

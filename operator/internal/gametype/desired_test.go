@@ -117,7 +117,94 @@ func TestAnElasticServiceFollowsSleep(t *testing.T) {
 	}
 }
 
-// Neither is in a GameType.
+// What a GameType says of its ports, its front, who wakes it and what is held is its
+// ElasticService's.
+func TestAnElasticServiceHasWhatTheGameTypeSays(t *testing.T) {
+	asleep := &v1alpha1.Asleep{MOTD: "Zzz"}
+	gt := gameTypeOf(1)
+	gt.Spec.Sleep = &v1alpha1.SleepSpec{Hold: v1alpha1.Hold{MaxConnections: 1}, Wake: &v1alpha1.Wake{When: "Login"}}
+	gt.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"play.example.com"}}
+	gt.Spec.Wake = &v1alpha1.Wake{When: "Connect"}
+	gt.Spec.Hold = &v1alpha1.Hold{MaxConnections: 7}
+	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{
+		{Name: "game", ContainerPort: 25565, Protocol: "minecraft", Asleep: asleep},
+		{Name: "plain", ContainerPort: 1, Protocol: v1alpha1.ServerProtocolTCP},
+		{Name: "both", ContainerPort: 2, Protocol: v1alpha1.ServerProtocolTCPUDP, Readiness: v1alpha1.ReadinessConnect},
+		{Name: "rcon", ContainerPort: 3, Protocol: v1alpha1.ServerProtocolTCP, Publish: new(false)},
+		{Name: "web", ContainerPort: 4, Protocol: "http", AbortOnClose: new(false), Publish: new(true)},
+		{Name: "node", Protocol: "bedrock", Expose: v1alpha1.ExposePassthrough},
+	}
+	es := &v1alpha1.ElasticService{}
+	es.Spec.Ports = []v1alpha1.PortSpec{{Name: "plain", Protocol: v1alpha1.ProtocolTLS}, {Name: "game", Protocol: v1alpha1.ProtocolTCP}}
+	shapeElasticService(gt, es)
+	want := []v1alpha1.PortSpec{
+		{Name: "game", Protocol: v1alpha1.ProtocolMinecraft, Readiness: v1alpha1.ReadinessAuto, Asleep: asleep},
+		{Name: "both-tcp", Readiness: v1alpha1.ReadinessConnect},
+		{Name: "web", Protocol: v1alpha1.ProtocolHTTP, Readiness: v1alpha1.ReadinessAuto, AbortOnClose: new(false)},
+		{Name: "plain", Protocol: v1alpha1.ProtocolTLS},
+	}
+	if diff := cmp.Diff(want, es.Spec.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(gt.Spec.Front, es.Spec.Front); diff != "" {
+		t.Errorf("front (-want +got):\n%s", diff)
+	}
+	if es.Spec.Wake.When != "Connect" || es.Spec.Hold.MaxConnections != 7 {
+		t.Errorf("wake is %+v and hold %+v", es.Spec.Wake, es.Spec.Hold)
+	}
+	var names []string
+	for _, p := range servicePorts(gt) {
+		names = append(names, p.Name+" "+string(p.Protocol))
+	}
+	if diff := cmp.Diff([]string{"game TCP", "plain TCP", "both-tcp TCP", "both-udp UDP", "web TCP"}, names); diff != "" {
+		t.Errorf("the Service's ports (-want +got):\n%s", diff)
+	}
+	again := es.DeepCopy()
+	if shapeElasticService(gt, again); !cmp.Equal(again, es) {
+		t.Errorf("the second time it becomes\n%s", cmp.Diff(es, again))
+	}
+	// What it says no more goes, and what somebody else said stays.
+	gt.Spec.Front, gt.Spec.Template.Spec.Ports[0].Protocol, gt.Spec.Template.Spec.Ports[0].Asleep = nil, v1alpha1.ServerProtocolTCP, nil
+	shapeElasticService(gt, es)
+	if diff := cmp.Diff(want[1:], es.Spec.Ports); diff != "" || es.Spec.Front != nil {
+		t.Errorf("afterwards the front is %v, and ports (-want +got):\n%s", es.Spec.Front, diff)
+	}
+}
+
+// A port's settings that no Server depends on make no revision, and a Fleet has none of them.
+func TestWhatIsSpokenMakesNoRevision(t *testing.T) {
+	gt := templated("1")
+	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: v1alpha1.ServerProtocolTCP}}
+	f, err := desiredFleet(gt, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := &gt.Spec.Template.Spec.Ports[0]
+	port.Asleep, port.Readiness, port.AbortOnClose, port.Publish = &v1alpha1.Asleep{MOTD: "Zzz"}, v1alpha1.ReadinessConnect, new(true), new(true)
+	if seen := observe(gt, f); !seen.current || seen.unlike {
+		t.Errorf("with more about the port the Fleet is %+v", seen)
+	}
+	port.Protocol = "minecraft"
+	if seen := observe(gt, f); !seen.current || !seen.unlike {
+		t.Errorf("with what is spoken on it the Fleet is %+v, want it changed", seen)
+	}
+	changed, err := desiredFleet(gt, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: "minecraft"}}, changed.Spec.Template.Spec.Ports); diff != "" {
+		t.Errorf("the Fleet's ports (-want +got):\n%s", diff)
+	}
+	if changed.Annotations[v1alpha1.TemplateHashAnnotation] != f.Annotations[v1alpha1.TemplateHashAnnotation] {
+		t.Error("the hash has changed")
+	}
+	port.Protocol = v1alpha1.ServerProtocolUDP
+	if observe(gt, f).current {
+		t.Error("over another transport protocol it is the same revision")
+	}
+}
+
+// What a GameType of an earlier version couldn't say was said here.
 func TestAnElasticServiceKeepsItsProtocolsAndItsFront(t *testing.T) {
 	es := &v1alpha1.ElasticService{}
 	es.Spec.Ports = []v1alpha1.PortSpec{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}

@@ -2,6 +2,7 @@ package gametype
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,11 +54,12 @@ type fleet struct {
 // observe reads a Fleet of a GameType.
 func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	s := &o.Status
+	current := isCurrent(gt, o.Spec.Template, sentOf(o))
 	f := fleet{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
 		sent:     sentOf(o),
-		current:  isCurrent(gt, o.Spec.Template, sentOf(o)),
-		unlike:   o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
+		current:  current,
+		unlike:   current && !samePorts(gt, o) || o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
 		deleting: !o.DeletionTimestamp.IsZero(),
 		desired:  1,
 		observed: s.ObservedGeneration >= o.Generation,
@@ -78,6 +80,13 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	return f
 }
 
+// samePorts reports whether on a Fleet's ports is spoken what the GameType says.
+func samePorts(gt *v1alpha1.GameType, o *v1alpha1.Fleet) bool {
+	return slices.EqualFunc(o.Spec.Template.Spec.Ports, gt.Spec.Template.Spec.Ports, func(is, want v1alpha1.ServerPort) bool {
+		return is.Protocol == want.Protocol
+	})
+}
+
 // sentTemplate has the hashes of the template from which a Fleet was created, and of what the
 // API server stored if that differs; empty where none is noted.
 type sentTemplate struct{ sent, stored string }
@@ -93,7 +102,7 @@ func sentOf(o *v1alpha1.Fleet) sentTemplate {
 // else makes it another template.
 func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentTemplate) bool {
 	desired := desiredTemplate(gt)
-	if equality.Semantic.DeepEqual(template, desired) {
+	if equality.Semantic.DeepEqual(templatehash.Revision(template), templatehash.Revision(desired)) {
 		return true
 	}
 	return of.sent != "" && of.sent == templatehash.Of(desired) && (of.stored == "" || of.stored == templatehash.Of(template))

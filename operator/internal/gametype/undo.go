@@ -25,11 +25,27 @@ func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType,
 		}
 		changed := gt.DeepCopy()
 		changed.Spec.Template = *f.Spec.Template.DeepCopy()
+		keepPortSettings(changed.Spec.Template.Spec.Ports, gt.Spec.Template.Spec.Ports)
 		// Its restart is the one that the revision had.
 		delete(changed.Annotations, v1alpha1.RestartedAtAnnotation)
 		return changed, true
 	}
 	return gt, false
+}
+
+// keepPortSettings gives a revision's ports what the GameType says of them now and no revision
+// depends on.
+func keepPortSettings(ports, now []v1alpha1.ServerPort) {
+	for i := range ports {
+		p := &ports[i]
+		at := slices.IndexFunc(now, func(is v1alpha1.ServerPort) bool {
+			return is.Name == p.Name && is.Protocol.Transport() == p.Protocol.Transport()
+		})
+		if at >= 0 {
+			is := now[at].DeepCopy()
+			p.Protocol, p.Publish, p.Readiness, p.AbortOnClose, p.Asleep = is.Protocol, is.Publish, is.Readiness, is.AbortOnClose, is.Asleep
+		}
+	}
 }
 
 // undoing describes the effect of UndoToAnnotation; empty where there is none.

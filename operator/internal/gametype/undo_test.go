@@ -3,6 +3,7 @@ package gametype
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -131,5 +132,26 @@ func TestARestartIsARevision(t *testing.T) {
 	gt.Annotations[v1alpha1.UndoToAnnotation] = revisionName(gt, f.Name)
 	if got := currentOf(gt, fleets); got != 4 {
 		t.Errorf("when it is undone to the restart revision %d is current, want 4", got)
+	}
+}
+
+// What a GameType says of its ports beyond what makes a revision holds for an older one, too.
+func TestAnUndoneRevisionKeepsPortSettings(t *testing.T) {
+	gt, fleets := versions(t, "3")
+	for i := range fleets {
+		fleets[i].Spec.Template.Spec.Ports = []v1alpha1.ServerPort{
+			{Name: "game", ContainerPort: 1, Protocol: v1alpha1.ServerProtocolTCP}, {Name: "old", ContainerPort: 3},
+		}
+	}
+	asleep := &v1alpha1.Asleep{MOTD: "Zzz"}
+	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 2, Protocol: "minecraft", Asleep: asleep}}
+	gt.Annotations = map[string]string{v1alpha1.UndoToAnnotation: revisionName(gt, fleets[0].Name)}
+	acting, _ := undone(gt, fleets)
+	want := []v1alpha1.ServerPort{{Name: "game", ContainerPort: 1, Protocol: "minecraft", Asleep: asleep}, {Name: "old", ContainerPort: 3}}
+	if diff := cmp.Diff(want, acting.Spec.Template.Spec.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	if fleets[0].Spec.Template.Spec.Ports[0].Asleep != nil {
+		t.Error("the cached Fleet was changed")
 	}
 }

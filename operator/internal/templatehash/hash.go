@@ -9,10 +9,10 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Of is a hash of a template. It depends on the fields that are set, and not on how a version
-// of the libraries encodes unset ones.
+// Of is a hash of a template's Revision. It depends on the fields that are set, and not on how a
+// version of the libraries encodes unset ones.
 func Of(t v1alpha1.ServerTemplate) string {
-	text, err := json.Marshal(t)
+	text, err := json.Marshal(Revision(t))
 	var content any
 	if err == nil {
 		err = json.Unmarshal(text, &content)

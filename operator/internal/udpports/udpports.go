@@ -113,7 +113,7 @@ func HostPorts(s *v1alpha1.Server) (numbers []int32) {
 		picked[p.Name] = p.Port
 	}
 	for _, p := range s.Spec.Ports {
-		overUDP := p.Protocol == v1alpha1.ServerProtocolUDP || p.Protocol == v1alpha1.ServerProtocolTCPUDP
+		overUDP := slices.Contains(p.Protocol.Transports(), corev1.ProtocolUDP)
 		onNode := p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
 		if !overUDP || !onNode {
 			continue

@@ -38,7 +38,14 @@ func behindFront(ctx context.Context, t *testing.T, g env.Game) {
 	if err := suite.Cluster.Client.Patch(ctx, es, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+	awaitFront(ctx, t, g)
+}
+
+// awaitFront waits until a game is reached by its front.
+func awaitFront(ctx context.Context, t *testing.T, g env.Game) {
+	t.Helper()
 	err := env.WaitUntil(ctx, "the front leads to "+g.Name, func(ctx context.Context) (bool, error) {
+		es := &v1alpha1.ElasticService{}
 		err := suite.Cluster.Client.Get(ctx, g.Key(), es)
 		c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady)
 		return err == nil && c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == es.Generation, err

@@ -160,3 +160,49 @@ func TestAGameWithoutPortsHasNoService(t *testing.T) {
 		t.Error("there is a Service, or an ElasticService")
 	}
 }
+
+// What is said of a port changes the ElasticService at once, and no Server: the same Fleet learns
+// what is spoken, for Servers that it makes from then on.
+func TestWhatIsSaidOfAPortIsNoUpdate(t *testing.T) {
+	w := newWorld(t, true)
+	w.create(func(gt *v1alpha1.GameType) {
+		gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: v1alpha1.ServerProtocolTCP}}
+	})
+	before := w.all()
+	var servers v1alpha1.ServerList
+	list := func() map[string]string {
+		if err := w.Admin.List(t.Context(), &servers, client.InNamespace(w.Namespace)); err != nil {
+			t.Fatal(err)
+		}
+		versions := map[string]string{}
+		for _, s := range servers.Items {
+			versions[s.Name] = s.ResourceVersion
+		}
+		return versions
+	}
+	had := list()
+	w.change(func(gt *v1alpha1.GameType) {
+		p := &gt.Spec.Template.Spec.Ports[0]
+		p.Protocol, p.Asleep, p.Readiness = "minecraft", &v1alpha1.Asleep{MOTD: "Zzz"}, v1alpha1.ReadinessConnect
+		gt.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"play.example.com"}}
+		gt.Spec.Wake = &v1alpha1.Wake{Players: &v1alpha1.WakePlayers{Allow: []v1alpha1.Player{"Hazel"}}}
+		gt.Spec.Hold = &v1alpha1.Hold{MaxConnections: 7}
+	})
+	es := &v1alpha1.ElasticService{}
+	w.get(game, es)
+	if len(es.Spec.Ports) != 1 || es.Spec.Ports[0].Protocol != v1alpha1.ProtocolMinecraft || es.Spec.Ports[0].Asleep.MOTD != "Zzz" ||
+		es.Spec.Ports[0].Readiness != v1alpha1.ReadinessConnect || es.Spec.Front == nil || es.Spec.Wake == nil || es.Spec.Hold.MaxConnections != 7 {
+		t.Errorf("the ElasticService is %+v", es.Spec)
+	}
+	after := w.all()
+	if len(before) != 1 || len(after) != 1 || before[0].UID != after[0].UID {
+		t.Fatalf("there were %d Fleets and are %d, want the same one", len(before), len(after))
+	}
+	want := []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: "minecraft", Expose: v1alpha1.ExposeNone}}
+	if diff := cmp.Diff(want, after[0].Spec.Template.Spec.Ports); diff != "" {
+		t.Errorf("the Fleet's ports (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(had, list()); diff != "" {
+		t.Errorf("the Servers changed (-was +is):\n%s", diff)
+	}
+}

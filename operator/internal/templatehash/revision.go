@@ -1,0 +1,34 @@
+package templatehash
+
+import (
+	"slices"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Revision is the part of a template by which revisions differ. What is spoken over a port's
+// transport protocol isn't among it, nor what only a GameType's Service and ElasticService are
+// made from: that changes without new Servers.
+func Revision(t v1alpha1.ServerTemplate) v1alpha1.ServerTemplate {
+	t.Spec = RevisionSpec(t.Spec)
+	return t
+}
+
+// RevisionSpec is Revision for a Server's spec.
+func RevisionSpec(s v1alpha1.ServerSpec) v1alpha1.ServerSpec {
+	s.Ports = OfServers(s.Ports)
+	for i := range s.Ports {
+		s.Ports[i].Protocol = s.Ports[i].Protocol.Transport()
+	}
+	return s
+}
+
+// OfServers are a GameType's ports as its Servers have them.
+func OfServers(ports []v1alpha1.ServerPort) []v1alpha1.ServerPort {
+	ports = slices.Clone(ports)
+	for i := range ports {
+		p := &ports[i]
+		p.Publish, p.Readiness, p.AbortOnClose, p.Asleep = nil, "", nil, nil
+	}
+	return ports
+}
