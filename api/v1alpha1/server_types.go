@@ -55,6 +55,9 @@ type ServerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || self.players.probe.type == 'none' || (has(self.ports) && size(self.ports) > 0)",message="players.probe needs a port in ports to ask"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.initContainers can't have a container named dormouse-sidecar, which Dormouse adds itself"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.containers can't have a container named dormouse-sidecar, which Dormouse adds itself"
+// +kubebuilder:validation:XValidation:rule="size(self.template.spec.containers) > 0",message="template.spec.containers needs a container, which is the game"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image != '')",message="each container in template.spec.containers needs an image"
+// +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, !has(p.containerPort) || self.ports.exists_one(q, has(q.containerPort) && q.containerPort == p.containerPort && (p.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] && q.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] || p.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'] && q.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'])))",message="two ports can't have one containerPort over the same transport protocol: give each its own, or remove one"
 type ServerSpec struct {
 	// template is the Pod. Dormouse adds its sidecar, a few environment
 	// variables, the host ports and the volumes of storage, and leaves the rest
@@ -308,8 +311,9 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="mountPath must start with '/' and have no ':'"
 	MountPath string `json:"mountPath"`
 
-	// size is how large the disk is asked to be.
+	// size is how large the disk is asked to be: more than 0.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : size(self) <= 32 && isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="size must be a quantity above 0 such as 10Gi or 500Mi"
 	Size resource.Quantity `json:"size"`
 
 	// storageClassName is the disk's StorageClass; the cluster's default one if

@@ -134,9 +134,17 @@ func TestServerSpecIsChecked(t *testing.T) {
 		"a game that isn't asked":                {patch: `{players: {probe: {type: none}}}`},
 		"a disk":                                 {patch: `{storage: [{name: world, mountPath: /world, size: 1Gi, onDelete: Delete}]}`},
 		"a disk at no absolute path":             {patch: `{storage: [{name: world, mountPath: world, size: 1Gi}]}`, want: "mountPath must start with '/'"},
-		"a disk without a size":                  {patch: `{storage: [{name: world, mountPath: /world}]}`, want: "size"},
-		"a container with a port of its own":     {patch: `{template: {spec: {containers: [{name: game, image: game:1, ports: [{containerPort: 1}]}]}}}`},
-		"a container's field of a wrong type":    {patch: `{template: {spec: {containers: [{name: game, image: 5}]}}}`, want: "must be of type string"},
+		"a disk of no size":                      {patch: `{storage: [{name: world, mountPath: /world, size: 0}]}`, want: "size must be a quantity above 0 such as 10Gi"},
+		"a disk of a size that is none":          {patch: `{storage: [{name: world, mountPath: /world, size: 10GB}]}`, want: "size must be a quantity above 0 such as 10Gi"},
+		"a disk of so many bytes":                {patch: `{storage: [{name: world, mountPath: /world, size: 1073741824}]}`},
+		"no container":                           {patch: `{template: {spec: {containers: []}}}`, want: "template.spec.containers needs a container, which is the game"},
+		"a container without an image":           {patch: `{template: {spec: {containers: [{name: game}]}}}`, want: "each container in template.spec.containers needs an image"},
+		"two ports with one number": {patch: `{ports: [{name: game, containerPort: 7000, protocol: bedrock}, {name: query, containerPort: 7000, protocol: TCPUDP}]}`,
+			want: "two ports can't have one containerPort over the same transport protocol"},
+		"two ports with one number over both": {patch: `{ports: [{name: game, containerPort: 7000, protocol: UDP}, {name: rcon, containerPort: 7000}]}`},
+		"a disk without a size":               {patch: `{storage: [{name: world, mountPath: /world}]}`, want: "size"},
+		"a container with a port of its own":  {patch: `{template: {spec: {containers: [{name: game, image: game:1, ports: [{containerPort: 1}]}]}}}`},
+		"a container's field of a wrong type": {patch: `{template: {spec: {containers: [{name: game, image: 5}]}}}`, want: "must be of type string"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
