@@ -70,12 +70,13 @@ type ServerStatus struct {
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 
-	// address is the node's ExternalIP, or else its InternalIP: where exposed
-	// ports are reached.
+	// address is where ports are reached: the node's ExternalIP, or else its
+	// InternalIP, if any port is exposed; else the Pod's own, inside the cluster.
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// ports are the ports as they are: for an exposed one the number on the node.
+	// ports are the ports at address: the exposed ones with their numbers on the
+	// node, or, where none is exposed, all with their containerPort.
 	// +optional
 	// +listType=atomic
 	Ports []ServerPortStatus `json:"ports,omitempty"`
@@ -170,8 +171,7 @@ type GameStatus struct {
 type ServerPortStatus struct {
 	// name is the port's name in the spec.
 	Name string `json:"name"`
-	// port is the number to connect to: on the node for an exposed port, on the
-	// Pod for any other.
+	// port is the number to connect to at the Server's address.
 	Port int32 `json:"port"`
 	// protocol is TCP, UDP or TCPUDP.
 	Protocol ServerProtocol `json:"protocol"`

@@ -92,10 +92,45 @@ func TestPortsAreReadFromThePod(t *testing.T) {
 	want := []v1alpha1.ServerPortStatus{
 		{Name: "game", Port: 7000, Protocol: v1alpha1.ServerProtocolTCPUDP},
 		{Name: "query-of-a-game", Port: 7001, Protocol: v1alpha1.ServerProtocolTCPUDP},
-		{Name: "inner", Port: 80},
 	}
 	if diff := cmp.Diff(want, portsOf(s, pod)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+// Names and numbers that others have, too, don't mislead: neither a template's own port of the
+// same name, nor the second name of a port over both.
+func TestPortsAreTheirOwn(t *testing.T) {
+	s := full()
+	s.Spec.Template.Spec.Containers[1].Ports = []corev1.ContainerPort{{Name: "game", ContainerPort: 9000}, {Name: "free", ContainerPort: 7010, HostPort: 7010}}
+	s.Spec.Ports = []v1alpha1.ServerPort{
+		{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolTCP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "both", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "both-udp", ContainerPort: 7779, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "free", Protocol: v1alpha1.ServerProtocolTCP, Expose: v1alpha1.ExposePassthrough},
+	}
+	numbers := []int32{7001, 7002, 7003, 7004}
+	if got := hostPortsOf(s, buildPod(s, sidecar, numbers, true)); !slices.Equal(got, numbers) {
+		t.Errorf("the ports are %v, want %v", got, numbers)
+	}
+}
+
+// Without a port on the node a Server is reached at its Pod alone, so that no two are told to be
+// at one address and port.
+func TestAnAddressIsWhereThePortsAre(t *testing.T) {
+	s := full()
+	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	o := observed{pod: buildPod(s, sidecar, []int32{7000, 7001, 0}, true), node: node}
+	o.pod.Status.PodIP = "10.1.2.3"
+	if setPod(s, o); s.Status.Address != "192.0.2.1" || len(s.Status.Ports) != 2 {
+		t.Errorf("exposed ports are at %s: %+v", s.Status.Address, s.Status.Ports)
+	}
+	s.Spec.Ports = s.Spec.Ports[2:]
+	o.pod = buildPod(s, sidecar, []int32{0}, true)
+	o.pod.Status.PodIP = "10.1.2.3"
+	want := []v1alpha1.ServerPortStatus{{Name: "inner", Port: 80}}
+	if setPod(s, o); s.Status.Address != "10.1.2.3" || !cmp.Equal(s.Status.Ports, want) {
+		t.Errorf("inner ports are at %s: %+v", s.Status.Address, s.Status.Ports)
 	}
 }
 

@@ -49,13 +49,15 @@ func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
 	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
 }
 
-// portsOf are the addresses to connect to, by the Pod's ports. A Pod that was created from an
-// older spec may lack a port.
+// portsOf are the ports to connect to at the Server's address: those that are exposed, on the
+// node, or, where none is, all of them on the Pod. A Pod that was created from an older spec may
+// lack a port.
 func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
 	var ports []v1alpha1.ServerPortStatus
+	onNode := slices.ContainsFunc(s.Spec.Ports, exposed)
 	for i, number := range hostPortsOf(s, pod) {
 		port := s.Spec.Ports[i]
-		if !exposed(port) {
+		if !onNode {
 			number = port.ContainerPort
 		}
 		if number > 0 {
@@ -73,17 +75,42 @@ func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
 		if c.Name != gamepod.ContainerOf(s, pod) {
 			continue
 		}
+		used := make([]bool, len(c.Ports))
+		for k, have := range c.Ports {
+			used[k] = have.HostPort != 0 && slices.Contains(templatePorts(s), have)
+		}
 		for j, port := range s.Spec.Ports {
-			for _, have := range c.Ports {
-				if have.Name == port.Name || (port.ContainerPort != 0 && have.ContainerPort == port.ContainerPort &&
-					have.Protocol == port.Protocol.Transports()[0]) {
-					numbers[j] = have.HostPort
+			for k, have := range c.Ports {
+				if !used[k] && isPort(port, have) {
+					numbers[j], used[k] = have.HostPort, true
 					break
 				}
 			}
 		}
 	}
 	return numbers
+}
+
+// templatePorts are the ports that the template gives the game's container itself.
+func templatePorts(s *v1alpha1.Server) []corev1.ContainerPort {
+	for _, c := range s.Spec.Template.Spec.Containers {
+		if c.Name == gamepod.Container(s) {
+			return c.Ports
+		}
+	}
+	return nil
+}
+
+// isPort reports whether a port of the game's container is a Server's. The number tells it, where
+// there is one: the template may have a port of the same name, and then ours has none.
+func isPort(port v1alpha1.ServerPort, have corev1.ContainerPort) bool {
+	if transport := port.Protocol.Transports()[0]; orDefault(string(have.Protocol), string(corev1.ProtocolTCP)) != string(transport) {
+		return false
+	}
+	if port.Expose != v1alpha1.ExposePassthrough {
+		return have.ContainerPort == port.ContainerPort
+	}
+	return have.HostPort != 0 && have.HostPort == have.ContainerPort && (have.Name == port.Name || have.Name == "")
 }
 
 // wantsPort reports whether, by the scheduler's message, a Pod waits for a host port.

@@ -3,6 +3,7 @@ package gameserver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,10 @@ func setPod(s *v1alpha1.Server, o observed) {
 	st.PodName = o.pod.Name
 	st.PodIP = o.pod.Status.PodIP
 	st.NodeName = o.pod.Spec.NodeName
-	if o.node != nil {
+	switch {
+	case !slices.ContainsFunc(s.Spec.Ports, exposed):
+		st.Address = st.PodIP
+	case o.node != nil:
 		st.Address = addressOf(o.node)
 	}
 	st.Ports = portsOf(s, o.pod)

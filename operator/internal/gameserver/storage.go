@@ -12,13 +12,17 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
+// serverUIDAnnotation is on a claim; its value is the UID of the Server that it was created for.
+const serverUIDAnnotation = "dormouse.dev/server-uid"
+
 func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string { return s.Name + "-" + disk.Name }
 
 func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: claimName(s, disk),
-			Labels: map[string]string{ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.ServerLabel: s.Name},
+			Labels:      map[string]string{ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.ServerLabel: s.Name},
+			Annotations: map[string]string{serverUIDAnnotation: string(s.UID)},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -40,8 +44,8 @@ func (r *Reconciler) createClaims(ctx context.Context, s *v1alpha1.Server) error
 	return nil
 }
 
-// deleteClaims deletes the disks that are to go with the Server, if they were created for one:
-// disks that a user created stay.
+// deleteClaims deletes the disks that are to go with the Server, if they were created for it:
+// disks that a user created stay, and those of a former Server of the same name.
 func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error {
 	for _, disk := range s.Spec.Storage {
 		if disk.OnDelete != v1alpha1.StorageDelete {
@@ -50,7 +54,7 @@ func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error
 		claim := &corev1.PersistentVolumeClaim{}
 		key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
 		err := r.Live.Get(ctx, key, claim)
-		if err == nil && claim.Labels[v1alpha1.ServerLabel] == s.Name {
+		if err == nil && createdFor(s, claim) {
 			err = r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 		}
 		if client.IgnoreNotFound(err) != nil {
@@ -58,4 +62,13 @@ func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error
 		}
 	}
 	return nil
+}
+
+// createdFor reports whether a claim was created for this very Server. Earlier versions noted only
+// the Server's name.
+func createdFor(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
+	if uid, ok := claim.Annotations[serverUIDAnnotation]; ok {
+		return uid == string(s.UID)
+	}
+	return claim.Labels[v1alpha1.ServerLabel] == s.Name && !claim.CreationTimestamp.Before(&s.CreationTimestamp)
 }
