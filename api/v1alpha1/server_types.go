@@ -56,7 +56,7 @@ type ServerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.initContainers can't have a container named dormouse-sidecar, which Dormouse adds itself"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'dormouse-sidecar')",message="template.spec.containers can't have a container named dormouse-sidecar, which Dormouse adds itself"
 // +kubebuilder:validation:XValidation:rule="size(self.template.spec.containers) > 0",message="template.spec.containers needs a container, which is the game"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image != '')",message="each container in template.spec.containers needs an image"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && size(c.image) > 0)",message="each container in template.spec.containers needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, !has(p.containerPort) || self.ports.exists_one(q, has(q.containerPort) && q.containerPort == p.containerPort && (p.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] && q.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] || p.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'] && q.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'])))",message="two ports can't have one containerPort over the same transport protocol: give each its own, or remove one"
 type ServerSpec struct {
 	// template is the Pod. Dormouse adds its sidecar, a few environment
