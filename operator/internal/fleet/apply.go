@@ -5,17 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -45,7 +50,31 @@ func (o outcome) wrote() bool {
 func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p plan, n *namer) outcome {
 	var o outcome
 	o.takenBack = r.each(ctx, &o, p.takeBack, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, false) })
-	r.create(ctx, f, m, n, p.create, &o)
+	// One, then two, then four at a time, and no more once one was refused, so that a refusal
+	// costs few calls.
+	for left, batch := p.create, 1; left > 0 && o.refused == "" && o.failed == nil; batch = min(2*batch, parallel) {
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for range min(batch, left) {
+			group.Go(func() {
+				name, err := r.create(ctx, f, m, n)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					o.created = append(o.created, name)
+				case errors.Is(err, errMade):
+					o.stale = true
+				case refusal.Is(err):
+					o.refused = refusalWords(f, name, err)
+				default:
+					o.failed = errors.Join(o.failed, err)
+				}
+			})
+		}
+		group.Wait()
+		left -= batch
+	}
 	o.drained = r.each(ctx, &o, p.drain, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, true) })
 	o.deleted = r.each(ctx, &o, p.remove, func(ctx context.Context, s *server) error { return r.remove(ctx, f, m, s) })
 	return o
@@ -78,42 +107,14 @@ func (r *Reconciler) each(ctx context.Context, o *outcome, servers []*server, do
 	return done
 }
 
-// create creates Servers: one, then two, then four at a time, and no more once one was refused,
-// so that a refusal costs few calls.
-func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, naming *namer, count int, o *outcome) {
-	for batch := 1; count > 0 && o.refused == "" && o.failed == nil; batch = min(2*batch, parallel) {
-		n := min(batch, count)
-		count -= n
-		var mu sync.Mutex
-		var group sync.WaitGroup
-		for range n {
-			group.Go(func() {
-				name, err := r.createOne(ctx, f, m, naming)
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case err == nil:
-					o.created = append(o.created, name)
-				case errors.Is(err, errMade):
-					o.stale = true
-				case refusal.Is(err):
-					o.refused = refusalWords(f, name, err)
-				default:
-					o.failed = errors.Join(o.failed, err)
-				}
-			})
-		}
-		group.Wait()
-	}
-}
-
 // nameTries is how many names are tried for one Server.
 const nameTries = 3
 
 // errMade means that a wake has created a Server, which the cache will show.
 var errMade = errors.New("a wake has made it")
 
-func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
+// create creates a Server, and returns its name, which it also has in an error.
+func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
 	for try := 1; ; try++ {
 		name, first := n.one()
 		s := desiredServer(f, name)
@@ -129,6 +130,90 @@ func (r *Reconciler) createOne(ctx context.Context, f *v1alpha1.Fleet, m *state,
 			return name, fmt.Errorf("create Server %s: %w", name, err)
 		}
 	}
+}
+
+// namer gives new Servers their names.
+type namer struct {
+	fleet *v1alpha1.Fleet
+	used  map[string]bool
+
+	mu   sync.Mutex
+	next int32
+}
+
+// one gives a name, and reports whether a wake may have given it, too.
+func (n *namer) one() (name string, first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.next < replicas(&n.fleet.Spec) {
+		name := firstName(n.fleet, n.next)
+		if n.next++; !n.used[name] {
+			return name, true
+		}
+	}
+	return newName(n.fleet), false
+}
+
+// suffixLength is how many characters a Server's name has beyond its Fleet's.
+const suffixLength = 5
+
+// schedulingWeight is the most that a preference can weigh.
+const schedulingWeight = 100
+
+// newName is a name for a Server. With Kubernetes' generateName the name would be known only
+// from the answer.
+func newName(f *v1alpha1.Fleet) string { return f.Name + "-" + rand.String(suffixLength) }
+
+// desiredServer is a Server as a Fleet makes it.
+func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
+	s := &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   f.Namespace,
+			Name:        name,
+			Labels:      with(f.Spec.Template.Metadata.Labels, v1alpha1.FleetLabel, f.Name),
+			Annotations: with(f.Spec.Template.Metadata.Annotations, v1alpha1.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
+			// Present from the start, so that there is no moment without the guard.
+			Finalizers:      []string{v1alpha1.DeletionGuardFinalizer},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
+		},
+		Spec: *f.Spec.Template.Spec.DeepCopy(),
+	}
+	// A template that drains would be replaced for ever.
+	s.Spec.Drain = false
+	s.Spec.Template.Labels = with(s.Spec.Template.Labels, v1alpha1.FleetLabel, f.Name)
+
+	// The Fleet's preference for nodes, unless the template has one of its own.
+	pod := &s.Spec.Template.Spec
+	if len(pod.TopologySpreadConstraints) > 0 || pod.Affinity != nil && (pod.Affinity.PodAffinity != nil || pod.Affinity.PodAntiAffinity != nil) {
+		return s
+	}
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	near := []corev1.WeightedPodAffinityTerm{{
+		Weight: schedulingWeight,
+		PodAffinityTerm: corev1.PodAffinityTerm{
+			TopologyKey:   corev1.LabelHostname,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.FleetLabel: f.Name}},
+		},
+	}}
+	if f.Spec.Scheduling == v1alpha1.SchedulingDistributed {
+		pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
+	} else {
+		pod.Affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
+	}
+	return s
+}
+
+// selector selects a Fleet's Pods.
+func selector(f *v1alpha1.Fleet) string { return v1alpha1.FleetLabel + "=" + f.Name }
+
+// with is a copy of labels or annotations with one added.
+func with(labels map[string]string, key, value string) map[string]string {
+	more := make(map[string]string, len(labels)+1)
+	maps.Copy(more, labels)
+	more[key] = value
+	return more
 }
 
 // setDrain drains a Server or takes it back, if it hasn't changed since it was observed: a game

@@ -46,27 +46,33 @@ func (r *Reconciler) Init() {
 }
 
 // Reconcile brings one Fleet to its desired state.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return kit.Pass(ctx, r.Client, req, &v1alpha1.Fleet{}, r.states.Forget, r.reconcile)
-}
-
-func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcile.Result, error) {
-	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(f), f.UID), f.DeepCopy()
-	m.follow(f)
-	objects, err := r.owned(ctx, f)
-	if err != nil {
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
+	f := &v1alpha1.Fleet{}
+	if found, err := kit.Read(ctx, r.Client, req, f, r.states.Forget); !found {
 		return reconcile.Result{}, err
 	}
-	servers := make([]server, len(objects))
-	for i := range objects {
-		servers[i] = observe(&objects[i])
+	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(f), f.UID), f.DeepCopy()
+	m.follow(f)
+
+	// Observe the Servers that the Fleet owns, as the cache has them, and the pending writes
+	// that it doesn't show. The objects are only read.
+	var list v1alpha1.ServerList
+	err = r.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the Servers of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
+	}
+	servers := make([]server, len(list.Items))
+	for i := range list.Items {
+		servers[i] = observe(&list.Items[i])
 	}
 	servers, pendingFor := overlay.Over(m.writes, now, servers)
-	m.markOutdated(f, servers, objects)
+	m.markOutdated(f, servers, list.Items)
 	if m.first.see(now, f, servers); m.first.cacheLags(now) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
+	// Plan and apply; not for a Fleet that is being deleted.
 	var p plan
 	var o outcome
 	if f.DeletionTimestamp.IsZero() {
@@ -76,6 +82,8 @@ func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcil
 		m.learn(r.Now(), p, o)
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
+
+	// Write the status, unless the next pass does.
 	p.requeueAfter.AtMost(pendingFor)
 	if o.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
@@ -91,17 +99,6 @@ func (r *Reconciler) reconcile(ctx context.Context, f *v1alpha1.Fleet) (reconcil
 		return reconcile.Result{}, errors.Join(o.failure(f), err)
 	}
 	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(f)
-}
-
-// owned are the Servers that the Fleet owns, as the cache has them.
-func (r *Reconciler) owned(ctx context.Context, f *v1alpha1.Fleet) ([]v1alpha1.Server, error) {
-	var list v1alpha1.ServerList
-	// They are only read.
-	err := r.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list the Servers of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
-	}
-	return list.Items, nil
 }
 
 // writeStatus writes what changed. The players change all the time and wait a little, so that

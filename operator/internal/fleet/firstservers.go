@@ -111,15 +111,6 @@ func laterThan(f *v1alpha1.Fleet, servers []server) bool {
 	return false
 }
 
-// namer gives new Servers their names.
-type namer struct {
-	fleet *v1alpha1.Fleet
-	used  map[string]bool
-
-	mu   sync.Mutex
-	next int32
-}
-
 // namer gives the first names while the Fleet begins, and random ones after that.
 func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
 	n := &namer{fleet: f, used: b.used}
@@ -127,17 +118,4 @@ func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
 		n.next = replicas(&f.Spec)
 	}
 	return n
-}
-
-// one gives a name, and reports whether a wake may have given it, too.
-func (n *namer) one() (name string, first bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for n.next < replicas(&n.fleet.Spec) {
-		name := firstName(n.fleet, n.next)
-		if n.next++; !n.used[name] {
-			return name, true
-		}
-	}
-	return newName(n.fleet), false
 }

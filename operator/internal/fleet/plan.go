@@ -62,6 +62,7 @@ type plan struct {
 // An Allocated Server is never chosen.
 func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backoff) plan {
 	var p plan
+	// Which count, and which go whatever the number?
 	var active, lost, drained []*server
 	for i := range servers {
 		s := &servers[i]
@@ -90,6 +91,7 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 			active = append(active, s)
 		}
 	}
+	// Which are of an earlier template, and how many are missing?
 	desired := int(replicas(spec))
 	missing := desired - len(active)
 	if spec.UpdateStrategy == v1alpha1.FleetUpdateRolling {
@@ -97,7 +99,22 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 		active, missing = p.roll(spec, active, desired)
 	}
 	if missing > 0 {
-		p.fill(now, missing, drained, b)
+		// Too few: take back, then create, as far as failures and refusals let that be.
+		slices.SortFunc(drained, func(a, b *server) int {
+			return cmp.Or(cmp.Compare(b.players, a.players), byAge(a, b))
+		})
+		p.takeBack = drained[:min(missing, len(drained))]
+		missing -= len(p.takeBack)
+		if now.Before(b.notBefore) {
+			p.held = min(missing, b.debt)
+		}
+		if p.create = missing - p.held; p.held > 0 {
+			p.requeueAfter.AtMost(b.notBefore.Sub(now))
+		}
+		if p.create > 0 && now.Before(b.refusedUntil) {
+			p.create, p.refused = 0, true
+			p.requeueAfter.AtMost(b.refusedUntil.Sub(now))
+		}
 	} else {
 		p.spared = p.shrink(spec, active, -missing)
 	}
@@ -140,25 +157,6 @@ func (p *plan) roll(spec *v1alpha1.FleetSpec, active []*server, desired int) (up
 	p.shrink(spec, ready, then)
 	room := desired + surge(desired) - (len(active) - first - then)
 	return updated, min(desired-len(updated), room)
-}
-
-// fill adds missing Servers.
-func (p *plan) fill(now time.Time, missing int, drained []*server, b backoff) {
-	slices.SortFunc(drained, func(a, b *server) int {
-		return cmp.Or(cmp.Compare(b.players, a.players), byAge(a, b))
-	})
-	p.takeBack = drained[:min(missing, len(drained))]
-	missing -= len(p.takeBack)
-	if now.Before(b.notBefore) {
-		p.held = min(missing, b.debt)
-	}
-	if p.create = missing - p.held; p.held > 0 {
-		p.requeueAfter.AtMost(b.notBefore.Sub(now))
-	}
-	if p.create > 0 && now.Before(b.refusedUntil) {
-		p.create, p.refused = 0, true
-		p.requeueAfter.AtMost(b.refusedUntil.Sub(now))
-	}
 }
 
 // shrink drains or deletes so many of the candidates, and returns how many it couldn't because

@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"strconv"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -20,6 +25,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
+
+var kind = v1alpha1.GroupVersion.WithKind("GameType")
 
 // maxForced bounds how many Servers one pass ends by force. The next pass follows.
 const maxForced = 100
@@ -66,6 +73,10 @@ func (o *outcome) take(err error, done func()) {
 // violated.
 func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan) outcome {
 	var o outcome
+	var created *v1alpha1.Fleet
+	if p.create {
+		created, o.failed = desiredFleet(gt, p.first, p.number)
+	}
 	for _, c := range p.change {
 		o.take(r.change(ctx, gt, m, c), func() {
 			if c.replicas != c.fleet.desired {
@@ -73,8 +84,21 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state,
 			}
 		})
 	}
-	if p.create {
-		r.create(ctx, gt, m, p, &o)
+	if created != nil {
+		sent := created.Spec.Template
+		switch err := r.Client.Create(ctx, created); {
+		case err == nil:
+			r.noteStored(ctx, created, sent, &o)
+			o.created = created.Name
+			m.number = max(m.number, p.number)
+			remember(m.writes, r.Now(), pending.Create, observe(gt, created), created.Spec.Template)
+		case apierrors.IsAlreadyExists(err):
+			r.collide(ctx, gt, created.Name, &o)
+		case refusal.Is(err):
+			o.refused = words(err)
+		default:
+			o.failed = errors.Join(o.failed, fmt.Errorf("create Fleet %s: %w", created.Name, err))
+		}
 	}
 	for _, f := range p.force {
 		r.force(ctx, gt, f, &o)
@@ -83,29 +107,6 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state,
 		o.take(r.remove(ctx, gt, m, f, metav1.DeletePropagationBackground), func() { o.removed = append(o.removed, f.name) })
 	}
 	return o
-}
-
-// create creates the Fleet of the GameType's template.
-func (r *Reconciler) create(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan, o *outcome) {
-	f, err := desiredFleet(gt, p.first, p.number)
-	if err != nil {
-		o.failed = errors.Join(o.failed, err)
-		return
-	}
-	sent := f.Spec.Template
-	switch err := r.Client.Create(ctx, f); {
-	case err == nil:
-		r.noteStored(ctx, f, sent, o)
-		o.created = f.Name
-		m.number = max(m.number, p.number)
-		remember(m.writes, r.Now(), pending.Create, observe(gt, f), f.Spec.Template)
-	case apierrors.IsAlreadyExists(err):
-		r.collide(ctx, gt, f.Name, o)
-	case refusal.Is(err):
-		o.refused = words(err)
-	default:
-		o.failed = errors.Join(o.failed, fmt.Errorf("create Fleet %s: %w", f.Name, err))
-	}
 }
 
 // noteStored notes on a new Fleet what the API server stored as its template.
@@ -232,3 +233,80 @@ func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
 
 // words are the API server's message, bounded.
 func words(err error) string { return text.Bounded(refusal.Words(err)) }
+
+// desiredTemplate is the GameType's template with its label, for the Servers and for their
+// Pods: the Server controller passes on only labels that it knows. A requested restart makes it
+// a different template.
+func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
+	t := *gt.Spec.Template.DeepCopy()
+	t.Spec.Ports = templatehash.OfServers(t.Spec.Ports)
+	if at, ok := gt.Annotations[v1alpha1.RestartedAtAnnotation]; ok {
+		annotations := make(map[string]string, len(t.Metadata.Annotations)+1)
+		maps.Copy(annotations, t.Metadata.Annotations)
+		annotations[v1alpha1.RestartedAtAnnotation] = at
+		t.Metadata.Annotations = annotations
+	}
+	t.Metadata.Labels = labelled(t.Metadata.Labels, gt)
+	t.Spec.Template.Labels = labelled(t.Spec.Template.Labels, gt)
+	return t
+}
+
+// desiredFleet is the Fleet of the GameType's template.
+func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha1.Fleet, error) {
+	t := desiredTemplate(gt)
+	hash, err := hashOf(t, gt.Status.CollisionCount)
+	if err != nil {
+		return nil, fmt.Errorf("name the Fleet of GameType %s/%s: %w", gt.Namespace, gt.Name, err)
+	}
+	return &v1alpha1.Fleet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: gt.Namespace,
+			Name:      gt.Name + "-" + hash,
+			Labels:    labelled(nil, gt),
+			Annotations: map[string]string{
+				v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10), v1alpha1.TemplateHashAnnotation: templatehash.Of(t),
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
+		},
+		Spec: v1alpha1.FleetSpec{Replicas: &replicas, Template: t, ScaleDown: gt.Spec.ScaleDown, Scheduling: gt.Spec.Scheduling},
+	}, nil
+}
+
+// hashOf names a template. Equal templates may be written in more than one way, so a Fleet is
+// found by comparing and not by its hash.
+func hashOf(t v1alpha1.ServerTemplate, collisions *int32) (string, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write(text) // a hash accepts any input
+	if collisions != nil {
+		_, _ = fmt.Fprint(hash, *collisions)
+	}
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
+}
+
+// revisionName is the end of a Fleet's name.
+func revisionName(gt *v1alpha1.GameType, fleet string) string {
+	return strings.TrimPrefix(fleet, gt.Name+"-")
+}
+
+// selector selects the Pods of all the GameType's Servers.
+func selector(gt *v1alpha1.GameType) string { return v1alpha1.GameTypeLabel + "=" + gt.Name }
+
+func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
+	more := make(map[string]string, len(labels)+1)
+	maps.Copy(more, labels)
+	more[v1alpha1.GameTypeLabel] = gt.Name
+	return more
+}
+
+// stamp is a time as an annotation's value; nil, which removes the annotation, for the zero
+// time.
+func stamp(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -61,16 +61,15 @@ func (r *Reconciler) Init() {
 }
 
 // Reconcile brings one GameType to its desired state.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return kit.Pass(ctx, r.Client, req, &v1alpha1.GameType{}, r.states.Forget, func(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
-		if !gt.DeletionTimestamp.IsZero() {
-			return r.finish(ctx, gt)
-		}
-		return r.reconcile(ctx, gt)
-	})
-}
-
-func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
+	gt := &v1alpha1.GameType{}
+	if found, err := kit.Read(ctx, r.Client, req, gt, r.states.Forget); !found {
+		return reconcile.Result{}, err
+	}
+	if !gt.DeletionTimestamp.IsZero() {
+		return r.finish(ctx, gt)
+	}
 	if err := r.setFinalizer(ctx, gt, true); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -78,25 +77,31 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 		return reconcile.Result{}, err
 	}
 	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
-	list, err := r.owned(ctx, gt)
+
+	// Observe.
+	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	acting, found := undone(gt, list)
-	fleets, pendingFor := m.observe(now, acting, list)
-	if m.cacheLags(now, gt, fleets) {
+	if m.cacheLags(now, gt, seen.fleets) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
-	p := makePlan(now, &acting.Spec, fleets, m.number)
-	p.undone, p.undoing = found, undoing(gt, fleets, found)
-	o := r.apply(ctx, acting, m, p)
-	s, err := r.keepServices(ctx, acting)
+
+	// Plan.
+	p := makePlan(now, &seen.acting.Spec, seen.fleets, m.number)
+	p.undone, p.undoing = seen.undone, undoing(gt, seen.fleets, seen.undone)
+
+	// Apply.
+	o := r.apply(ctx, seen.acting, m, p)
+	s, err := r.keepServices(ctx, seen.acting)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
 		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, reasons.Pending, "The Service could not be written; it is tried again.")
 	}
 	kit.Emit(r.Events, gt, actionEvents(p, o, s)...)
-	p.requeueAfter.AtMost(pendingFor)
+
+	// Write the status, unless the next pass does.
+	p.requeueAfter.AtMost(seen.pendingFor)
 	if o.stale || s.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
@@ -106,7 +111,7 @@ func (r *Reconciler) reconcile(ctx context.Context, gt *v1alpha1.GameType) (reco
 	if m.statusPutOff = !m.statusPutOff && o.failed == nil && o.wrote(); m.statusPutOff {
 		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
 	}
-	setStatus(now, gt, fleets, &p, o, s)
+	setStatus(now, gt, seen.fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
 	}
@@ -121,28 +126,27 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, nil
 	}
 	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
-	list, err := r.owned(ctx, gt)
+	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	fleets, pendingFor := m.observe(now, gt, list)
 	// A deletion that orphans the dependents needs no wait.
-	if len(fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
+	if len(seen.fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, gt, false))
 	}
 	var p plan
 	var o outcome
-	for i := range fleets {
-		if f := &fleets[i]; !f.deleting {
+	for i := range seen.fleets {
+		if f := &seen.fleets[i]; !f.deleting {
 			o.take(r.remove(ctx, gt, m, f, metav1.DeletePropagationForeground), func() {})
 		}
 	}
-	p.requeueAfter.AtMost(pendingFor)
+	p.requeueAfter.AtMost(seen.pendingFor)
 	if o.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	s := services{ready: condition.False(v1alpha1.ConditionServiceReady, reasons.Draining, "The GameType is being deleted."), phase: gt.Status.Phase}
-	setStatus(now, gt, fleets, &p, o, s)
+	setStatus(now, gt, seen.fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
 	}
@@ -173,25 +177,26 @@ func (r *Reconciler) tellSelector(ctx context.Context, gt *v1alpha1.GameType) er
 	return err
 }
 
-// owned are the Fleets that the GameType owns, as the cache has them.
-func (r *Reconciler) owned(ctx context.Context, gt *v1alpha1.GameType) ([]v1alpha1.Fleet, error) {
+// fleets reads the Fleets that the GameType owns from the cache, with the pending writes that
+// it doesn't show.
+func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.GameType, m *state) (observed, error) {
+	o := observed{acting: gt}
 	var list v1alpha1.FleetList
 	// They are only read.
 	err := r.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("list the Fleets of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
+		return o, fmt.Errorf("list the Fleets of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
 	}
-	return list.Items, nil
-}
-
-// observe reads the Fleets with the pending writes that the cache doesn't show, and returns
-// when to look again; 0 for never.
-func (m *state) observe(now time.Time, gt *v1alpha1.GameType, list []v1alpha1.Fleet) ([]fleet, time.Duration) {
-	fleets := make([]fleet, len(list))
-	for i := range list {
-		fleets[i] = observe(gt, &list[i])
+	if gt.DeletionTimestamp.IsZero() {
+		o.acting, o.undone = undone(gt, list.Items)
 	}
-	return overlay(func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(gt, t, of) }).Over(m.writes, now, fleets)
+	seen := make([]fleet, len(list.Items))
+	for i := range list.Items {
+		seen[i] = observe(o.acting, &list.Items[i])
+	}
+	isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(o.acting, t, of) }
+	o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, seen)
+	return o, nil
 }
 
 // writeStatus writes what changed and emits the events. The players change all the time and

@@ -16,6 +16,17 @@ import (
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
+// observed is what a pass sees.
+type observed struct {
+	// acting is the GameType with the template that its Servers are to have, and undone is set
+	// where that is an earlier revision's. One that is being deleted is as it is.
+	acting *v1alpha1.GameType
+	undone bool
+	fleets []fleet
+	// pendingFor is when to look again at pending writes; 0 for never.
+	pendingFor time.Duration
+}
+
 // fleet is the part of a GameType's Fleet that a plan depends on. It is comparable: equal ones
 // lead to the same plan.
 type fleet struct {

@@ -82,14 +82,32 @@ type bounds struct {
 // decide.
 func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNumber int64) plan {
 	var p plan
+	// Which is the current Fleet? The others that aren't being deleted are old, the oldest first.
 	var old []*fleet
-	p.current, old = sortOut(fleets)
+	for i := range fleets {
+		f := &fleets[i]
+		switch {
+		case f.deleting:
+		case !f.current:
+			old = append(old, f)
+		case p.current == nil:
+			p.current = f
+		case byNumber(f, p.current) > 0:
+			old = append(old, p.current)
+			p.current = f
+		default:
+			old = append(old, f)
+		}
+	}
+	slices.SortFunc(old, byNumber)
 	current := p.current
 	if current == nil {
 		current = &fleet{current: true, observed: true}
 		p.create = true
 	}
 	p.number = numberOf(p.current, old, lastNumber)
+
+	// How many Servers is each to have?
 	b := boundsOf(spec)
 	var want int32
 	var left []int32
@@ -98,6 +116,8 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNu
 	} else {
 		want, left = gradual(b, current, old)
 	}
+
+	// What changes, and which old Fleets' time is over?
 	if p.create {
 		p.first = want
 	} else {
@@ -116,6 +136,8 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNu
 		p.retire(now, spec, c)
 		remaining += f.counted()
 	}
+
+	// What is it for?
 	p.why = why(b, current, old, want, left)
 	p.done = !p.create && current.desired == b.replicas && want == b.replicas && remaining == 0
 	p.forget(spec, old)
@@ -127,30 +149,6 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNu
 		p.why = "There are more empty Fleets than are to be kept."
 	}
 	return p
-}
-
-// sortOut finds the current Fleet among those that aren't being deleted, and sorts the others
-// by age.
-func sortOut(fleets []fleet) (*fleet, []*fleet) {
-	var current *fleet
-	var old []*fleet
-	for i := range fleets {
-		f := &fleets[i]
-		switch {
-		case f.deleting:
-		case !f.current:
-			old = append(old, f)
-		case current == nil:
-			current = f
-		case byNumber(f, current) > 0:
-			old = append(old, current)
-			current = f
-		default:
-			old = append(old, f)
-		}
-	}
-	slices.SortFunc(old, byNumber)
-	return current, old
 }
 
 // numberOf is the number of the current revision: higher than any other's.

@@ -3,6 +3,9 @@ package gametype
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,79 +38,139 @@ type services struct {
 // belongs to somebody else the other isn't created: it would put a foreign Service to sleep, or
 // lead this one's players nowhere.
 func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (services, error) {
-	const kind = v1alpha1.ConditionServiceReady
+	const ready = v1alpha1.ConditionServiceReady
 	var s services
 	if len(servicePorts(gt)) == 0 {
-		s.ready = condition.False(kind, reasons.NoPorts, "The template has no ports with a containerPort, which a Service needs: give it one in template.spec.ports.")
+		s.ready = condition.False(ready, reasons.NoPorts, "The template has no ports with a containerPort, which a Service needs: give it one in template.spec.ports.")
 		return s, nil
 	}
 	service, es := &corev1.Service{}, &v1alpha1.ElasticService{}
-	for _, o := range []client.Object{service, es} {
-		name := "Service"
-		if o == client.Object(es) {
-			name = "ElasticService"
+	both := []struct {
+		kind   string
+		object client.Object
+		shape  func()
+	}{
+		{"Service", service, func() { shapeService(gt, service) }},
+		{"ElasticService", es, func() { shapeElasticService(gt, es) }},
+	}
+	// Does somebody else have the name?
+	for _, k := range both {
+		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(gt), k.object); client.IgnoreNotFound(err) != nil {
+			return s, fmt.Errorf("read %s %s: %w", k.kind, client.ObjectKeyFromObject(gt), err)
 		}
-		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(gt), o); client.IgnoreNotFound(err) != nil {
-			return s, fmt.Errorf("read %s %s: %w", name, client.ObjectKeyFromObject(gt), err)
-		}
-		if o.GetUID() != "" && !metav1.IsControlledBy(o, gt) {
-			s.ready = condition.False(kind, reasons.NameTaken,
-				"There is a %s named %s that isn't this GameType's, and it is left alone: delete or rename it, or give the GameType another name.", name, gt.Name)
+		if k.object.GetUID() != "" && !metav1.IsControlledBy(k.object, gt) {
+			s.ready = condition.False(ready, reasons.NameTaken,
+				"There is a %s named %s that isn't this GameType's, and it is left alone: delete or rename it, or give the GameType another name.", k.kind, gt.Name)
 		}
 	}
 	if s.ready.Type != "" {
 		return s, nil
 	}
-	shape := func() { shapeService(gt, service) }
-	if done, err := r.keep(ctx, gt, "Service", service, shape, &s); !done {
-		return s, err
+	// Create or change what isn't as desired.
+	for _, k := range both {
+		var err error
+		if o := k.object; o.GetUID() == "" {
+			o.SetNamespace(gt.Namespace)
+			o.SetName(gt.Name)
+			o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)})
+			k.shape()
+			if err = r.Client.Create(ctx, o); err == nil {
+				s.made = append(s.made, k.kind)
+			}
+		} else {
+			before, ok := o.DeepCopyObject().(client.Object)
+			if k.shape(); ok && !equality.Semantic.DeepEqual(before, o) {
+				err = r.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			}
+		}
+		switch {
+		case err == nil:
+		case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			s.stale = true
+			s.ready = condition.Unknown(ready, reasons.Pending, "%s %s is just being changed.", k.kind, gt.Name)
+			return s, nil
+		case refusal.Is(err):
+			s.refused = true
+			s.ready = condition.False(ready, reasons.ServiceRefused, "The API server refuses %s %s: %s", k.kind, gt.Name, words(err))
+			return s, nil
+		default:
+			return s, fmt.Errorf("write %s %s: %w", k.kind, client.ObjectKeyFromObject(gt), err)
+		}
 	}
-	shape = func() { shapeElasticService(gt, es) }
-	if done, err := r.keep(ctx, gt, "ElasticService", es, shape, &s); !done {
-		return s, err
-	}
+	// Both are: what does the ElasticService report?
 	s.phase = es.Status.Phase
 	switch c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady); {
 	case c == nil:
-		s.ready = condition.Unknown(kind, reasons.NotReported, "The ElasticService has said nothing yet.")
+		s.ready = condition.Unknown(ready, reasons.NotReported, "The ElasticService has said nothing yet.")
 	case c.Status == metav1.ConditionTrue:
-		s.ready = condition.True(kind, reasons.OK, "Players reach the game through Service %s.", gt.Name)
+		s.ready = condition.True(ready, reasons.OK, "Players reach the game through Service %s.", gt.Name)
 	default:
-		s.ready = condition.Unknown(kind, c.Reason, "ElasticService %s: %s", gt.Name, text.Bounded(c.Message))
+		s.ready = condition.Unknown(ready, c.Reason, "ElasticService %s: %s", gt.Name, text.Bounded(c.Message))
 		s.ready.Status = c.Status
 	}
 	return s, nil
 }
 
-// keep creates or changes an object that isn't as desired. It reports whether it now is.
-func (r *Reconciler) keep(ctx context.Context, gt *v1alpha1.GameType, name string, o client.Object, shape func(), s *services) (bool, error) {
-	var err error
-	if o.GetUID() == "" {
-		o.SetNamespace(gt.Namespace)
-		o.SetName(gt.Name)
-		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)})
-		shape()
-		if err = r.Client.Create(ctx, o); err == nil {
-			s.made = append(s.made, name)
-		}
-	} else {
-		before, ok := o.DeepCopyObject().(client.Object)
-		if shape(); ok && !equality.Semantic.DeepEqual(before, o) {
-			err = r.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+// shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
+// the rest as it is.
+func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
+	s.Labels = labelled(s.Labels, gt)
+	annotations := map[string]string{}
+	maps.Copy(annotations, s.Annotations)
+	for name := range strings.SplitSeq(s.Annotations[v1alpha1.ServiceAnnotationsAnnotation], ",") {
+		delete(annotations, name)
+	}
+	maps.Copy(annotations, gt.Spec.Service.Annotations)
+	delete(annotations, v1alpha1.ServiceAnnotationsAnnotation)
+	if names := slices.Sorted(maps.Keys(gt.Spec.Service.Annotations)); len(names) > 0 {
+		annotations[v1alpha1.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
+	}
+	if len(annotations) > 0 || len(s.Annotations) > 0 {
+		s.Annotations = annotations
+	}
+	s.Spec.Type = corev1.ServiceType(gt.Spec.Service.Type)
+	s.Spec.Selector = nil
+	if policy := gt.Spec.Service.IPFamilyPolicy; policy != nil {
+		s.Spec.IPFamilyPolicy = policy
+	}
+	ports := servicePorts(gt)
+	for i := range ports {
+		for _, have := range s.Spec.Ports {
+			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol && s.Spec.Type != corev1.ServiceTypeClusterIP {
+				ports[i].NodePort = have.NodePort // a published node port stays
+			}
 		}
 	}
-	switch {
-	case err == nil:
-		return true, nil
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		s.stale = true
-		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, reasons.Pending, "%s %s is just being changed.", name, gt.Name)
-		return false, nil
-	case refusal.Is(err):
-		s.refused = true
-		s.ready = condition.False(v1alpha1.ConditionServiceReady, reasons.ServiceRefused, "The API server refuses %s %s: %s", name, gt.Name, words(err))
-		return false, nil
-	default:
-		return false, fmt.Errorf("write %s %s: %w", name, client.ObjectKeyFromObject(gt), err)
+	s.Spec.Ports = ports
+}
+
+// shapeElasticService changes an ElasticService, new or existing, to what the GameType asks
+// for.
+func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
+	es.Labels = labelled(es.Labels, gt)
+	spec := v1alpha1.ElasticServiceSpec{
+		Service:        gt.Name,
+		ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: gt.Name},
+		SleepAfter:     &metav1.Duration{},
+		Handoff:        v1alpha1.HandoffDirect,
+		Hold:           es.Spec.Hold,
 	}
+	if s := gt.Spec.Sleep; s != nil {
+		if s.After != nil {
+			spec.SleepAfter = s.After
+		}
+		spec.MinReplicas, spec.Handoff, spec.Hold, spec.Wake = s.MinReplicas, s.Handoff, s.Hold, s.Wake
+		spec.Balance, spec.ProxyProtocol = s.Balance, s.ProxyProtocol
+		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
+			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
+		}
+	}
+	if gt.Spec.Wake != nil {
+		spec.Wake = gt.Spec.Wake
+	}
+	if gt.Spec.Hold != nil {
+		spec.Hold = *gt.Spec.Hold
+	}
+	shapePorts(gt, es, &spec)
+	es.Spec = spec
 }

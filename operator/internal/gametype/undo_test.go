@@ -35,9 +35,12 @@ func versions(t *testing.T, number string) (*v1alpha1.GameType, []v1alpha1.Fleet
 // currentOf is the number of the revision that a GameType's Servers are of.
 func currentOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) int64 {
 	acting, _ := undone(gt, list)
-	fleets, _ := (&state{}).observe(t0, acting, list)
-	if current, _ := sortOut(fleets); current != nil {
-		return current.number
+	seen := make([]fleet, len(list))
+	for i := range list {
+		seen[i] = observe(acting, &list[i])
+	}
+	if p := makePlan(t0, &acting.Spec, seen, 0); p.current != nil {
+		return p.current.number
 	}
 	return 0
 }

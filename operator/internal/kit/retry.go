@@ -28,18 +28,14 @@ const StaleRetry = 20 * time.Millisecond
 // DefaultRetries are the Retries of most controllers.
 var DefaultRetries = Retries{Conflict: StaleRetry, NamespaceEnding: 30 * time.Second}
 
-// Pass runs a pass over the object of a request, read from the cache, and forgets an object
-// that is gone.
-func Pass[O client.Object](ctx context.Context, cached client.Reader, req reconcile.Request, o O,
-	forget func(types.NamespacedName), do func(context.Context, O) (reconcile.Result, error),
-) (reconcile.Result, error) {
-	if err := cached.Get(ctx, req.NamespacedName, o); err != nil {
-		if apierrors.IsNotFound(err) {
-			forget(req.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+// Read reads the object of a request from the cache, reports whether it is there, and forgets
+// one that is gone.
+func Read(ctx context.Context, cached client.Reader, req reconcile.Request, o client.Object, forget func(types.NamespacedName)) (found bool, err error) {
+	err = cached.Get(ctx, req.NamespacedName, o)
+	if apierrors.IsNotFound(err) {
+		forget(req.NamespacedName)
 	}
-	return DefaultRetries.Result(do(ctx, o))
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // Result is what a reconciler returns for a pass's result and error.
