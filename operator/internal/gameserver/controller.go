@@ -40,6 +40,9 @@ const (
 	cacheLag = 10 * time.Second
 )
 
+// retries are for errors that time resolves, once there is a pass to do again.
+var retries = kit.Retries{Conflict: staleRetry, NamespaceEnding: refusedRetry}
+
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers/finalizers,verbs=update
@@ -96,46 +99,42 @@ func (r *Reconciler) Init() {
 }
 
 // Reconcile brings one Server to its desired state.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	r.learn.Do(func() { r.learnPorts(ctx) })
-	s := &v1alpha1.Server{}
-	err := r.Client.Get(ctx, req.NamespacedName, s)
+	original := &v1alpha1.Server{}
+	err = r.Client.Get(ctx, req.NamespacedName, original)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, r.tidy(ctx, req.NamespacedName)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
 	}
+	s := original.DeepCopy()
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.DeletionGuardFinalizer) {
 		if !s.DeletionTimestamp.IsZero() {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, r.addFinalizer(ctx, s)
 	}
-	retries := kit.Retries{Conflict: staleRetry, NamespaceEnding: refusedRetry}
-	requeueAfter, err := r.reconcile(ctx, s.DeepCopy())
-	return retries.Result(reconcile.Result{RequeueAfter: requeueAfter}, err)
-}
-
-func (r *Reconciler) reconcile(ctx context.Context, s *v1alpha1.Server) (requeueAfter time.Duration, err error) {
-	original := s.DeepCopy()
+	defer func() { result, err = retries.Result(result, err) }()
 	o, err := r.observe(ctx, s)
 	if err != nil {
-		return 0, err
+		return reconcile.Result{}, err
 	}
 	now := r.Now()
 	p := makePlan(now, s, o)
 	if p.release {
 		if found, err := r.unseen(ctx, s, o); found || err != nil {
-			return staleRetry, err
+			return reconcile.Result{RequeueAfter: staleRetry}, err
 		}
-		return 0, r.release(ctx, s)
+		return reconcile.Result{}, r.release(ctx, s)
 	}
 	done, err := r.apply(ctx, s, o, p)
 	if err != nil {
-		return 0, err
+		return reconcile.Result{}, err
 	}
-	return r.updateStatus(ctx, now, original, s, o, p, done)
+	requeueAfter, err := r.updateStatus(ctx, now, original, s, o, p, done)
+	return reconcile.Result{RequeueAfter: requeueAfter}, err
 }
 
 // outcome is the result of applying a plan.
@@ -146,7 +145,7 @@ type outcome struct {
 	refused error
 }
 
-// apply applies a plan.
+// apply applies a plan: it takes its one action on the Pod.
 func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, p plan) (done outcome, err error) {
 	if o.orphan != nil {
 		// Deleted after a live read: the Server in this cache may be the earlier one of the
@@ -164,7 +163,24 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 			return done, err
 		}
 	}
-	done.refused, err = r.act(ctx, s, o, p, done.ports.numbers)
+	switch {
+	case p.create:
+		done.refused, err = r.createPod(ctx, s, done.ports.numbers)
+	case p.remove:
+		err = r.deletePod(ctx, o.pod)
+	case p.erase:
+		// But not if it has got a node, or changed otherwise, since it was observed.
+		err = r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
+		if err == nil && p.refused {
+			r.picker.refuse(s)
+		}
+	case p.retire != "":
+		// Somebody may have undone a drain meanwhile.
+		err = r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+		err = wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
+	case o.pod != nil && o.pod.Labels[v1alpha1.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
+		err = r.markPod(ctx, o.pod, p.guard.empty)
+	}
 	return done, err
 }
 
@@ -249,30 +265,6 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 		return o, fmt.Errorf("read Node %s: %w", pod.Spec.NodeName, err)
 	}
 	return o, nil
-}
-
-// act takes the one action of a plan on a Pod.
-func (r *Reconciler) act(ctx context.Context, s *v1alpha1.Server, o observed, p plan, hostPorts []int32) (refused, err error) {
-	switch {
-	case p.create:
-		return r.createPod(ctx, s, hostPorts)
-	case p.remove:
-		return nil, r.deletePod(ctx, o.pod)
-	case p.erase:
-		// But not if it has got a node, or changed otherwise, since it was observed.
-		err := r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
-		if err == nil && p.refused {
-			r.picker.refuse(s)
-		}
-		return nil, err
-	case p.retire != "":
-		// Somebody may have undone a drain meanwhile.
-		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
-		return nil, wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
-	case o.pod != nil && o.pod.Labels[v1alpha1.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
-		return nil, r.markPod(ctx, o.pod, p.guard.empty)
-	}
-	return nil, nil
 }
 
 // release lets a deleted Server go, with everything that belongs to it alone.

@@ -59,6 +59,7 @@ func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 	p.requeueAfter.AtMost(p.guard.requeueAfter)
 	_, left := o.nodeLost(now)
 	p.requeueAfter.AtMost(left)
+	wait := untilNextPod(now, s)
 	switch {
 	case o.stranger:
 		// A Server whose Pod's name is taken has no Pod of its own to wait for.
@@ -67,8 +68,13 @@ func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 		planEnd(now, s, o, &p)
 	case o.pod == nil && s.Spec.Drain && !inFleet(s):
 		p.retire = "The Server was drained, and no game runs."
+	case o.pod == nil && o.made:
+		p.requeueAfter.AtMost(cacheLag)
+	case o.pod == nil && wait > 0:
+		p.waits = wait
+		p.requeueAfter.AtMost(wait)
 	case o.pod == nil:
-		planPod(now, s, o, &p)
+		p.create = true
 	default:
 		planRun(now, s, o, &p)
 	}
@@ -91,20 +97,13 @@ func planEnd(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	}
 }
 
-// planPod plans for a Server that has no Pod and wants one.
-func planPod(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
-	if o.made {
-		p.requeueAfter.AtMost(cacheLag)
-		return
+// untilNextPod is how long a Server's next Pod waits because of earlier failures; 0 or less
+// where it needn't.
+func untilNextPod(now time.Time, s *v1alpha1.Server) time.Duration {
+	if s.Status.LastFailureTime == nil {
+		return 0
 	}
-	if last := s.Status.LastFailureTime; last != nil {
-		if left := last.Add(delayAfter(s.Status.Failures)).Sub(now); left > 0 {
-			p.waits = left
-			p.requeueAfter.AtMost(left)
-			return
-		}
-	}
-	p.create = true
+	return s.Status.LastFailureTime.Add(delayAfter(s.Status.Failures)).Sub(now)
 }
 
 // delayAfter is how long the next Pod waits after so many failures.

@@ -1,15 +1,21 @@
 package gameserver
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gamepod"
@@ -42,6 +48,32 @@ type Sidecar struct {
 	Container corev1.Container
 	// OperatorURL is where it reports to.
 	OperatorURL string
+}
+
+// createPod creates a Server's Pod, with the host ports that were picked. refused is what its
+// owner, or the administrator, has to fix.
+func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPorts []int32) (refused, err error) {
+	// The sidecar is as the administrator's PodTemplate has it.
+	t := &corev1.PodTemplate{}
+	if err := r.Client.Get(ctx, r.SidecarTemplate, t); err != nil {
+		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, can't be read; apply config/sidecar: %w", r.SidecarTemplate, err), nil
+	}
+	if len(t.Template.Spec.Containers) == 0 {
+		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
+	}
+	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL}
+	if err := r.createClaims(ctx, s); err != nil {
+		return forUser(err)
+	}
+	pod := buildPod(s, sidecar, hostPorts, s.Spec.Deletion.Unreported != v1alpha1.DeletionDenied)
+	err = r.Client.Create(ctx, pod)
+	if apierrors.IsAlreadyExists(err) {
+		return r.taken(ctx, s)
+	}
+	if err == nil {
+		r.made.add(string(s.UID), r.Now())
+	}
+	return forUser(wrapf(err, "create Pod %s", client.ObjectKeyFromObject(s)))
 }
 
 // buildPod builds a Server's Pod: the template, with the sidecar and what it and the game need.
@@ -218,4 +250,100 @@ func orDefault(value, otherwise string) string {
 		return otherwise
 	}
 	return value
+}
+
+// errStranger means that a Pod that isn't the Server's has its name.
+var errStranger = errors.New("a Pod of somebody else has the name")
+
+// taken finds out whose a Pod is that has the Server's name and that the cache doesn't show.
+func (r *Reconciler) taken(ctx context.Context, s *v1alpha1.Server) (refused, err error) {
+	pod := &corev1.Pod{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
+		return nil, wrapf(client.IgnoreNotFound(err), "read Pod %s", client.ObjectKeyFromObject(s))
+	}
+	if !metav1.IsControlledBy(pod, s) {
+		return errStranger, nil
+	}
+	_, err = r.unseen(ctx, s, observed{})
+	r.made.add(string(s.UID), r.Now())
+	return nil, err
+}
+
+// forUser separates errors that a user must fix from errors that time will resolve.
+func forUser(err error) (refused, _ error) {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil, err
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return err, nil
+	}
+	return nil, err
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, pod *corev1.Pod, opts ...client.DeleteOption) error {
+	for i, opt := range opts {
+		if p, ok := opt.(client.Preconditions); ok {
+			p.UID = &pod.UID
+			opts[i] = p
+		}
+	}
+	if len(opts) == 0 {
+		opts = append(opts, client.Preconditions{UID: &pod.UID})
+	}
+	err := r.Client.Delete(ctx, pod, opts...)
+	return wrapf(client.IgnoreNotFound(err), "delete Pod %s", client.ObjectKeyFromObject(pod))
+}
+
+// markPod notes on a Pod whether it may be evicted.
+func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, deletable bool) error {
+	var meta metav1.ObjectMeta
+	setDeletable(&meta, deletable)
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": meta.Labels, "annotations": meta.Annotations}})
+	if err != nil {
+		return fmt.Errorf("encode a patch: %w", err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	return wrapf(client.IgnoreNotFound(err), "mark Pod %s", client.ObjectKeyFromObject(pod))
+}
+
+// unseen looks for a Pod of a Server that is about to be released which the cache doesn't show:
+// somebody may have removed the label by which it is watched. Such a Pod gets the label back.
+func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o observed) (bool, error) {
+	if o.stranger {
+		return false, nil
+	}
+	pod := &corev1.Pod{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(s), pod)
+	if err != nil || !metav1.IsControlledBy(pod, s) || ended(pod) {
+		return false, wrapf(client.IgnoreNotFound(err), "look for the Pod of Server %s", client.ObjectKeyFromObject(s))
+	}
+	if pod.Labels[v1alpha1.ServerLabel] == s.Name {
+		return true, nil // the cache is about to show it
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": map[string]string{v1alpha1.ServerLabel: s.Name}}})
+	if err != nil {
+		return true, fmt.Errorf("encode a patch: %w", err)
+	}
+	err = r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, body))
+	return true, wrapf(client.IgnoreNotFound(err), "label Pod %s", client.ObjectKeyFromObject(pod))
+}
+
+// deleteOrphan deletes the Pod of a Server that doesn't exist according to the API server
+// itself: the cache may not have a new one yet.
+func (r *Reconciler) deleteOrphan(ctx context.Context, pod *corev1.Pod) error {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "Server" || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	s := &v1alpha1.Server{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, s)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for its Server: %w", err)
+	}
+	if err == nil && s.UID == owner.UID {
+		return nil
+	}
+	r.tell(r.picker.hold(owner.UID, nil))
+	return r.deletePod(ctx, pod)
 }
