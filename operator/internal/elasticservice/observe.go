@@ -17,7 +17,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
-	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -154,20 +153,17 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 }
 
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	pods, err := r.Resolvers.Running(ctx)
+	fresh := ""
+	phase := es.Status.Phase
+	// Only a fresh answer will do just before a sleep is committed, and where only clients can
+	// show that a server listens.
+	if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
+		fresh = string(es.UID)
+	}
+	pods, views, err := r.Resolvers.Views(ctx, endpoints.MaxViewAge(o.Slices), fresh)
 	if err != nil {
 		return err
 	}
-	maxAge := endpoints.MaxViewAge(o.Slices)
-	phase := es.Status.Phase
-	views := resolvers.AskAll(pods, func(address string) resolvers.View {
-		// Only a fresh answer will do just before a sleep is committed, and where only clients
-		// can show that a server listens.
-		if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
-			return r.Resolvers.Observer.ViewOf(ctx, address, string(es.UID))
-		}
-		return r.Resolvers.Observer.View(ctx, address, maxAge)
-	})
 	for i := range pods {
 		o.Resolvers = append(o.Resolvers, endpoints.ResolverOf(&pods[i], es, views[i]))
 	}

@@ -143,12 +143,10 @@ func (f *Reconciler) slicesOf(ctx context.Context, svc *corev1.Service) (have []
 
 // observeResolvers asks the resolver pods of a front's ElasticServices.
 func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.ElasticService, have []discoveryv1.EndpointSlice) (all []endpoints.Resolver, err error) {
-	pods, err := f.Resolvers.Running(ctx)
+	pods, views, err := f.Resolvers.Views(ctx, endpoints.MaxViewAge(have), "")
 	if err != nil {
 		return nil, err
 	}
-	maxAge := endpoints.MaxViewAge(have)
-	views := resolvers.AskAll(pods, func(address string) resolvers.View { return f.Resolvers.Observer.View(ctx, address, maxAge) })
 	for i := range pods {
 		r := endpoints.NewResolver(&pods[i], views[i])
 		for m := range members {

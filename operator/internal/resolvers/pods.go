@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,11 +27,13 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
-// Running are the pods that can be asked. Others are forgotten.
-func (p Pods) Running(ctx context.Context) ([]corev1.Pod, error) {
+// Views are the pods that can be asked, and what they report: no older than maxAge or, where
+// fresh isn't empty, asked now about the ElasticService with that UID alone. Other pods are
+// forgotten.
+func (p Pods) Views(ctx context.Context, maxAge time.Duration, fresh string) ([]corev1.Pod, []View, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
-		return nil, fmt.Errorf("list resolver pods: %w", err)
+		return nil, nil, fmt.Errorf("list resolver pods: %w", err)
 	}
 	addresses := map[string]bool{}
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
@@ -40,18 +43,20 @@ func (p Pods) Running(ctx context.Context) ([]corev1.Pod, error) {
 		addresses[running[i].Status.PodIP] = true
 	}
 	p.Observer.Keep(addresses)
-	return running, nil
-}
-
-// AskAll asks all of some pods at once.
-func AskAll(pods []corev1.Pod, ask func(address string) View) []View {
-	views := make([]View, len(pods))
+	// All are asked at once.
+	views := make([]View, len(running))
 	var asked sync.WaitGroup
-	for i := range pods {
-		asked.Go(func() { views[i] = ask(pods[i].Status.PodIP) })
+	for i := range running {
+		asked.Go(func() {
+			if address := running[i].Status.PodIP; fresh != "" {
+				views[i] = p.Observer.ViewOf(ctx, address, fresh)
+			} else {
+				views[i] = p.Observer.View(ctx, address, maxAge)
+			}
+		})
 	}
 	asked.Wait()
-	return views
+	return running, views, nil
 }
 
 // Is reports whether an object is a resolver pod. The cache has other pods, too.
