@@ -29,18 +29,23 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 	if p.plan.Release {
 		return result, true, r.release(ctx, p.es, p.observed)
 	}
-	if p.observed.Service != nil {
-		err := r.applySlices(ctx, p)
+	if o := p.observed; o.Service != nil {
+		p.state.pendingSlices.Seen(o.Slices)
+		err := endpoints.Sync(ctx, r.Client, &p.state.pendingSlices, o.Slices, endpoints.Slices(p.es, endpoints.Wanted{
+			Service: o.Service, Resolvers: o.Resolvers, Roles: p.plan.Roles, Stay: p.plan.Stay,
+			Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
+			Accepting: p.plan.Accepting(p.es),
+		}))
 		if refusal.Is(err) && p.es.DeletionTimestamp.IsZero() {
 			result, err = r.stop(ctx, p, obstacle.New(reasons.Refused,
 				"The API server refuses the EndpointSlices of Service %s (%s), so that they stay as they are: change what refuses them.",
-				p.observed.Service.Name, refusal.Words(err)))
+				o.Service.Name, refusal.Words(err)))
 			return result, true, err
 		}
 		if err != nil {
 			return result, true, err
 		}
-		p.found.Note(r.removeLeftovers(ctx, p.es, p.observed))
+		p.found.Note(r.removeLeftovers(ctx, p.es, o))
 	}
 	p.applied = r.Now()
 	if p.plan.Commit {
@@ -48,13 +53,6 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		return result, true, err
 	}
 	return result, false, nil
-}
-
-// applySlices brings Dormouse's slices of the Service to the wanted state.
-func (r *Reconciler) applySlices(ctx context.Context, p *pass) error {
-	pending := &p.state.pendingSlices
-	pending.Seen(p.observed.Slices)
-	return endpoints.Sync(ctx, r.Client, pending, p.observed.Slices, planner.SlicesOf(p.es, p.observed, p.plan))
 }
 
 // removeLeftovers deletes the slices that nobody writes any more. Servers with clients are in

@@ -89,28 +89,6 @@ func (r *Reconciler) Init() {
 	}
 }
 
-// Reconcile brings one ElasticService to its desired state.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Ports.LearnOnce(ctx)
-	es := &v1alpha1.ElasticService{}
-	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
-		r.Triggers.Forget(req.NamespacedName)
-		r.Metrics.Forget(req.Namespace, req.Name)
-		if apierrors.IsNotFound(err) {
-			r.states.Forget(req.NamespacedName)
-		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
-		if !es.DeletionTimestamp.IsZero() {
-			r.states.Forget(req.NamespacedName)
-			return reconcile.Result{}, nil
-		}
-		return kit.DefaultRetries.Result(reconcile.Result{}, r.addFinalizer(ctx, es))
-	}
-	return kit.DefaultRetries.Result(r.reconcile(ctx, es.DeepCopy()))
-}
-
 // pass is one pass over an ElasticService.
 type pass struct {
 	// original is the ElasticService as it was read, and es as the pass changes it.
@@ -128,10 +106,27 @@ type pass struct {
 	applied time.Time
 }
 
-// reconcile goes through the phases of a pass: it observes, prepares what a plan builds on,
-// plans, applies the plan, and writes the status.
-func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService) (reconcile.Result, error) {
-	original := es.DeepCopy()
+// Reconcile brings one ElasticService to its desired state.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
+	r.Ports.LearnOnce(ctx)
+	es := &v1alpha1.ElasticService{}
+	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
+		r.Triggers.Forget(req.NamespacedName)
+		r.Metrics.Forget(req.Namespace, req.Name)
+		if apierrors.IsNotFound(err) {
+			r.states.Forget(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
+		if !es.DeletionTimestamp.IsZero() {
+			r.states.Forget(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, r.addFinalizer(ctx, es)
+	}
+	original, es := es, es.DeepCopy()
 	if stale, err := r.stale(ctx, es); err != nil {
 		return reconcile.Result{}, err
 	} else if stale {
@@ -142,6 +137,8 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 			return reconcile.Result{}, err
 		}
 	}
+
+	// Observe, and prepare what a plan builds on.
 	o, err := r.observe(ctx, es)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -154,7 +151,17 @@ func (r *Reconciler) reconcile(ctx context.Context, es *v1alpha1.ElasticService)
 	if blocked != nil && es.DeletionTimestamp.IsZero() {
 		return r.stop(ctx, p, blocked)
 	}
-	r.plan(ctx, p)
+
+	// Plan. All replicas are asked who plays only where a sleep depends on nothing else; then it
+	// is planned again with the answer.
+	p.plan = planner.Make(p.now, p.es, p.observed, p.found)
+	if p.plan.Idle.AskPlayers {
+		p.observed = r.askPlayers(ctx, p.es, p.observed)
+		p.now = r.Now()
+		p.plan = planner.Make(p.now, p.es, p.observed, p.found)
+	}
+
+	// Apply the plan, and write the status.
 	if result, ended, err := r.apply(ctx, p); ended || err != nil {
 		return result, err
 	}
@@ -174,18 +181,6 @@ func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bo
 		return false, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
 	}
 	return live.ResourceVersion != es.ResourceVersion, nil
-}
-
-// plan decides. It asks all replicas who plays only where a sleep depends on nothing else, and
-// then plans again with the answer.
-func (r *Reconciler) plan(ctx context.Context, p *pass) {
-	p.plan = planner.Make(p.now, p.es, p.observed, p.found)
-	if !p.plan.Idle.AskPlayers {
-		return
-	}
-	p.observed = r.askPlayers(ctx, p.es, p.observed)
-	p.now = r.Now()
-	p.plan = planner.Make(p.now, p.es, p.observed, p.found)
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {

@@ -1,5 +1,5 @@
 // Package elasticservice is the controller that moves services between awake and asleep. A
-// pass has phases, which reconcile does one after the other:
+// pass has phases, which Reconcile does one after the other:
 //
 //   - deletion and finalizer: what was released already is left alone;
 //   - observe: the Service, the target's scale and pods, the resolvers and the idle signals;

@@ -46,8 +46,8 @@ type Plan struct {
 	Mode  v1alpha1.Mode
 	// Roles are the resolvers' roles, by their pods' UIDs.
 	Roles map[string]endpoints.Role
-	// stay are the resolvers that may stay ready in a family that lags.
-	stay map[string]bool
+	// Stay are the resolvers that may stay ready in a family that lags.
+	Stay map[string]bool
 	// Commit reports whether the sleep is to be committed and the target scaled to zero.
 	Commit bool
 	// Raise reports whether the target is to be scaled up, because the ElasticService

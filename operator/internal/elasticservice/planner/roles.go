@@ -39,10 +39,10 @@ func (p *Plan) planStay(es *v1alpha1.ElasticService, o Observed, left time.Durat
 	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, o.Pods()) }) {
 		return
 	}
-	p.stay = map[string]bool{}
+	p.Stay = map[string]bool{}
 	for _, r := range o.Resolvers {
 		if r.Ready && r.Reachable && r.ListensOn(es.Status.Ports) {
-			p.stay[r.UID] = true
+			p.Stay[r.UID] = true
 		}
 	}
 	p.RequeueAfter.AtMost(left)
@@ -62,13 +62,9 @@ func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed
 	p.RequeueAfter.AtMost(wait)
 }
 
-// SlicesOf are the EndpointSlices of a plan.
-func SlicesOf(es *v1alpha1.ElasticService, o Observed, p Plan) []*discoveryv1.EndpointSlice {
-	return endpoints.Slices(es, endpoints.Wanted{
-		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.stay,
-		Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
-		Accepting: p.Phase == v1alpha1.PhaseAwake && spec.Handoff(es) == v1alpha1.HandoffDirect,
-	})
+// Accepting reports whether servers get new clients past the resolvers.
+func (p *Plan) Accepting(es *v1alpha1.ElasticService) bool {
+	return p.Phase == v1alpha1.PhaseAwake && spec.Handoff(es) == v1alpha1.HandoffDirect
 }
 
 // NewResolverTime is how long a new resolver pod may take to stand in for all services before

@@ -26,7 +26,7 @@ func TestResolverSlices(t *testing.T) {
 	o.Resolvers[0].Addresses = []string{"10.244.1.2", "fd00::2"}
 	o.Resolvers[1].Addresses = []string{"10.244.1.1", "fd00::1"}
 	o.Resolvers[1].Node = "node-1"
-	slices := planner.SlicesOf(es, o, planner.Plan{Roles: map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating, "resolver-2": endpoints.RoleReady}})
+	slices := seen.SlicesOf(es, o, planner.Plan{Roles: map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating, "resolver-2": endpoints.RoleReady}})
 	if len(slices) != 2 {
 		t.Fatalf("%d slices, want one for each address family", len(slices))
 	}
@@ -68,9 +68,9 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.9"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}}},
 	}}
 	observed := o
-	observed.Slices = []discoveryv1.EndpointSlice{*planner.SlicesOf(fixture.Lobby("", fixture.T0), o, planner.Plan{Phase: v1alpha1.PhaseAwake})[0]}
+	observed.Slices = []discoveryv1.EndpointSlice{*seen.SlicesOf(fixture.Lobby("", fixture.T0), o, planner.Plan{Phase: v1alpha1.PhaseAwake})[0]}
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep} {
-		slices := planner.SlicesOf(fixture.Lobby("", fixture.T0), observed, planner.Plan{Phase: phase})
+		slices := seen.SlicesOf(fixture.Lobby("", fixture.T0), observed, planner.Plan{Phase: phase})
 		if len(slices) != 1 {
 			t.Fatalf("%s: %d slices, want the servers'", phase, len(slices))
 		}
@@ -78,10 +78,10 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 			t.Errorf("%s: a server that is up is ready = %v, want %v", phase, got, want)
 		}
 	}
-	if s := planner.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), o, planner.Plan{Phase: v1alpha1.PhaseAwake}); len(s) != 0 {
+	if s := seen.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), o, planner.Plan{Phase: v1alpha1.PhaseAwake}); len(s) != 0 {
 		t.Errorf("handoff Never: %d slices of servers that never had clients, want none", len(s))
 	}
-	changed := planner.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), observed, planner.Plan{Phase: v1alpha1.PhaseAwake})
+	changed := seen.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), observed, planner.Plan{Phase: v1alpha1.PhaseAwake})
 	if len(changed) != 1 || *changed[0].Endpoints[0].Conditions.Ready || !*changed[0].Endpoints[0].Conditions.Serving {
 		t.Errorf("after a change to handoff Never: %+v, want the servers to keep the clients that they have", changed)
 	}
@@ -122,7 +122,7 @@ func TestSomethingIsReadyAfterEachSliceIsWritten(t *testing.T) {
 		},
 	} {
 		var have []endpoint
-		for _, s := range planner.SlicesOf(fixture.Lobby("", fixture.T0), o, c.plan) {
+		for _, s := range seen.SlicesOf(fixture.Lobby("", fixture.T0), o, c.plan) {
 			for _, e := range s.Endpoints {
 				have = append(have, endpoint{e.Addresses[0], *e.Conditions.Ready})
 			}
@@ -169,7 +169,7 @@ func TestAFamilyWithoutAServerYetKeepsTheResolver(t *testing.T) {
 		have := map[string]bool{}
 		p := planner.Plan{Phase: v1alpha1.PhaseAwake}
 		p.PlanRoles(now, es, o)
-		for _, s := range planner.SlicesOf(es, o, p) {
+		for _, s := range seen.SlicesOf(es, o, p) {
 			for _, e := range s.Endpoints {
 				have[e.Addresses[0]] = *e.Conditions.Ready
 			}

@@ -3,6 +3,8 @@
 package seen
 
 import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -40,9 +42,18 @@ func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observ
 	return o
 }
 
+// SlicesOf are the EndpointSlices of a plan, as the controller writes them.
+func SlicesOf(es *v1alpha1.ElasticService, o planner.Observed, p planner.Plan) []*discoveryv1.EndpointSlice {
+	return endpoints.Slices(es, endpoints.Wanted{
+		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.Stay,
+		Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
+		Accepting: p.Accepting(es),
+	})
+}
+
 // InSlices gives resolvers their roles in the Service's slices.
 func InSlices(o planner.Observed, es *v1alpha1.ElasticService, roles map[string]endpoints.Role) planner.Observed {
-	for _, s := range planner.SlicesOf(es, o, planner.Plan{Roles: roles}) {
+	for _, s := range SlicesOf(es, o, planner.Plan{Roles: roles}) {
 		o.Slices = append(o.Slices, *s)
 	}
 	return o
