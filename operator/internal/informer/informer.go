@@ -69,40 +69,39 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	h.answer(ctx, rc)
-	h.Metrics.Answered(strconv.Itoa(rc.Response.StatusCode()), time.Since(started))
-}
-
-func (h *Handler) answer(ctx context.Context, rc *fasthttp.RequestCtx) {
-	if err := h.authenticate(ctx, rc); err != nil {
-		if errors.Is(err, serviceauth.ErrKeysUnavailable) || errors.Is(err, errNotReady) {
-			unavailable(rc, err)
-			return
-		}
-		rc.Response.Header.Set("WWW-Authenticate", "Bearer")
-		httpserver.Error(rc, fasthttp.StatusUnauthorized, err.Error())
-		return
+	// Each step is for a call that passed those before it.
+	var request informerapi.WakeRequest
+	var answer informerapi.WakeResponse
+	var malformed, failed error
+	denied := h.authenticate(ctx, rc)
+	if denied == nil {
+		request, malformed = parse(rc.PostBody())
 	}
-	request, err := parse(rc.PostBody())
-	if err != nil {
-		httpserver.Error(rc, fasthttp.StatusBadRequest, err.Error())
-		return
+	if denied == nil && malformed == nil {
+		answer, failed = h.Waker.Wake(ctx, request)
 	}
-	answer, err := h.Waker.Wake(ctx, request)
 	switch {
-	case err == nil:
+	case errors.Is(denied, serviceauth.ErrKeysUnavailable), errors.Is(denied, errNotReady):
+		unavailable(rc, denied)
+	case denied != nil:
+		rc.Response.Header.Set("WWW-Authenticate", "Bearer")
+		httpserver.Error(rc, fasthttp.StatusUnauthorized, denied.Error())
+	case malformed != nil:
+		httpserver.Error(rc, fasthttp.StatusBadRequest, malformed.Error())
+	case failed == nil:
 		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
-	case errors.Is(err, ErrUnknownService), errors.Is(err, target.ErrNotFound), errors.Is(err, target.ErrNotScalable), errors.Is(err, target.ErrClusterScoped):
+	case errors.Is(failed, ErrUnknownService), errors.Is(failed, target.ErrNotFound), errors.Is(failed, target.ErrNotScalable), errors.Is(failed, target.ErrClusterScoped):
 		// There is nothing to wake: resolvers soon refuse the clients. The ElasticService's
 		// conditions explain it to its owner.
-		httpserver.Error(rc, fasthttp.StatusNotFound, err.Error())
-	case errors.Is(err, target.ErrForbidden):
+		httpserver.Error(rc, fasthttp.StatusNotFound, failed.Error())
+	case errors.Is(failed, target.ErrForbidden):
 		// An API server that has just started may answer that for a while.
-		unavailable(rc, err)
+		unavailable(rc, failed)
 	default:
-		h.Log.Error(err, "wake", "namespace", request.Namespace, "service", request.Svc)
+		h.Log.Error(failed, "wake", "namespace", request.Namespace, "service", request.Svc)
 		unavailable(rc, errors.New("the API server can't be reached or is too slow: try again"))
 	}
+	h.Metrics.Answered(strconv.Itoa(rc.Response.StatusCode()), time.Since(started))
 }
 
 // authenticate checks that the caller is a live resolver pod.

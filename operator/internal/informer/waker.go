@@ -135,6 +135,7 @@ func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, b
 	return last.answer, true
 }
 
+// wake raises the target, and stamps the wake: it writes lastWakeTime.
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
 	asked := w.now()
 	var raised target.Raised
@@ -156,9 +157,13 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			return informerapi.WakeResponse{}, err
 		}
 	}
-	stamped, err := w.stamp(ctx, es, asked)
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
 	if err != nil {
-		return informerapi.WakeResponse{}, err
+		return informerapi.WakeResponse{}, fmt.Errorf("encode the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	stamped := es.DeepCopy()
+	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return informerapi.WakeResponse{}, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
@@ -209,19 +214,6 @@ func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 		w.met[es.UID] = met
 	}
 	return now.Sub(met.at) < commitTime
-}
-
-// stamp writes lastWakeTime and returns the object after that.
-func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time) (*v1alpha1.ElasticService, error) {
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
-	}
-	stamped := es.DeepCopy()
-	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
-		return nil, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
-	}
-	return stamped, nil
 }
 
 // keep remembers an answer, and drops outdated ones.
