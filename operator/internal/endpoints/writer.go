@@ -28,11 +28,24 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []di
 		if current != nil && sameSlice(current, want) {
 			continue
 		}
-		is, err := writeSlice(ctx, c, current, want)
-		if err != nil {
+		// A change is a merge patch: when a resolver is replaced all sleeping services' slices
+		// change, and a server-side apply takes the API server about twice as long.
+		if current != nil {
+			is := current.DeepCopy()
+			is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
+			maps.Copy(is.Labels, want.Labels)
+			err := c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
+			if err == nil {
+				written.add(old, is)
+				continue
+			}
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("change EndpointSlice %s: %w", client.ObjectKeyFromObject(current), err)
+			}
+		}
+		if err := patch.Apply(ctx, c, sliceOwner, want); err != nil {
 			return err
 		}
-		written.add(old, is)
 	}
 	for _, old := range have {
 		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
@@ -40,25 +53,6 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []di
 		}
 	}
 	return nil
-}
-
-// writeSlice changes a slice, or creates it. A change is a merge patch: when a resolver is
-// replaced all sleeping services' slices change, and a server-side apply takes the API server
-// about twice as long.
-func writeSlice(ctx context.Context, c client.Client, old, want *discoveryv1.EndpointSlice) (is *discoveryv1.EndpointSlice, err error) {
-	if old != nil {
-		is = old.DeepCopy()
-		is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
-		maps.Copy(is.Labels, want.Labels)
-		err := c.Patch(ctx, is, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
-		if err == nil {
-			return is, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("change EndpointSlice %s: %w", client.ObjectKeyFromObject(old), err)
-		}
-	}
-	return nil, patch.Apply(ctx, c, sliceOwner, want)
 }
 
 // PendingSlices are one object's slices, by name, that were changed and that the cache still
@@ -91,11 +85,8 @@ func (w PendingSlices) Seen(have []discoveryv1.EndpointSlice) {
 	maps.DeleteFunc(w, func(name string, last pendingSlice) bool { return versions[name] != last.over })
 }
 
-// add notes the result of writing a slice that the cache has; nil: it is not known.
+// add notes the result of changing a slice that the cache has.
 func (w *PendingSlices) add(cached, is *discoveryv1.EndpointSlice) {
-	if cached == nil || is == nil {
-		return
-	}
 	if *w == nil {
 		*w = PendingSlices{}
 	}
