@@ -109,7 +109,9 @@ func (c *Scaler) spare(uid types.UID) {
 type creation struct{ servers, fleet func(context.Context) }
 
 // plan is what is to be written beside the replicas of a target that sleeps at zero, with the
-// target's metadata in the cache; nil where nothing is.
+// target's metadata in the cache; nil where nothing is. For a GameType it asks the planner what
+// the controller will do, and returns that if it is simple: the current Fleet, which has no
+// Servers, gets some.
 func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*metav1.ObjectMeta, *creation) {
 	if !ref.HasServers() || replicas < 1 {
 		return nil, nil
@@ -122,30 +124,23 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 		}
 		return &f.ObjectMeta, &creation{servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, replicas) }}
 	}
+
+	// Observe the GameType and its Fleets.
 	gt := &v1alpha1.GameType{}
 	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, gt.Spec.Replicas) {
 		return nil, nil
 	}
-	return &gt.ObjectMeta, c.planGameType(ctx, gt, replicas)
-}
-
-// asleep reports whether an object with these replicas is at zero, and isn't being deleted.
-func asleep(meta *metav1.ObjectMeta, replicas *int32) bool {
-	return replicas != nil && *replicas == 0 && meta.DeletionTimestamp.IsZero()
-}
-
-// planGameType asks the planner what the GameType's controller will do, and returns that if it
-// is simple: the current Fleet, which has no Servers, gets some.
-func (c *Scaler) planGameType(ctx context.Context, gt *v1alpha1.GameType, replicas int32) *creation {
 	var list v1alpha1.FleetList
-	if err := c.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}); err != nil {
-		return nil
+	if c.Client.List(ctx, &list, client.InNamespace(gt.Namespace), client.MatchingFields{IndexOwner: string(gt.UID)}) != nil {
+		return nil, nil
 	}
 	gt, _ = undone(gt, list.Items)
 	seen := make([]fleet, len(list.Items))
 	for i := range list.Items {
 		seen[i] = observe(gt, &list.Items[i])
 	}
+
+	// What will the controller do once it has these replicas?
 	woken := gt.DeepCopy()
 	woken.Spec.Replicas = &replicas
 	var lastNumber int64
@@ -154,28 +149,33 @@ func (c *Scaler) planGameType(ctx context.Context, gt *v1alpha1.GameType, replic
 	}
 	p := makePlan(time.Now(), &woken.Spec, seen, lastNumber)
 	if p.create || len(p.change) != 1 || p.change[0].fleet != p.current || len(p.force) > 0 {
-		return nil
+		return nil, nil
 	}
+
+	// The current Fleet alone gets Servers.
 	change := p.change[0]
-	for i := range list.Items {
-		f := &list.Items[i]
-		if f.UID != p.current.uid {
-			continue
-		}
-		if !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
-			return nil
-		}
-		return &creation{
-			servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, change.replicas) },
-			fleet: func(ctx context.Context) {
-				// If it can't be written the controller does it, or reports why not.
-				_, _ = changeFleet(ctx, c.Client, woken, change, map[string]any{
-					v1alpha1.OwnerGenerationAnnotation: strconv.FormatInt(gt.Generation+1, 10),
-				})
-			},
-		}
+	current := slices.IndexFunc(list.Items, func(f v1alpha1.Fleet) bool { return f.UID == p.current.uid })
+	if current < 0 {
+		return nil, nil
 	}
-	return nil
+	f := &list.Items[current]
+	if !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
+		return nil, nil
+	}
+	return &gt.ObjectMeta, &creation{
+		servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, change.replicas) },
+		fleet: func(ctx context.Context) {
+			// If it can't be written the controller does it, or reports why not.
+			_, _ = changeFleet(ctx, c.Client, woken, change, map[string]any{
+				v1alpha1.OwnerGenerationAnnotation: strconv.FormatInt(gt.Generation+1, 10),
+			})
+		},
+	}
+}
+
+// asleep reports whether an object with these replicas is at zero, and isn't being deleted.
+func asleep(meta *metav1.ObjectMeta, replicas *int32) bool {
+	return replicas != nil && *replicas == 0 && meta.DeletionTimestamp.IsZero()
 }
 
 // cacheLags reports whether the cache is about to show a later GameType, because a Fleet is as
