@@ -259,13 +259,12 @@ func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	done := answering(ctx.Conn())
-	s.handle(ctx)
-	// A refused request that is held back may make room.
-	done()
-	s.slow.wait(ctx)
-}
-
-func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	// This runs last, after a panic is answered, too.
+	defer func() {
+		// A refused request that is held back may make room.
+		done()
+		s.slow.wait(ctx)
+	}()
 	defer func() {
 		value := recover()
 		if value == nil {
