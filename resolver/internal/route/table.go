@@ -123,7 +123,9 @@ func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
 		t.slices[owner] = map[string]*discoveryv1.EndpointSlice{}
 	}
 	t.slices[owner][slice.Name] = slice
-	t.showOwner(owner)
+	if uid, ok := t.private[owner]; ok {
+		t.show([]types.UID{uid})
+	}
 }
 
 // DeleteSlice forgets a slice.
@@ -138,17 +140,13 @@ func (t *Table) DeleteSlice(slice *discoveryv1.EndpointSlice) {
 	if len(t.slices[owner]) == 0 {
 		delete(t.slices, owner)
 	}
-	t.showOwner(owner)
+	if uid, ok := t.private[owner]; ok {
+		t.show([]types.UID{uid})
+	}
 }
 
 func ownerOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
 	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
-}
-
-func (t *Table) showOwner(owner types.NamespacedName) {
-	if uid, ok := t.private[owner]; ok {
-		t.show([]types.UID{uid})
-	}
 }
 
 // remove ends a route and gives its ports to the routes that waited for them.
