@@ -372,11 +372,24 @@ func (s *session) flush() {
 		for len(queue) > 0 && !s.keptForAnother(len(queue)) {
 			datagram, queue = nextHeld(queue)
 			p.pace.wait(p.Context)
-			if s.send(datagram, s.write) {
+			if s.send(datagram) {
 				p.Counts.DatagramsToServer(1, len(datagram))
 			}
 		}
 	}
+}
+
+// send sends the backend a datagram that was held, and reports whether it was sent.
+func (s *session) send(datagram []byte) bool {
+	s.line.AddBytes(int64(len(datagram)), 0)
+	err := s.write(datagram)
+	return err == nil || s.sendAgain(datagram, err, s.write)
+}
+
+// write is for the goroutine that delivers what was held.
+func (s *session) write(datagram []byte) error {
+	_, err := s.writer.Write(datagram)
+	return err
 }
 
 // keptForAnother reports whether the rest of what is being delivered must not be sent, because

@@ -1,10 +1,10 @@
 // Package udp serves UDP clients. A client's life goes one way, and so do the calls:
 //
-//	receive  socket.go    a loop receives what the clients of a port send
+//	receive  relay.go     a loop receives what the clients of a port send
 //	admit    socket.go    may the sender have a session? query.go has it answered otherwise
 //	hold     session.go   it waits in the service's queue, with what it sent
 //	deliver  deliver.go   its backend gets what was held, as fast as pace.go lets it
-//	relay    loop.go      loops pass datagrams on
+//	relay    relay.go     loops pass datagrams on, both ways
 //	end      session.go   what it took is given back; strangers.go: who makes room first
 //
 // A session has a goroutine from when it has a backend until that has accepted what was held.

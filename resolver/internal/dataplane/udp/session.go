@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
@@ -110,36 +109,6 @@ type session struct {
 }
 
 var _ hold.Datagrams = (*session)(nil)
-
-// fromClient takes a datagram of the client; false: the session is over, and the datagram is
-// the first of another session.
-func (s *session) fromClient(datagram []byte, now time.Time) bool {
-	if !s.validated.Load() && s.answered.Load() {
-		s.validate()
-	}
-	s.touch(&s.clientAt, now)
-	if s.state.Load() == sessionLive {
-		s.relay(datagram)
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.state.Load() {
-	case sessionLive:
-		s.relay(datagram)
-	case sessionHeld, sessionMoves:
-		// The first one is kept whatever its size: it wakes the service.
-		size := lengthBytes + len(datagram)
-		if len(s.queue) > 0 && len(s.queue)+size > int(s.max) || !s.budget().All(size) {
-			s.port.Counts.DatagramDropped()
-			return true
-		}
-		s.keep(datagram)
-	default:
-		return false
-	}
-	return true
-}
 
 // lose ends a live session whose backend is among those that were lost. What that backend was
 // sent lately and did not answer goes to the next backend.
@@ -251,82 +220,6 @@ func (s *session) touch(at *service.LastSeen, now time.Time) {
 func nextHeld(queue []byte) (datagram, rest []byte) {
 	n := binary.NativeEndian.Uint32(queue)
 	return queue[lengthBytes : lengthBytes+n], queue[lengthBytes+n:]
-}
-
-// send sends the backend a datagram with write, and reports whether it was sent. The write may
-// wait for room in the socket's buffer or not. The line counts the datagram first: an answer
-// may end the session at once.
-func (s *session) send(datagram []byte, write func(datagram []byte) error) (sent bool) {
-	if s.line != nil {
-		s.line.AddBytes(int64(len(datagram)), 0)
-		defer func() {
-			if !sent {
-				s.line.AddBytes(-int64(len(datagram)), 0)
-			}
-		}()
-	}
-	earlier := write(datagram)
-	if earlier == nil {
-		return true
-	}
-	// The error may be of an earlier datagram; then this one was not sent.
-	err := earlier
-	if conn.Passing(earlier) {
-		err = write(datagram)
-	}
-	if err != nil {
-		s.lostOne(err)
-	}
-	// A second error is of this datagram, and no earlier one was lost.
-	if err == nil || refusal(err) != refusal(earlier) {
-		s.lostOne(earlier)
-	}
-	return err == nil
-}
-
-// lostOne counts a datagram that the network reported as not delivered.
-func (s *session) lostOne(err error) {
-	if refusal(err) {
-		s.port.Counts.DatagramRefused()
-		s.refused.Store(true)
-	} else {
-		s.port.Counts.UnsentToServer()
-	}
-}
-
-// refusal reports whether the error says that nothing is bound to the backend's port.
-func refusal(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
-
-// write is for the goroutine that delivers what was held.
-func (s *session) write(datagram []byte) error {
-	_, err := s.writer.Write(datagram)
-	return err
-}
-
-// writeNow is for the port's loop, which waits for nothing: where there is no room a datagram
-// is lost, as on a line that is full.
-func (s *session) writeNow(datagram []byte) error {
-	if !s.adopted {
-		return s.writer.WriteNow(datagram)
-	}
-	if _, errno := conn.SendNow(s.file.FD(), datagram); errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// relay sends the backend a datagram that came while the session is live.
-func (s *session) relay(datagram []byte) {
-	if !s.send(datagram, s.writeNow) {
-		return
-	}
-	switch {
-	case s.port == s.socket.port.Load():
-		s.socket.sent++
-		s.socket.sentBytes += len(datagram)
-	default:
-		s.port.Counts.DatagramsToServer(1, len(datagram))
-	}
 }
 
 // reply sends the client a datagram. It is for the goroutine that waits for the backend's.

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/listener"
@@ -93,41 +91,6 @@ func (u *socket) resume() {
 	if u.serve() != nil {
 		time.AfterFunc(receivePause, u.resume)
 	}
-}
-
-// Ready implements loop.Handler.
-func (u *socket) Ready(on *loop.Loop, _ uint32) {
-	b := u.loop.received()
-	if !u.receive(b) {
-		return
-	}
-	now := on.Now()
-	for i := range b.Len() {
-		datagram, from, to := b.Datagram(i)
-		if s := u.find(from); s == nil || !u.taken(s, datagram, from, to, now) {
-			u.admit(datagram, from, to)
-		}
-	}
-	if u.sent > 0 {
-		u.port.Load().Counts.DatagramsToServer(u.sent, u.sentBytes)
-		u.sent, u.sentBytes = 0, 0
-	}
-}
-
-// receive receives the datagrams that have arrived; false: there are none.
-func (u *socket) receive(b *conn.Batch) bool {
-	u.io.Lock()
-	defer u.io.Unlock()
-	if u.closed {
-		return false
-	}
-	errno := u.packets.Receive(b)
-	if errno != 0 && errno != unix.EAGAIN {
-		// The socket stays open; trying again at once would not help.
-		_ = u.file.Want(0)
-		time.AfterFunc(receivePause, u.resume)
-	}
-	return errno == 0
 }
 
 // close closes the socket, which is ending: nobody needs it any more.
@@ -218,23 +181,6 @@ func (u *socket) sessionOf(datagram []byte, from netip.AddrPort, to netip.Addr, 
 	u.sessions[from] = s
 	u.mu.Unlock()
 	return s
-}
-
-// taken gives a session its client's datagram; false: the session is over. A query of a held
-// client is answered at once, or its answer would come when nobody waits for it any more.
-func (u *socket) taken(s *session, datagram []byte, from netip.AddrPort, to netip.Addr, now time.Time) bool {
-	if s.state.Load() == sessionHeld && !u.wanted(datagram, from, to) {
-		s.touch(&s.clientAt, now)
-		return true
-	}
-	if s.query && s.port.Joins(datagram, from) {
-		// A client that joins counts as another than the one that queried: its backend is
-		// chosen, it gets a slot, and it keeps the service awake.
-		s.line.Answered()
-		s.over("")
-		return false
-	}
-	return s.fromClient(datagram, now)
 }
 
 // wanted has the protocol classify a datagram, and answers it; false: it is not for the
