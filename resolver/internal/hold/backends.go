@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -32,6 +33,10 @@ type backend struct {
 func (p *port) update(now *route.Port) {
 	p.ready = now.Probed
 	p.probed = now.Probed && p.network == route.TCP
+	p.querier = nil
+	if !now.ByConnect {
+		p.querier = proto.AbilitiesOf(p.queue.opts.Protocols[now.Protocol]).Querier
+	}
 	backends := make([]*backend, 0, len(now.Backends))
 	changed := false
 	for _, b := range now.Backends {
@@ -172,19 +177,6 @@ func (p *port) releaseTo(s *backend) Release {
 
 // hasRoom reports whether a backend may get another player.
 func (s *backend) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
-
-// candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
-// UDP only those whose container runs, because nothing else answers.
-func (p *port) candidates(now time.Time) []netip.AddrPort {
-	var out []netip.AddrPort
-	for _, s := range p.backends {
-		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
-			continue
-		}
-		out = append(out, s.Address)
-	}
-	return out
-}
 
 // avoid leaves a backend alone for asideFor.
 func (p *port) avoid(address netip.AddrPort) {

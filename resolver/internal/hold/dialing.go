@@ -4,24 +4,18 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/query"
 	"dormouse.dev/dormouse/resolver/internal/route"
+	"dormouse.dev/dormouse/resolver/internal/wake"
 )
-
-// start starts the port's one dialer.
-func (p *port) start() {
-	if p.dialing {
-		return
-	}
-	p.dialing = true
-	p.queue.wg.Go(p.dialLoop)
-}
 
 // dialLoop looks for a backend while clients wait, and releases all of them at once.
 func (p *port) dialLoop() {
@@ -34,13 +28,13 @@ func (p *port) dialLoop() {
 			q.mu.Unlock()
 			return
 		}
-		first := p.firstAllowed()
+		first := slices.IndexFunc(p.waiting, q.mayConnect)
 		now := time.Now()
 		candidates := p.candidates(now)
 		if len(candidates) > 0 && p.addressAt.IsZero() {
 			p.addressAt = time.Now()
 		}
-		if first == nil || len(candidates) == 0 {
+		if first < 0 || len(candidates) == 0 {
 			wait := p.calm(now)
 			q.mu.Unlock()
 			p.pause(wait)
@@ -67,25 +61,46 @@ func (p *port) dialLoop() {
 			continue
 		}
 		p.tries++
-		tries := p.tries
+		tries, ticket, querier := p.tries, p.waiting[first], p.querier
 		p.space(now)
 		q.mu.Unlock()
 		if p.network == route.UDP {
-			p.tryDatagram(first, candidates[(tries-1)%len(candidates)])
+			p.tryDatagram(ticket, candidates[(tries-1)%len(candidates)])
 		} else {
-			p.tryDial(candidates, tries)
+			p.tryDial(candidates, tries, querier)
 		}
 	}
 }
 
-// firstAllowed is the first client that may be connected.
-func (p *port) firstAllowed() *Ticket {
-	for _, t := range p.waiting {
-		if p.queue.mayConnect(t) {
-			return t
-		}
+// mayConnect reports whether a client may be connected. While a sleep is under way only a wake
+// call that was made for the client keeps the backends from going away under it.
+func (q *Queue) mayConnect(t *Ticket) bool {
+	if q.behind() {
+		return false
 	}
-	return nil
+	if t.seq <= q.approved {
+		return true
+	}
+	// The operator's answer is newer than the route.
+	down := q.lastResult.Outcome == wake.Accepted && q.lastResult.Phase == v1alpha1.PhaseAsleep
+	return !q.route.AwaitsWake() && !down
+}
+
+// behind reports whether the operator reported a sleep that the route doesn't have yet, nor the
+// pods that are from before it.
+func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
+
+// candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
+// UDP only those whose container runs, because nothing else answers.
+func (p *port) candidates(now time.Time) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range p.backends {
+		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
+			continue
+		}
+		out = append(out, s.Address)
+	}
+	return out
 }
 
 // space sets when the next dial may be.
@@ -154,8 +169,9 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 	}
 }
 
-// tryDial dials a few addresses at once; the first that answers is up.
-func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
+// tryDial dials a few addresses at once; the first that answers is up. Where the protocol can
+// query a backend it is queried first.
+func (p *port) tryDial(candidates []netip.AddrPort, tries int, querier proto.Querier) {
 	q := p.queue
 	timeout := dialShort
 	if tries%5 == 0 {
@@ -172,7 +188,14 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 		address := candidates[((tries-1)*width+i)%len(candidates)]
 		q.wg.Go(func() {
 			defer utilruntime.HandleCrash()
-			made, err := p.dial(ctx, address, timeout)
+			var made *conn.Stream
+			var err error
+			if querier != nil {
+				err = p.ask(ctx, querier, address, timeout)
+			}
+			if err == nil {
+				made, err = q.opts.Dial(ctx, address, timeout)
+			}
 			if err != nil {
 				made = nil
 			}
@@ -208,28 +231,20 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int) {
 	cancel()
 }
 
-// dial connects to a backend that is up. Where the protocol can query a backend it is queried
-// first, which the timeout doesn't bound.
-func (p *port) dial(ctx context.Context, address netip.AddrPort, timeout time.Duration) (*conn.Stream, error) {
+// ask queries a backend, whose protocol can be, before it counts as up. The timeout doesn't
+// bound that.
+func (p *port) ask(ctx context.Context, querier proto.Querier, address netip.AddrPort, timeout time.Duration) error {
 	q := p.queue
 	q.mu.Lock()
-	r := q.route
+	greeting := query.Greeting(q.route, route.TCP)
 	q.mu.Unlock()
-	now, ok := r.Port(p.name)
-	querier := proto.AbilitiesOf(q.opts.Protocols[now.Protocol]).Querier
-	if ok && querier != nil && !now.ByConnect {
-		err := query.Backend(ctx, route.TCP, address, timeout, query.Greeting(r, route.TCP), func(c net.Conn) error {
-			answers, err := querier.Ask(c)
-			if err == nil && q.opts.Learnt != nil {
-				q.opts.Learnt(p.name, answers)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+	return query.Backend(ctx, route.TCP, address, timeout, greeting, func(c net.Conn) error {
+		answers, err := querier.Ask(c)
+		if err == nil && q.opts.Learnt != nil {
+			q.opts.Learnt(p.name, answers)
 		}
-	}
-	return q.opts.Dial(ctx, address, timeout)
+		return err
+	})
 }
 
 // tryDatagram has one client's first datagram find out whether a backend is up.

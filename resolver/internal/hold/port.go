@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -23,6 +24,8 @@ type port struct {
 	ready, probed bool
 	backends      []*backend
 	next          int
+	// querier is what backends are queried with before they count as up; nil: they aren't.
+	querier proto.Querier
 
 	dialing bool
 	// rouse makes the dialer look again.

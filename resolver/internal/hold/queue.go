@@ -283,14 +283,23 @@ func (q *Queue) Hold(name string, client Client, atMost time.Duration) (*Ticket,
 	return t, nil
 }
 
-// add makes a ticket wait and starts the loops that serve it.
+// add makes a ticket wait and starts the loops that serve it, or makes them look again.
 func (q *Queue) add(t *Ticket) {
+	p := t.port
 	t.state = waiting
 	q.waiting++
-	t.port.waiting = append(t.port.waiting, t)
-	t.port.start()
-	t.port.wake()
-	q.startWaking()
+	p.waiting = append(p.waiting, t)
+	if !p.dialing {
+		p.dialing = true
+		q.wg.Go(p.dialLoop)
+	}
+	p.wake()
+	if q.waking {
+		q.rouseLocked()
+	} else {
+		q.waking = true
+		q.wg.Go(q.wakeLoop)
+	}
 }
 
 // end takes a ticket out of the queue for good.

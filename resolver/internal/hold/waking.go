@@ -7,18 +7,9 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/wake"
 )
-
-// startWaking makes the wake loop run, or look again.
-func (q *Queue) startWaking() {
-	if q.waking {
-		q.rouseLocked()
-		return
-	}
-	q.waking = true
-	q.wg.Go(q.wakeLoop)
-}
 
 func (q *Queue) rouseLocked() {
 	select {
@@ -84,24 +75,6 @@ func (q *Queue) due() time.Time {
 	return q.lastCall.Add(wakePeriod)
 }
 
-// mayConnect reports whether a client may be connected. While a sleep is under way only a wake
-// call that was made for the client keeps the backends from going away under it.
-func (q *Queue) mayConnect(t *Ticket) bool {
-	if q.behind() {
-		return false
-	}
-	if t.seq <= q.approved {
-		return true
-	}
-	// The operator's answer is newer than the route.
-	down := q.lastResult.Outcome == wake.Accepted && q.lastResult.Phase == v1alpha1.PhaseAsleep
-	return !q.route.AwaitsWake() && !down
-}
-
-// behind reports whether the operator reported a sleep that the route doesn't have yet, nor the
-// pods that are from before it.
-func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
-
 // answered takes in the result of a call that was made for all clients up to seq.
 func (q *Queue) answered(result wake.Result, seq uint64) {
 	q.mu.Lock()
@@ -151,4 +124,56 @@ func (q *Queue) pause(d time.Duration) {
 	case <-q.rouse:
 	case <-q.ctx.Done():
 	}
+}
+
+// nothingToWake is for how long the operator has answered that there is nothing to wake.
+// The wake loop alone uses it.
+type nothingToWake struct {
+	// since is the first in an uninterrupted series of answers that there is nothing to wake,
+	// and last the last of them; zero when there is none.
+	since, last time.Time
+	// certain is set once the series has lasted nothingTime.
+	certain bool
+}
+
+// answered takes in an answer, and reports whether the clients that it was asked for wait in
+// vain. After any other answer, or none, they wait on: a resolver that can't reach the operator
+// doesn't know.
+func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
+	if outcome != wake.NotFound {
+		*n = nothingToWake{}
+		return false
+	}
+	keep := nothingGap
+	if n.certain {
+		keep = nothingMemory
+	}
+	if n.since.IsZero() || now.Sub(n.last) > keep {
+		*n = nothingToWake{since: now}
+	}
+	n.last = now
+	n.certain = n.certain || now.Sub(n.since) >= nothingTime
+	return n.certain
+}
+
+// refuseUpTo refuses all clients up to seq: the operator was asked for those.
+func (q *Queue) refuseUpTo(seq uint64) {
+	q.mu.Lock()
+	var refused []*Ticket
+	for _, p := range q.ports {
+		rest := p.waiting[:0]
+		for _, t := range p.waiting {
+			if t.seq > seq {
+				rest = append(rest, t)
+				continue
+			}
+			q.end(t)
+			q.waiting--
+			refused = append(refused, t)
+		}
+		clear(p.waiting[len(rest):])
+		p.waiting = rest
+	}
+	q.mu.Unlock()
+	refuse(refused, proto.NothingToWake)
 }
