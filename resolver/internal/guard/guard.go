@@ -3,6 +3,7 @@ package guard
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -97,7 +98,10 @@ func (v *Stay) Ask(now time.Time) proto.Reason {
 	if v.asked {
 		return ""
 	}
-	if reason := v.Hold(); reason != "" {
+	if !v.rules.Permits(v.from) {
+		return proto.Denied
+	}
+	if reason := v.Hear(); reason != "" {
 		return reason
 	}
 	at := since(now)
@@ -157,3 +161,37 @@ func (v *Stay) Budget(all *conn.Budget) *conn.Budget {
 
 // over reports whether there is no room for one more.
 func over(n, most int32) bool { return most > 0 && n >= most }
+
+// alpha is how many times as much as is left one service may have. With 8 it gets
+// eight ninths at most where nobody else wants any, and others still find room.
+const alpha = 8
+
+// Share divides what all services share, so that one that is flooded leaves some for the
+// others. It is the dynamic threshold of shared-memory switches.
+type Share struct {
+	most int64
+	used atomic.Int64
+}
+
+// NewShare makes one of a number of places.
+func NewShare(most int) *Share { return &Share{most: int64(most)} }
+
+// Take takes n places for a service that has own already; false: it has its share, or there are
+// none left.
+func (s *Share) Take(own *atomic.Int32, n int32) bool {
+	had, used := int64(own.Add(n)-n), s.used.Add(int64(n))-int64(n)
+	if had >= alpha*(s.most-used) || used+int64(n) > s.most {
+		s.Force(own, -n)
+		return false
+	}
+	return true
+}
+
+// Force takes n places even where they are not left, or gives them back.
+func (s *Share) Force(own *atomic.Int32, n int32) {
+	own.Add(n)
+	s.used.Add(int64(n))
+}
+
+// Used is how many are taken.
+func (s *Share) Used() int { return int(s.used.Load()) }
