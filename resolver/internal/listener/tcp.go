@@ -111,24 +111,20 @@ func (s *tcpSocket) Ended() <-chan struct{} { return ended }
 // Ready implements loop.Handler. It takes one client: the loop's other files have their turn
 // before the next one.
 func (s *tcpSocket) Ready(on *loop.Loop, _ uint32) {
-	fd, from, err := s.accept()
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return
+	}
+	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	s.mu.RUnlock()
 	switch {
 	case err == nil:
-		s.clients(on, fd, from)
-	case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EAGAIN), errors.Is(err, net.ErrClosed):
+		s.clients(on, fd, conn.AddressOf(from))
+	case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EAGAIN):
 	default:
 		s.pause()
 	}
-}
-
-func (s *tcpSocket) accept() (int, netip.AddrPort, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return -1, netip.AddrPort{}, net.ErrClosed
-	}
-	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-	return fd, conn.AddressOf(from), err
 }
 
 // pause leaves clients in the kernel's queue for a while.
