@@ -23,7 +23,7 @@ func (s *Shared) GiveFiles(own *Files) { s.files.Force(&own.n, -FilesOfTCP) }
 
 // TakeConnection takes the files of a TCP client of the service, which GiveConnection gives
 // back; false: there are none left for it.
-func (s *Service) TakeConnection() bool { return s.TakeFiles(&s.ownFiles) }
+func (s *Service) TakeConnection() bool { return s.files.Take(&s.ownFiles.n, FilesOfTCP) }
 
 // GiveConnection gives back what TakeConnection took.
 func (s *Service) GiveConnection() { s.GiveFiles(&s.ownFiles) }

@@ -6,60 +6,20 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
-// admission is what becomes of a client.
-type admission struct {
-	decision decision
-	// server is the backend of a relayed client, and ticket the place in the queue of a held
-	// one.
-	server *backend
-	ticket *hold.Ticket
-}
-
-type decision int
-
-const (
-	// done: the client was refused, or answered in the backend's place, or is gone.
-	done decision = iota
-	relayed
-	// relayedAsQuery: it only queries the status, which keeps nothing awake.
-	relayedAsQuery
-	held
-)
-
-// admit decides what becomes of a client, and tells it why if it is refused.
-func (p *Port) admit(c *Client, rules *guard.Rules) admission {
-	c.max = p.Route().Hold.MaxBytes
-	if !p.admitted(c, rules) {
-		return admission{}
-	}
-	switch goesOn, query := p.wants(c); {
-	case query != nil:
-		return admission{decision: relayedAsQuery, server: query}
-	case !goesOn || p.Route().AwaitsWake() && !p.mayWait(c):
-		return admission{}
-	}
-	c.keepAwake()
-	if server := p.connectNow(c); server != nil {
-		return admission{decision: relayed, server: server}
-	}
-	if !p.mayWait(c) {
-		return admission{}
-	}
-	return p.queue(c)
-}
-
 // noRules are for a load balancer's own connections.
 var noRules = &guard.Rules{}
 
-// admitted begins a client's stay, once its address is known. What was read until then is
-// charged to its source from now on.
-func (p *Port) admitted(c *Client, rules *guard.Rules) bool {
-	all := p.Held
+// admit has a client relayed, or held in the service's queue. Part of its first bytes may have
+// been read already. False: the client was refused, and told why, or answered in the backend's
+// place, or is gone.
+func (p *Port) admit(c *Client, rules *guard.Rules) bool {
+	c.max = p.Route().Hold.MaxBytes
 	if c.local {
 		rules = noRules
 	}
@@ -67,13 +27,42 @@ func (p *Port) admitted(c *Client, rules *guard.Rules) bool {
 	if !ok {
 		return false
 	}
-	c.port, c.stay = p, stay
-	if kept := stay.Budget(all); kept != all {
-		all.Give(len(c.sent))
-		kept.Force(len(c.sent))
-		c.budget = kept
-		c.reader.Charge(kept)
+	c.begin(p, stay)
+	if k := p.Policy(); c.local || k.Classifies || k.ClassifiesQueries {
+		switch goesOn, query := p.wants(c, k); {
+		case query != nil:
+			p.relayQuery(c, query)
+			return true
+		case !goesOn:
+			return false
+		}
 	}
+	if p.Route().AwaitsWake() && !p.mayWait(c) {
+		return false
+	}
+	c.keepAwake()
+	if server := p.connectNow(c); server != nil {
+		p.relay(c, server)
+		return true
+	}
+	if !p.mayWait(c) {
+		return false
+	}
+	atMost := p.protocol.HoldAtMost()
+	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
+		atMost = 0
+	}
+	ticket, err := p.Queue.Hold(p.Key.Name, c, atMost)
+	if err != nil {
+		reason := proto.QueueFull
+		if errors.Is(err, hold.ErrGone) {
+			reason = proto.RouteGone
+		}
+		c.line.Refused(string(reason))
+		p.refuseWith(c, reason)
+		return false
+	}
+	p.Running.Go(func() { p.await(c, ticket) })
 	return true
 }
 
@@ -92,8 +81,7 @@ func (p *Port) takePlace(l *accesslog.Line, from netip.Addr, rules *guard.Rules)
 
 // wants finds out what a client wants. One that goes on wants a backend to play on. Query is
 // the backend of a client that only queries. With neither the client is done or gone.
-func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
-	k := p.Policy()
+func (p *Port) wants(c *Client, k *service.Policy) (goesOn bool, query *backend) {
 	if c.local {
 		if query = p.connectQuery(c); query == nil {
 			part(c.conn, nil)
@@ -101,7 +89,7 @@ func (p *Port) wants(c *Client) (goesOn bool, query *backend) {
 		return false, query
 	}
 	if !k.ClassifiesQueries {
-		return !k.Classifies || p.handshake(c), nil
+		return p.handshake(c), nil
 	}
 	queries, heard := p.queries(c)
 	// At a front of HTTP a probe is relayed like any other request while a backend is up: the
@@ -166,23 +154,4 @@ func (p *Port) deny(c *Client) {
 	}
 	p.refuse(c.line, proto.Denied)
 	p.refuseWith(c, proto.Denied)
-}
-
-// queue puts a client into the service's queue, where there is room.
-func (p *Port) queue(c *Client) admission {
-	atMost := p.protocol.HoldAtMost()
-	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
-		atMost = 0
-	}
-	ticket, err := p.Queue.Hold(p.Key.Name, c, atMost)
-	if err == nil {
-		return admission{decision: held, ticket: ticket}
-	}
-	reason := proto.QueueFull
-	if errors.Is(err, hold.ErrGone) {
-		reason = proto.RouteGone
-	}
-	c.line.Refused(string(reason))
-	p.refuseWith(c, reason)
-	return admission{}
 }

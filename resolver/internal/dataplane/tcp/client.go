@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"bytes"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -60,15 +59,17 @@ type Client struct {
 	deadline sync.Mutex
 }
 
-// newClient makes a client of a connection.
-func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
-	_, own := c.Addresses()
-	client := &Client{
-		shared: s, conn: c, reader: conn.NewReader(c), budget: s.Held, line: s.AccessLog.Begin(from),
-		events: make(chan event, 1), endpoints: endpoints{source: from, destination: own},
+// begin begins the client's stay at a port. What was read until then is charged to its source
+// from now on.
+func (c *Client) begin(p *Port, stay guard.Stay) {
+	c.port, c.stay = p, stay
+	all := p.Held
+	if kept := stay.Budget(all); kept != all {
+		all.Give(len(c.sent))
+		kept.Force(len(c.sent))
+		c.budget = kept
+		c.reader.Charge(kept)
 	}
-	client.reader.Charge(s.Held)
-	return client
 }
 
 // end ends the client, and gives back what it took. An HTTP client whose next request is for

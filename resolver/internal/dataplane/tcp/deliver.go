@@ -55,18 +55,6 @@ func (p *Port) connectNow(c *Client) *backend {
 	return nil
 }
 
-// take connects to the backend of a release.
-func (p *Port) take(g hold.Release) (made *conn.Stream, began time.Time, err error) {
-	if g.Conn != nil {
-		return g.Conn, began, nil
-	}
-	p.tcp.dials <- struct{}{}
-	defer func() { <-p.tcp.dials }()
-	began = time.Now()
-	made, err = p.dial(g)
-	return made, began, err
-}
-
 // reach connects to a backend that was picked; nil: that failed, as the queue knows.
 func (p *Port) reach(g hold.Release) *conn.Stream {
 	began := time.Now()
@@ -76,6 +64,21 @@ func (p *Port) reach(g hold.Release) *conn.Stream {
 		return nil
 	}
 	return made
+}
+
+// reachReleased connects to the backend that a held client was released to; nil: that failed.
+// Failed is the backend, which is to blame if the client can't be delivered; the zero value where
+// it is not to blame.
+func (p *Port) reachReleased(g hold.Release) (made *conn.Stream, failed netip.AddrPort) {
+	p.tcp.dials <- struct{}{}
+	defer func() { <-p.tcp.dials }()
+	began := time.Now()
+	made, err := p.dial(g)
+	if err != nil && !blames(err) {
+		p.unreached(g, began, err)
+		return nil, netip.AddrPort{}
+	}
+	return made, g.Address
 }
 
 // unreached takes in the error with which a client could not connect.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/conn"
@@ -17,15 +16,6 @@ import (
 
 // A client takes the fast path to a backend where the service is up and nobody needs to hear
 // the client first. It has no goroutine, nor anything else of its own but the relay.
-
-// mayTakeFastPath reports whether a client may take the fast path now.
-func (p *Port) mayTakeFastPath(from netip.Addr) bool {
-	r, k := p.Route(), p.Policy()
-	if k.Classifies || k.ClassifiesQueries || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from) {
-		return false
-	}
-	return !p.Can.Requests || r.Balance != ""
-}
 
 // fastClient is a client on its way to a backend.
 type fastClient struct {
@@ -52,10 +42,6 @@ type fastRelay struct {
 // fastPath serves an accepted client; false: it has to be served in the usual way. So is a
 // client whose backend can't be reached.
 func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
-	defer utilruntime.HandleCrash()
-	if !p.mayTakeFastPath(from.Addr()) {
-		return false
-	}
 	release, ok := p.Queue.Pick(p.Key.Name)
 	if !ok {
 		return false
@@ -110,7 +96,7 @@ func (r *fastRelay) end() {
 // fail serves the client in the usual way, because its backend can't be reached.
 func (s *fastClient) fail(err error) {
 	s.port.unreached(s.release, s.began, err)
-	s.port.accept(s.loop, s.client, s.from)
+	s.port.serve(s.loop, s.client, s.from)
 	s.end()
 }
 

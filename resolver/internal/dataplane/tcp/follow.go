@@ -32,10 +32,10 @@ type followed struct {
 	ended bool
 }
 
-// follow follows a connection, whose backend has been sent this much already; nil: it can't be
+// follow follows a connection of a protocol with requests, whose backend has been sent this much already; nil: it can't be
 // followed, or all clients go through the resolver for good.
 func (p *Port) follow(sent []byte) *http1.Exchange {
-	if !p.Can.Requests || p.Route().Balance != "" {
+	if p.Route().Balance != "" {
 		return nil
 	}
 	x := http1.NewExchange()

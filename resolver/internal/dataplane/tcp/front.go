@@ -177,7 +177,9 @@ func (f *Front) serve(c *Client) {
 	} else { // it has just left the front
 		rules = p.Policy().Rules.Hidden()
 	}
-	p.advance(c, &rules)
+	if !p.admit(c, &rules) {
+		c.end()
+	}
 }
 
 // admit finds out which port a client wants; nil: none that it may have, and it was told so.
@@ -234,7 +236,7 @@ func (f *Front) meet(c *Client) *Port {
 // client is gone.
 func (f *Front) admitted(c *Client) bool {
 	owner := f.owner.Load()
-	if !f.nobody.introduce(c, &owner.proxy) || c.local {
+	if owner.proxy.Trusts(c.source.Addr()) && !f.nobody.introduce(c) || c.local {
 		return false
 	}
 	stay, reason := f.guard.Admit(&owner.rules, c.source.Addr(), f.shared.Held)

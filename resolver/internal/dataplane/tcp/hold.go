@@ -3,7 +3,6 @@ package tcp
 import (
 	"errors"
 	"io"
-	"net/netip"
 	"os"
 	"time"
 
@@ -31,18 +30,14 @@ type event struct {
 	read bool
 }
 
-// hold has a client wait in a goroutine with a small stack: all else takes more stack than
-// waiting does, and many clients wait.
-func (p *Port) hold(c *Client, ticket *hold.Ticket) {
-	p.Running.Go(func() { p.await(c, ticket) })
-}
-
-// await serves a client that waits until it is relayed or gone, or has sent something.
+// await serves a client that waits until it is relayed or gone, or has sent something: then it
+// waits on in a new goroutine. All else takes more stack than waiting does, and many clients
+// wait.
 func (p *Port) await(c *Client, ticket *hold.Ticket) {
 	defer utilruntime.HandleCrash()
 	e, here := c.wait()
 	if e.read {
-		p.hold(c, ticket)
+		p.Running.Go(func() { p.await(c, ticket) })
 		return
 	}
 	if server := p.deliverHeld(c, ticket, e, here); server != nil {
@@ -86,36 +81,24 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 			part(c.conn, p.refusal(c, e.reason))
 			return nil
 		}
-		server, failed := p.deliverTo(c, e.release)
-		if server != nil {
-			p.Begin(false)
-			ticket.Delivered()
-			return server
+		c.takeSlot(e.release)
+		made, failed := e.release.Conn, e.release.Address
+		if made == nil {
+			made, failed = p.reachReleased(e.release)
+		}
+		c.awaitReply()
+		if made != nil {
+			server, err := c.replay(made, e.release.Address)
+			if err == nil {
+				p.Begin(false)
+				ticket.Delivered()
+				return server
+			}
+			_ = made.Close()
 		}
 		c.takeSlot(hold.Release{})
 		ticket.Back(failed)
 	}
-}
-
-// deliverTo connects a client to the backend that it was released to, and replays what was
-// held. Where that fails, failed is the backend, unless it is not to blame.
-func (p *Port) deliverTo(c *Client, g hold.Release) (server *backend, failed netip.AddrPort) {
-	c.takeSlot(g)
-	failed = g.Address
-	made, began, err := p.take(g)
-	if err != nil && !blames(err) {
-		p.unreached(g, began, err)
-		failed = netip.AddrPort{}
-	}
-	c.awaitReply()
-	if made == nil {
-		return nil, failed
-	}
-	if server, err = c.replay(made, g.Address); err != nil {
-		_ = made.Close()
-		return nil, failed
-	}
-	return server, failed
 }
 
 // Released implements hold.Client.
@@ -141,17 +124,6 @@ func (c *Client) arm(at time.Time) {
 	if !c.called {
 		_ = c.conn.SetReadDeadline(at)
 	}
-}
-
-// event takes the event that has come, or is about to.
-func (c *Client) event() (e event, called bool) {
-	c.deadline.Lock()
-	called = c.called
-	c.deadline.Unlock()
-	if called {
-		e = c.await()
-	}
-	return e, called
 }
 
 // await waits for an event that is about to come.
@@ -214,10 +186,13 @@ func (c *Client) wait() (event, bool) {
 	}
 }
 
-// interrupted returns the event that ended a read, and reports whether it ends the wait.
+// interrupted takes the event that ended a read, or is about to come, and reports whether it ends the wait.
 func (c *Client) interrupted() (event, bool) {
-	if e, called := c.event(); called {
-		return e, true
+	c.deadline.Lock()
+	called := c.called
+	c.deadline.Unlock()
+	if called {
+		return c.await(), true
 	}
 	if c.questions.ask(c.conn) {
 		c.arm(c.questions.due)

@@ -22,7 +22,6 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
-	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/loop"
 	"dormouse.dev/dormouse/resolver/internal/relay"
@@ -58,52 +57,50 @@ func NewPort(p *service.Port, s *Service) *Port {
 
 // Open opens the port.
 func (p *Port) Open() (listener.Socket, error) {
-	return listener.OpenTCP(p.Host, int(p.Key.Number), func(on *loop.Loop, fd int, from netip.AddrPort) {
-		if !p.fastPath(on, fd, from) {
-			p.accept(on, fd, from)
-		}
-	})
+	return listener.OpenTCP(p.Host, int(p.Key.Number), p.accept)
 }
 
 // Routed takes in a new version of the route.
 func (s *Service) Routed(sv *service.Service) { s.endIdle(sv) }
 
-// accept serves a client in a goroutine of its own.
+// accept takes a client that a loop has accepted. It takes the fast path where nobody needs to
+// hear it first.
 func (p *Port) accept(on *loop.Loop, fd int, from netip.AddrPort) {
-	c, err := conn.NewStream(on.Near(), fd)
+	defer utilruntime.HandleCrash()
+	r, k := p.Route(), p.Policy()
+	heard := k.Classifies || k.ClassifiesQueries || r.AwaitsWake() || r.Proxy.Send || r.Proxy.Trusts(from.Addr()) ||
+		p.Can.Requests && r.Balance == ""
+	if heard || !p.fastPath(on, fd, from) {
+		p.serve(on, fd, from)
+	}
+}
+
+// serve serves a client in a goroutine of its own, until it is held or relayed or gone.
+func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
+	stream, err := conn.NewStream(on.Near(), fd)
 	if err != nil {
 		return
 	}
 	p.Running.Go(func() {
 		defer utilruntime.HandleCrash()
-		p.serve(newClient(p.Shared, c, from))
+		c := newClient(p.Shared, stream, from)
+		p.Counts.ClientTaken()
+		p.Wanted(c.line)
+		proxy := &p.Route().Proxy
+		c.announced = proxy.Send
+		if proxy.Trusts(from.Addr()) && !p.introduce(c) || !p.admit(c, p.Policy().Rules) {
+			c.end()
+		}
 	})
 }
 
-// serve serves a client of the port until it is relayed or gone.
-func (p *Port) serve(c *Client) {
-	p.Counts.ClientTaken()
-	p.Wanted(c.line)
-	proxy := &p.Route().Proxy
-	c.announced = proxy.Send
-	if !p.introduce(c, proxy) {
-		c.end()
-		return
+// newClient makes a client of a connection.
+func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
+	_, own := c.Addresses()
+	client := &Client{
+		shared: s, conn: c, reader: conn.NewReader(c), budget: s.Held, line: s.AccessLog.Begin(from),
+		events: make(chan event, 1), endpoints: endpoints{source: from, destination: own},
 	}
-	p.advance(c, p.Policy().Rules)
-}
-
-// advance takes a client through its life: from its first bytes, part of which may have been
-// read already, until it is relayed or gone.
-func (p *Port) advance(c *Client, rules *guard.Rules) {
-	switch a := p.admit(c, rules); a.decision {
-	case relayed:
-		p.relay(c, a.server)
-	case relayedAsQuery:
-		p.relayQuery(c, a.server)
-	case held:
-		p.hold(c, a.ticket)
-	case done:
-		c.end()
-	}
+	client.reader.Charge(s.Held)
+	return client
 }

@@ -13,7 +13,6 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/query"
-	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 // headerBuffer is for reading a header, which may be longer. It bounds how much is read beyond
@@ -34,13 +33,10 @@ func endpointOf(a *net.TCPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// introduce finds out a client's address; false: the connection has to begin with a header, and
-// has none. One that ends before it sends anything is a load balancer's check whether the port
+// introduce finds out a client's address from the header with which a trusted connection has to
+// begin; false: there is none. One that ends before it sends anything is a load balancer's check whether the port
 // is open.
-func (f *classifier) introduce(c *Client, proxy *route.Proxy) bool {
-	if !proxy.Trusts(c.source.Addr()) {
-		return true
-	}
+func (f *classifier) introduce(c *Client) bool {
 	due := c.headDue
 	if due.IsZero() {
 		due = time.Now().Add(f.terms.HeadTime())

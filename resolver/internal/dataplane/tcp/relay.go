@@ -41,7 +41,7 @@ func (p *Port) relay(c *Client, server *backend) {
 	c.stay.Served()
 	p.served(c, server)
 	r := relaying{exchange: server.exchange}
-	if c.front == nil || c.front.only == nil {
+	if p.Can.Requests && (c.front == nil || c.front.only == nil) {
 		r.exchange = p.follow(c.sent)
 		r.endsIdle = r.exchange != nil
 	}
