@@ -1,7 +1,6 @@
 package v1alpha1
 
-// HTTPProbeMethod is the method of a request that is answered while a service
-// sleeps.
+// HTTPProbeMethod is the method of a request that is answered while a service sleeps.
 // +kubebuilder:validation:Enum=GET;HEAD;OPTIONS;POST
 type HTTPProbeMethod string
 
@@ -12,8 +11,8 @@ type HTTPProbe struct {
 	// +kubebuilder:default=GET
 	Method HTTPProbeMethod `json:"method,omitempty"`
 
-	// path is the request's path as it is sent, letter for letter. What the request
-	// has after a '?' is not looked at.
+	// path is the request's path as it is sent, letter for letter. What the request has after a
+	// '?' is not looked at.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -49,8 +48,8 @@ type HTTPHeaderMatch struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]([ -~]*[!-~])?$')",message="value must be of visible ASCII characters, with spaces only in between"
 	Value string `json:"value,omitempty"`
 
-	// prefix is what the header's value begins with, letter for letter, such as
-	// kube-probe/ in a User-Agent.
+	// prefix is what the header's value begins with, letter for letter, such as kube-probe/ in
+	// a User-Agent.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -68,8 +67,8 @@ type HTTPProbeResponse struct {
 	// +kubebuilder:validation:Maximum=599
 	Status int32 `json:"status,omitempty"`
 
-	// headers are sent beside Date, Content-Length, Connection and, where there is a
-	// body, the Content-Type text/plain, which one of them may replace.
+	// headers are sent beside Date, Content-Length, Connection and, where there is a body, the
+	// Content-Type text/plain, which one of them may replace.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ElasticService lets the workload behind a Service sleep at zero replicas and
-// wake when a client connects. While it sleeps, the resolver stands in for the
-// Service's pods and holds what arrives.
+// ElasticService lets the workload behind a Service sleep at zero replicas and wake when a
+// client connects. While it sleeps, the resolver stands in for the Service's pods and holds
+// what arrives.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,7 +26,7 @@ type ElasticService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what may sleep, when, and how clients are held meanwhile.
+	// spec is what may sleep, when, and how clients are held meanwhile.
 	// +required
 	Spec ElasticServiceSpec `json:"spec"`
 
@@ -44,20 +44,20 @@ type ElasticServiceList struct {
 	Items           []ElasticService `json:"items"`
 }
 
-// ElasticServiceSpec says what may sleep, when, and how clients are held.
+// ElasticServiceSpec is what may sleep, when, and how clients are held.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Fleet or GameType"
 // +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise clients go past the resolver; set it, or remove balance"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise clients go past the resolver; set it, or remove proxyProtocol"
 // +kubebuilder:validation:XValidation:rule="!has(self.front) || has(self.front.namespace) || self.front.service != self.service",message="front.service must be another Service than service, which has endpoints of its own"
 type ElasticServiceSpec struct {
-	// service is the name of the Service, in the same namespace, that clients
-	// connect to. It keeps its address asleep and awake. It can't be changed:
-	// another Service wants another ElasticService.
+	// service is the name of the Service, in the same namespace, that clients connect to. It
+	// keeps its address asleep and awake. It can't be changed: another Service wants another
+	// ElasticService.
 	//
-	// A Service with a selector keeps it, and Kubernetes goes on writing the
-	// endpoints of its pods. A Service without one gets all its endpoints from
-	// Dormouse, which finds the pods by the selector in the target's scale.
+	// A Service with a selector keeps it, and Kubernetes goes on writing the endpoints of its
+	// pods. A Service without one gets all its endpoints from Dormouse, which finds the pods by
+	// the selector in the target's scale.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -65,21 +65,20 @@ type ElasticServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="service can't be changed; delete this ElasticService and create one for the other Service"
 	Service string `json:"service"`
 
-	// scaleTargetRef names the workload that sleeps: anything in the same
-	// namespace with a scale subresource, such as a Deployment or StatefulSet.
+	// scaleTargetRef names the workload that sleeps: anything in the same namespace with a
+	// scale subresource, such as a Deployment or StatefulSet.
 	// +required
 	ScaleTargetRef ScaleTargetRef `json:"scaleTargetRef"`
 
-	// minReplicas is the number of replicas that a wake asks for at least. When
-	// it is absent a wake asks for as many as there were before the sleep, and
-	// for 1 the first time.
+	// minReplicas is the number of replicas that a wake asks for at least. When it is absent a
+	// wake asks for as many as there were before the sleep, and for 1 the first time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// sleepAfter is how long the service must have been awake and idle before
-	// it is put to sleep; at least 1s and at most a year. 0s means never.
+	// sleepAfter is how long the service must have been awake and idle before it is put to
+	// sleep; at least 1s and at most a year. 0s means never.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -87,48 +86,47 @@ type ElasticServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('8760h')))",message="sleepAfter must be a duration from 1s to 8760h such as 90s, 10m or 1h, or 0s for never"
 	SleepAfter *metav1.Duration `json:"sleepAfter,omitempty"`
 
-	// idle says how Dormouse knows that nobody uses the service, beyond the
-	// connections that pass through the resolver. With handoff Direct the
-	// resolver doesn't see the clients that connect while the service is awake,
-	// so that a service without players or a trigger here never sleeps by itself.
+	// idle is how Dormouse knows that nobody uses the service, beyond the connections that pass
+	// through the resolver. With handoff Direct the resolver doesn't see the clients that
+	// connect while the service is awake, so that a service without players or a trigger here
+	// never sleeps by itself.
 	// +optional
 	Idle *Idle `json:"idle,omitempty"`
 
-	// handoff says what happens to new connections while the service is awake.
-	// Direct: they go straight to its pods, past the resolver. Never: they all
-	// go through the resolver, whose sessions then tell whether the service is
-	// idle; this wants a Service without a selector.
+	// handoff is what happens to new connections while the service is awake. Direct: they go
+	// straight to its pods, past the resolver. Never: they all go through the resolver, whose
+	// sessions then tell whether the service is idle; this wants a Service without a selector.
 	// +optional
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
 
-	// balance says which server a new client gets, with handoff Never. Spread, the
-	// default: the emptiest. Packed: the fullest that has room. A client stays with
-	// its server to its end. Servers of a Fleet or a GameType count by the players
-	// and the capacity that they report: a full one gets nobody, and where all are
-	// full clients wait. Other pods count by the resolver's own connections.
+	// balance decides which server a new client gets, with handoff Never. Spread, the default:
+	// the emptiest. Packed: the fullest that has room. A client stays with its server to its
+	// end. Servers of a Fleet or a GameType count by the players and the capacity that they
+	// report: a full one gets nobody, and where all are full clients wait. Other pods count by
+	// the resolver's own connections.
 	// +optional
 	Balance Balance `json:"balance,omitempty"`
 
-	// proxyProtocol tells servers where clients really are, and learns it from load
-	// balancers in front of the resolver; with handoff Never.
+	// proxyProtocol tells servers where clients really are, and learns it from load balancers
+	// in front of the resolver; with handoff Never.
 	// +optional
 	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
-	// ports says more about some of the Service's ports. Every port of the
-	// Service works asleep and awake, named here or not.
+	// ports has settings of some of the Service's ports. Every port of the Service works asleep
+	// and awake, named here or not.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Ports []PortSpec `json:"ports,omitempty"`
 
-	// wake says what wakes the service.
+	// wake is what wakes the service.
 	// +optional
 	Wake *Wake `json:"wake,omitempty"`
 
-	// front makes the service share the address of another Service, where clients
-	// say by which name they want it.
+	// front makes the service share the address of another Service, where clients say by which
+	// name they want it.
 	// +optional
 	Front *Front `json:"front,omitempty"`
 
@@ -162,18 +160,17 @@ type ScaleTargetRef struct {
 	Name string `json:"name"`
 }
 
-// Idle says how Dormouse knows that nobody uses a service.
+// Idle is how Dormouse knows that nobody uses a service.
 type Idle struct {
-	// players keeps the service awake while anybody plays on a Server of the
-	// target, which must be a Fleet or a GameType. Only what the Servers said
-	// within the last 30 s counts: a Server that was silent for longer keeps the
-	// service awake.
+	// players keeps the service awake while anybody plays on a Server of the target, which must
+	// be a Fleet or a GameType. Only what the Servers said within the last 30 s counts: a
+	// Server that was silent for longer keeps the service awake.
 	// +optional
 	Players bool `json:"players,omitempty"`
 
-	// triggers are numbers that tell how busy the service is. It sleeps only
-	// when each of them has been below its threshold for sleepAfter. One that
-	// can't be read keeps the service awake.
+	// triggers are numbers that tell how busy the service is. It sleeps only when each of them
+	// has been below its threshold for sleepAfter. One that can't be read keeps the service
+	// awake.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -190,8 +187,7 @@ const TriggerHTTP TriggerType = "http"
 // Trigger is a number that tells how busy a service is.
 // +kubebuilder:validation:XValidation:rule="self.type != 'http' || has(self.http)",message="a trigger of type http needs the field http"
 type Trigger struct {
-	// type is where the number comes from; the field of the same name has its
-	// settings.
+	// type is where the number comes from; the field of the same name has its settings.
 	// +required
 	Type TriggerType `json:"type"`
 
@@ -200,9 +196,9 @@ type Trigger struct {
 	HTTP *HTTPTrigger `json:"http,omitempty"`
 }
 
-// HTTPTrigger asks each of the target's own pods for a number in a JSON
-// document and adds the numbers up. Redirects are not followed, an answer may
-// have 64 KiB, and a pod has 2 s to answer.
+// HTTPTrigger asks each of the target's own pods for a number in a JSON document and adds the
+// numbers up. Redirects are not followed, an answer may have 64 KiB, and a pod has 2 s to
+// answer.
 type HTTPTrigger struct {
 	// port is the container's port.
 	// +required
@@ -217,23 +213,22 @@ type HTTPTrigger struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/([!$&-~]|%[0-9A-Fa-f]{2})*$')",message="path must start with '/' and have no spaces, quotes or '#', and '%' only before two hexadecimal digits"
 	Path string `json:"path,omitempty"`
 
-	// jsonPointer says where the number stands in the answer, as in RFC 6901:
-	// /players/online for example. Empty means that the whole answer is the
-	// number.
+	// jsonPointer is where the number stands in the answer, as in RFC 6901: /players/online for
+	// example. Empty means that the whole answer is the number.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^/~]|~[01])*)*$')",message="jsonPointer must be empty or start with '/', as in /players/online, and have '~' only in ~0 and ~1"
 	JSONPointer string `json:"jsonPointer,omitempty"`
 
-	// threshold is the number from which on the service counts as busy: with 1,
-	// the default, anything above none keeps it awake.
+	// threshold is the number from which on the service counts as busy: with 1, the default,
+	// anything above none keeps it awake.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	Threshold int64 `json:"threshold,omitempty"`
 }
 
-// Handoff says what happens to new connections while a service is awake.
+// Handoff is what happens to new connections while a service is awake.
 // +kubebuilder:validation:Enum=Direct;Never
 type Handoff string
 
@@ -244,11 +239,11 @@ const (
 	HandoffNever Handoff = "Never"
 )
 
-// Hold bounds what a resolver pod keeps for clients while a service wakes. What
-// is over a bound is refused or dropped, and counted.
+// Hold bounds what a resolver pod keeps for clients while a service wakes. What is over a bound
+// is refused or dropped, and counted.
 type Hold struct {
-	// timeout is how long a client is held before it is refused; at least 1s
-	// and at most 24h. 0s means never.
+	// timeout is how long a client is held before it is refused; at least 1s and at most 24h.
+	// 0s means never.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -256,27 +251,26 @@ type Hold struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('24h')))",message="timeout must be a duration from 1s to 24h such as 30s or 5m, or 0s for never"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// maxConnections is how many TCP connections and UDP sessions a resolver
-	// pod holds for the service at once.
+	// maxConnections is how many TCP connections and UDP sessions a resolver pod holds for the
+	// service at once.
 	// +optional
 	// +kubebuilder:default=1000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxConnections int32 `json:"maxConnections,omitempty"`
 
-	// maxBytesPerConnection is how much of what a client sends is kept. TCP
-	// clients are slowed down beyond it and lose nothing; UDP datagrams beyond
-	// it are dropped.
+	// maxBytesPerConnection is how much of what a client sends is kept. TCP clients are slowed
+	// down beyond it and lose nothing; UDP datagrams beyond it are dropped.
 	// +optional
 	// +kubebuilder:default=65536
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1048576
 	MaxBytesPerConnection int32 `json:"maxBytesPerConnection,omitempty"`
 
-	// handshakeTimeout is how long a client may take, in a protocol that the
-	// resolver understands, to say whether it wants the service or only its status;
-	// at least 1s and at most 1m. Where maxConnections clients, and 100 at
-	// least, haven't said it yet the one that came first makes room for the next.
+	// handshakeTimeout is how long a client may take, in a protocol that the resolver
+	// understands, to say whether it wants the service or only its status; at least 1s and at
+	// most 1m. Where maxConnections clients, and 100 at least, haven't said it yet the one that
+	// came first makes room for the next.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -284,42 +278,41 @@ type Hold struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="handshakeTimeout must be a duration from 1s to 1m such as 5s"
 	HandshakeTimeout *metav1.Duration `json:"handshakeTimeout,omitempty"`
 
-	// perSource bounds what one source may take of that: an IPv4 address, or an IPv6
-	// network of 64 bits. By default one may take all. It works only where the
-	// condition SourceIPPreserved is True.
+	// perSource bounds what one source may take of that: an IPv4 address, or an IPv6 network of
+	// 64 bits. By default one may take all. It works only where the condition SourceIPPreserved
+	// is True.
 	// +optional
 	PerSource *PerSource `json:"perSource,omitempty"`
 }
 
-// PerSource bounds what a resolver pod carries for one source of a service's
-// clients. Many players may share an address, at a school or behind a proxy.
+// PerSource bounds what a resolver pod carries for one source of a service's clients. Many
+// players may share an address, at a school or behind a proxy.
 // +kubebuilder:validation:MinProperties=1
 type PerSource struct {
-	// maxConnections is how many TCP connections and UDP sessions without a server
-	// a source may have at once: held ones, and those that haven't said what they
-	// want.
+	// maxConnections is how many TCP connections and UDP sessions without a server a source may
+	// have at once: held ones, and those that haven't said what they want.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxConnections int32 `json:"maxConnections,omitempty"`
 
-	// maxBytes is how much is kept at once of what a source's clients send. Beyond
-	// it TCP clients are slowed down and UDP datagrams are dropped.
+	// maxBytes is how much is kept at once of what a source's clients send. Beyond it TCP
+	// clients are slowed down and UDP datagrams are dropped.
 	// +optional
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=1073741824
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
-	// maxSessions is how many TCP connections and UDP sessions a source may have
-	// through the resolver at once, with and without a server. Those that it has
-	// stay when the limit changes.
+	// maxSessions is how many TCP connections and UDP sessions a source may have through the
+	// resolver at once, with and without a server. Those that it has stay when the limit
+	// changes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxSessions int32 `json:"maxSessions,omitempty"`
 }
 
-// Mode says who gets a Service's new connections.
+// Mode is who gets a Service's new connections.
 type Mode string
 
 const (
@@ -339,8 +332,8 @@ const (
 	PhaseWaking Phase = "Waking"
 	// PhaseAwake means that at least one pod is up.
 	PhaseAwake Phase = "Awake"
-	// PhaseFallingAsleep means that new connections already go to the resolver
-	// and the target is scaled to zero unless one arrives.
+	// PhaseFallingAsleep means that new connections already go to the resolver and the target
+	// is scaled to zero unless one arrives.
 	PhaseFallingAsleep Phase = "FallingAsleep"
 )
 
@@ -364,7 +357,7 @@ type ElasticServiceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// mode says who gets new connections: Serve, the pods; Proxy, the resolver.
+	// mode is who gets new connections: Serve, the pods; Proxy, the resolver.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
@@ -382,13 +375,13 @@ type ElasticServiceStatus struct {
 	// +listMapKey=name
 	Ports []PortStatus `json:"ports,omitempty"`
 
-	// privateService is the name of the headless Service that Dormouse made to
-	// learn the addresses of the target's pods.
+	// privateService is the name of the headless Service that Dormouse made to learn the
+	// addresses of the target's pods.
 	// +optional
 	PrivateService string `json:"privateService,omitempty"`
 
-	// readiness is how the resolver knows that a pod is up: Probe when the
-	// target's pods have a readiness probe, else Connect.
+	// readiness is how the resolver knows that a pod is up: Probe when the target's pods have a
+	// readiness probe, else Connect.
 	// +optional
 	Readiness PodReadiness `json:"readiness,omitempty"`
 
@@ -396,8 +389,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// replicasBeforeSleep is how many replicas there were when the service last fell
-	// asleep, by Dormouse or because somebody scaled the target to zero.
+	// replicasBeforeSleep is how many replicas there were when the service last fell asleep, by
+	// Dormouse or because somebody scaled the target to zero.
 	// +optional
 	ReplicasBeforeSleep int32 `json:"replicasBeforeSleep,omitempty"`
 
@@ -408,21 +401,21 @@ type ElasticServiceStatus struct {
 
 	// podsBeforeSleep are the UIDs of the pods that were there when the target last went to
 	// zero, or appeared while it was, the first 1024 of them. Where the target is scaled up
-	// again before they are gone they get no new clients until the controllers that run
-	// them have told that they stay. Those that are gone are named until the next sleep.
+	// again before they are gone they get no new clients until the controllers that run them
+	// have told that they stay. Those that are gone are named until the next sleep.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
 	PodsBeforeSleep []types.UID `json:"podsBeforeSleep,omitempty"`
 
-	// idleSince is since when an awake service has been idle, at least, to a minute. A
-	// program that has just started takes it for what it can't know itself. Not set where
-	// sleepAfter is 5m or less, or nobody can tell whether the service is idle.
+	// idleSince is since when an awake service has been idle, at least, to a minute. A program
+	// that has just started takes it for what it can't know itself. Not set where sleepAfter is
+	// 5m or less, or nobody can tell whether the service is idle.
 	// +optional
 	IdleSince *metav1.Time `json:"idleSince,omitempty"`
 
-	// lastWakeTime is when a client last asked for the service while the
-	// resolver stood in for it, to a second.
+	// lastWakeTime is when a client last asked for the service while the resolver stood in for
+	// it, to a second.
 	// +optional
 	LastWakeTime *metav1.MicroTime `json:"lastWakeTime,omitempty"`
 
@@ -430,8 +423,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
 
-	// sessions is the number of clients that the resolvers relay to the pods, but
-	// for those who only ask for the status.
+	// sessions is the number of clients that the resolvers relay to the pods, but for those who
+	// only ask for the status.
 	// +optional
 	Sessions int32 `json:"sessions,omitempty"`
 
@@ -439,8 +432,8 @@ type ElasticServiceStatus struct {
 	// +optional
 	Queued int32 `json:"queued,omitempty"`
 
-	// front is the address that the service shares with others, where the spec asks
-	// for one that can be had.
+	// front is the address that the service shares with others, where the spec asks for one
+	// that can be had.
 	// +optional
 	Front *FrontStatus `json:"front,omitempty"`
 
@@ -448,17 +441,16 @@ type ElasticServiceStatus struct {
 	// +optional
 	WakePlayers *WakePlayersStatus `json:"wakePlayers,omitempty"`
 
-	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp,
-	// TriggersHealthy, PlayersKnown, IdleSignal, DirectGated, DrainSafe,
-	// UDPSessionsKept, SourceIPPreserved, TrafficPolicyUnsupported, FrontReady and
-	// WakePlayersKnown.
+	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp, TriggersHealthy,
+	// PlayersKnown, IdleSignal, DirectGated, DrainSafe, UDPSessionsKept, SourceIPPreserved,
+	// TrafficPolicyUnsupported, FrontReady and WakePlayersKnown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PodReadiness says whether the target's pods have a readiness probe.
+// PodReadiness is whether the target's pods have a readiness probe.
 type PodReadiness string
 
 const (

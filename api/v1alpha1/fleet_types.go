@@ -26,7 +26,7 @@ type Fleet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how many Servers there are, and of what.
+	// spec is how many Servers there are, and of what.
 	// +required
 	Spec FleetSpec `json:"spec"`
 
@@ -44,40 +44,38 @@ type FleetList struct {
 	Items           []Fleet `json:"items"`
 }
 
-// FleetSpec says how many Servers there are, and of what.
+// FleetSpec is how many Servers there are, and of what.
 type FleetSpec struct {
-	// replicas is how many Servers there should be that take players. Servers
-	// that drain come on top.
+	// replicas is how many Servers there should be that take players. Servers that drain come
+	// on top.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// template is what new Servers are made from. updateStrategy says what a
-	// change of it means for those that are there.
+	// template is what new Servers are made from. updateStrategy decides what a change of it
+	// means for those that are there.
 	// +required
 	Template ServerTemplate `json:"template"`
 
-	// updateStrategy is OnDelete: Servers of an earlier template stay until
-	// something else ends them. Or Rolling: they are replaced as new ones become
-	// Ready, a quarter of replicas at a time, rounded up. There are never fewer
-	// Ready because of that than replicas. One with players goes as
-	// scaleDown.policy says; an Allocated one stays until its game ends it.
+	// updateStrategy is OnDelete: Servers of an earlier template stay until something else ends
+	// them. Or Rolling: they are replaced as new ones become Ready, a quarter of replicas at a
+	// time, rounded up. There are never fewer Ready because of that than replicas. One with
+	// players goes as scaleDown.policy says; an Allocated one stays until its game ends it.
 	// +optional
 	// +kubebuilder:default=OnDelete
 	UpdateStrategy FleetUpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// scaleDown says which Servers go first and how.
+	// scaleDown decides which Servers go first and how.
 	// +optional
 	// +kubebuilder:default={}
 	ScaleDown ScaleDownSpec `json:"scaleDown,omitempty"`
 
-	// scheduling says how the Servers spread over nodes: Packed asks the
-	// scheduler to prefer nodes that have Servers of this Fleet, so that others
-	// become empty and can be removed; Distributed to prefer nodes that have
-	// none. A template with an affinity or topology spread of its own is left
-	// alone.
+	// scheduling is how the Servers spread over nodes: Packed asks the scheduler to prefer
+	// nodes that have Servers of this Fleet, so that others become empty and can be removed;
+	// Distributed to prefer nodes that have none. A template with an affinity or topology
+	// spread of its own is left alone.
 	// +optional
 	// +kubebuilder:default=Packed
 	Scheduling Scheduling `json:"scheduling,omitempty"`
@@ -108,22 +106,20 @@ type TemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ScaleDownSpec says which Servers go first when there are too many, and how.
-// First go those that were never ready, then those whose deletion is allowed,
-// then those with the fewest players; order decides between equals. An
-// Allocated Server never goes.
+// ScaleDownSpec decides which Servers go first when there are too many, and how. First go those
+// that were never ready, then those whose deletion is allowed, then those with the fewest
+// players; order decides between equals. An Allocated Server never goes.
 type ScaleDownSpec struct {
-	// order decides between Servers with the same number of players:
-	// EmptiestFirst by the fewest players and then the youngest, OldestFirst and
-	// NewestFirst by age.
+	// order decides between Servers with the same number of players: EmptiestFirst by the
+	// fewest players and then the youngest, OldestFirst and NewestFirst by age.
 	// +optional
 	// +kubebuilder:default=EmptiestFirst
 	Order ScaleDownOrder `json:"order,omitempty"`
 
-	// policy says what becomes of a Server with players. Drain: it gets no new
-	// players and is deleted when those it has are gone; a scale-up takes it
-	// back. Delete: its deletion is asked for at once, which tells the game to
-	// shut down and can't be taken back; it still waits for its players.
+	// policy is what becomes of a Server with players. Drain: it gets no new players and is
+	// deleted when those it has are gone; a scale-up takes it back. Delete: its deletion is
+	// asked for at once, which tells the game to shut down and can't be taken back; it still
+	// waits for its players.
 	// +optional
 	// +kubebuilder:default=Drain
 	Policy ScaleDownPolicy `json:"policy,omitempty"`
@@ -142,7 +138,7 @@ const (
 	NewestFirst ScaleDownOrder = "NewestFirst"
 )
 
-// ScaleDownPolicy says what becomes of a Server with players.
+// ScaleDownPolicy is what becomes of a Server with players.
 // +kubebuilder:validation:Enum=Drain;Delete
 type ScaleDownPolicy string
 
@@ -153,7 +149,7 @@ const (
 	ScaleDownDelete ScaleDownPolicy = "Delete"
 )
 
-// FleetUpdateStrategy says what becomes of a Fleet's Servers of an earlier template.
+// FleetUpdateStrategy is what becomes of a Fleet's Servers of an earlier template.
 // +kubebuilder:validation:Enum=OnDelete;Rolling
 type FleetUpdateStrategy string
 
@@ -164,7 +160,7 @@ const (
 	FleetUpdateRolling FleetUpdateStrategy = "Rolling"
 )
 
-// Scheduling says how Servers spread over nodes.
+// Scheduling is how Servers spread over nodes.
 // +kubebuilder:validation:Enum=Packed;Distributed
 type Scheduling string
 
@@ -197,8 +193,8 @@ type FleetStatus struct {
 	// +optional
 	AllocatedReplicas int32 `json:"allocatedReplicas"`
 
-	// drainingReplicas is the number of Servers that wait for their players'
-	// leave, drained or being deleted.
+	// drainingReplicas is the number of Servers that wait for their players' leave, drained or
+	// being deleted.
 	// +optional
 	DrainingReplicas int32 `json:"drainingReplicas"`
 

@@ -6,10 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// GameType is one game: what its Servers are made from, how many there are, how a
-// new version takes over from the old one, where players find it, and when it
-// sleeps. It makes Fleets, a Service named like itself and an ElasticService for
-// that Service.
+// GameType is one game: what its Servers are made from, how many there are, how a new version
+// takes over from the old one, where players find it, and when it sleeps. It makes Fleets, a
+// Service named like itself and an ElasticService for that Service.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,7 +31,7 @@ type GameType struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the game is, how many Servers it has, and how they change.
+	// spec is what the game is, how many Servers it has, and how they change.
 	// +required
 	Spec GameTypeSpec `json:"spec"`
 
@@ -54,9 +53,9 @@ type GameTypeList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.sleep) || !has(self.sleep.wake)",message="wake is there twice; keep spec.wake and remove spec.sleep.wake"
 type GameTypeSpec struct {
-	// replicas is how many Servers there should be that take players. Servers
-	// that drain, and those that an update adds for a while, come on top. With
-	// sleep, it is set to 0 and back by Dormouse.
+	// replicas is how many Servers there should be that take players. Servers that drain, and
+	// those that an update adds for a while, come on top. With sleep, it is set to 0 and back
+	// by Dormouse.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -71,19 +70,19 @@ type GameTypeSpec struct {
 	// +required
 	Template ServerTemplate `json:"template"`
 
-	// update says how a changed template takes over.
+	// update is how a changed template takes over.
 	// +optional
 	// +kubebuilder:default={}
 	Update UpdateSpec `json:"update,omitempty"`
 
-	// service says how players reach the game: by a Service of the GameType's
-	// name, whose ports are those of the template that have a containerPort.
+	// service is how players reach the game: by a Service of the GameType's name, whose ports
+	// are those of the template that have a containerPort.
 	// +optional
 	// +kubebuilder:default={}
 	Service GameServiceSpec `json:"service,omitempty"`
 
-	// sleep lets the game sleep at zero Servers while nobody plays, and wake when
-	// somebody connects. A game without it never sleeps by itself.
+	// sleep lets the game sleep at zero Servers while nobody plays, and wake when somebody
+	// connects. A game without it never sleeps by itself.
 	// +optional
 	Sleep *SleepSpec `json:"sleep,omitempty"`
 
@@ -106,14 +105,13 @@ type GameTypeSpec struct {
 	// +kubebuilder:default={}
 	ScaleDown ScaleDownSpec `json:"scaleDown,omitempty"`
 
-	// scheduling says how the Servers of one revision spread over nodes, as in a
-	// Fleet.
+	// scheduling is how the Servers of one revision spread over nodes, as in a Fleet.
 	// +optional
 	// +kubebuilder:default=Packed
 	Scheduling Scheduling `json:"scheduling,omitempty"`
 
-	// revisionHistoryLimit is how many Fleets of earlier revisions are kept at
-	// zero Servers. Going back to one of those makes no new Fleet.
+	// revisionHistoryLimit is how many Fleets of earlier revisions are kept at zero Servers.
+	// Going back to one of those makes no new Fleet.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0
@@ -121,21 +119,20 @@ type GameTypeSpec struct {
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 }
 
-// UpdateSpec says how a changed template takes over. Whatever it says, a Server
-// on which somebody plays is drained and not ended, until retireAfter.
+// UpdateSpec is how a changed template takes over. Whatever it says, a Server on which somebody
+// plays is drained and not ended, until retireAfter.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.strategy) && self.strategy == 'Recreate') || !has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%', '00%'] && string(self.maxUnavailable) in ['0', '0%', '00%'])",message="maxSurge and maxUnavailable can't both be 0, because an update could then never begin; set one of them to 1 or more"
 type UpdateSpec struct {
-	// strategy is Gradual: Servers of the new revision come, and as they become
-	// Ready those of the old one go. Or Recreate: the new ones come when no old
-	// one takes players any more.
+	// strategy is Gradual: Servers of the new revision come, and as they become Ready those of
+	// the old one go. Or Recreate: the new ones come when no old one takes players any more.
 	// +optional
 	// +kubebuilder:default=Gradual
 	Strategy UpdateStrategy `json:"strategy,omitempty"`
 
-	// maxSurge is how many Servers more than replicas may take players or start
-	// during a Gradual update: a number, or a percentage of replicas, rounded up.
-	// Those that drain come on top. It is of no use to Recreate.
+	// maxSurge is how many Servers more than replicas may take players or start during a
+	// Gradual update: a number, or a percentage of replicas, rounded up. Those that drain come
+	// on top. It is of no use to Recreate.
 	// +optional
 	// +kubebuilder:default="25%"
 	// +kubebuilder:validation:MaxLength=4
@@ -143,11 +140,10 @@ type UpdateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^(100|[0-9]{1,2})%$') : self >= 0 && self <= 10000",message="maxSurge must be a number from 0 to 10000, or a percentage from 0% to 100% such as 25%"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many Servers fewer than replicas may be Ready because
-	// of a Gradual update: a number, or a percentage of replicas, rounded down.
-	// With 0 a revision that never gets Ready never costs an old Server that is.
-	// If both numbers come out at 0 this one counts as 1. It is of no use to
-	// Recreate.
+	// maxUnavailable is how many Servers fewer than replicas may be Ready because of a Gradual
+	// update: a number, or a percentage of replicas, rounded down. With 0 a revision that never
+	// gets Ready never costs an old Server that is. If both numbers come out at 0 this one
+	// counts as 1. It is of no use to Recreate.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:MaxLength=4
@@ -155,10 +151,10 @@ type UpdateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.matches('^(100|[0-9]{1,2})%$') : self >= 0 && self <= 10000",message="maxUnavailable must be a number from 0 to 10000, or a percentage from 0% to 100% such as 25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// retireAfter is how long the Servers of an earlier revision may drain once
-	// all of them were told to; at most 8760h. After that they are deleted by
-	// force: the game is told to end, has its Pod's grace period for that, and
-	// whoever still plays is cut off. Allocated ones go, too. 0s means never.
+	// retireAfter is how long the Servers of an earlier revision may drain once all of them
+	// were told to; at most 8760h. After that they are deleted by force: the game is told to
+	// end, has its Pod's grace period for that, and whoever still plays is cut off. Allocated
+	// ones go, too. 0s means never.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
@@ -166,9 +162,8 @@ type UpdateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('8760h')",message="retireAfter must be a duration up to 8760h such as 30m or 12h, or 0s for never"
 	RetireAfter *metav1.Duration `json:"retireAfter,omitempty"`
 
-	// progressDeadline is how long an update may get no further before the
-	// condition Progressing says so; at most 8760h. The update goes on trying. 0s
-	// means never.
+	// progressDeadline is how long an update may get no further before the condition
+	// Progressing reports it; at most 8760h. The update goes on trying. 0s means never.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -177,7 +172,7 @@ type UpdateSpec struct {
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 }
 
-// UpdateStrategy says how a changed template takes over.
+// UpdateStrategy is how a changed template takes over.
 // +kubebuilder:validation:Enum=Gradual;Recreate
 type UpdateStrategy string
 
@@ -188,28 +183,27 @@ const (
 	UpdateRecreate UpdateStrategy = "Recreate"
 )
 
-// GameServiceSpec says how players reach a game.
+// GameServiceSpec is how players reach a game.
 type GameServiceSpec struct {
 	// type is the Service's type: ClusterIP, NodePort or LoadBalancer.
 	// +optional
 	// +kubebuilder:default=ClusterIP
 	Type GameServiceType `json:"type,omitempty"`
 
-	// annotations are put on the Service: settings of the cluster's load
-	// balancers for example. One that is taken out here is taken off the Service.
+	// annotations are put on the Service: settings of the cluster's load balancers for example.
+	// One that is taken out here is taken off the Service.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// ipFamilyPolicy is the Service's: SingleStack, PreferDualStack or
-	// RequireDualStack. Absent: what the API server chooses, which is SingleStack,
-	// or what the Service has.
+	// ipFamilyPolicy is the Service's: SingleStack, PreferDualStack or RequireDualStack.
+	// Absent: what the API server chooses, which is SingleStack, or what the Service has.
 	// +optional
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 
-	// skipFull keeps new players from a Server that has as many as its capacity,
-	// for as long as another one has room.
+	// skipFull keeps new players from a Server that has as many as its capacity, for as long as
+	// another one has room.
 	// +optional
 	SkipFull bool `json:"skipFull,omitempty"`
 }
@@ -227,14 +221,14 @@ const (
 	GameServiceLoadBalancer GameServiceType = "LoadBalancer"
 )
 
-// SleepSpec says when a game sleeps and what a wake brings. Its fields become
-// those of the GameType's ElasticService.
+// SleepSpec is when a game sleeps and what a wake brings. Its fields become those of the
+// GameType's ElasticService.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise players go past the resolver; set it, or remove balance"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise players go past the resolver; set it, or remove proxyProtocol"
 type SleepSpec struct {
-	// after is how long nobody must have played before the game sleeps; at least
-	// 1s and at most a year. 0s means never.
+	// after is how long nobody must have played before the game sleeps; at least 1s and at most
+	// a year. 0s means never.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -242,9 +236,8 @@ type SleepSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('8760h')))",message="after must be a duration from 1s to 8760h such as 90s, 10m or 1h, or 0s for never"
 	After *metav1.Duration `json:"after,omitempty"`
 
-	// minReplicas is the number of Servers that a wake asks for at least. When it
-	// is absent a wake asks for as many as there were before the sleep, and for 1
-	// the first time.
+	// minReplicas is the number of Servers that a wake asks for at least. When it is absent a
+	// wake asks for as many as there were before the sleep, and for 1 the first time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -255,27 +248,26 @@ type SleepSpec struct {
 	// +kubebuilder:default=true
 	Players *bool `json:"players,omitempty"`
 
-	// triggers are further numbers that tell how busy the game is: it sleeps only
-	// when each of them has been below its threshold for as long as after says.
+	// triggers are further numbers that tell how busy the game is: it sleeps only when each of
+	// them has been below its threshold for as long as after says.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Triggers []Trigger `json:"triggers,omitempty"`
 
-	// handoff says what happens to new connections while the game is awake.
-	// Direct: they go straight to the Servers. Never: they all go through the
-	// resolver.
+	// handoff is what happens to new connections while the game is awake. Direct: they go
+	// straight to the Servers. Never: they all go through the resolver.
 	// +optional
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
 
-	// balance says which Server a new player gets, with handoff Never. Spread, the
-	// default: the emptiest. Packed: the fullest that has room.
+	// balance decides which Server a new player gets, with handoff Never. Spread, the default:
+	// the emptiest. Packed: the fullest that has room.
 	// +optional
 	Balance Balance `json:"balance,omitempty"`
 
-	// proxyProtocol tells Servers where players really are, and learns it from load
-	// balancers in front of the resolver; with handoff Never.
+	// proxyProtocol tells Servers where players really are, and learns it from load balancers
+	// in front of the resolver; with handoff Never.
 	// +optional
 	ProxyProtocol *ProxyProtocol `json:"proxyProtocol,omitempty"`
 
@@ -299,8 +291,8 @@ type GameTypeStatus struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// replicas is the number of Servers, of all revisions, that neither drain nor
-	// are being deleted.
+	// replicas is the number of Servers, of all revisions, that neither drain nor are being
+	// deleted.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
@@ -316,8 +308,8 @@ type GameTypeStatus struct {
 	// +optional
 	AllocatedReplicas int32 `json:"allocatedReplicas"`
 
-	// drainingReplicas is the number of Servers that wait for their players'
-	// leave, drained or being deleted.
+	// drainingReplicas is the number of Servers that wait for their players' leave, drained or
+	// being deleted.
 	// +optional
 	DrainingReplicas int32 `json:"drainingReplicas"`
 
@@ -337,8 +329,8 @@ type GameTypeStatus struct {
 	// +optional
 	CurrentRevision *Revision `json:"currentRevision,omitempty"`
 
-	// updateRevision is the revision of the template. While it isn't the
-	// currentRevision an update is under way.
+	// updateRevision is the revision of the template. While it isn't the currentRevision an
+	// update is under way.
 	// +optional
 	UpdateRevision *Revision `json:"updateRevision,omitempty"`
 
@@ -352,8 +344,8 @@ type GameTypeStatus struct {
 	// +listMapKey=name
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
 
-	// collisionCount is how often a Fleet's name was taken. It is part of what the
-	// next one's name is made from.
+	// collisionCount is how often a Fleet's name was taken. It is part of what the next one's
+	// name is made from.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
@@ -380,8 +372,7 @@ type RevisionStatus struct {
 	Fleet string `json:"fleet"`
 	// number counts the revisions.
 	Number int64 `json:"number"`
-	// replicas is the number of its Servers that neither drain nor are being
-	// deleted.
+	// replicas is the number of its Servers that neither drain nor are being deleted.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// ready is how many of them are Ready or Allocated.
@@ -394,23 +385,21 @@ type RevisionStatus struct {
 
 // Conditions of a GameType. Each is set on every pass of the controller.
 const (
-	// ConditionProgressing is True while an update gets further and when there is
-	// none. It is False when the newest revision hasn't got any further for
-	// update.progressDeadline, or its Fleet can't be made; the message says why.
-	// The update goes on trying, and an edit of the template heals it.
+	// ConditionProgressing is True while an update gets further and when there is none. It is
+	// False when the newest revision hasn't got any further for update.progressDeadline, or its
+	// Fleet can't be made; the message tells why. The update goes on trying, and an edit of the
+	// template heals it.
 	ConditionProgressing = "Progressing"
 
-	// ConditionUpdated is True when all Servers that take players are of the
-	// newest revision, or of the template, where it is a Fleet's. It is what a script
-	// waits for after a change.
+	// ConditionUpdated is True when all Servers that take players are of the newest revision,
+	// or of the template, where it is a Fleet's. It is what a script waits for after a change.
 	ConditionUpdated = "Updated"
 
-	// ConditionAvailable is True when as many Servers are Ready, of whatever
-	// revision, as replicas and update.maxUnavailable ask for.
+	// ConditionAvailable is True when as many Servers are Ready, of whatever revision, as
+	// replicas and update.maxUnavailable ask for.
 	ConditionAvailable = "Available"
 
-	// ConditionServiceReady is True when the Service and the ElasticService of the
-	// GameType's name are its own and work. Somebody else's are left alone, and the
-	// message says so.
+	// ConditionServiceReady is True when the Service and the ElasticService of the GameType's
+	// name are its own and work. Somebody else's are left alone, and the message says so.
 	ConditionServiceReady = "ServiceReady"
 )

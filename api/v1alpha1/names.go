@@ -1,93 +1,85 @@
 package v1alpha1
 
-// Names that appear on objects in a user's cluster. They are part of the API:
-// changing one breaks running clusters.
+// Names that appear on objects in a user's cluster. They are part of the API: changing one
+// breaks running clusters.
 const (
-	// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by
-	// on each EndpointSlice that Dormouse writes. Kubernetes' own controllers
-	// leave such slices alone.
+	// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by on each
+	// EndpointSlice that Dormouse writes. Kubernetes' own controllers leave such slices alone.
 	ManagedBy = "dormouse.dev"
 
-	// PrivateServiceLabel marks the headless Service that Dormouse keeps beside
-	// a user's Service to learn the addresses of its pods. Kubernetes copies the
-	// label to that Service's EndpointSlices. Its value is the name of the
-	// user's Service.
+	// PrivateServiceLabel marks the headless Service that Dormouse keeps beside a user's
+	// Service to learn the addresses of its pods. Kubernetes copies the label to that Service's
+	// EndpointSlices. Its value is the name of the user's Service.
 	PrivateServiceLabel = "dormouse.dev/private-service"
 
-	// FrontLabel is on each EndpointSlice that Dormouse writes for a front; its value
-	// is the name of the front's Service.
+	// FrontLabel is on each EndpointSlice that Dormouse writes for a front; its value is the
+	// name of the front's Service.
 	FrontLabel = "dormouse.dev/front"
 
-	// AllowedNamespacesAnnotation is on the Service of a front; its value are the
-	// names of the other namespaces whose ElasticServices may share it, with commas
-	// between them, or * for all.
+	// AllowedNamespacesAnnotation is on the Service of a front; its value are the names of the
+	// other namespaces whose ElasticServices may share it, with commas between them, or * for
+	// all.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
-	// TrustedCIDRsAnnotation is on the Service of a front; its value are the networks
-	// of the load balancers whose connections begin with a header of the PROXY
-	// protocol, with commas between them: 10.0.0.0/8,2001:db8::/32. A connection from
-	// there without one is refused.
+	// TrustedCIDRsAnnotation is on the Service of a front; its value are the networks of the
+	// load balancers whose connections begin with a header of the PROXY protocol, with commas
+	// between them: 10.0.0.0/8,2001:db8::/32. A connection from there without one is refused.
 	TrustedCIDRsAnnotation = "dormouse.dev/proxy-protocol-trusted-cidrs"
 
-	// MaxSessionsPerSourceAnnotation is on the Service of a front; its value is how
-	// many connections one address, or one IPv6 network of 64 bits, may have there at
-	// once, on each resolver: 1 to 1000000; without a limit where it is absent. It needs
-	// a traffic policy Local or TrustedCIDRsAnnotation, without which clients' addresses
-	// aren't known.
+	// MaxSessionsPerSourceAnnotation is on the Service of a front; its value is how many
+	// connections one address, or one IPv6 network of 64 bits, may have there at once, on each
+	// resolver: 1 to 1000000; without a limit where it is absent. It needs a traffic policy
+	// Local or TrustedCIDRsAnnotation, without which clients' addresses aren't known.
 	MaxSessionsPerSourceAnnotation = "dormouse.dev/max-sessions-per-source"
 
-	// PlayerListLabel is "true" on each ConfigMap that spec.wake.players of an
-	// ElasticService may name: the operator sees no other.
+	// PlayerListLabel is "true" on each ConfigMap that spec.wake.players of an ElasticService
+	// may name: the operator sees no other.
 	PlayerListLabel = "dormouse.dev/player-list"
 
-	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service
-	// and workload work without Dormouse.
+	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service and workload
+	// work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"
 
 	// ServerLabel is on the Pod of a Server; its value is the Server's name.
 	ServerLabel = "dormouse.dev/server"
 
-	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's
-	// name.
+	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's name.
 	FleetLabel = "dormouse.dev/fleet"
 
-	// GameTypeLabel is on a GameType's Fleets, Service and ElasticService, on the
-	// Servers and on their Pods; its value is the GameType's name.
+	// GameTypeLabel is on a GameType's Fleets, Service and ElasticService, on the Servers and
+	// on their Pods; its value is the GameType's name.
 	GameTypeLabel = "dormouse.dev/gametype"
 
-	// GameTypeFinalizer keeps a deleted GameType, and with it the Service through
-	// which its players play, until its Servers are gone.
+	// GameTypeFinalizer keeps a deleted GameType, and with it the Service through which its
+	// players play, until its Servers are gone.
 	GameTypeFinalizer = "dormouse.dev/gametype"
 
-	// RevisionAnnotation is on a GameType's Fleet; its value is the number of its
-	// revision.
+	// RevisionAnnotation is on a GameType's Fleet; its value is the number of its revision.
 	RevisionAnnotation = "dormouse.dev/revision"
 
-	// UndoToAnnotation is on a GameType by a person; its value is the name of a revision,
-	// which its Servers are of as long as the annotation is there, whatever the template
-	// says.
+	// UndoToAnnotation is on a GameType by a person; its value is the name of a revision, which
+	// its Servers are of as long as the annotation is there, whatever the template says.
 	UndoToAnnotation = "dormouse.dev/undo-to"
 
-	// RestartedAtAnnotation is on a GameType by a person, with any value, such as the
-	// time; each other value begins an update. It is on the Servers of that revision, too.
+	// RestartedAtAnnotation is on a GameType by a person, with any value, such as the time;
+	// each other value begins an update. It is on the Servers of that revision, too.
 	RestartedAtAnnotation = "dormouse.dev/restarted-at"
 
-	// TemplateHashAnnotation is on a GameType's Fleet and on a Fleet's Server; its value is
-	// a hash of the template that it was made from. What the API server stored may differ:
-	// a webhook or a policy may have changed it.
+	// TemplateHashAnnotation is on a GameType's Fleet and on a Fleet's Server; its value is a
+	// hash of the template that it was made from. What the API server stored may differ: a
+	// webhook or a policy may have changed it.
 	TemplateHashAnnotation = "dormouse.dev/template-hash"
 
-	// StoredHashAnnotation is on such a Fleet where the API server changed the template;
-	// its value is a hash of what it stored. Somebody else's later change shows by it.
+	// StoredHashAnnotation is on such a Fleet where the API server changed the template; its
+	// value is a hash of what it stored. Somebody else's later change shows by it.
 	StoredHashAnnotation = "dormouse.dev/stored-template-hash"
 
-	// RetiringSinceAnnotation is on the Fleet of an earlier revision; its value is
-	// when its last Servers were told to drain, as in RFC 3339.
+	// RetiringSinceAnnotation is on the Fleet of an earlier revision; its value is when its
+	// last Servers were told to drain, as in RFC 3339.
 	RetiringSinceAnnotation = "dormouse.dev/retiring-since"
 
-	// ServiceAnnotationsAnnotation is on a GameType's Service; its value are the
-	// names of the annotations that the GameType put there, so that it takes off
-	// none of anybody else's.
+	// ServiceAnnotationsAnnotation is on a GameType's Service; its value are the names of the
+	// annotations that the GameType put there, so that it takes off none of anybody else's.
 	ServiceAnnotationsAnnotation = "dormouse.dev/service-annotations"
 
 	// GameTypeSettingsAnnotation is on a GameType's ElasticService; its value are the
@@ -102,35 +94,34 @@ const (
 	// DeletionGuardFinalizer keeps a deleted Server until its players allow it.
 	DeletionGuardFinalizer = "dormouse.dev/deletion-guard"
 
-	// OwnerGenerationAnnotation is on a Fleet or Server that a wake changed or made
-	// together with its owner; its value is the metadata.generation that the owner
-	// has since. A controller that knows an older owner waits for that one.
+	// OwnerGenerationAnnotation is on a Fleet or Server that a wake changed or made together
+	// with its owner; its value is the metadata.generation that the owner has since. A
+	// controller that knows an older owner waits for that one.
 	OwnerGenerationAnnotation = "dormouse.dev/owner-generation"
 
-	// DrainedByAnnotation is on a Server that was drained by a program; its value
-	// says by which. A Fleet takes back only those that it drained itself: what a
-	// person drained stays drained.
+	// DrainedByAnnotation is on a Server that was drained by a program; its value says by
+	// which. A Fleet takes back only those that it drained itself: what a person drained stays
+	// drained.
 	DrainedByAnnotation = "dormouse.dev/drained-by"
 
 	// DrainedByFleet is the value of DrainedByAnnotation for a Server's Fleet.
 	DrainedByFleet = "fleet"
 
-	// SidecarContainer is the name of the container that Dormouse adds to the
-	// Pod of a Server.
+	// SidecarContainer is the name of the container that Dormouse adds to the Pod of a Server.
 	SidecarContainer = "dormouse-sidecar"
 
-	// SDKMetadataPrefix is put before the names of labels and annotations that a
-	// game sets through the Agones SDK, as its clients expect.
+	// SDKMetadataPrefix is put before the names of labels and annotations that a game sets
+	// through the Agones SDK, as its clients expect.
 	SDKMetadataPrefix = "agones.dev/sdk-"
 
-	// TokenAudience is the audience of the service account tokens with which
-	// Dormouse's programs know each other.
+	// TokenAudience is the audience of the service account tokens with which Dormouse's
+	// programs know each other.
 	TokenAudience = "dormouse.dev"
 )
 
-// Bounds of the ports on which resolvers listen for sleeping services. Each
-// service port gets a resolver port of its own, which is how one resolver pod
-// stands in for thousands of raw TCP and UDP services.
+// Bounds of the ports on which resolvers listen for sleeping services. Each service port gets a
+// resolver port of its own, which is how one resolver pod stands in for thousands of raw TCP
+// and UDP services.
 const (
 	MinResolverPort = 10000
 	MaxResolverPort = 29999

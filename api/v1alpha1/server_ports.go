@@ -9,12 +9,12 @@ type Expose string
 const (
 	// ExposeNone publishes nothing: players come through a Service.
 	ExposeNone Expose = "None"
-	// ExposeHostPort publishes the port on the node's address, under a number
-	// that the operator picks or hostPort names.
+	// ExposeHostPort publishes the port on the node's address, under a number that the operator
+	// picks or hostPort names.
 	ExposeHostPort Expose = "HostPort"
-	// ExposePassthrough is HostPort with the container's port being the same
-	// number, which the game must listen on: it finds it in the environment
-	// variable SERVER_PORT_<NAME> or through the SDK.
+	// ExposePassthrough is HostPort with the container's port being the same number, which the
+	// game must listen on: it finds it in the environment variable SERVER_PORT_<NAME> or
+	// through the SDK.
 	ExposePassthrough Expose = "Passthrough"
 )
 
@@ -98,16 +98,16 @@ type ServerPort struct {
 	// +kubebuilder:default=TCP
 	Protocol ServerProtocol `json:"protocol,omitempty"`
 
-	// expose says how the port is reached from outside the cluster.
+	// expose is how the port is reached from outside the cluster.
 	// +optional
 	// +kubebuilder:default=None
 	Expose Expose `json:"expose,omitempty"`
 
-	// hostPort is the number on the node. If it is absent the operator picks one
-	// from its range (7000 to 8000 by default), and a Server whose number is
-	// taken on every node waits for one. Over UDP it picks none that is a UDP port
-	// of an ElasticService's Service while there are others, and neither should you: when a Pod with that
-	// host port starts, its node ends the sessions of UDP players of the Service.
+	// hostPort is the number on the node. If it is absent the operator picks one from its range
+	// (7000 to 8000 by default), and a Server whose number is taken on every node waits for
+	// one. Over UDP it picks none that is a UDP port of an ElasticService's Service while there
+	// are others, and neither should you: when a Pod with that host port starts, its node ends
+	// the sessions of UDP players of the Service.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

@@ -10,16 +10,15 @@ type ServerState string
 const (
 	// ServerPending means that the Server's Pod has no node yet, or isn't there.
 	ServerPending ServerState = "Pending"
-	// ServerStarting means that the Pod has a node and the game doesn't take
-	// players yet.
+	// ServerStarting means that the Pod has a node and the game doesn't take players yet.
 	ServerStarting ServerState = "Starting"
 	// ServerReady means that the game takes players.
 	ServerReady ServerState = "Ready"
-	// ServerAllocated means that somebody asked for the game by name, through
-	// the SDK: no scale-down takes it.
+	// ServerAllocated means that somebody asked for the game by name, through the SDK: no
+	// scale-down takes it.
 	ServerAllocated ServerState = "Allocated"
-	// ServerDraining means that the game gets no new players and goes when those
-	// it has are gone.
+	// ServerDraining means that the game gets no new players and goes when those it has are
+	// gone.
 	ServerDraining ServerState = "Draining"
 	// ServerStopped means that the Server was told to have no Pod.
 	ServerStopped ServerState = "Stopped"
@@ -33,8 +32,7 @@ type ServerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// state is Pending, Starting, Ready, Allocated, Draining, Stopped or
-	// Unhealthy.
+	// state is Pending, Starting, Ready, Allocated, Draining, Stopped or Unhealthy.
 	// +optional
 	State ServerState `json:"state,omitempty"`
 
@@ -81,8 +79,8 @@ type ServerStatus struct {
 	// +listType=atomic
 	Ports []ServerPortStatus `json:"ports,omitempty"`
 
-	// failures is how many Pods of this Server ended or broke since it last was
-	// well for ten minutes. The next Pod comes the later the more there were.
+	// failures is how many Pods of this Server ended or broke since it last was well for ten
+	// minutes. The next Pod comes the later the more there were.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 
@@ -120,13 +118,12 @@ const (
 	GameReady GameState = "Ready"
 	// GameAllocated means that the game was asked for by name.
 	GameAllocated GameState = "Allocated"
-	// GameReserved means that the game is Allocated until a time it named, and
-	// Ready after that.
+	// GameReserved means that the game is Allocated until a time it named, and Ready after
+	// that.
 	GameReserved GameState = "Reserved"
 	// GameShutdown means that the game asks for its own end.
 	GameShutdown GameState = "Shutdown"
-	// GameUnhealthy means that the game answers no probe or sends no ping any
-	// more.
+	// GameUnhealthy means that the game answers no probe or sends no ping any more.
 	GameUnhealthy GameState = "Unhealthy"
 )
 
@@ -140,26 +137,24 @@ type GameStatus struct {
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`
-	// message says in a sentence why the game is Unhealthy.
+	// message explains in a sentence why the game is Unhealthy.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// reported is true once the game or its probe has said anything of itself.
 	// +optional
 	Reported bool `json:"reported,omitempty"`
-	// permission is the game's own word on whether it may be deleted, where it
-	// has given one.
+	// permission is the game's own word on whether it may be deleted, where it has given one.
 	// +optional
 	Permission DeletionPermission `json:"permission,omitempty"`
 	// reservedUntil is when a reservation ends.
 	// +optional
 	ReservedUntil *metav1.Time `json:"reservedUntil,omitempty"`
-	// shutdownSeen is true once the sidecar has said that it knows of the
-	// Server's deletion: deletionAllowed is its answer to that from then on.
+	// shutdownSeen is true once the sidecar has said that it knows of the Server's deletion:
+	// deletionAllowed is its answer to that from then on.
 	// +optional
 	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
-	// instance and sequence name the report that last changed any of this, so
-	// that of two operator replicas the one with the older report doesn't write
-	// over the other.
+	// instance and sequence name the report that last changed any of this, so that of two
+	// operator replicas the one with the older report doesn't write over the other.
 	// +optional
 	Instance string `json:"instance,omitempty"`
 	// sequence is that report's number among those of its instance.
@@ -177,14 +172,14 @@ type ServerPortStatus struct {
 	Protocol ServerProtocol `json:"protocol"`
 }
 
-// Conditions of a Server. Each is set on every pass of the controller. Ready is
-// True when the game takes players.
+// Conditions of a Server. Each is set on every pass of the controller. Ready is True when the
+// game takes players.
 const (
-	// ConditionDeletionAllowed is True when the Server may be deleted now, and
-	// says what it waits for when it is False.
+	// ConditionDeletionAllowed is True when the Server may be deleted now, and says what it
+	// waits for when it is False.
 	ConditionDeletionAllowed = "DeletionAllowed"
 
-	// ConditionHealthy is False when the game runs and is taken for broken, and
-	// Unknown while no game runs.
+	// ConditionHealthy is False when the game runs and is taken for broken, and Unknown while
+	// no game runs.
 	ConditionHealthy = "Healthy"
 )

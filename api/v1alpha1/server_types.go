@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Server is one game server: it wraps one Pod, knows how many play on it, and
-// can't be deleted under its players.
+// Server is one game server: it wraps one Pod, knows how many play on it, and can't be deleted
+// under its players.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,7 +27,7 @@ type Server struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what runs, where players reach it, and when it may be deleted.
+	// spec is what runs, where players reach it, and when it may be deleted.
 	// +required
 	Spec ServerSpec `json:"spec"`
 
@@ -45,9 +45,9 @@ type ServerList struct {
 	Items           []Server `json:"items"`
 }
 
-// ServerSpec says what runs, where players reach it, and when it may be deleted.
-// A change of the template, the ports or the storage takes effect with the next
-// Pod; all else takes effect at once.
+// ServerSpec is what runs, where players reach it, and when it may be deleted. A change of the
+// template, the ports or the storage takes effect with the next Pod; all else takes effect at
+// once.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.gameContainer) || self.template.spec.containers.exists(c, c.name == self.gameContainer)",message="gameContainer must be the name of a container in template.spec.containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork",message="template.spec.hostNetwork isn't supported; remove it and give the port expose: HostPort"
@@ -59,15 +59,14 @@ type ServerList struct {
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && size(c.image) > 0)",message="each container in template.spec.containers needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, !has(p.containerPort) || self.ports.exists_one(q, has(q.containerPort) && q.containerPort == p.containerPort && (p.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] && q.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] || p.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'] && q.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'])))",message="two ports can't have one containerPort over the same transport protocol: give each its own, or remove one"
 type ServerSpec struct {
-	// template is the Pod. Dormouse adds its sidecar, a few environment
-	// variables, the host ports and the volumes of storage, and leaves the rest
-	// as it is. The Pod gets no Kubernetes token unless
-	// automountServiceAccountToken asks for it.
+	// template is the Pod. Dormouse adds its sidecar, a few environment variables, the host
+	// ports and the volumes of storage, and leaves the rest as it is. The Pod gets no
+	// Kubernetes token unless automountServiceAccountToken asks for it.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// gameContainer is the name of the container that is the game; the first
-	// one if it is empty.
+	// gameContainer is the name of the container that is the game; the first one if it is
+	// empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	GameContainer string `json:"gameContainer,omitempty"`
@@ -79,45 +78,43 @@ type ServerSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Ports []ServerPort `json:"ports,omitempty"`
 
-	// players says how many may play and how Dormouse knows how many do.
+	// players is how many may play and how Dormouse knows how many do.
 	// +optional
 	Players *PlayersSpec `json:"players,omitempty"`
 
-	// readiness says when the game takes players. Auto: when its first answer to
-	// players.probe has come, or, without a probe, when its Pod is ready. SDK:
-	// when the game has called Ready.
+	// readiness is when the game takes players. Auto: when its first answer to players.probe
+	// has come, or, without a probe, when its Pod is ready. SDK: when the game has called
+	// Ready.
 	// +optional
 	// +kubebuilder:default=Auto
 	Readiness ServerReadiness `json:"readiness,omitempty"`
 
-	// health says when a game that runs is taken for broken.
+	// health is when a game that runs is taken for broken.
 	// +optional
 	// +kubebuilder:default={}
 	Health HealthSpec `json:"health,omitempty"`
 
-	// deletion says what holds beyond the game's word when the Server is to be
-	// deleted.
+	// deletion is what holds beyond the game's word when the Server is to be deleted.
 	// +optional
 	// +kubebuilder:default={}
 	Deletion DeletionSpec `json:"deletion,omitempty"`
 
-	// counters are numbers that the game keeps through the Agones SDK, by name,
-	// with the values they begin with.
+	// counters are numbers that the game keeps through the Agones SDK, by name, with the values
+	// they begin with.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a counter's name must have from 1 to 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit"
 	Counters map[string]Counter `json:"counters,omitempty"`
 
-	// lists are sets of words that the game keeps through the Agones SDK, by
-	// name, with the values they begin with.
+	// lists are sets of words that the game keeps through the Agones SDK, by name, with the
+	// values they begin with.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=4
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="a list's name must have from 1 to 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit"
 	Lists map[string]List `json:"lists,omitempty"`
 
-	// running is whether the Server has a Pod. A Server that is told to stop
-	// keeps its name and its storage; its Pod goes as in a deletion, when its
-	// players allow.
+	// running is whether the Server has a Pod. A Server that is told to stop keeps its name and
+	// its storage; its Pod goes as in a deletion, when its players allow.
 	// +optional
 	// +kubebuilder:default=true
 	Running *bool `json:"running,omitempty"`
@@ -129,29 +126,28 @@ type ServerSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Storage []StorageSpec `json:"storage,omitempty"`
 
-	// drain takes the Server out of service: it gets no new players, keeps those
-	// it has, and is deleted when they are gone. Taking it back makes the Server
-	// take players again, as long as its deletion hasn't begun.
+	// drain takes the Server out of service: it gets no new players, keeps those it has, and is
+	// deleted when they are gone. Taking it back makes the Server take players again, as long
+	// as its deletion hasn't begun.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
 }
 
-// ServerReadiness says when a game takes players.
+// ServerReadiness is when a game takes players.
 // +kubebuilder:validation:Enum=Auto;SDK
 type ServerReadiness string
 
 const (
-	// ServerReadinessAuto goes by the probe where there is one, and else by the
-	// Pod.
+	// ServerReadinessAuto goes by the probe where there is one, and else by the Pod.
 	ServerReadinessAuto ServerReadiness = "Auto"
 	// ServerReadinessSDK waits for the game's call of Ready.
 	ServerReadinessSDK ServerReadiness = "SDK"
 )
 
-// PlayersSpec says how many may play and how Dormouse knows how many do.
+// PlayersSpec is how many may play and how Dormouse knows how many do.
 type PlayersSpec struct {
-	// capacity is how many may play at once; 0 says nothing about it. What the
-	// game or the probe reports comes before it.
+	// capacity is how many may play at once; 0 leaves that open. What the game or the probe
+	// reports comes before it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
@@ -181,8 +177,7 @@ const (
 	ProbeNone ProbeType = "none"
 )
 
-// PlayersProbe asks a game for its players in its own query protocol, every
-// health.period.
+// PlayersProbe asks a game for its players in its own query protocol, every health.period.
 type PlayersProbe struct {
 	// type is the query protocol; none asks nothing.
 	// +required
@@ -194,10 +189,9 @@ type PlayersProbe struct {
 	Port string `json:"port,omitempty"`
 }
 
-// HealthSpec says when a game that runs is taken for broken: when it answers no
-// probe, or sends no health ping through the SDK after it sent one, for
-// failureThreshold periods. A game that has neither probe nor pings is as healthy
-// as its Pod.
+// HealthSpec is when a game that runs is taken for broken: when it answers no probe, or sends
+// no health ping through the SDK after it sent one, for failureThreshold periods. A game that
+// has neither probe nor pings is as healthy as its Pod.
 type HealthSpec struct {
 	// initialDelay is how long after its start a game isn't judged; at most 24h.
 	// +optional
@@ -207,8 +201,8 @@ type HealthSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration up to 24h such as 30s or 5m"
 	InitialDelay *metav1.Duration `json:"initialDelay,omitempty"`
 
-	// period is the time between two probes, and how often a health ping is
-	// expected; from 1s to 1h.
+	// period is the time between two probes, and how often a health ping is expected; from 1s
+	// to 1h.
 	// +optional
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
@@ -216,8 +210,8 @@ type HealthSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h such as 5s"
 	Period *metav1.Duration `json:"period,omitempty"`
 
-	// failureThreshold is how many periods in a row without an answer or a ping
-	// make the Server Unhealthy.
+	// failureThreshold is how many periods in a row without an answer or a ping make the Server
+	// Unhealthy.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
@@ -240,18 +234,18 @@ const (
 	DeletionDenied DeletionPermission = "Denied"
 )
 
-// DeletionSpec says what holds beyond the game's word when a Server is to be
-// deleted. The game's word is its own answer to allow_delete where it has given
-// one; else it may go while it has no players and isn't Allocated.
+// DeletionSpec is what holds beyond the game's word when a Server is to be deleted. The game's
+// word is its own answer to allow_delete where it has given one; else it may go while it has no
+// players and isn't Allocated.
 type DeletionSpec struct {
-	// unreported is what holds for a game that runs and has said nothing: no
-	// players, no permission, no state, and no probe answered.
+	// unreported is what holds for a game that runs and has said nothing: no players, no
+	// permission, no state, and no probe answered.
 	// +optional
 	// +kubebuilder:default=Allowed
 	Unreported DeletionPermission `json:"unreported,omitempty"`
 
-	// timeout is how long after a deletion was asked for the Server goes though
-	// its players are still there; at most 8760h. 0s means never.
+	// timeout is how long after a deletion was asked for the Server goes though its players are
+	// still there; at most 8760h. 0s means never.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
@@ -259,8 +253,7 @@ type DeletionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('8760h')",message="timeout must be a duration up to 8760h such as 30m, or 0s for never"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// force deletes the Server at once whoever plays. It may be set while a
-	// deletion waits.
+	// force deletes the Server at once whoever plays. It may be set while a deletion waits.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }
@@ -294,8 +287,8 @@ type List struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// StorageSpec is a disk that a Server keeps while it has no Pod: a
-// PersistentVolumeClaim named <server>-<name>.
+// StorageSpec is a disk that a Server keeps while it has no Pod: a PersistentVolumeClaim named
+// <server>-<name>.
 type StorageSpec struct {
 	// name tells the disks apart.
 	// +required
@@ -316,19 +309,18 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : size(self) <= 32 && isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="size must be a quantity above 0 such as 10Gi or 500Mi"
 	Size resource.Quantity `json:"size"`
 
-	// storageClassName is the disk's StorageClass; the cluster's default one if
-	// it is absent.
+	// storageClassName is the disk's StorageClass; the cluster's default one if it is absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// onDelete says what becomes of the disk when the Server is deleted.
+	// onDelete is what becomes of the disk when the Server is deleted.
 	// +optional
 	// +kubebuilder:default=Retain
 	OnDelete StorageOnDelete `json:"onDelete,omitempty"`
 }
 
-// StorageOnDelete says what becomes of a disk when its Server is deleted.
+// StorageOnDelete is what becomes of a disk when its Server is deleted.
 // +kubebuilder:validation:Enum=Retain;Delete
 type StorageOnDelete string
 
