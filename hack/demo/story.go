@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -66,7 +67,7 @@ func observe(ctx context.Context, e *env.Env, g env.Game) (*story, error) {
 			}
 		}},
 		{&corev1.PodList{}, func(o client.Object) {
-			if pod, ok := o.(*corev1.Pod); ok && pod.Labels[v1alpha1.GameTypeLabel] == g.Name {
+			if pod, ok := o.(*corev1.Pod); ok && pod.Labels[wellknown.GameTypeLabel] == g.Name {
 				s.podCreated.set(time.Now(), "pod "+pod.Name)
 				for _, c := range pod.Status.Conditions {
 					if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

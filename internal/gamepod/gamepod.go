@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // ContainerAnnotation is an annotation of a Server's Pod; its value is the name of the game's
@@ -56,7 +57,7 @@ func Ready(s *v1alpha1.Server, pod *corev1.Pod) bool {
 // kubelet's.
 func SidecarRunning(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == v1alpha1.SidecarContainer {
+		if c.Name == wellknown.SidecarContainer {
 			return c.State.Running != nil
 		}
 	}

@@ -96,7 +96,7 @@ type Game struct {
 	Counters map[string]v1alpha1.Counter `json:"counters,omitempty"`
 	Lists    map[string]v1alpha1.List    `json:"lists,omitempty"`
 	// Labels and Annotations are those that the game has set through the SDK,
-	// with v1alpha1.SDKMetadataPrefix.
+	// with wellknown.SDKMetadataPrefix.
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/abuse"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -129,10 +130,10 @@ func abuseTokensOf(ctx context.Context, e *env.Env) (abuse.Tokens, error) {
 		account, audience string
 		pod               *corev1.Pod
 	}{
-		{&t.Good, account, v1alpha1.TokenAudience, resolver},
+		{&t.Good, account, wellknown.TokenAudience, resolver},
 		{&t.OtherAudience, account, "example.com", resolver},
-		{&t.OtherAccount, "dormouse-operator", v1alpha1.TokenAudience, nil},
-		{&t.NoPod, account, v1alpha1.TokenAudience, nil},
+		{&t.OtherAccount, "dormouse-operator", wellknown.TokenAudience, nil},
+		{&t.NoPod, account, wellknown.TokenAudience, nil},
 	} {
 		if *want.into, err = e.Token(ctx, env.SystemNamespace, want.account, want.audience, want.pod); err != nil {
 			return t, err

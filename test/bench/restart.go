@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/env"
 )
 
@@ -217,7 +217,7 @@ func (l *listings) follow(ctx context.Context, e *env.Env, namespace string) err
 	watched, err := cache.New(e.Config, cache.Options{
 		Scheme:               e.Client.Scheme(),
 		DefaultNamespaces:    map[string]cache.Config{namespace: {}},
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}),
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: wellknown.ManagedBy}),
 	})
 	if err != nil {
 		return fmt.Errorf("make a cache of EndpointSlices: %w", err)

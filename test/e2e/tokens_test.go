@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -48,9 +49,9 @@ func TestOnlyAResolversTokenWakes(t *testing.T) {
 		"a random string":                      "3a7bd3e2360a3d29eea436fcfb7e44c7",
 		"another audience":                     token(env.SystemNamespace, "dormouse-resolver", "example.com", resolver),
 		"the API server's audience":            token(env.SystemNamespace, "dormouse-resolver", "", resolver),
-		"another account":                      token(env.SystemNamespace, "dormouse-operator", v1alpha1.TokenAudience, nil),
-		"the same account name, in games":      token(ns, "dormouse-resolver", v1alpha1.TokenAudience, nil),
-		"the resolver's account without a pod": token(env.SystemNamespace, "dormouse-resolver", v1alpha1.TokenAudience, nil),
+		"another account":                      token(env.SystemNamespace, "dormouse-operator", wellknown.TokenAudience, nil),
+		"the same account name, in games":      token(ns, "dormouse-resolver", wellknown.TokenAudience, nil),
+		"the resolver's account without a pod": token(env.SystemNamespace, "dormouse-resolver", wellknown.TokenAudience, nil),
 	} {
 		if code, body := wakeCall(ctx, t, g, token); code != http.StatusUnauthorized {
 			t.Errorf("with %s: answered %d %s, want 401", name, code, body)
@@ -66,7 +67,7 @@ func TestOnlyAResolversTokenWakes(t *testing.T) {
 	}
 
 	// The same call with a resolver's own token wakes, and so does a player.
-	if code, body := wakeCall(ctx, t, g, token(env.SystemNamespace, "dormouse-resolver", v1alpha1.TokenAudience, resolver)); code != http.StatusAccepted {
+	if code, body := wakeCall(ctx, t, g, token(env.SystemNamespace, "dormouse-resolver", wellknown.TokenAudience, resolver)); code != http.StatusAccepted {
 		t.Errorf("with a resolver's token: answered %d %s, want 202", code, body)
 	}
 	play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)

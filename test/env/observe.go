@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // WaitFor watches an ElasticService until done says that it is as wanted, and
@@ -155,7 +156,7 @@ func WaitUntil(ctx context.Context, what string, done func(context.Context) (boo
 func (e *Env) ResolverEndpoints(ctx context.Context, key types.NamespacedName) (all, ready int, err error) {
 	var slices discoveryv1.EndpointSliceList
 	err = e.Client.List(ctx, &slices, client.InNamespace(key.Namespace), client.MatchingLabels{
-		discoveryv1.LabelServiceName: key.Name, discoveryv1.LabelManagedBy: v1alpha1.ManagedBy,
+		discoveryv1.LabelServiceName: key.Name, discoveryv1.LabelManagedBy: wellknown.ManagedBy,
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("list the EndpointSlices of Service %s: %w", key, err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/dev/devcluster/container"
 )
 
@@ -106,7 +107,7 @@ func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (container.Contai
 		return container.Container{}, fmt.Errorf("read the Pod of Server %s: %w", s.Name, err)
 	}
 	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == v1alpha1.SidecarContainer {
+		if c.Name == wellknown.SidecarContainer {
 			_, id, _ := strings.Cut(c.ContainerID, "://")
 			return e.Cluster.Container(id)
 		}

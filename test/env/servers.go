@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Ports of the test game as a Server.
@@ -115,7 +116,7 @@ func (e *Env) WaitFleet(ctx context.Context, key types.NamespacedName, what stri
 // Servers are a Fleet's, by name.
 func (e *Env) Servers(ctx context.Context, namespace, fleet string) (map[string]*v1alpha1.Server, error) {
 	var list v1alpha1.ServerList
-	if err := e.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.FleetLabel: fleet}); err != nil {
+	if err := e.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{wellknown.FleetLabel: fleet}); err != nil {
 		return nil, fmt.Errorf("list the Servers of Fleet %s/%s: %w", namespace, fleet, err)
 	}
 	servers := map[string]*v1alpha1.Server{}

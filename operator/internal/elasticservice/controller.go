@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
@@ -119,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !controllerutil.ContainsFinalizer(es, v1alpha1.ElasticServiceFinalizer) {
+	if !controllerutil.ContainsFinalizer(es, wellknown.ElasticServiceFinalizer) {
 		if !es.DeletionTimestamp.IsZero() {
 			r.states.Forget(req.NamespacedName)
 			return reconcile.Result{}, nil
@@ -184,7 +185,7 @@ func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bo
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {
-	if err := kit.AddFinalizer(ctx, r.Client, es, v1alpha1.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
+	if err := kit.AddFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("add the finalizer to ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	return nil

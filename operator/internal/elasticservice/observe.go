@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/front"
@@ -137,7 +138,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	}
 	for _, s := range list.Items {
 		switch s.Labels[discoveryv1.LabelManagedBy] {
-		case v1alpha1.ManagedBy:
+		case wellknown.ManagedBy:
 			// A slice without a controller was left for the Service by an ElasticService that
 			// is gone.
 			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {

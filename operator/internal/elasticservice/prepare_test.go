@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -22,7 +23,7 @@ import (
 func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
 	r := &Reconciler{}
 	r.Init()
-	for port := int32(v1alpha1.MinResolverPort); port <= v1alpha1.MaxResolverPort; port++ {
+	for port := int32(wellknown.MinResolverPort); port <= wellknown.MaxResolverPort; port++ {
 		r.Ports.Learn(port, resolverports.Owner{UID: "others", Name: fmt.Sprint(port), Protocol: "TCP"})
 	}
 	es := fixture.Lobby("", fixture.At(0))

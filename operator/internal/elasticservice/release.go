@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -45,14 +46,14 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 	}
 	r.Triggers.Forget(client.ObjectKeyFromObject(es))
 	r.states.Forget(client.ObjectKeyFromObject(es))
-	if err := kit.RemoveFinalizer(ctx, r.Client, es, v1alpha1.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
+	if err := kit.RemoveFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
 	if left {
 		r.Events.Eventf(o.Service, nil, corev1.EventTypeWarning, "EndpointsLeft", "Release",
 			"ElasticService %s is deleted, and the Service has no selector: it keeps the endpoints of this moment, and nobody writes them when pods come and go. "+
 				"Give the Service a selector and then delete the EndpointSlices with the labels %s=%s,%s=%s, or create an ElasticService of it again.",
-			es.Name, discoveryv1.LabelServiceName, o.Service.Name, discoveryv1.LabelManagedBy, v1alpha1.ManagedBy)
+			es.Name, discoveryv1.LabelServiceName, o.Service.Name, discoveryv1.LabelManagedBy, wellknown.ManagedBy)
 	}
 	return nil
 }
@@ -67,7 +68,7 @@ func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) 
 		}
 		return false, fmt.Errorf("read deleted ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
 	}
-	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, v1alpha1.ElasticServiceFinalizer), nil
+	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, wellknown.ElasticServiceFinalizer), nil
 }
 
 // orphan lets a slice outlive its ElasticService, for as long as the Service

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -104,7 +105,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 // byService finds the ElasticServices of a Service, or of a slice's Service: the user's own
 // Service, the private one beside it, or a stranger with the private one's name.
 func (r *Reconciler) byService(ctx context.Context, o client.Object) []reconcile.Request {
-	if public := o.GetLabels()[v1alpha1.PrivateServiceLabel]; public != "" {
+	if public := o.GetLabels()[wellknown.PrivateServiceLabel]; public != "" {
 		return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: public})
 	}
 	return append(index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: o.GetName()}),

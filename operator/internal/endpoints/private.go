@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
@@ -32,7 +33,7 @@ func ownerReference(es *v1alpha1.ElasticService) metav1.OwnerReference {
 
 func childLabels(es *v1alpha1.ElasticService) map[string]string {
 	return map[string]string{
-		v1alpha1.PrivateServiceLabel:   es.Spec.Service,
+		wellknown.PrivateServiceLabel:  es.Spec.Service,
 		"app.kubernetes.io/managed-by": "dormouse",
 	}
 }
@@ -98,5 +99,5 @@ func SamePrivateService(have, want *corev1.Service) bool {
 	return have.Spec.PublishNotReadyAddresses == want.Spec.PublishNotReadyAddresses &&
 		equality.Semantic.DeepEqual(have.Spec.Selector, want.Spec.Selector) &&
 		equality.Semantic.DeepEqual(have.Spec.IPFamilies, want.Spec.IPFamilies) &&
-		have.Labels[v1alpha1.PrivateServiceLabel] == want.Labels[v1alpha1.PrivateServiceLabel]
+		have.Labels[wellknown.PrivateServiceLabel] == want.Labels[wellknown.PrivateServiceLabel]
 }

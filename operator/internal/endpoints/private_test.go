@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/reasons"
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
 
@@ -30,7 +30,7 @@ func TestThePrivateServiceOpensNothingToTheOutside(t *testing.T) {
 	want := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "lobby-dormouse", Namespace: "games",
-			Labels:          map[string]string{v1alpha1.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse"},
+			Labels:          map[string]string{wellknown.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse"},
 			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
 		},
 		Spec: corev1.ServiceSpec{

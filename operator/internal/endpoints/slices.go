@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Wanted is what a Service's slices are built from.
@@ -84,7 +85,7 @@ func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	l := childLabels(es)
 	l[discoveryv1.LabelServiceName] = es.Spec.Service
-	l[discoveryv1.LabelManagedBy] = v1alpha1.ManagedBy
+	l[discoveryv1.LabelManagedBy] = wellknown.ManagedBy
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: es.Namespace, Labels: l,

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
@@ -170,17 +171,17 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   f.Namespace,
 			Name:        name,
-			Labels:      with(f.Spec.Template.Metadata.Labels, v1alpha1.FleetLabel, f.Name),
-			Annotations: with(f.Spec.Template.Metadata.Annotations, v1alpha1.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
+			Labels:      with(f.Spec.Template.Metadata.Labels, wellknown.FleetLabel, f.Name),
+			Annotations: with(f.Spec.Template.Metadata.Annotations, wellknown.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
 			// Present from the start, so that there is no moment without the guard.
-			Finalizers:      []string{v1alpha1.DeletionGuardFinalizer},
+			Finalizers:      []string{wellknown.DeletionGuardFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
 		},
 		Spec: *f.Spec.Template.Spec.DeepCopy(),
 	}
 	// A template that drains would be replaced for ever.
 	s.Spec.Drain = false
-	s.Spec.Template.Labels = with(s.Spec.Template.Labels, v1alpha1.FleetLabel, f.Name)
+	s.Spec.Template.Labels = with(s.Spec.Template.Labels, wellknown.FleetLabel, f.Name)
 
 	// The Fleet's preference for nodes, unless the template has one of its own.
 	pod := &s.Spec.Template.Spec
@@ -194,7 +195,7 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 		Weight: schedulingWeight,
 		PodAffinityTerm: corev1.PodAffinityTerm{
 			TopologyKey:   corev1.LabelHostname,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.FleetLabel: f.Name}},
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.FleetLabel: f.Name}},
 		},
 	}}
 	if f.Spec.Scheduling == v1alpha1.SchedulingDistributed {
@@ -206,7 +207,7 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 }
 
 // selector selects a Fleet's Pods.
-func selector(f *v1alpha1.Fleet) string { return v1alpha1.FleetLabel + "=" + f.Name }
+func selector(f *v1alpha1.Fleet) string { return wellknown.FleetLabel + "=" + f.Name }
 
 // with is a copy of labels or annotations with one added.
 func with(labels map[string]string, key, value string) map[string]string {
@@ -221,12 +222,12 @@ func with(labels map[string]string, key, value string) map[string]string {
 func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server, drain bool) error {
 	var mark any
 	if drain {
-		mark = v1alpha1.DrainedByFleet
+		mark = wellknown.DrainedByFleet
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": s.resourceVersion,
-			"annotations":     map[string]any{v1alpha1.DrainedByAnnotation: mark},
+			"annotations":     map[string]any{wellknown.DrainedByAnnotation: mark},
 		},
 		"spec": map[string]any{"drain": drain},
 	})

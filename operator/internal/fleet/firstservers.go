@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
@@ -43,7 +44,7 @@ func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replic
 	for i := range min(replicas, maxFirst) {
 		group.Go(func() {
 			s := desiredServer(f, firstName(f, i))
-			s.Annotations = with(s.Annotations, v1alpha1.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
+			s.Annotations = with(s.Annotations, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
 			_ = c.Create(ctx, s)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // server is the part of a Server that a plan depends on. It is comparable: equal ones lead to
@@ -62,11 +63,11 @@ func observe(o *v1alpha1.Server) server {
 		state:    o.Status.State,
 		allowed:  o.Status.DeletionAllowed,
 		draining: o.Spec.Drain,
-		ours:     o.Annotations[v1alpha1.DrainedByAnnotation] == v1alpha1.DrainedByFleet,
+		ours:     o.Annotations[wellknown.DrainedByAnnotation] == wellknown.DrainedByFleet,
 		deleting: !o.DeletionTimestamp.IsZero(),
-		template: o.Annotations[v1alpha1.TemplateHashAnnotation],
+		template: o.Annotations[wellknown.TemplateHashAnnotation],
 	}
-	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[v1alpha1.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
+	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[wellknown.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
 	if p := o.Status.Players; p != nil {
 		s.players, s.capacity = p.Current, p.Capacity
 	}

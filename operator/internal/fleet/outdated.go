@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
@@ -64,7 +65,7 @@ func madeLike(is, desired *v1alpha1.Server) bool {
 	spec.Drain = desired.Spec.Drain
 	want := templatehash.RevisionSpec(desired.Spec)
 	annotations := maps.Clone(desired.Annotations)
-	delete(annotations, v1alpha1.TemplateHashAnnotation)
+	delete(annotations, wellknown.TemplateHashAnnotation)
 	return contains(is.Labels, desired.Labels) && contains(is.Annotations, annotations) && equality.Semantic.DeepEqual(&spec, &want)
 }
 

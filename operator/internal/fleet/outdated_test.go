@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
@@ -60,7 +61,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 	}
 }
 
-func withoutHash(s *v1alpha1.Server) { delete(s.Annotations, v1alpha1.TemplateHashAnnotation) }
+func withoutHash(s *v1alpha1.Server) { delete(s.Annotations, wellknown.TemplateHashAnnotation) }
 
 func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	f := lobbies()

@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 )
@@ -30,7 +31,7 @@ func TestPlanFront(t *testing.T) {
 	elsewhere := func(f *v1alpha1.Front) { f.Namespace = "edge" }
 	allows := func(names string) func(*corev1.Service) {
 		return func(s *corev1.Service) {
-			s.Namespace, s.Annotations = "edge", map[string]string{v1alpha1.AllowedNamespacesAnnotation: names}
+			s.Namespace, s.Annotations = "edge", map[string]string{wellknown.AllowedNamespacesAnnotation: names}
 		}
 	}
 	two := func(s *corev1.Service) {
@@ -162,7 +163,7 @@ func TestPlanFront(t *testing.T) {
 
 func TestWhatAFrontsOwnerSaysIsReadOrHoldsOn(t *testing.T) {
 	t.Parallel()
-	const trusted, sessions = v1alpha1.TrustedCIDRsAnnotation, v1alpha1.MaxSessionsPerSourceAnnotation
+	const trusted, sessions = wellknown.TrustedCIDRsAnnotation, wellknown.MaxSessionsPerSourceAnnotation
 	before := &v1alpha1.FrontStatus{Service: "mc", Namespace: "games", TrustedCIDRs: []string{"10.1.0.0/16"}, MaxSessionsPerSource: 5}
 	for name, c := range map[string]struct {
 		annotations map[string]string
@@ -248,7 +249,7 @@ func TestWhoMovesToAnotherFrontTakesNothingAlong(t *testing.T) {
 		if front != nil {
 			mine = sharedService(func(s *corev1.Service) {
 				s.Namespace, s.Name = front.Namespace, front.Service
-				s.Annotations = map[string]string{v1alpha1.TrustedCIDRsAnnotation: "0.0.0.0/0", v1alpha1.AllowedNamespacesAnnotation: "*"}
+				s.Annotations = map[string]string{wellknown.TrustedCIDRsAnnotation: "0.0.0.0/0", wellknown.AllowedNamespacesAnnotation: "*"}
 			})
 		}
 		if Refresh(es, mine); es.Status.Front != nil {
@@ -261,7 +262,7 @@ func TestTheVersionOfAFrontsSettingsIsThatOfTheirLastChange(t *testing.T) {
 	t.Parallel()
 	say := func(version, trusted string) *corev1.Service {
 		return sharedService(func(s *corev1.Service) {
-			s.ResourceVersion, s.Annotations = version, map[string]string{v1alpha1.TrustedCIDRsAnnotation: trusted}
+			s.ResourceVersion, s.Annotations = version, map[string]string{wellknown.TrustedCIDRsAnnotation: trusted}
 		})
 	}
 	var before *v1alpha1.FrontStatus
@@ -281,7 +282,7 @@ func TestTheVersionOfAFrontsSettingsIsThatOfTheirLastChange(t *testing.T) {
 func TestWhatIsQuotedIsShort(t *testing.T) {
 	t.Parallel()
 	svc := sharedService(func(s *corev1.Service) {
-		s.Annotations = map[string]string{v1alpha1.TrustedCIDRsAnnotation: strings.Repeat("10.0.0.0/8,", 20_000)}
+		s.Annotations = map[string]string{wellknown.TrustedCIDRsAnnotation: strings.Repeat("10.0.0.0/8,", 20_000)}
 	})
 	if ob := setFront(&v1alpha1.FrontStatus{}, nil, svc); ob == nil || len(ob.Message) > 600 {
 		t.Errorf("got %d bytes", len(ob.Message))

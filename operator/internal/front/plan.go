@@ -16,6 +16,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/spec"
@@ -37,7 +38,7 @@ func MayShare(svc *corev1.Service, namespace string) bool {
 	if namespace == svc.Namespace {
 		return true
 	}
-	for name := range strings.SplitSeq(svc.Annotations[v1alpha1.AllowedNamespacesAnnotation], ",") {
+	for name := range strings.SplitSeq(svc.Annotations[wellknown.AllowedNamespacesAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == namespace || name == "*" {
 			return true
 		}
@@ -103,7 +104,7 @@ func checkFront(es *v1alpha1.ElasticService, key types.NamespacedName, front Obs
 		// An owner who may not share it must not learn whether it exists.
 		return obstacle.New(reasons.NamespaceNotAllowed,
 			"Service %s isn't there or doesn't allow namespace %s: let its owner name the namespace in its annotation %s, or correct spec.front.",
-			key, es.Namespace, v1alpha1.AllowedNamespacesAnnotation)
+			key, es.Namespace, wellknown.AllowedNamespacesAnnotation)
 	case svc == nil:
 		return obstacle.New(reasons.ServiceNotFound,
 			"There is no Service %s in namespace %s: create it, without a selector, or correct spec.front.", key.Name, key.Namespace)

@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/sourceip"
@@ -53,16 +54,16 @@ func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *ob
 				annotation, svc.Name, text.Quoted(svc.Annotations[annotation]), want)
 		}
 	}
-	if trusted, ok := networks(svc.Annotations[v1alpha1.TrustedCIDRsAnnotation]); ok {
+	if trusted, ok := networks(svc.Annotations[wellknown.TrustedCIDRsAnnotation]); ok {
 		status.TrustedCIDRs = trusted
 	} else {
-		invalid(v1alpha1.TrustedCIDRsAnnotation, fmt.Sprintf(
+		invalid(wellknown.TrustedCIDRsAnnotation, fmt.Sprintf(
 			"up to %d networks such as 10.0.0.0/8 or 2001:db8::/32, with commas between them", v1alpha1.MaxTrustedCIDRs))
 	}
-	if most, ok := count(svc.Annotations[v1alpha1.MaxSessionsPerSourceAnnotation]); ok {
+	if most, ok := count(svc.Annotations[wellknown.MaxSessionsPerSourceAnnotation]); ok {
 		status.MaxSessionsPerSource = most
 	} else {
-		invalid(v1alpha1.MaxSessionsPerSourceAnnotation, "a number from 1 to 1000000")
+		invalid(wellknown.MaxSessionsPerSourceAnnotation, "a number from 1 to 1000000")
 	}
 	_, local := sourceip.LocalPolicy(svc)
 	status.SourceIPPreserved = local || len(status.TrustedCIDRs) > 0
@@ -79,14 +80,14 @@ func setFront(status, before *v1alpha1.FrontStatus, svc *corev1.Service) (ob *ob
 func Unseen(es *v1alpha1.ElasticService, svc *corev1.Service) string {
 	fields := sourceip.Rules(es)
 	if es.Status.Front.MaxSessionsPerSource > 0 {
-		fields = append(fields, v1alpha1.MaxSessionsPerSourceAnnotation)
+		fields = append(fields, wellknown.MaxSessionsPerSourceAnnotation)
 	}
 	if len(fields) == 0 || svc == nil {
 		return ""
 	}
 	field, _ := sourceip.LocalPolicy(svc)
 	return fmt.Sprintf(" The resolver may see a node's address instead of theirs, so that these aren't applied to them: %s. That takes %s: Local or the annotation %s on Service %s.",
-		strings.Join(fields, ", "), field, v1alpha1.TrustedCIDRsAnnotation, svc.Name)
+		strings.Join(fields, ", "), field, wellknown.TrustedCIDRsAnnotation, svc.Name)
 }
 
 // networks parses networks separated by commas.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -134,7 +135,7 @@ func (f *Reconciler) slicesOf(ctx context.Context, svc *corev1.Service) (have []
 		return nil, fmt.Errorf("list the EndpointSlices of the front %s: %w", client.ObjectKeyFromObject(svc), err)
 	}
 	for _, s := range list.Items {
-		if s.Labels[v1alpha1.FrontLabel] != "" && s.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy && metav1.IsControlledBy(&s, svc) {
+		if s.Labels[wellknown.FrontLabel] != "" && s.Labels[discoveryv1.LabelManagedBy] == wellknown.ManagedBy && metav1.IsControlledBy(&s, svc) {
 			have = append(have, s)
 		}
 	}
@@ -169,9 +170,9 @@ func frontSlices(svc *corev1.Service, resolvers []endpoints.Resolver, ports []v1
 				Name: svc.Name + "-front-" + strings.ToLower(string(family)), Namespace: svc.Namespace,
 				Labels: map[string]string{
 					discoveryv1.LabelServiceName:   svc.Name,
-					discoveryv1.LabelManagedBy:     v1alpha1.ManagedBy,
-					v1alpha1.FrontLabel:            svc.Name,
-					v1alpha1.PrivateServiceLabel:   svc.Name, // by which operator and resolvers watch it
+					discoveryv1.LabelManagedBy:     wellknown.ManagedBy,
+					wellknown.FrontLabel:           svc.Name,
+					wellknown.PrivateServiceLabel:  svc.Name, // by which operator and resolvers watch it
 					"app.kubernetes.io/managed-by": "dormouse",
 				},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID, Controller: new(true)}},

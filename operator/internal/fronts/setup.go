@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -68,7 +69,7 @@ func (f *Reconciler) ifShared(ctx context.Context, o client.Object) []reconcile.
 
 // sliceOfFront finds the front that a slice was written for.
 func sliceOfFront(_ context.Context, o client.Object) []reconcile.Request {
-	name := o.GetLabels()[v1alpha1.FrontLabel]
+	name := o.GetLabels()[wellknown.FrontLabel]
 	if name == "" {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -110,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
 	}
 	s := original.DeepCopy()
-	if !controllerutil.ContainsFinalizer(s, v1alpha1.DeletionGuardFinalizer) {
+	if !controllerutil.ContainsFinalizer(s, wellknown.DeletionGuardFinalizer) {
 		if !s.DeletionTimestamp.IsZero() {
 			return reconcile.Result{}, nil
 		}
@@ -178,7 +179,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		// Somebody may have undone a drain meanwhile.
 		err = r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 		err = wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
-	case o.pod != nil && o.pod.Labels[v1alpha1.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
+	case o.pod != nil && o.pod.Labels[wellknown.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
 		err = r.markPod(ctx, o.pod, p.guard.empty)
 	}
 	return done, err
@@ -273,12 +274,12 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 		return err
 	}
 	r.tell(r.picker.hold(s.UID, nil))
-	err := kit.RemoveFinalizer(ctx, r.Client, s, v1alpha1.DeletionGuardFinalizer)
+	err := kit.RemoveFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "release Server %s", client.ObjectKeyFromObject(s))
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, s *v1alpha1.Server) error {
-	err := kit.AddFinalizer(ctx, r.Client, s, v1alpha1.DeletionGuardFinalizer)
+	err := kit.AddFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "add the deletion guard to Server %s", client.ObjectKeyFromObject(s))
 }
 

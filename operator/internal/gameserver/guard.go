@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/patch"
 )
 
@@ -19,7 +19,7 @@ import (
 // Servers.
 const guardName = "dormouse-deletion-guard"
 
-// ManagedByLabel and its value v1alpha1.ManagedBy are on objects that the controller keeps
+// ManagedByLabel and its value wellknown.ManagedBy are on objects that the controller keeps
 // beside the Servers, so that only those are cached.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
@@ -31,11 +31,11 @@ func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
 		TypeMeta: metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: guardName,
-			Labels: map[string]string{ManagedByLabel: v1alpha1.ManagedBy},
+			Labels: map[string]string{ManagedByLabel: wellknown.ManagedBy},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable:               new(intstr.FromInt32(math.MaxInt32)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.DeletionAllowedLabel: "false"}},
+			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.DeletionAllowedLabel: "false"}},
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.IfHealthyBudget),
 		},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
 )
 
@@ -97,7 +98,7 @@ func unready(seconds int) func(*world) {
 func stillReady(w *world) { w.o.pod.Status.Conditions[0].Status = corev1.ConditionTrue }
 func sidecarRuns(w *world) {
 	w.o.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
-		Name: v1alpha1.SidecarContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		Name: wellknown.SidecarContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
 }
 

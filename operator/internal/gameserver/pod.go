@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
 )
 
@@ -91,9 +92,9 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 		},
 		Spec: template.Spec,
 	}
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, v1alpha1.ServerLabel, s.Name)
-	if fleet := s.Labels[v1alpha1.FleetLabel]; fleet != "" {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, v1alpha1.FleetLabel, fleet)
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.ServerLabel, s.Name)
+	if fleet := s.Labels[wellknown.FleetLabel]; fleet != "" {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, fleet)
 	}
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, gamepod.Container(s))
 	setDeletable(&pod.ObjectMeta, deletable)
@@ -109,7 +110,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 		Name: tokenVolume,
 		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-				Audience: v1alpha1.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
+				Audience: wellknown.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
 			},
 		}}}},
 	})
@@ -118,7 +119,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 
 // setDeletable notes on a Pod whether it may be evicted.
 func setDeletable(m *metav1.ObjectMeta, deletable bool) {
-	metav1.SetMetaDataLabel(m, v1alpha1.DeletionAllowedLabel, strconv.FormatBool(deletable))
+	metav1.SetMetaDataLabel(m, wellknown.DeletionAllowedLabel, strconv.FormatBool(deletable))
 	metav1.SetMetaDataAnnotation(m, safeToEvict, strconv.FormatBool(deletable))
 	metav1.SetMetaDataAnnotation(m, doNotDisrupt, strconv.FormatBool(!deletable))
 }
@@ -179,7 +180,7 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 		args = append(args, fmt.Sprintf("--probe=%s:%d", probe.Type, probePort(s, probe.Port, hostPorts)))
 	}
 	c := sidecar.Container.DeepCopy()
-	c.Name = v1alpha1.SidecarContainer
+	c.Name = wellknown.SidecarContainer
 	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	c.Args = args
 	setEnv(c, "SERVER_NAME", s.Name)
@@ -318,10 +319,10 @@ func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o observed)
 	if err != nil || !metav1.IsControlledBy(pod, s) || ended(pod) {
 		return false, wrapf(client.IgnoreNotFound(err), "look for the Pod of Server %s", client.ObjectKeyFromObject(s))
 	}
-	if pod.Labels[v1alpha1.ServerLabel] == s.Name {
+	if pod.Labels[wellknown.ServerLabel] == s.Name {
 		return true, nil // the cache is about to show it
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": map[string]string{v1alpha1.ServerLabel: s.Name}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": map[string]string{wellknown.ServerLabel: s.Name}}})
 	if err != nil {
 		return true, fmt.Errorf("encode a patch: %w", err)
 	}

@@ -13,12 +13,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // full is a Server with everything that a Pod may show.
 func full() *v1alpha1.Server {
 	return &v1alpha1.Server{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server", Labels: map[string]string{v1alpha1.FleetLabel: "lobbies"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server", Labels: map[string]string{wellknown.FleetLabel: "lobbies"}},
 		Spec: v1alpha1.ServerSpec{
 			GameContainer: "game",
 			Template: corev1.PodTemplateSpec{
@@ -80,7 +81,7 @@ func TestPodHasWhatTheGameNeeds(t *testing.T) {
 	if !slices.ContainsFunc(game.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/world" }) {
 		t.Error("the game has no disk")
 	}
-	if pod.Labels["team"] != "red" || pod.Annotations["note"] != "x" || pod.Labels[v1alpha1.FleetLabel] != "lobbies" || pod.Labels[v1alpha1.ServerLabel] != "lobby" {
+	if pod.Labels["team"] != "red" || pod.Annotations["note"] != "x" || pod.Labels[wellknown.FleetLabel] != "lobbies" || pod.Labels[wellknown.ServerLabel] != "lobby" {
 		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
 	}
 }
@@ -137,7 +138,7 @@ func TestAnAddressIsWhereThePortsAre(t *testing.T) {
 func TestSidecarStandsBesideTheGame(t *testing.T) {
 	pod := buildPod(full(), sidecar, []int32{7000, 7001, 0}, true)
 	first := pod.Spec.InitContainers[0]
-	if first.Name != v1alpha1.SidecarContainer || *first.RestartPolicy != corev1.ContainerRestartPolicyAlways || first.Image != "sidecar:1" || len(pod.Spec.InitContainers) != 2 {
+	if first.Name != wellknown.SidecarContainer || *first.RestartPolicy != corev1.ContainerRestartPolicyAlways || first.Image != "sidecar:1" || len(pod.Spec.InitContainers) != 2 {
 		t.Errorf("the init containers are %+v; want the sidecar first, which always restarts", pod.Spec.InitContainers)
 	}
 	want := []string{
@@ -206,7 +207,7 @@ func TestGamesGetNoToken(t *testing.T) {
 func TestPodSaysWhetherItMayBeEvicted(t *testing.T) {
 	for deletable, want := range map[bool][3]string{true: {"true", "true", "false"}, false: {"false", "false", "true"}} {
 		pod := buildPod(full(), sidecar, []int32{7000, 7001, 0}, deletable)
-		got := [3]string{pod.Labels[v1alpha1.DeletionAllowedLabel], pod.Annotations[safeToEvict], pod.Annotations[doNotDisrupt]}
+		got := [3]string{pod.Labels[wellknown.DeletionAllowedLabel], pod.Annotations[safeToEvict], pod.Annotations[doNotDisrupt]}
 		if got != want {
 			t.Errorf("deletable %t: label, safe-to-evict, do-not-disrupt are %v, want %v", deletable, got, want)
 		}

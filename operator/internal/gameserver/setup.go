@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
@@ -39,7 +40,7 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 		&corev1.PodTemplate{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 		&corev1.Node{}:        {Transform: slimNode},
 		&policyv1.PodDisruptionBudget{}: {
-			Label: labels.SelectorFromSet(labels.Set{ManagedByLabel: v1alpha1.ManagedBy}),
+			Label: labels.SelectorFromSet(labels.Set{ManagedByLabel: wellknown.ManagedBy}),
 		},
 	}
 }
@@ -68,7 +69,7 @@ func slimNode(o any) (any, error) {
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &corev1.Pod{}, indexNode, func(o client.Object) []string {
 		pod, ok := o.(*corev1.Pod)
-		if !ok || pod.Spec.NodeName == "" || pod.Labels[v1alpha1.ServerLabel] == "" {
+		if !ok || pod.Spec.NodeName == "" || pod.Labels[wellknown.ServerLabel] == "" {
 			return nil
 		}
 		return []string{pod.Spec.NodeName}
@@ -119,7 +120,7 @@ func (r *Reconciler) byElasticPort(ctx context.Context, o client.Object) []recon
 
 // byPod finds a Pod's Server, which may not exist any more.
 func byPod(_ context.Context, o client.Object) []reconcile.Request {
-	if o.GetLabels()[v1alpha1.ServerLabel] == "" {
+	if o.GetLabels()[wellknown.ServerLabel] == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // serverUIDAnnotation is on a claim; its value is the UID of the Server that it was created for.
@@ -21,7 +22,7 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.Persisten
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: claimName(s, disk),
-			Labels:      map[string]string{ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.ServerLabel: s.Name},
+			Labels:      map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: s.Name},
 			Annotations: map[string]string{serverUIDAnnotation: string(s.UID)},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -70,5 +71,5 @@ func createdFor(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
 	if uid, ok := claim.Annotations[serverUIDAnnotation]; ok {
 		return uid == string(s.UID)
 	}
-	return claim.Labels[v1alpha1.ServerLabel] == s.Name && !claim.CreationTimestamp.Before(&s.CreationTimestamp)
+	return claim.Labels[wellknown.ServerLabel] == s.Name && !claim.CreationTimestamp.Before(&s.CreationTimestamp)
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Only a disk that was created for this Server goes with it: one that was there before has
@@ -24,7 +25,7 @@ func TestADiskIsTheServersThatItWasCreatedFor(t *testing.T) {
 			Name: claimName(s, disk), Labels: labels, CreationTimestamp: metav1.NewTime(time.Unix(1000+seconds, 0)),
 		}}
 	}
-	label := map[string]string{v1alpha1.ServerLabel: s.Name}
+	label := map[string]string{wellknown.ServerLabel: s.Name}
 	tests := map[string]struct {
 		claim *corev1.PersistentVolumeClaim
 		want  bool

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/refusal"
@@ -115,7 +116,7 @@ func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1a
 		return
 	}
 	before := f.DeepCopy()
-	f.Annotations[v1alpha1.StoredHashAnnotation] = templatehash.Of(f.Spec.Template)
+	f.Annotations[wellknown.StoredHashAnnotation] = templatehash.Of(f.Spec.Template)
 	if err := r.Client.Patch(ctx, f, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		o.failed = errors.Join(o.failed, fmt.Errorf("note what is stored of Fleet %s: %w", f.Name, err))
 	}
@@ -153,8 +154,8 @@ func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *state
 // changeFleet writes a change, with additional annotations.
 func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c change, more map[string]any) (*v1alpha1.Fleet, error) {
 	annotations := map[string]any{
-		v1alpha1.RevisionAnnotation:      fmt.Sprint(c.number),
-		v1alpha1.RetiringSinceAnnotation: stamp(c.retiringSince),
+		wellknown.RevisionAnnotation:      fmt.Sprint(c.number),
+		wellknown.RetiringSinceAnnotation: stamp(c.retiringSince),
 	}
 	maps.Copy(annotations, more)
 	spec := map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling}
@@ -240,10 +241,10 @@ func words(err error) string { return text.Bounded(refusal.Words(err)) }
 func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 	t := *gt.Spec.Template.DeepCopy()
 	t.Spec.Ports = templatehash.OfServers(t.Spec.Ports)
-	if at, ok := gt.Annotations[v1alpha1.RestartedAtAnnotation]; ok {
+	if at, ok := gt.Annotations[wellknown.RestartedAtAnnotation]; ok {
 		annotations := make(map[string]string, len(t.Metadata.Annotations)+1)
 		maps.Copy(annotations, t.Metadata.Annotations)
-		annotations[v1alpha1.RestartedAtAnnotation] = at
+		annotations[wellknown.RestartedAtAnnotation] = at
 		t.Metadata.Annotations = annotations
 	}
 	t.Metadata.Labels = labelled(t.Metadata.Labels, gt)
@@ -264,7 +265,7 @@ func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha
 			Name:      gt.Name + "-" + hash,
 			Labels:    labelled(nil, gt),
 			Annotations: map[string]string{
-				v1alpha1.RevisionAnnotation: strconv.FormatInt(number, 10), v1alpha1.TemplateHashAnnotation: templatehash.Of(t),
+				wellknown.RevisionAnnotation: strconv.FormatInt(number, 10), wellknown.TemplateHashAnnotation: templatehash.Of(t),
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
 		},
@@ -293,12 +294,12 @@ func revisionName(gt *v1alpha1.GameType, fleet string) string {
 }
 
 // selector selects the Pods of all the GameType's Servers.
-func selector(gt *v1alpha1.GameType) string { return v1alpha1.GameTypeLabel + "=" + gt.Name }
+func selector(gt *v1alpha1.GameType) string { return wellknown.GameTypeLabel + "=" + gt.Name }
 
 func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
 	more := make(map[string]string, len(labels)+1)
 	maps.Copy(more, labels)
-	more[v1alpha1.GameTypeLabel] = gt.Name
+	more[wellknown.GameTypeLabel] = gt.Name
 	return more
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func templated(cpu string) *v1alpha1.GameType {
@@ -27,11 +28,11 @@ func TestTheLabelReachesServersAndPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"mode": "duel", v1alpha1.GameTypeLabel: "duel"}
+	want := map[string]string{"mode": "duel", wellknown.GameTypeLabel: "duel"}
 	if diff := cmp.Diff(want, f.Spec.Template.Metadata.Labels); diff != "" {
 		t.Errorf("the Servers' labels (-want +got):\n%s", diff)
 	}
-	if f.Spec.Template.Spec.Template.Labels[v1alpha1.GameTypeLabel] != "duel" || f.Labels[v1alpha1.GameTypeLabel] != "duel" {
+	if f.Spec.Template.Spec.Template.Labels[wellknown.GameTypeLabel] != "duel" || f.Labels[wellknown.GameTypeLabel] != "duel" {
 		t.Errorf("the Pods' labels are %v, the Fleet's %v", f.Spec.Template.Spec.Template.Labels, f.Labels)
 	}
 	if len(gt.Spec.Template.Metadata.Labels) != 1 {

@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
@@ -40,7 +41,7 @@ const refusedRetry = 15 * time.Second
 type Reconciler struct {
 	// Client reads from the cache, which has the indexes of SetupIndexes here and of package
 	// fleet, and writes to the API server. Its Services must have their annotations where they
-	// have v1alpha1.GameTypeLabel.
+	// have wellknown.GameTypeLabel.
 	Client client.Client
 	// Events takes the events for users.
 	Events events.EventRecorder
@@ -122,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 // and stays until its last Server is gone. The Service and the ElasticService, through which
 // players still reach the Servers, go with the GameType.
 func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconcile.Result, error) {
-	if !controllerutil.ContainsFinalizer(gt, v1alpha1.GameTypeFinalizer) {
+	if !controllerutil.ContainsFinalizer(gt, wellknown.GameTypeFinalizer) {
 		return reconcile.Result{}, nil
 	}
 	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
@@ -159,7 +160,7 @@ func (r *Reconciler) setFinalizer(ctx context.Context, gt *v1alpha1.GameType, on
 	if on {
 		change = kit.AddFinalizer
 	}
-	if err := change(ctx, r.Client, gt, v1alpha1.GameTypeFinalizer); err != nil {
+	if err := change(ctx, r.Client, gt, wellknown.GameTypeFinalizer); err != nil {
 		return fmt.Errorf("set the finalizer of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
@@ -80,9 +81,9 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	if o.Spec.Replicas != nil {
 		f.desired = *o.Spec.Replicas
 	}
-	f.ownerGeneration, _ = strconv.ParseInt(o.Annotations[v1alpha1.OwnerGenerationAnnotation], 10, 64)
-	f.number, _ = strconv.ParseInt(o.Annotations[v1alpha1.RevisionAnnotation], 10, 64) // 0 where there is none
-	if since, err := time.Parse(time.RFC3339, o.Annotations[v1alpha1.RetiringSinceAnnotation]); err == nil {
+	f.ownerGeneration, _ = strconv.ParseInt(o.Annotations[wellknown.OwnerGenerationAnnotation], 10, 64)
+	f.number, _ = strconv.ParseInt(o.Annotations[wellknown.RevisionAnnotation], 10, 64) // 0 where there is none
+	if since, err := time.Parse(time.RFC3339, o.Annotations[wellknown.RetiringSinceAnnotation]); err == nil {
 		f.retiringSince = since
 	}
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
@@ -103,7 +104,7 @@ func samePorts(gt *v1alpha1.GameType, o *v1alpha1.Fleet) bool {
 type sentTemplate struct{ sent, stored string }
 
 func sentOf(o *v1alpha1.Fleet) sentTemplate {
-	return sentTemplate{o.Annotations[v1alpha1.TemplateHashAnnotation], o.Annotations[v1alpha1.StoredHashAnnotation]}
+	return sentTemplate{o.Annotations[wellknown.TemplateHashAnnotation], o.Annotations[wellknown.StoredHashAnnotation]}
 }
 
 // isCurrent reports whether a Fleet has the GameType's template. It compares the templates'

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // servicePorts are the ports that the Service can have: those with a known number.
@@ -65,7 +66,7 @@ const (
 // them in the ElasticService stays where the GameType says nothing; what the GameType once said
 // goes when it doesn't say it any more.
 func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec) {
-	before := strings.Split(es.Annotations[v1alpha1.GameTypeSettingsAnnotation], ",")
+	before := strings.Split(es.Annotations[wellknown.GameTypeSettingsAnnotation], ",")
 	var now []string
 	switch {
 	case gt.Spec.Front != nil:
@@ -84,8 +85,8 @@ func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alph
 		}
 	}
 	if len(now) > 0 {
-		metav1.SetMetaDataAnnotation(&es.ObjectMeta, v1alpha1.GameTypeSettingsAnnotation, strings.Join(now, ","))
+		metav1.SetMetaDataAnnotation(&es.ObjectMeta, wellknown.GameTypeSettingsAnnotation, strings.Join(now, ","))
 	} else {
-		delete(es.Annotations, v1alpha1.GameTypeSettingsAnnotation)
+		delete(es.Annotations, wellknown.GameTypeSettingsAnnotation)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -167,7 +168,7 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 		fleet: func(ctx context.Context) {
 			// If it can't be written the controller does it, or reports why not.
 			_, _ = changeFleet(ctx, c.Client, woken, change, map[string]any{
-				v1alpha1.OwnerGenerationAnnotation: strconv.FormatInt(gt.Generation+1, 10),
+				wellknown.OwnerGenerationAnnotation: strconv.FormatInt(gt.Generation+1, 10),
 			})
 		},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -117,13 +118,13 @@ func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
 	s.Labels = labelled(s.Labels, gt)
 	annotations := map[string]string{}
 	maps.Copy(annotations, s.Annotations)
-	for name := range strings.SplitSeq(s.Annotations[v1alpha1.ServiceAnnotationsAnnotation], ",") {
+	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceAnnotationsAnnotation], ",") {
 		delete(annotations, name)
 	}
 	maps.Copy(annotations, gt.Spec.Service.Annotations)
-	delete(annotations, v1alpha1.ServiceAnnotationsAnnotation)
+	delete(annotations, wellknown.ServiceAnnotationsAnnotation)
 	if names := slices.Sorted(maps.Keys(gt.Spec.Service.Annotations)); len(names) > 0 {
-		annotations[v1alpha1.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
+		annotations[wellknown.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
 	}
 	if len(annotations) > 0 || len(s.Annotations) > 0 {
 		s.Annotations = annotations

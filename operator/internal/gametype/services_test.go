@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func TestAServiceHasThePortsWhoseNumbersAreKnown(t *testing.T) {
@@ -129,7 +130,7 @@ func TestWhatIsSpokenMakesNoRevision(t *testing.T) {
 	if diff := cmp.Diff([]v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: "minecraft"}}, changed.Spec.Template.Spec.Ports); diff != "" {
 		t.Errorf("the Fleet's ports (-want +got):\n%s", diff)
 	}
-	if changed.Annotations[v1alpha1.TemplateHashAnnotation] != f.Annotations[v1alpha1.TemplateHashAnnotation] {
+	if changed.Annotations[wellknown.TemplateHashAnnotation] != f.Annotations[wellknown.TemplateHashAnnotation] {
 		t.Error("the hash has changed")
 	}
 	port.Protocol = v1alpha1.ServerProtocolUDP

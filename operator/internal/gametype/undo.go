@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -14,7 +15,7 @@ import (
 // The GameType's spec is its owner's: an owner who applies a manifest again and again would
 // undo the undoing.
 func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType, bool) {
-	name := gt.Annotations[v1alpha1.UndoToAnnotation]
+	name := gt.Annotations[wellknown.UndoToAnnotation]
 	if name == "" {
 		return gt, false
 	}
@@ -27,7 +28,7 @@ func undone(gt *v1alpha1.GameType, fleets []v1alpha1.Fleet) (*v1alpha1.GameType,
 		changed.Spec.Template = *f.Spec.Template.DeepCopy()
 		keepPortSettings(changed.Spec.Template.Spec.Ports, gt.Spec.Template.Spec.Ports)
 		// Its restart is the one that the revision had.
-		delete(changed.Annotations, v1alpha1.RestartedAtAnnotation)
+		delete(changed.Annotations, wellknown.RestartedAtAnnotation)
 		return changed, true
 	}
 	return gt, false
@@ -50,12 +51,12 @@ func keepPortSettings(ports, now []v1alpha1.ServerPort) {
 
 // undoing describes the effect of UndoToAnnotation; empty where there is none.
 func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
-	name := gt.Annotations[v1alpha1.UndoToAnnotation]
+	name := gt.Annotations[wellknown.UndoToAnnotation]
 	switch {
 	case name == "":
 		return ""
 	case found:
-		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", v1alpha1.UndoToAnnotation, text.Bounded(name))
+		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", wellknown.UndoToAnnotation, text.Bounded(name))
 	}
 	var names []string
 	for i := range fleets {
@@ -63,5 +64,5 @@ func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
 	}
 	slices.Sort(names)
 	return fmt.Sprintf(" There is no revision %s, which the annotation %s names: there are %s.",
-		text.Bounded(name), v1alpha1.UndoToAnnotation, strings.Join(names[:min(len(names), maxRevisions)], ", "))
+		text.Bounded(name), wellknown.UndoToAnnotation, strings.Join(names[:min(len(names), maxRevisions)], ", "))
 }

@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // versions is a GameType of a version, and its Fleets of the versions 1 to 3.
@@ -50,7 +51,7 @@ func TestAnUpdateIsUndoneByName(t *testing.T) {
 	if got := currentOf(gt, fleets); got != 3 {
 		t.Fatalf("without the annotation revision %d is current, want 3", got)
 	}
-	gt.Annotations = map[string]string{v1alpha1.UndoToAnnotation: revisionName(gt, fleets[0].Name)}
+	gt.Annotations = map[string]string{wellknown.UndoToAnnotation: revisionName(gt, fleets[0].Name)}
 	if got := currentOf(gt, fleets); got != 1 {
 		t.Errorf("with the annotation revision %d is current, want 1", got)
 	}
@@ -66,7 +67,7 @@ func TestAnUpdateIsUndoneByName(t *testing.T) {
 	if got := currentOf(gt, fleets); got != 1 {
 		t.Errorf("with another template revision %d is current, want 1", got)
 	}
-	delete(gt.Annotations, v1alpha1.UndoToAnnotation)
+	delete(gt.Annotations, wellknown.UndoToAnnotation)
 	if got := currentOf(gt, fleets); got != 0 {
 		t.Errorf("without the annotation revision %d is current, want a new one", got)
 	}
@@ -74,18 +75,18 @@ func TestAnUpdateIsUndoneByName(t *testing.T) {
 
 func TestAnUnknownRevisionIsSaidAndChangesNothing(t *testing.T) {
 	gt, fleets := versions(t, "2")
-	gt.Annotations = map[string]string{v1alpha1.UndoToAnnotation: "nonsense"}
+	gt.Annotations = map[string]string{wellknown.UndoToAnnotation: "nonsense"}
 	if got := currentOf(gt, fleets); got != 2 {
 		t.Errorf("revision %d is current, want 2", got)
 	}
 	now := metav1.Now()
 	fleets[0].DeletionTimestamp = &now
-	gt.Annotations[v1alpha1.UndoToAnnotation] = revisionName(gt, fleets[0].Name)
+	gt.Annotations[wellknown.UndoToAnnotation] = revisionName(gt, fleets[0].Name)
 	if got := currentOf(gt, fleets); got != 2 {
 		t.Errorf("with a revision that is being deleted revision %d is current, want 2", got)
 	}
 	seen := []fleet{{name: "duel-b"}, {name: "duel-a"}}
-	gt.Annotations[v1alpha1.UndoToAnnotation] = "c"
+	gt.Annotations[wellknown.UndoToAnnotation] = "c"
 	const want = " There is no revision c, which the annotation dormouse.dev/undo-to names: there are a, b."
 	if got := undoing(gt, seen, false); got != want {
 		t.Errorf("it is said\n%q, want\n%q", got, want)
@@ -98,7 +99,7 @@ func TestAnUnknownRevisionIsSaidAndChangesNothing(t *testing.T) {
 
 func TestWhatIsUndoneIsSaid(t *testing.T) {
 	gt := gameTypeOf(2)
-	gt.Annotations = map[string]string{v1alpha1.UndoToAnnotation: "b"}
+	gt.Annotations = map[string]string{wellknown.UndoToAnnotation: "b"}
 	fleets := []fleet{newest(2, 2)}
 	for range 2 { // It has taken over by the second time.
 		p := makePlan(t0, &gt.Spec, fleets, 0)
@@ -113,7 +114,7 @@ func TestWhatIsUndoneIsSaid(t *testing.T) {
 // A restart is an update to the same template, and one that is undone stays so.
 func TestARestartIsARevision(t *testing.T) {
 	gt, fleets := versions(t, "3")
-	gt.Annotations = map[string]string{v1alpha1.RestartedAtAnnotation: "2026-11-01T12:00:00Z"}
+	gt.Annotations = map[string]string{wellknown.RestartedAtAnnotation: "2026-11-01T12:00:00Z"}
 	if got := currentOf(gt, fleets); got != 0 {
 		t.Errorf("after a restart revision %d is current, want a new one", got)
 	}
@@ -121,18 +122,18 @@ func TestARestartIsARevision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := f.Spec.Template.Metadata.Annotations[v1alpha1.RestartedAtAnnotation]; got != "2026-11-01T12:00:00Z" {
+	if got := f.Spec.Template.Metadata.Annotations[wellknown.RestartedAtAnnotation]; got != "2026-11-01T12:00:00Z" {
 		t.Errorf("its Servers say %q of the restart", got)
 	}
 	fleets = append(fleets, *f)
 	if got := currentOf(gt, fleets); got != 4 {
 		t.Errorf("revision %d is current, want 4", got)
 	}
-	gt.Annotations[v1alpha1.UndoToAnnotation] = revisionName(gt, fleets[2].Name)
+	gt.Annotations[wellknown.UndoToAnnotation] = revisionName(gt, fleets[2].Name)
 	if got := currentOf(gt, fleets); got != 3 {
 		t.Errorf("when the restart is undone revision %d is current, want 3", got)
 	}
-	gt.Annotations[v1alpha1.UndoToAnnotation] = revisionName(gt, f.Name)
+	gt.Annotations[wellknown.UndoToAnnotation] = revisionName(gt, f.Name)
 	if got := currentOf(gt, fleets); got != 4 {
 		t.Errorf("when it is undone to the restart revision %d is current, want 4", got)
 	}
@@ -148,7 +149,7 @@ func TestAnUndoneRevisionKeepsPortSettings(t *testing.T) {
 	}
 	asleep := &v1alpha1.Asleep{MOTD: "Zzz"}
 	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 2, Protocol: "minecraft", Asleep: asleep}}
-	gt.Annotations = map[string]string{v1alpha1.UndoToAnnotation: revisionName(gt, fleets[0].Name)}
+	gt.Annotations = map[string]string{wellknown.UndoToAnnotation: revisionName(gt, fleets[0].Name)}
 	acting, _ := undone(gt, fleets)
 	want := []v1alpha1.ServerPort{{Name: "game", ContainerPort: 1, Protocol: "minecraft", Asleep: asleep}, {Name: "old", ContainerPort: 3}}
 	if diff := cmp.Diff(want, acting.Spec.Template.Spec.Ports); diff != "" {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 )
 
@@ -56,7 +57,7 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		{&v1alpha1.ElasticService{}, Front, FrontKeys},
 		{&v1alpha1.ElasticService{}, Players, playerListKeys},
 		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
-			return []string{o.GetLabels()[v1alpha1.PrivateServiceLabel]}
+			return []string{o.GetLabels()[wellknown.PrivateServiceLabel]}
 		}},
 		{&discoveryv1.EndpointSlice{}, SlicePort, slicePorts},
 	} {
@@ -69,7 +70,7 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 
 // slicePorts are the ports in one of Dormouse's slices.
 func slicePorts(o client.Object) []string {
-	if o.GetLabels()[discoveryv1.LabelManagedBy] != v1alpha1.ManagedBy {
+	if o.GetLabels()[discoveryv1.LabelManagedBy] != wellknown.ManagedBy {
 		return nil
 	}
 	var ports []string

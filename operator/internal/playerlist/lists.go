@@ -1,6 +1,6 @@
 // Package playerlist reads the lists of players who may wake a service, or may not, from
 // ConfigMaps. The cache keeps only digests of a ConfigMap's entries, so that no names of
-// players stay in memory. The package reads only ConfigMaps that have v1alpha1.PlayerListLabel,
+// players stay in memory. The package reads only ConfigMaps that have wellknown.PlayerListLabel,
 // and writes nothing.
 package playerlist
 
@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
@@ -69,7 +70,7 @@ func Observe(ctx context.Context, cached client.Reader, now time.Time, es *v1alp
 func readList(now time.Time, from *v1alpha1.PlayerList, lists *corev1.ConfigMap) (players []string, next time.Time, ob *obstacle.Obstacle) {
 	if lists == nil {
 		return nil, next, obstacle.New(reasons.ConfigMapNotFound,
-			"There is no ConfigMap %s with the label %s: create it, or correct spec.wake.players.", from.ConfigMap, v1alpha1.PlayerListLabel)
+			"There is no ConfigMap %s with the label %s: create it, or correct spec.wake.players.", from.ConfigMap, wellknown.PlayerListLabel)
 	}
 	list, ok := lists.Data[from.Key]
 	if !ok {

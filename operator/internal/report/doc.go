@@ -14,5 +14,5 @@
 //
 // Of a Server's status the package writes only what reports are about (players,
 // deletionAllowed, game, counters and lists), and of its metadata only labels and annotations
-// with v1alpha1.SDKMetadataPrefix. Everything else belongs to the Server controller.
+// with wellknown.SDKMetadataPrefix. Everything else belongs to the Server controller.
 package report

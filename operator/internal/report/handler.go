@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/internal/serviceauth"
@@ -175,7 +176,7 @@ func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen
 
 // tell is the sidecar's current answer. A GameType that isn't known yet changes it later.
 func (h *Handler) tell(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
-	name := server.Labels[v1alpha1.GameTypeLabel]
+	name := server.Labels[wellknown.GameTypeLabel]
 	if name == "" {
 		return Answer(server, pod, nil)
 	}

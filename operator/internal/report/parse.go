@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -155,8 +156,8 @@ func checkMetadata(g *reportapi.Game) error {
 }
 
 func checkKey(kind, key string) error {
-	if !strings.HasPrefix(key, v1alpha1.SDKMetadataPrefix) {
-		return fmt.Errorf("%s %.80q is not a game's to set: its key must begin with %s", kind, key, v1alpha1.SDKMetadataPrefix)
+	if !strings.HasPrefix(key, wellknown.SDKMetadataPrefix) {
+		return fmt.Errorf("%s %.80q is not a game's to set: its key must begin with %s", kind, key, wellknown.SDKMetadataPrefix)
 	}
 	name := key
 	if kind == "annotation" {

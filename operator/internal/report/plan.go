@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -256,7 +257,7 @@ func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Gam
 
 func setByGame(metadata map[string]string) map[string]string {
 	kept := maps.Clone(metadata)
-	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.HasPrefix(key, v1alpha1.SDKMetadataPrefix) })
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.HasPrefix(key, wellknown.SDKMetadataPrefix) })
 	if len(kept) == 0 {
 		return nil
 	}

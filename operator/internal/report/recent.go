@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -25,7 +26,7 @@ const IndexOwner = "dormouse.report.owner"
 // Owners are the Fleet and the GameType that a Server belongs to by its labels, as kind/name.
 func Owners(o client.Object) []string {
 	var owners []string
-	for _, of := range []struct{ kind, label string }{{"Fleet", v1alpha1.FleetLabel}, {"GameType", v1alpha1.GameTypeLabel}} {
+	for _, of := range []struct{ kind, label string }{{"Fleet", wellknown.FleetLabel}, {"GameType", wellknown.GameTypeLabel}} {
 		if name := o.GetLabels()[of.label]; name != "" {
 			owners = append(owners, of.kind+"/"+name)
 		}

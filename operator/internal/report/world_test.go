@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/internal/serviceauth"
@@ -116,7 +117,7 @@ func cluster(t *testing.T) client.WithWatch {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	inFleet := func(s *v1alpha1.Server) { s.Labels = map[string]string{v1alpha1.FleetLabel: "lobby"} }
+	inFleet := func(s *v1alpha1.Server) { s.Labels = map[string]string{wellknown.FleetLabel: "lobby"} }
 	ended := pod("games", "ended", "pod-4", ownedBy("lobby-1", "server-1"))
 	ended.Status.Phase = corev1.PodSucceeded
 	stranger := ownedBy("lobby-1", "server-1")

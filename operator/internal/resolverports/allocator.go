@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
@@ -29,7 +29,7 @@ const Rest = 10 * time.Minute
 // Errors of Allocate.
 var (
 	// ErrNoPort means that no port is free.
-	ErrNoPort        = fmt.Errorf("none from %d to %d is free", v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
+	ErrNoPort        = fmt.Errorf("none from %d to %d is free", wellknown.MinResolverPort, wellknown.MaxResolverPort)
 	errNamespaceFull = errors.New("the namespace has as many as it may have")
 )
 
@@ -106,12 +106,12 @@ func (a *Allocator) Allocate(now time.Time, owner Owner, inUse func(int32) bool)
 	if a.most > 0 && a.counts[owner.Namespace] >= a.most {
 		return 0, errNamespaceFull
 	}
-	const span = v1alpha1.MaxResolverPort - v1alpha1.MinResolverPort + 1
+	const span = wellknown.MaxResolverPort - wellknown.MinResolverPort + 1
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(string(owner.UID) + "/" + owner.Name))
 	start := h.Sum32() % span
 	for i := range uint32(span) {
-		port := v1alpha1.MinResolverPort + int32((start+i)%span)
+		port := wellknown.MinResolverPort + int32((start+i)%span)
 		if _, taken := a.owners[port]; taken || now.Before(a.resting[port]) || inUse(port) {
 			continue
 		}

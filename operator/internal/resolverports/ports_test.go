@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
@@ -136,7 +137,7 @@ func TestAGamesPortHasItsTransportAndKeepsItsNumber(t *testing.T) {
 
 func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	a := New(nil, 0)
-	for p := int32(v1alpha1.MinResolverPort); p <= v1alpha1.MaxResolverPort; p++ {
+	for p := int32(wellknown.MinResolverPort); p <= wellknown.MaxResolverPort; p++ {
 		a.Learn(p, Owner{"games", "other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	es := fixture.Lobby("", fixture.T0)
@@ -149,7 +150,7 @@ func TestNoFreePortIsAnErrorThatSaysWhatToDo(t *testing.T) {
 
 func BenchmarkAllocateWhenNearlyFull(b *testing.B) {
 	a := New(nil, 0)
-	for p := int32(v1alpha1.MinResolverPort); p < v1alpha1.MaxResolverPort; p++ {
+	for p := int32(wellknown.MinResolverPort); p < wellknown.MaxResolverPort; p++ {
 		a.Learn(p, Owner{"games", "other", fmt.Sprint(p), corev1.ProtocolTCP})
 	}
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -48,7 +48,7 @@ func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, veri
 // cachedPods are the Pods that the cache has: those of Servers in all watched namespaces, and
 // all in the operator's own namespace, where the resolvers and the other replicas are.
 func cachedPods(o options.Options) (cache.ByObject, error) {
-	servers, err := labels.NewRequirement(v1alpha1.ServerLabel, selection.Exists, nil)
+	servers, err := labels.NewRequirement(wellknown.ServerLabel, selection.Exists, nil)
 	if err != nil {
 		return cache.ByObject{}, fmt.Errorf("select the Pods of Servers: %w", err)
 	}

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/program"
@@ -96,7 +97,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
-	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience})
+	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: wellknown.TokenAudience})
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := labels.NewRequirement(v1alpha1.PrivateServiceLabel, selection.Exists, nil)
+	ours, err := labels.NewRequirement(wellknown.PrivateServiceLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select EndpointSlices: %w", err)
 	}
@@ -217,7 +218,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		&corev1.Service{}:            {Transform: slim},
 		// Of all ConfigMaps only lists of players.
 		&corev1.ConfigMap{}: {
-			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.PlayerListLabel: "true"}),
+			Label:     labels.SelectorFromSet(labels.Set{wellknown.PlayerListLabel: "true"}),
 			Transform: playerlist.Slim,
 		},
 	}
@@ -253,10 +254,10 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
-		if _, kept := object.GetLabels()[v1alpha1.GameTypeLabel]; !kept {
+		if _, kept := object.GetLabels()[wellknown.GameTypeLabel]; !kept {
 			var read map[string]string
 			for name, value := range object.GetAnnotations() {
-				if slices.Contains(v1alpha1.FrontAnnotations, name) || slices.Contains(v1alpha1.GameTypeAnnotations, name) {
+				if slices.Contains(wellknown.FrontAnnotations, name) || slices.Contains(wellknown.GameTypeAnnotations, name) {
 					if read == nil {
 						read = map[string]string{}
 					}

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Keys of the cache's indexes.
@@ -80,7 +81,7 @@ func Ports(svc *corev1.Service) []int32 {
 // other Service.
 func ElasticPorts(svc *corev1.Service) []int32 {
 	owner := metav1.GetControllerOf(svc)
-	if owner == nil || owner.Kind != "ElasticService" || svc.Labels[v1alpha1.PrivateServiceLabel] == "" {
+	if owner == nil || owner.Kind != "ElasticService" || svc.Labels[wellknown.PrivateServiceLabel] == "" {
 		return nil
 	}
 	return ports(svc)

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // The kernel gives each UDP socket a port of its own, of some 28,000. But a connected socket is
@@ -67,7 +67,7 @@ type serverPorts struct {
 
 // ringOf is the ring that a port belongs to.
 func ringOf(port int) int {
-	if port >= v1alpha1.MinResolverPort && port <= v1alpha1.MaxResolverPort {
+	if port >= wellknown.MinResolverPort && port <= wellknown.MaxResolverPort {
 		return 1
 	}
 	return 0

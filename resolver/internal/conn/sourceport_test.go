@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 var lobby, arena = netip.MustParseAddrPort("10.244.1.9:7777"), netip.MustParseAddrPort("10.244.1.10:7777")
@@ -31,7 +31,7 @@ func TestEachServerHasAllSourcePorts(t *testing.T) {
 			if err != nil {
 				t.Fatalf("after %d of %d ports: %v", len(seen), want, err)
 			}
-			is := p.port >= v1alpha1.MinResolverPort && p.port <= v1alpha1.MaxResolverPort
+			is := p.port >= wellknown.MinResolverPort && p.port <= wellknown.MaxResolverPort
 			switch {
 			case seen[p.port], p.port < first, p.port == 2000, p.port > given-sparePorts && p.port <= given:
 				t.Fatalf("%s: port %d is given", server, p.port)

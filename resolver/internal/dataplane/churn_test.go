@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -250,7 +251,7 @@ func (c *churn) slice(es *v1alpha1.ElasticService) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: es.Name, Labels: map[string]string{
 			discoveryv1.LabelServiceName: es.Status.PrivateService, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io",
-			v1alpha1.PrivateServiceLabel: es.Spec.Service,
+			wellknown.PrivateServiceLabel: es.Spec.Service,
 		}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{

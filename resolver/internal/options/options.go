@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/flags"
 	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/internal/tokenfile"
@@ -61,7 +61,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.StringVar(&o.OperatorServiceAccount, "operator-service-account", "dormouse-system/dormouse-operator",
 		"the service account that may ask for /routes and /sessions: namespace/name")
 	fs.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath,
-		"the file with the token for wake calls, of audience "+v1alpha1.TokenAudience)
+		"the file with the token for wake calls, of audience "+wellknown.TokenAudience)
 	fs.StringVar(&o.HTTPAddress, "http-address", ":8080",
 		"where /routes, /sessions, /metrics, /healthz and /readyz are answered: host:port")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "a kubeconfig file; empty: the Pod's own service account")
@@ -138,8 +138,8 @@ func (o *Options) validate() error {
 	number, numberErr := strconv.Atoi(port)
 	check(err == nil && numberErr == nil && number >= 0 && number <= 65535,
 		"--http-address must be host:port, not %q", o.HTTPAddress)
-	check(number < v1alpha1.MinResolverPort || number > v1alpha1.MaxResolverPort,
-		"--http-address must not use a port from %d to %d, which are for services", v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
+	check(number < wellknown.MinResolverPort || number > wellknown.MaxResolverPort,
+		"--http-address must not use a port from %d to %d, which are for services", wellknown.MinResolverPort, wellknown.MaxResolverPort)
 	check(o.MaxUDPSessions > 0, "--max-udp-sessions must be 1 or more")
 	check(o.MaxHeldBytes >= minHeldBytes, "--max-held-bytes must be %d or more", minHeldBytes)
 	check(o.UDPIdle >= time.Second, "--udp-idle must be 1s or more")

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Target is what an ElasticService scales, where that consists of Servers.
@@ -23,8 +24,8 @@ func targetOf(es *v1alpha1.ElasticService) Target {
 // targetsOf are the Fleet and the GameType that a Server belongs to by its labels.
 func targetsOf(s *v1alpha1.Server) []Target {
 	return []Target{
-		{s.Namespace, "Fleet", s.Labels[v1alpha1.FleetLabel]},
-		{s.Namespace, "GameType", s.Labels[v1alpha1.GameTypeLabel]},
+		{s.Namespace, "Fleet", s.Labels[wellknown.FleetLabel]},
+		{s.Namespace, "GameType", s.Labels[wellknown.GameTypeLabel]},
 	}
 }
 

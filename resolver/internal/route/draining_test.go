@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func serverOf(label, of string) *v1alpha1.Server {
@@ -22,7 +23,7 @@ func TestAServerThatDrainsTakesNobody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind, label string
-	}{{"Fleet", v1alpha1.FleetLabel}, {"GameType", v1alpha1.GameTypeLabel}} {
+	}{{"Fleet", wellknown.FleetLabel}, {"GameType", wellknown.GameTypeLabel}} {
 		s := newSink()
 		table := NewTable(s)
 		lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
@@ -108,7 +109,7 @@ func TestAStrippedServerStillDrains(t *testing.T) {
 		func(s *v1alpha1.Server) { s.Spec.Drain = true },
 		func(s *v1alpha1.Server) { s.DeletionTimestamp = &metav1.Time{Time: epoch} },
 	} {
-		s := serverOf(v1alpha1.FleetLabel, "lobby")
+		s := serverOf(wellknown.FleetLabel, "lobby")
 		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game"}}
 		change(s)
 		stripped, err := stripServer(s)

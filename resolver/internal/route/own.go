@@ -8,7 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Own follows the slices that send clients to this resolver: those that Dormouse wrote and that
@@ -31,7 +31,7 @@ func NewOwn(addresses []netip.Addr) *Own {
 
 // SetSlice takes any new or changed slice.
 func (o *Own) SetSlice(slice *discoveryv1.EndpointSlice) {
-	listed := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy &&
+	listed := slice.Labels[discoveryv1.LabelManagedBy] == wellknown.ManagedBy &&
 		slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return isReady(&e) && slices.ContainsFunc(e.Addresses, o.has)
 		})

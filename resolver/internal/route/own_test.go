@@ -8,12 +8,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // ours is a slice that Dormouse wrote.
 func ours(name string) slice {
 	s := newSlice(name, "lobby")
-	s.Labels[discoveryv1.LabelManagedBy] = v1alpha1.ManagedBy
+	s.Labels[discoveryv1.LabelManagedBy] = wellknown.ManagedBy
 	return s
 }
 
@@ -69,7 +70,7 @@ func TestOnlyKubernetesIsBelievedWhereThePodsAre(t *testing.T) {
 		p.Labels[discoveryv1.LabelManagedBy] = managedBy
 		return p
 	}
-	for _, stranger := range []string{"", "somebody", v1alpha1.ManagedBy} {
+	for _, stranger := range []string{"", "somebody", wellknown.ManagedBy} {
 		table.SetSlice(pods(stranger).EndpointSlice)
 		if backends() != 0 {
 			t.Errorf("a slice of %q is believed", stranger)
@@ -80,7 +81,7 @@ func TestOnlyKubernetesIsBelievedWhereThePodsAre(t *testing.T) {
 		t.Error("the slice that Kubernetes wrote is not believed")
 	}
 	public := pods(sliceController)
-	delete(public.Labels, v1alpha1.PrivateServiceLabel)
+	delete(public.Labels, wellknown.PrivateServiceLabel)
 	for _, taken := range []slice{pods("somebody"), public} {
 		table.SetSlice(taken.EndpointSlice)
 		if backends() != 0 {

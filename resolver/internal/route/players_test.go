@@ -9,11 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // reports is a Server of a Fleet whose pod's game reported players.
 func reports(name, fleet, pod string, current, capacity int32) *v1alpha1.Server {
-	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name, Labels: map[string]string{v1alpha1.FleetLabel: fleet}}}
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name, Labels: map[string]string{wellknown.FleetLabel: fleet}}}
 	s.Status.Players = &v1alpha1.PlayersStatus{Current: current, Capacity: capacity, IDs: []string{"anna"}}
 	s.Status.Game = &v1alpha1.GameStatus{PodUID: pod, State: v1alpha1.GameReady}
 	return s

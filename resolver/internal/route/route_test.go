@@ -17,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -64,7 +65,7 @@ func newSlice(name, owner string) slice {
 	return slice{&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: name, Labels: map[string]string{
-				discoveryv1.LabelServiceName: owner, discoveryv1.LabelManagedBy: sliceController, v1alpha1.PrivateServiceLabel: "lobby",
+				discoveryv1.LabelServiceName: owner, discoveryv1.LabelManagedBy: sliceController, wellknown.PrivateServiceLabel: "lobby",
 			},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Sink takes routes as they change. It is called by one goroutine at a time.
@@ -111,7 +112,7 @@ func (t *Table) DeleteService(namespace, name string) {
 // SetSlice takes a new or changed slice. Only slices that Kubernetes wrote for a private
 // Service count.
 func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
-	if slice.Labels[discoveryv1.LabelManagedBy] != sliceController || slice.Labels[v1alpha1.PrivateServiceLabel] == "" {
+	if slice.Labels[discoveryv1.LabelManagedBy] != sliceController || slice.Labels[wellknown.PrivateServiceLabel] == "" {
 		// The slice may have counted before.
 		t.DeleteSlice(slice)
 		return

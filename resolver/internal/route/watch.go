@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/namespaces"
 )
 
@@ -35,11 +36,11 @@ func NewWatcher(ctx context.Context, config *rest.Config, limit namespaces.List,
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering kinds: %w", err)
 	}
-	private, err := labels.NewRequirement(v1alpha1.PrivateServiceLabel, selection.Exists, nil)
+	private, err := labels.NewRequirement(wellknown.PrivateServiceLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting private slices: %w", err)
 	}
-	writers, err := labels.NewRequirement(discoveryv1.LabelManagedBy, selection.In, []string{sliceController, v1alpha1.ManagedBy})
+	writers, err := labels.NewRequirement(discoveryv1.LabelManagedBy, selection.In, []string{sliceController, wellknown.ManagedBy})
 	if err != nil {
 		return nil, fmt.Errorf("selecting slices by who wrote them: %w", err)
 	}
@@ -163,7 +164,7 @@ func stripServer(object any) (any, error) {
 		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID}
 	}
 	slim.Labels = map[string]string{}
-	for _, l := range []string{v1alpha1.FleetLabel, v1alpha1.GameTypeLabel} {
+	for _, l := range []string{wellknown.FleetLabel, wellknown.GameTypeLabel} {
 		if of := s.Labels[l]; of != "" {
 			slim.Labels[l] = of
 		}

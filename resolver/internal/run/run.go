@@ -15,7 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
@@ -44,7 +44,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 	if err != nil {
 		return fmt.Errorf("making the wake client: %w", err)
 	}
-	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: v1alpha1.TokenAudience, Leeway: leeway})
+	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: wellknown.TokenAudience, Leeway: leeway})
 	if err != nil {
 		return fmt.Errorf("making the token verifier: %w", err)
 	}

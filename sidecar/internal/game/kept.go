@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -184,7 +185,7 @@ func (g *Game) list(name string, change bool, how func(*v1alpha1.List) error) (o
 	return out, err
 }
 
-// SetLabel sets a label on the Server. Its key gets the prefix v1alpha1.SDKMetadataPrefix.
+// SetLabel sets a label on the Server. Its key gets the prefix wellknown.SDKMetadataPrefix.
 func (g *Game) SetLabel(key, text string) error {
 	if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
 		return refuse(Invalid, "this can't be a label's value: %s", strings.Join(problems, "; "))
@@ -193,7 +194,7 @@ func (g *Game) SetLabel(key, text string) error {
 }
 
 // SetAnnotation sets an annotation on the Server. Its key gets the prefix
-// v1alpha1.SDKMetadataPrefix.
+// wellknown.SDKMetadataPrefix.
 func (g *Game) SetAnnotation(key, text string) error {
 	if len(text) > reportapi.MaxAnnotationBytes {
 		return refuse(Invalid, "an annotation's value has at most %d bytes, not %d", reportapi.MaxAnnotationBytes, len(text))
@@ -202,7 +203,7 @@ func (g *Game) SetAnnotation(key, text string) error {
 }
 
 func (g *Game) set(what string, where func(*core) map[string]string, key, text string) error {
-	key = v1alpha1.SDKMetadataPrefix + key
+	key = wellknown.SDKMetadataPrefix + key
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		return refuse(Invalid, "the key can't be %q: %s", key, strings.Join(problems, "; "))
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/flags"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
@@ -60,7 +61,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.SetOutput(out)
 	fs.StringVar(&o.OperatorURL, "operator", "http://dormouse-operator.dormouse-system.svc:8080", "where reports go: http://host:port")
 	fs.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath,
-		"the file with the token for reports, of audience "+v1alpha1.TokenAudience)
+		"the file with the token for reports, of audience "+wellknown.TokenAudience)
 	fs.IntVar(&o.GRPCPort, "grpc-port", 9357, "the loopback port of the Agones SDK over gRPC")
 	fs.IntVar(&o.HTTPPort, "http-port", 9358, "the loopback port of the Agones SDK over REST, and of what a game without an SDK calls")
 	fs.StringVar(&o.ListenAddress, "listen", ":9359", "where /metrics, /healthz and /readyz are answered: host:port")

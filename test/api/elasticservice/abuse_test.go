@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/abuse"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -41,10 +41,10 @@ func TestAbuseOfTheWakeEndpoint(t *testing.T) {
 		return got
 	}
 	tokens := abuse.Tokens{
-		Good:          token(resolverAccount, v1alpha1.TokenAudience, pod),
+		Good:          token(resolverAccount, wellknown.TokenAudience, pod),
 		OtherAudience: token(resolverAccount, "example.com", pod),
-		OtherAccount:  token(fixture.OperatorAccount, v1alpha1.TokenAudience, nil),
-		NoPod:         token(resolverAccount, v1alpha1.TokenAudience, nil),
+		OtherAccount:  token(fixture.OperatorAccount, wellknown.TokenAudience, nil),
+		NoPod:         token(resolverAccount, wellknown.TokenAudience, nil),
 		SigningKey:    fixture.SigningKey(t),
 	}
 	kinds, err := abuse.Kinds(tokens, 200)

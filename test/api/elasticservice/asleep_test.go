@@ -17,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -100,9 +101,9 @@ func wantPorts(t *testing.T, es *v1alpha1.ElasticService) {
 	seen := map[int32]bool{}
 	for _, p := range es.Status.Ports {
 		got = append(got, port{p.Name, p.Protocol})
-		if p.ResolverPort < v1alpha1.MinResolverPort || p.ResolverPort > v1alpha1.MaxResolverPort || seen[p.ResolverPort] {
+		if p.ResolverPort < wellknown.MinResolverPort || p.ResolverPort > wellknown.MaxResolverPort || seen[p.ResolverPort] {
 			t.Errorf("port %s has resolver port %d, want one of its own from %d to %d",
-				p.Name, p.ResolverPort, v1alpha1.MinResolverPort, v1alpha1.MaxResolverPort)
+				p.Name, p.ResolverPort, wellknown.MinResolverPort, wellknown.MaxResolverPort)
 		}
 		seen[p.ResolverPort] = true
 	}
@@ -121,7 +122,7 @@ func wantPrivateService(t *testing.T, w *world, es *v1alpha1.ElasticService, pub
 	if !metav1.IsControlledBy(private, es) {
 		t.Errorf("the private Service is owned by %v, want the ElasticService", private.OwnerReferences)
 	}
-	if len(private.Annotations) > 0 || private.Labels["team"] != "" || private.Labels[v1alpha1.PrivateServiceLabel] != "lobby" {
+	if len(private.Annotations) > 0 || private.Labels["team"] != "" || private.Labels[wellknown.PrivateServiceLabel] != "lobby" {
 		t.Errorf("the private Service has annotations %v and labels %v", private.Annotations, private.Labels)
 	}
 	want := corev1.ServiceSpec{

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -66,7 +66,7 @@ func call(t *testing.T, replica int, method, path, token string, body []byte) (a
 // resolverToken is the token of one of the resolver pods.
 func resolverToken(t *testing.T) string {
 	t.Helper()
-	token, err := fixture.Token(t.Context(), cluster.client, fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, cluster.resolvers.members[0].pod)
+	token, err := fixture.Token(t.Context(), cluster.client, fixture.SystemNamespace, resolverAccount, wellknown.TokenAudience, cluster.resolvers.members[0].pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -122,7 +123,7 @@ func TestADeletedElasticServiceLeavesTheServersOfASelectorlessService(t *testing
 	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	w.wantEndpoints("lobby", afterLingering, map[string]string{next.address: takesClients})
 	if err := w.c.DeleteAllOf(t.Context(), &discoveryv1.EndpointSlice{}, client.InNamespace(w.ns),
-		client.MatchingLabels{discoveryv1.LabelManagedBy: v1alpha1.ManagedBy}); err != nil {
+		client.MatchingLabels{discoveryv1.LabelManagedBy: wellknown.ManagedBy}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantEndpoints("lobby", promptly, map[string]string{next.address: takesClients})

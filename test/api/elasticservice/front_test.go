@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -67,7 +68,7 @@ func TestAFrontsEndpointsAreAlwaysTheResolvers(t *testing.T) {
 	b := w.want("b", promptly, ready, frontReady, leads("b.example.com", "*.b.example.com"))
 	w.wantEndpoints("mc", promptly, resolversAre(takesClients))
 	port := a.Status.Front.ResolverPort
-	if b.Status.Front.ResolverPort != port || port == a.Status.Ports[0].ResolverPort || port < v1alpha1.MinResolverPort || port > v1alpha1.MaxResolverPort {
+	if b.Status.Front.ResolverPort != port || port == a.Status.Ports[0].ResolverPort || port < wellknown.MinResolverPort || port > wellknown.MaxResolverPort {
 		t.Errorf("the front has the resolver ports %d and %d, and a's own is %d", port, b.Status.Front.ResolverPort, a.Status.Ports[0].ResolverPort)
 	}
 	slices, err := w.ourSlices(t.Context(), "mc")
@@ -178,7 +179,7 @@ func TestAFrontServesOtherNamespacesOnlyWhereItNamesThem(t *testing.T) {
 		if err := edge.read(t.Context(), "mc", s); err != nil {
 			t.Fatal(err)
 		}
-		edge.edit(s, func() { metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.AllowedNamespacesAnnotation, names) })
+		edge.edit(s, func() { metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.AllowedNamespacesAnnotation, names) })
 	}
 	allow("somebody, " + games.ns)
 	games.want("lobby", promptly, ready, frontReady, leads("a.example.com"))

@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -43,7 +44,7 @@ func (w *world) fleet(name string) *fleet {
 	f := &fleet{w: w}
 	fixture.Eventually(w.t, promptly, "the Pod of the Fleet's Server", func(ctx context.Context) error {
 		var pods corev1.PodList
-		if err := w.c.List(ctx, &pods, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.FleetLabel: name}); err != nil {
+		if err := w.c.List(ctx, &pods, client.InNamespace(w.ns), client.MatchingLabels{wellknown.FleetLabel: name}); err != nil {
 			return err
 		}
 		if len(pods.Items) != 1 {
@@ -52,7 +53,7 @@ func (w *world) fleet(name string) *fleet {
 		f.pod = &pods.Items[0]
 		return nil
 	})
-	f.server = f.pod.Labels[v1alpha1.ServerLabel]
+	f.server = f.pod.Labels[wellknown.ServerLabel]
 	original := f.pod.DeepCopy()
 	f.pod.Status.Phase = corev1.PodRunning
 	f.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{
@@ -62,7 +63,7 @@ func (w *world) fleet(name string) *fleet {
 		w.t.Fatalf("write the status of Pod %s: %v", f.pod.Name, err)
 	}
 	var err error
-	if f.token, err = fixture.Token(w.t.Context(), cluster.client, w.ns, "default", v1alpha1.TokenAudience, f.pod); err != nil {
+	if f.token, err = fixture.Token(w.t.Context(), cluster.client, w.ns, "default", wellknown.TokenAudience, f.pod); err != nil {
 		w.t.Fatal(err)
 	}
 	return f

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -151,7 +152,7 @@ func toPhase(name string, phase v1alpha1.Phase) func(change) bool {
 // isOurs passes a write to a slice that Dormouse writes for a Service.
 func isOurs(c change, service string) bool {
 	s, ok := c.object.(*discoveryv1.EndpointSlice)
-	return ok && s.Labels[discoveryv1.LabelServiceName] == service && s.Labels[discoveryv1.LabelManagedBy] == v1alpha1.ManagedBy
+	return ok && s.Labels[discoveryv1.LabelServiceName] == service && s.Labels[discoveryv1.LabelManagedBy] == wellknown.ManagedBy
 }
 
 // history is what happened, a line a change.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -45,7 +45,7 @@ func stateOf(e discoveryv1.Endpoint) string {
 func (w *world) ourSlices(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
 	if err := w.c.List(ctx, &list, client.InNamespace(w.ns), client.MatchingLabels{
-		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: v1alpha1.ManagedBy,
+		discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: wellknown.ManagedBy,
 	}); err != nil {
 		return nil, fmt.Errorf("list EndpointSlices: %w", err)
 	}
@@ -127,7 +127,7 @@ func (w *world) servers(service string, pods ...gameServer) {
 	w.t.Helper()
 	var private corev1.ServiceList
 	fixture.Eventually(w.t, promptly, "private Service of "+service, func(ctx context.Context) error {
-		if err := w.c.List(ctx, &private, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.PrivateServiceLabel: service}); err != nil {
+		if err := w.c.List(ctx, &private, client.InNamespace(w.ns), client.MatchingLabels{wellknown.PrivateServiceLabel: service}); err != nil {
 			return fmt.Errorf("list Services: %w", err)
 		}
 		if len(private.Items) != 1 {
@@ -141,10 +141,10 @@ func (w *world) servers(service string, pods ...gameServer) {
 			// Another private Service of the name gets slices of other names.
 			Name: name + "-" + string(private.Items[0].UID[:5]), Namespace: w.ns,
 			Labels: map[string]string{
-				discoveryv1.LabelServiceName: name,
-				discoveryv1.LabelManagedBy:   "endpointslice-controller.k8s.io",
-				v1alpha1.PrivateServiceLabel: service,
-				corev1.IsHeadlessService:     "",
+				discoveryv1.LabelServiceName:  name,
+				discoveryv1.LabelManagedBy:    "endpointslice-controller.k8s.io",
+				wellknown.PrivateServiceLabel: service,
+				corev1.IsHeadlessService:      "",
 			},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

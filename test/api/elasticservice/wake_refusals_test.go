@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -61,7 +62,7 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofGone := token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, gone)
+	ofGone := token(fixture.SystemNamespace, resolverAccount, wellknown.TokenAudience, gone)
 	if err := w.c.Delete(ctx, gone, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +90,11 @@ func TestTheWakeEndpointWantsTheTokenOfALiveResolverPod(t *testing.T) {
 		"a very long token":                  {strings.Repeat("a", 3000), "malformed"},
 		"another audience":                   {token(fixture.SystemNamespace, resolverAccount, "example.com", cluster.resolvers.members[0].pod), "audience"},
 		"the API server's audience":          {token(fixture.SystemNamespace, resolverAccount, "", cluster.resolvers.members[0].pod), "audience"},
-		"another service account":            {token(fixture.SystemNamespace, fixture.OperatorAccount, v1alpha1.TokenAudience, nil), "only that of the resolver"},
-		"the same name in another namespace": {token(w.ns, resolverAccount, v1alpha1.TokenAudience, nil), "only that of the resolver"},
-		"a token of no pod":                  {token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, nil), "resolver pod that is gone"},
+		"another service account":            {token(fixture.SystemNamespace, fixture.OperatorAccount, wellknown.TokenAudience, nil), "only that of the resolver"},
+		"the same name in another namespace": {token(w.ns, resolverAccount, wellknown.TokenAudience, nil), "only that of the resolver"},
+		"a token of no pod":                  {token(fixture.SystemNamespace, resolverAccount, wellknown.TokenAudience, nil), "resolver pod that is gone"},
 		"a pod that is gone":                 {ofGone, "resolver pod that is gone"},
-		"a pod that is no resolver":          {token(fixture.SystemNamespace, resolverAccount, v1alpha1.TokenAudience, unlabelled), "resolver pod that is gone"},
+		"a pod that is no resolver":          {token(fixture.SystemNamespace, resolverAccount, wellknown.TokenAudience, unlabelled), "resolver pod that is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for replica := range cluster.operators {

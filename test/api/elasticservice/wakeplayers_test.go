@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // listed says whom the lists let wake an ElasticService, and whom not.
@@ -47,7 +48,7 @@ func TestListsOfPlayersHoldAsSoonAsTheyChange(t *testing.T) {
 	})
 	w.want("game", promptly, listsCondition(metav1.ConditionFalse, reasons.ConfigMapNotFound), listed(nil, nil))
 	lists := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "players", Labels: map[string]string{v1alpha1.PlayerListLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "players", Labels: map[string]string{wellknown.PlayerListLabel: "true"}},
 		Data: map[string]string{
 			"whitelist.json":      `[{"uuid": "069a79f4-44e9-4726-a5be-fca90e38aaf5", "name": "Notch"}]`,
 			"banned-players.json": `[{"name": "Griefer", "expires": "forever"}, {"name": "Old", "expires": "2020-01-01 00:00:00 +0000"}]`,

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -32,7 +33,7 @@ func TestAReportWantsTheTokenOfItsServersPod(t *testing.T) {
 		"garbage":                   {"garbage", "malformed", http.StatusUnauthorized},
 		"another audience":          {w.token("example.com", one.pod), "audience", http.StatusUnauthorized},
 		"the API server's audience": {w.token("", one.pod), "audience", http.StatusUnauthorized},
-		"a token of no Pod":         {w.token(v1alpha1.TokenAudience, nil), "bound to no Pod", http.StatusUnauthorized},
+		"a token of no Pod":         {w.token(wellknown.TokenAudience, nil), "bound to no Pod", http.StatusUnauthorized},
 		"another Server's":          {two.token, "Server lobby-2", http.StatusForbidden},
 		"the operator's own":        {cluster.operators[0].Access.Token, "not a Server's", http.StatusForbidden},
 	} {
@@ -237,7 +238,7 @@ func TestADenialIsWrittenAtOnce(t *testing.T) {
 func TestReplicasTellEachOtherOfRecentReports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	g := w.game("lobby-1", func(s *v1alpha1.Server) { s.Labels = map[string]string{v1alpha1.FleetLabel: "lobby"} })
+	g := w.game("lobby-1", func(s *v1alpha1.Server) { s.Labels = map[string]string{wellknown.FleetLabel: "lobby"} })
 	g.say(0, g.report(1, players(1)))
 	path := reportapi.RecentPath + "?namespace=" + w.ns + "&owner=Fleet/lobby"
 	got, err := call(t.Context(), 0, http.MethodGet, path, cluster.operators[1].Access.Token, nil)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -71,7 +72,7 @@ func (w *world) game(name string, change ...func(*v1alpha1.Server)) *game {
 	if err := w.c.Status().Patch(w.t.Context(), g.pod, client.MergeFrom(original)); err != nil {
 		w.t.Fatalf("write the status of Pod %s: %v", name, err)
 	}
-	g.token = w.token(v1alpha1.TokenAudience, g.pod)
+	g.token = w.token(wellknown.TokenAudience, g.pod)
 	return g
 }
 

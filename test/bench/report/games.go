@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 const (
@@ -107,7 +108,7 @@ func (c *cluster) makeGame(ctx context.Context, name string) (*corev1.Pod, error
 // Pod's name in it.
 func (c *cluster) sign(ctx context.Context, pods []*corev1.Pod) ([]sidecarOf, error) {
 	say("signing %d tokens", len(pods))
-	first, err := c.token(ctx, games, account, v1alpha1.TokenAudience, pods[0])
+	first, err := c.token(ctx, games, account, wellknown.TokenAudience, pods[0])
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
@@ -110,7 +111,7 @@ func boots(game *corev1.Container, delay string) {
 func serversOf(ctx context.Context, t *testing.T, g env.Game) map[string]*v1alpha1.Server {
 	t.Helper()
 	var list v1alpha1.ServerList
-	if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels{v1alpha1.GameTypeLabel: g.Name}); err != nil {
+	if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels{wellknown.GameTypeLabel: g.Name}); err != nil {
 		t.Fatal(err)
 	}
 	servers := map[string]*v1alpha1.Server{}
@@ -239,13 +240,13 @@ func TestABrokenVersionCostsNoServer(t *testing.T) {
 	if !meta.IsStatusConditionTrue(gt.Status.Conditions, v1alpha1.ConditionAvailable) {
 		t.Errorf("it isn't Available though its old Servers are: %+v", gt.Status.Conditions)
 	}
-	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, gt.Status.CurrentRevision.Name)
+	annotateGameType(ctx, t, g, wellknown.UndoToAnnotation, gt.Status.CurrentRevision.Name)
 	waitGameType(ctx, t, g, "undone", func(gt *v1alpha1.GameType) bool {
 		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
 		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Undone
 	})
 	editGameType(ctx, t, g, func(s *v1alpha1.GameTypeSpec) { s.Template.Spec.Template.Spec.Containers[0].Image = good })
-	annotateGameType(ctx, t, g, v1alpha1.UndoToAnnotation, nil)
+	annotateGameType(ctx, t, g, wellknown.UndoToAnnotation, nil)
 	waitGameType(ctx, t, g, "healed", func(gt *v1alpha1.GameType) bool {
 		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
 		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Updated

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 )
 
@@ -50,7 +51,7 @@ func TestADrainedNodeKeepsItsPlayers(t *testing.T) {
 	ctx, ns := suite.Namespace(t)
 	const node = "node-2"
 	drain := func(timeout string) (string, error) {
-		return kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+v1alpha1.ServerLabel, "--timeout="+timeout)
+		return kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector="+wellknown.ServerLabel, "--timeout="+timeout)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -108,7 +109,7 @@ func TestADrainedNodeKeepsItsPlayers(t *testing.T) {
 // waitLabel waits until a Server's Pod says whether it may be evicted.
 func waitLabel(ctx context.Context, t *testing.T, s *v1alpha1.Server, want string) {
 	t.Helper()
-	_, err := waitPod(ctx, s, "labeled "+want, func(p *corev1.Pod) bool { return p.Labels[v1alpha1.DeletionAllowedLabel] == want })
+	_, err := waitPod(ctx, s, "labeled "+want, func(p *corev1.Pod) bool { return p.Labels[wellknown.DeletionAllowedLabel] == want })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gameproto/bedrock"
 	"dormouse.dev/dormouse/internal/gameproto/minecraft"
 	"dormouse.dev/dormouse/internal/gameproto/quake3"
@@ -79,7 +80,7 @@ func stillAsleep(ctx context.Context, t *testing.T, g env.Game) {
 		t.Fatal(err)
 	}
 	var servers v1alpha1.ServerList
-	if err := suite.Cluster.Client.List(ctx, &servers, client.InNamespace(g.Namespace), client.MatchingLabels{v1alpha1.GameTypeLabel: g.Name}); err != nil {
+	if err := suite.Cluster.Client.List(ctx, &servers, client.InNamespace(g.Namespace), client.MatchingLabels{wellknown.GameTypeLabel: g.Name}); err != nil {
 		t.Fatal(err)
 	}
 	if es.Status.Phase != v1alpha1.PhaseAsleep || es.Status.LastWakeTime != nil || len(servers.Items) > 0 {

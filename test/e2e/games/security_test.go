@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -147,7 +148,7 @@ func TestATokenReportsForItsOwnServerOnly(t *testing.T) {
 	}
 	// Somebody who may make Pods can label one as a Server's, but it isn't.
 	plain := pendingPod(ctx, t, ns, "plain", nil)
-	labeled := pendingPod(ctx, t, ns, "labeled", map[string]string{v1alpha1.ServerLabel: other.Name})
+	labeled := pendingPod(ctx, t, ns, "labeled", map[string]string{wellknown.ServerLabel: other.Name})
 	token := func(audience string, pod *corev1.Pod) string {
 		t.Helper()
 		got, err := suite.Cluster.Token(ctx, ns, "default", audience, pod)
@@ -160,14 +161,14 @@ func TestATokenReportsForItsOwnServerOnly(t *testing.T) {
 		token string
 		code  int
 	}{
-		"another Server's token":              {token(v1alpha1.TokenAudience, podOfMine), http.StatusForbidden},
+		"another Server's token":              {token(wellknown.TokenAudience, podOfMine), http.StatusForbidden},
 		"no token":                            {"", http.StatusUnauthorized},
 		"a random string":                     {"3a7bd3e2360a3d29eea436fcfb7e44c7", http.StatusUnauthorized},
 		"another audience":                    {token("example.com", podOfMine), http.StatusUnauthorized},
 		"the API server's audience":           {token("", podOfMine), http.StatusUnauthorized},
-		"a token without a Pod":               {token(v1alpha1.TokenAudience, nil), http.StatusUnauthorized},
-		"the token of a Pod without a Server": {token(v1alpha1.TokenAudience, plain), http.StatusUnauthorized},
-		"the token of a Pod with its label":   {token(v1alpha1.TokenAudience, labeled), http.StatusForbidden},
+		"a token without a Pod":               {token(wellknown.TokenAudience, nil), http.StatusUnauthorized},
+		"the token of a Pod without a Server": {token(wellknown.TokenAudience, plain), http.StatusUnauthorized},
+		"the token of a Pod with its label":   {token(wellknown.TokenAudience, labeled), http.StatusForbidden},
 	} {
 		if code, body := report(ctx, t, other.Name, c.token); code != c.code {
 			t.Errorf("with %s: answered %d %s, want %d", name, code, body, c.code)
@@ -176,7 +177,7 @@ func TestATokenReportsForItsOwnServerOnly(t *testing.T) {
 
 	// The same report is let in for the Server whose token it is. It comes from a
 	// second process beside the sidecar that speaks for it, and so changes nothing.
-	if code, body := report(ctx, t, mine.Name, token(v1alpha1.TokenAudience, podOfMine)); code != http.StatusOK {
+	if code, body := report(ctx, t, mine.Name, token(wellknown.TokenAudience, podOfMine)); code != http.StatusOK {
 		t.Errorf("with its own token: answered %d %s, want 200", code, body)
 	}
 	now := &v1alpha1.Server{}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
@@ -49,7 +50,7 @@ func waitEndpoints(ctx context.Context, t *testing.T, g env.Game, what string, d
 	err := env.WaitUntil(ctx, "the Service's endpoints are "+what, func(ctx context.Context) (bool, error) {
 		var list discoveryv1.EndpointSliceList
 		err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels{
-			discoveryv1.LabelServiceName: g.Name, discoveryv1.LabelManagedBy: v1alpha1.ManagedBy,
+			discoveryv1.LabelServiceName: g.Name, discoveryv1.LabelManagedBy: wellknown.ManagedBy,
 		})
 		ready, kept := map[string]bool{}, map[string]bool{}
 		for _, slice := range list.Items {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -166,7 +167,7 @@ func setPlayers(ctx context.Context, t *testing.T, s *v1alpha1.Server, n int32) 
 		return // It may be gone before anybody has looked.
 	}
 	_, err := env.Wait(ctx, suite.Cluster, &corev1.PodList{}, client.ObjectKeyFromObject(s), "guarded from eviction", func(pod *corev1.Pod) bool {
-		return pod.Labels[v1alpha1.DeletionAllowedLabel] == "false"
+		return pod.Labels[wellknown.DeletionAllowedLabel] == "false"
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
@@ -329,7 +330,7 @@ func (a *arena) check(ctx context.Context, t *testing.T) {
 func (a *arena) uids(ctx context.Context, t *testing.T) map[string]types.UID {
 	t.Helper()
 	var list v1alpha1.ServerList
-	if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(a.game.Namespace), client.MatchingLabels{v1alpha1.GameTypeLabel: a.game.Name}); err != nil {
+	if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(a.game.Namespace), client.MatchingLabels{wellknown.GameTypeLabel: a.game.Name}); err != nil {
 		t.Fatal(err)
 	}
 	uids := map[string]types.UID{}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
@@ -36,7 +37,7 @@ func TestResolverSlices(t *testing.T) {
 	}
 	wantLabels := map[string]string{
 		"kubernetes.io/service-name": "lobby", "endpointslice.kubernetes.io/managed-by": "dormouse.dev",
-		v1alpha1.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse",
+		wellknown.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse",
 	}
 	if diff := cmp.Diff(wantLabels, v4.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)

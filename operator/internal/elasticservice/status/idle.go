@@ -5,6 +5,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/spec"
@@ -40,7 +41,7 @@ func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condit
 	case len(p.Silent) > 0:
 		return condition.False(kind, reasons.ServersSilent,
 			"A game runs and nothing was reported of it lately, so the service stays awake: %s. Look at the log of the container %s of each.",
-			text.Some(p.Silent), v1alpha1.SidecarContainer)
+			text.Some(p.Silent), wellknown.SidecarContainer)
 	default:
 		return condition.True(kind, reasons.OK, "Every Server reports its players.")
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -28,8 +29,8 @@ func TestAFleetMakesItsServersAndReplacesOneThatIsKilled(t *testing.T) {
 		if diff := cmp.Diff(want, s.OwnerReferences); diff != "" {
 			t.Errorf("%s has the owner (-want +got):\n%s", s.Name, diff)
 		}
-		if !slices.Contains(s.Finalizers, v1alpha1.DeletionGuardFinalizer) || s.Labels[v1alpha1.FleetLabel] != fleetName ||
-			s.Spec.Template.Labels[v1alpha1.FleetLabel] != fleetName || s.Annotations["map"] != "atoll" {
+		if !slices.Contains(s.Finalizers, wellknown.DeletionGuardFinalizer) || s.Labels[wellknown.FleetLabel] != fleetName ||
+			s.Spec.Template.Labels[wellknown.FleetLabel] != fleetName || s.Annotations["map"] != "atoll" {
 			t.Errorf("%s is made with %v and %v, its Pod with %v", s.Name, s.Finalizers, s.Labels, s.Spec.Template.Labels)
 		}
 	}
@@ -132,7 +133,7 @@ func TestAScaleUpTakesBackWhatTheFleetDrained(t *testing.T) {
 	w.eventually("three are drained beside the one by hand", func() error {
 		n := 0
 		for _, s := range w.servers() {
-			if s.Spec.Drain && s.Annotations[v1alpha1.DrainedByAnnotation] == v1alpha1.DrainedByFleet {
+			if s.Spec.Drain && s.Annotations[wellknown.DrainedByAnnotation] == wellknown.DrainedByFleet {
 				n++
 			}
 		}
@@ -147,7 +148,7 @@ func TestAScaleUpTakesBackWhatTheFleetDrained(t *testing.T) {
 	w.settled()
 	for i, want := range []bool{true, false, false, true} {
 		s := w.server(names[i])
-		marked := s.Annotations[v1alpha1.DrainedByAnnotation] != ""
+		marked := s.Annotations[wellknown.DrainedByAnnotation] != ""
 		if s.Spec.Drain != want || marked != (i == 0) || s.Annotations["map"] != "atoll" {
 			t.Errorf("the Server with %d players drains: %t, with the annotations %v", i+1, s.Spec.Drain, s.Annotations)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -210,7 +211,7 @@ func (w *world) guard() {
 			continue
 		}
 		before := s.DeepCopy()
-		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == v1alpha1.DeletionGuardFinalizer })
+		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == wellknown.DeletionGuardFinalizer })
 		if err := w.Admin.Patch(w.t.Context(), &s, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
 		}

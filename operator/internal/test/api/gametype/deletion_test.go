@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -20,7 +21,7 @@ func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
 	gt := w.create(nil)
 	w.plays(2)
 	for _, s := range w.servers() {
-		if s.Labels[v1alpha1.GameTypeLabel] != game || s.Spec.Template.Labels[v1alpha1.GameTypeLabel] != game {
+		if s.Labels[wellknown.GameTypeLabel] != game || s.Spec.Template.Labels[wellknown.GameTypeLabel] != game {
 			t.Errorf("%s is labelled %v, and its Pod %v", s.Name, s.Labels, s.Spec.Template.Labels)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -69,7 +70,7 @@ func TestAWakeMakesTheServersOfAGameTypeInOneGo(t *testing.T) {
 		t.Fatalf("the GameType is to have %d, its Fleet %d, and there are %d Servers: want 2 each", *w.gameType().Spec.Replicas, *f.Spec.Replicas, len(made))
 	}
 	for i := range made {
-		if s := &made[i]; !metav1.IsControlledBy(s, f) || s.Labels[v1alpha1.GameTypeLabel] != game || len(s.Finalizers) == 0 {
+		if s := &made[i]; !metav1.IsControlledBy(s, f) || s.Labels[wellknown.GameTypeLabel] != game || len(s.Finalizers) == 0 {
 			t.Errorf("Server %s is made otherwise than by its Fleet: %+v", s.Name, s.ObjectMeta)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 )
 
@@ -87,7 +88,7 @@ func TestAServiceKeepsWhatIsNotTheGameTypes(t *testing.T) {
 	})
 	service = &corev1.Service{} // A read leaves the maps' old keys in what it fills.
 	w.get(game, service)
-	want := map[string]string{"both": "3", "theirs": "2", v1alpha1.ServiceAnnotationsAnnotation: "both"}
+	want := map[string]string{"both": "3", "theirs": "2", wellknown.ServiceAnnotationsAnnotation: "both"}
 	if diff := cmp.Diff(want, service.Annotations); diff != "" {
 		t.Errorf("the annotations (-want +got):\n%s", diff)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func TestAGameTypeMakesAFleetOfItsTemplate(t *testing.T) {
@@ -18,12 +19,12 @@ func TestAGameTypeMakesAFleetOfItsTemplate(t *testing.T) {
 	if f == nil || len(w.all()) != 1 {
 		t.Fatalf("the Fleets are %v", w.all())
 	}
-	label := f.Labels[v1alpha1.GameTypeLabel]
-	if !metav1.IsControlledBy(f, gt) || label != game || f.Spec.Template.Metadata.Labels[v1alpha1.GameTypeLabel] != game ||
-		f.Spec.Template.Spec.Template.Labels[v1alpha1.GameTypeLabel] != game {
+	label := f.Labels[wellknown.GameTypeLabel]
+	if !metav1.IsControlledBy(f, gt) || label != game || f.Spec.Template.Metadata.Labels[wellknown.GameTypeLabel] != game ||
+		f.Spec.Template.Spec.Template.Labels[wellknown.GameTypeLabel] != game {
 		t.Errorf("it is labelled %q, its Servers %v and its Pods %v", label, f.Spec.Template.Metadata.Labels, f.Spec.Template.Spec.Template.Labels)
 	}
-	if !strings.HasPrefix(f.Name, game+"-") || *f.Spec.Replicas != 3 || f.Spec.ScaleDown.Order != v1alpha1.OldestFirst || f.Annotations[v1alpha1.RevisionAnnotation] != "1" {
+	if !strings.HasPrefix(f.Name, game+"-") || *f.Spec.Replicas != 3 || f.Spec.ScaleDown.Order != v1alpha1.OldestFirst || f.Annotations[wellknown.RevisionAnnotation] != "1" {
 		t.Errorf("the Fleet is %s with %+v and %v", f.Name, f.Spec, f.Annotations)
 	}
 	w.obeys("game:1", 3)
@@ -84,7 +85,7 @@ func TestABrokenRevisionCostsNothingAndGoingBackHeals(t *testing.T) {
 	w.image("game:1")
 	w.obeys("game:2", 0)
 	w.wantReplicas("3 0", "game:1", "game:2")
-	if f := w.of("game:1"); f.UID != first || f.Annotations[v1alpha1.RevisionAnnotation] != "3" || len(w.all()) != 2 {
+	if f := w.of("game:1"); f.UID != first || f.Annotations[wellknown.RevisionAnnotation] != "3" || len(w.all()) != 2 {
 		t.Errorf("of %d Fleets the first is %+v", len(w.all()), f.ObjectMeta)
 	}
 	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated, "of revision 3.")

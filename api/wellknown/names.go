@@ -1,4 +1,6 @@
-package v1alpha1
+// Package wellknown has the names that appear on objects in a user's cluster: labels, annotations,
+// finalizers and the like.
+package wellknown
 
 // Names that appear on objects in a user's cluster. They are part of the API: changing one
 // breaks running clusters.
