@@ -79,7 +79,7 @@ func TestAServerCostsFewWrites(t *testing.T) {
 			}
 		}
 		if n := len(of[name]) - refused; n > most {
-			t.Errorf("Server %s, which was Ready after %s, cost %d writes, want %d at most", name, took, n, most)
+			t.Errorf("Server %s, which was Ready after %s, cost %d writes, want %d at most:\n%s", name, took, n, most, calls(of[name]))
 		}
 		// The status is written beside the reports, and one of both may find that it
 		// was too late and look again: that is no write, and mustn't be a habit.
@@ -142,6 +142,15 @@ func subject[T any](e audit.Entry, servers map[string]T) string {
 		return name
 	}
 	return ""
+}
+
+// calls lists calls, each with its time and its account.
+func calls(entries []audit.Entry) string {
+	var text strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&text, "%s %s %s %s %s %d\n", e.Received.Format("05.000"), e.User, e.Verb, e.Path, e.Subresource, e.Code)
+	}
+	return text.String()
 }
 
 // count counts calls by what they do.
