@@ -41,7 +41,10 @@ func (c *Cluster) setUpAPI(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.deployDNS(ctx, client)
+	if err := c.deployDNS(ctx, client); err != nil {
+		return err
+	}
+	return c.deployStorage(ctx, client)
 }
 
 // allowKubelets lets the API server read logs and exec through kubelets.

@@ -50,7 +50,13 @@ func (c *Cluster) files() (map[string][]byte, error) {
 	objects := map[string]object{
 		c.config("kube-scheduler.yaml"): c.schedulerConfig(),
 		c.config("audit-policy.yaml"):   audit.Policy(),
+		c.config("local-path-pod.yaml"): helperPod(),
 	}
+	provisioner, err := c.provisionerConfig().encodeJSON()
+	if err != nil {
+		return nil, err
+	}
+	files[c.config("local-path.json")] = provisioner
 	for node := 1; node <= c.Nodes; node++ {
 		objects[c.node(node, "kubelet.yaml")] = c.kubeletConfig(node)
 		objects[c.node(node, "kube-proxy.yaml")] = c.kubeProxyConfig(node)

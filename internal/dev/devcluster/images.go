@@ -27,7 +27,7 @@ func (c *Cluster) ownImages() map[string]images.Spec {
 			Files: map[string]images.File{"/" + program: images.FromHost(c.binary(program))},
 		}
 	}
-	return map[string]images.Spec{"pause": spec(pauseRef, "pause"), "coredns": spec(corednsRef, "coredns")}
+	return map[string]images.Spec{"pause": spec(pauseRef, "pause"), "coredns": spec(corednsRef, "coredns"), "volume": spec(volumeRef, "volume")}
 }
 
 func (c *Cluster) archive(program string) string {
@@ -35,7 +35,7 @@ func (c *Cluster) archive(program string) string {
 }
 
 func (c *Cluster) imageArchives() []string {
-	return []string{c.archive("pause"), c.archive("coredns")}
+	return []string{c.archive("pause"), c.archive("coredns"), c.archive("volume")}
 }
 
 // buildImages builds those images whose binary is newer.

@@ -47,7 +47,7 @@ func (l layout) auditLog() string { return l.join("logs", "audit", "audit.log") 
 
 // directories have to be there before anything starts.
 func (c *Cluster) directories() []string {
-	dirs := []string{c.logs(), filepath.Dir(c.auditLog()), c.join("pki"), c.join("config"), c.join("etcd")}
+	dirs := []string{c.logs(), filepath.Dir(c.auditLog()), c.join("pki"), c.join("config"), c.join("etcd"), c.volumes()}
 	for node := 1; node <= c.Nodes; node++ {
 		dirs = append(
 			dirs,

@@ -4,6 +4,7 @@ package binaries
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,21 +27,26 @@ const (
 	CoreDNSVersion    = "1.15.0"
 )
 
-// program is a binary to build: its name, its directory beside this package and
-// the linker's flags.
+// ProvisionerName is what the volume provisioner calls itself.
+const ProvisionerName = "rancher.io/local-path"
+
+// program is a binary to build: its name, its directory beside this package,
+// the linker's flags, and the package, if it isn't in that directory.
 type program struct {
-	name, dir, ldflags string
+	name, dir, ldflags, pkg string
 }
 
 func programs() []program {
 	const version = "-X k8s.io/component-base/version."
 	parts := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 	return []program{
-		{"kubernetes", "kubernetes", fmt.Sprintf(
+		{name: "kubernetes", dir: "kubernetes", ldflags: fmt.Sprintf(
 			"-s -w %[1]sgitVersion=%[2]s %[1]sgitMajor=%[3]s %[1]sgitMinor=%[4]s", version, KubernetesVersion, parts[0], parts[1],
 		)},
-		{"coredns", "coredns", "-s -w"},
-		{"pause", "pause", "-s -w"},
+		{name: "coredns", dir: "coredns", ldflags: "-s -w"},
+		{name: "local-path-provisioner", dir: "localpath", ldflags: "-s -w", pkg: "github.com/rancher/local-path-provisioner"},
+		{name: "pause", dir: "pause", ldflags: "-s -w"},
+		{name: "volume", dir: "volume", ldflags: "-s -w"},
 	}
 }
 
@@ -116,7 +122,7 @@ func (p program) build(ctx context.Context, dir, bin string, progress io.Writer)
 	fmt.Fprintf(progress, "building bin/%s (the first build of Kubernetes takes minutes)\n", p.name)
 	// The old binary may be running: it is replaced, not written over.
 	partial := out + ".partial"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", p.ldflags, "-o", partial, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", p.ldflags, "-o", partial, cmp.Or(p.pkg, "."))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {
