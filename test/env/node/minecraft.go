@@ -22,6 +22,9 @@ const MinecraftPort = 25565
 //go:embed minecraft/server.js
 var minecraftServer []byte
 
+//go:embed minecraft/world.js
+var minecraftWorld []byte
+
 // unneeded is how the names of npm packages' files begin that the server doesn't load: three quarters
 // of what is installed.
 var unneeded = []string{
@@ -44,9 +47,10 @@ func Minecraft(ctx context.Context, e *env.Env, progress io.Writer) (image, modu
 	if err != nil {
 		return "", "", err
 	}
-	const inside = "/modules"
+	const inside = "/node_modules" // some packages are found by no other name
 	files := images.Base()
 	files["/server.js"] = images.Bytes(minecraftServer, 0o644)
+	files["/world.js"] = images.Bytes(minecraftWorld, 0o644)
 	for path, file := range found {
 		rest, isModule := strings.CutPrefix(path, modules)
 		switch {
@@ -61,6 +65,11 @@ func Minecraft(ctx context.Context, e *env.Env, progress io.Writer) (image, modu
 		Env: []string{"NODE_PATH=" + inside, "HOME=/tmp"}, Files: files,
 	}
 	archive := filepath.Join(e.Repo, "bin", "images", "minecraft.tar")
+	unlock, err := env.Lock(archive + ".lock")
+	if err != nil {
+		return "", "", err
+	}
+	defer unlock()
 	fmt.Fprintf(progress, "building image %s\n", spec.Ref)
 	if err := images.BuildAndSave(archive, spec); err != nil {
 		return "", "", err
