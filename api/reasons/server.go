@@ -6,9 +6,14 @@ const (
 	Pending = "Pending"
 	// Starting means that the game doesn't take players yet.
 	Starting = "Starting"
+	// SlowStart means that the game runs and doesn't take players yet, for longer
+	// than most do; the message says what is awaited.
+	SlowStart = "SlowStart"
+	// PodDeleted means that the Pod was deleted, and another one follows.
+	PodDeleted = "PodDeleted"
 	// Draining means that the game gets no new players.
 	Draining = "Draining"
-	// Stopped means that spec.running is false.
+	// Stopped means that spec.running is false, or spec.replicas 0.
 	Stopped = "Stopped"
 	// Unhealthy means that the game is taken for broken.
 	Unhealthy = "Unhealthy"

@@ -46,7 +46,7 @@ type ElasticServiceList struct {
 
 // ElasticServiceSpec is what may sleep, when, and how clients are held.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Fleet or GameType"
+// +kubebuilder:validation:XValidation:rule="!has(self.idle) || !has(self.idle.players) || !self.idle.players || (self.scaleTargetRef.kind in ['Server', 'Fleet', 'GameType'] && self.scaleTargetRef.apiVersion.startsWith('dormouse.dev/'))",message="idle.players needs a Server, a Fleet or a GameType as scaleTargetRef; give the service idle.triggers, or scaleTargetRef an apiVersion of dormouse.dev and the kind Server, Fleet or GameType"
 // +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise clients go past the resolver; set it, or remove balance"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise clients go past the resolver; set it, or remove proxyProtocol"
 // +kubebuilder:validation:XValidation:rule="!has(self.front) || has(self.front.namespace) || self.front.service != self.service",message="front.service must be another Service than service, which has endpoints of its own"
@@ -163,7 +163,7 @@ type ScaleTargetRef struct {
 // Idle is how Dormouse knows that nobody uses a service.
 type Idle struct {
 	// players keeps the service awake while anybody plays on a Server of the target, which must
-	// be a Fleet or a GameType. Only what the Servers said within the last 30 s counts: a
+	// be a Server, a Fleet or a GameType. Only what the Servers said within the last 30 s counts: a
 	// Server that was silent for longer keeps the service awake.
 	// +optional
 	Players bool `json:"players,omitempty"`

@@ -59,9 +59,18 @@ type FleetSpec struct {
 	// +required
 	Template ServerTemplate `json:"template"`
 
+	// places are those that Servers with storage have: numbers and ranges such as 0-2,5, as many
+	// as replicas. Where it is absent they are 0 to replicas-1. A GameType sets it, so that no
+	// two of its revisions have the same place. Without storage Servers have no places.
+	// +optional
+	// +kubebuilder:validation:MaxLength=60000
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$')",message="places must be numbers and ranges such as 0-2,5"
+	Places string `json:"places,omitempty"`
+
 	// updateStrategy is OnDelete: Servers of an earlier template stay until something else ends
 	// them. Or Rolling: they are replaced as new ones become Ready, a quarter of replicas at a
-	// time, rounded up. There are never fewer Ready because of that than replicas. One with
+	// time, rounded up. There are never fewer Ready because of that than replicas, unless they
+	// have storage: a place's new Server starts when the old one has left its disk. One with
 	// players goes as scaleDown.policy says; an Allocated one stays until its game ends it.
 	// +optional
 	// +kubebuilder:default=OnDelete
@@ -209,6 +218,10 @@ type FleetStatus struct {
 	// selector finds the Fleet's Pods, as a string.
 	// +optional
 	Selector string `json:"selector,omitempty"`
+
+	// firstReadyTime is when one of its Servers was Ready for the first time.
+	// +optional
+	FirstReadyTime *metav1.Time `json:"firstReadyTime,omitempty"`
 
 	// conditions are Ready and Updated.
 	// +optional

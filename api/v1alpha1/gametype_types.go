@@ -12,13 +12,14 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:subresource:scale:specpath=.spec.scale.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=gametypes,shortName=gt,categories=dormouse
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.scale.replicas`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Players",type=integer,JSONPath=`.status.players`
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.updateRevision.number`
 // +kubebuilder:printcolumn:name="Updated",type=integer,priority=1,JSONPath=`.status.updatedReplicas`
 // +kubebuilder:printcolumn:name="Draining",type=integer,priority=1,JSONPath=`.status.drainingReplicas`
@@ -53,14 +54,21 @@ type GameTypeList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.sleep) || !has(self.sleep.wake)",message="wake is there twice; keep spec.wake and remove spec.sleep.wake"
 type GameTypeSpec struct {
-	// replicas is how many Servers there should be that take players. Servers that drain, and
-	// those that an update adds for a while, come on top. With sleep, it is set to 0 and back
-	// by Dormouse.
+	// replicas is how many Servers there are to be while the game is awake. Servers that drain,
+	// and those that an update adds for a while, come on top. Sleep, wake and autoscalers don't
+	// change it: what they want is in scale, which begins with this number and follows each
+	// change of it. The number of a sleeping game may be changed without waking it.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// scale is how many Servers there are to be now, as sleep, wake, kubectl scale and
+	// autoscalers set it. Leave it out of manifests: Dormouse fills it in, and a manifest
+	// without it can be applied again and again without waking a game or putting it to sleep.
+	// +optional
+	Scale *GameTypeScale `json:"scale,omitempty"`
 
 	// template is what the Servers are made from. Changing it begins an update.
 	// Changing it back ends that update: the Servers that are still there stay,
@@ -183,7 +191,40 @@ const (
 	UpdateRecreate UpdateStrategy = "Recreate"
 )
 
+// GameTypeScale is how many Servers there are to be now.
+type GameTypeScale struct {
+	// replicas is that number; 0 while the game sleeps. It is what the scale subresource reads
+	// and writes.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	Replicas int32 `json:"replicas"`
+
+	// of is spec.replicas as it was taken over last. A change of spec.replicas is known by it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	Of *int32 `json:"of,omitempty"`
+}
+
+// GameNodePort is the node port of a port.
+type GameNodePort struct {
+	// name is the port's name in the template.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	Name string `json:"name"`
+	// nodePort is its number on each node, in the range that the cluster has for that.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	NodePort int32 `json:"nodePort"`
+}
+
 // GameServiceSpec is how players reach a game.
+//
+// +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || (has(self.type) && self.type == 'LoadBalancer')",message="loadBalancerClass and loadBalancerSourceRanges need type: LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="(!has(self.externalTrafficPolicy) && !has(self.nodePorts)) || (has(self.type) && self.type != 'ClusterIP')",message="externalTrafficPolicy and nodePorts need type: NodePort or LoadBalancer"
 type GameServiceSpec struct {
 	// type is the Service's type: ClusterIP, NodePort or LoadBalancer.
 	// +optional
@@ -201,6 +242,46 @@ type GameServiceSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+
+	// labels are put on the Service. One that is taken out here is taken off the Service.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// loadBalancerClass is whose load balancer it is, as in a Service; absent: the cluster's
+	// default. It can't be changed while the Service is of type LoadBalancer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
+
+	// loadBalancerSourceRanges are the networks from which players may come to the load
+	// balancer, such as 203.0.113.0/24, where it can tell them; absent: from everywhere.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r))",message="loadBalancerSourceRanges must be networks such as 203.0.113.0/24"
+	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+
+	// externalTrafficPolicy is Cluster, or Local for players' own addresses at the game, which
+	// needs sleep.handoff: Never where the game sleeps. Absent: Cluster, or what the Service has.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+
+	// sessionAffinity is None, or ClientIP for new connections of one address to go where its
+	// last one went. Absent: None, or what the Service has.
+	// +optional
+	// +kubebuilder:validation:Enum=None;ClientIP
+	SessionAffinity corev1.ServiceAffinity `json:"sessionAffinity,omitempty"`
+
+	// nodePorts are the node ports of ports in the template, with type NodePort or LoadBalancer.
+	// Others are picked by the cluster, once.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	NodePorts []GameNodePort `json:"nodePorts,omitempty"`
 
 	// skipFull keeps new players from a Server that has as many as its capacity, for as long as
 	// another one has room.
@@ -290,6 +371,12 @@ type GameTypeStatus struct {
 	// phase is Asleep, Waking, Awake or FallingAsleep, as the ElasticService says.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
+
+	// address is where players come to: the first name at the front, the load balancer's
+	// address or name, or else the Service's name inside the cluster. It is empty while a load
+	// balancer has none.
+	// +optional
+	Address string `json:"address,omitempty"`
 
 	// replicas is the number of Servers, of all revisions, that neither drain nor are being
 	// deleted.

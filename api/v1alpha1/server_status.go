@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,14 +18,22 @@ const (
 	// ServerAllocated means that somebody asked for the game by name, through the SDK: no
 	// scale-down takes it.
 	ServerAllocated ServerState = "Allocated"
+	// ServerReserved means that the game is Allocated until a time that it named, see
+	// status.game.reservedUntil.
+	ServerReserved ServerState = "Reserved"
 	// ServerDraining means that the game gets no new players and goes when those it has are
 	// gone.
 	ServerDraining ServerState = "Draining"
-	// ServerStopped means that the Server was told to have no Pod.
+	// ServerStopped means that the Server was told to have no Pod, or sleeps.
 	ServerStopped ServerState = "Stopped"
 	// ServerUnhealthy means that the game runs and is taken for broken.
 	ServerUnhealthy ServerState = "Unhealthy"
 )
+
+// TakesPlayers reports whether a Server in this state is Ready, or Allocated or Reserved.
+func (s ServerState) TakesPlayers() bool {
+	return s == ServerReady || s == ServerAllocated || s == ServerReserved
+}
 
 // ServerStatus is what Dormouse observed and what the game said.
 type ServerStatus struct {
@@ -32,9 +41,17 @@ type ServerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// state is Pending, Starting, Ready, Allocated, Draining, Stopped or Unhealthy.
+	// state is Pending, Starting, Ready, Allocated, Reserved, Draining, Stopped or Unhealthy.
 	// +optional
 	State ServerState `json:"state,omitempty"`
+
+	// replicas is 1 while the Server has a Pod, and 0 else.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// selector finds the Server's Pod, as a string.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 
 	// players is how many play, as last reported.
 	// +optional
@@ -72,6 +89,12 @@ type ServerStatus struct {
 	// InternalIP, if any port is exposed; else the Pod's own, inside the cluster.
 	// +optional
 	Address string `json:"address,omitempty"`
+
+	// addresses are all of those, address first: the node's, with its names, or the Pod's, of
+	// each IP family.
+	// +optional
+	// +listType=atomic
+	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
 	// ports are the ports at address: the exposed ones with their numbers on the
 	// node, or, where none is exposed, all with their containerPort.

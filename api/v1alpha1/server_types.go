@@ -11,6 +11,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:path=servers,shortName=srv,categories=dormouse
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Players",type=integer,JSONPath=`.status.players.current`
@@ -119,6 +120,16 @@ type ServerSpec struct {
 	// +kubebuilder:default=true
 	Running *bool `json:"running,omitempty"`
 
+	// replicas is 1, or 0 for a Server that has no Pod because it sleeps or somebody scaled it
+	// down: as with running, its Pod goes when its players allow, and its name and storage stay.
+	// It is what the scale subresource sets, so that an ElasticService can put a Server to
+	// sleep. Leave it out of manifests, and out of a Fleet's or GameType's template.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	Replicas *int32 `json:"replicas,omitempty"`
+
 	// storage are disks that the Server keeps while it has no Pod.
 	// +optional
 	// +listType=map
@@ -131,6 +142,11 @@ type ServerSpec struct {
 	// as its deletion hasn't begun.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
+}
+
+// Runs reports whether the spec asks for a Pod.
+func (s *ServerSpec) Runs() bool {
+	return (s.Running == nil || *s.Running) && (s.Replicas == nil || *s.Replicas > 0)
 }
 
 // ServerReadiness is when a game takes players.

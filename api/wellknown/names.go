@@ -48,6 +48,15 @@ const (
 	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's name.
 	FleetLabel = "dormouse.dev/fleet"
 
+	// PlaceLabel is on a Fleet's Servers with storage, and on their disks; its value is the
+	// number of the place that they have.
+	PlaceLabel = "dormouse.dev/place"
+
+	// TrialAnnotation is on a GameType's Fleet whose Servers have storage and that has never had
+	// a Ready one; its value is when it got its first place, as in RFC 3339, or failed, once it
+	// has given its places back to the revision before.
+	TrialAnnotation = "dormouse.dev/trial"
+
 	// GameTypeLabel is on a GameType's Fleets, Service and ElasticService, on the Servers and
 	// on their Pods; its value is the GameType's name.
 	GameTypeLabel = "dormouse.dev/gametype"
@@ -84,6 +93,10 @@ const (
 	// annotations that the GameType put there, so that it takes off none of anybody else's.
 	ServiceAnnotationsAnnotation = "dormouse.dev/service-annotations"
 
+	// ServiceSettingsAnnotation is on a GameType's Service; its value are the settings that the
+	// GameType made there, so that it takes back no others.
+	ServiceSettingsAnnotation = "dormouse.dev/service-settings"
+
 	// GameTypeSettingsAnnotation is on a GameType's ElasticService; its value are the
 	// settings that the GameType made there, so that it takes back no others: front, and
 	// ports/ with a port's name.
@@ -92,6 +105,14 @@ const (
 	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A
 	// PodDisruptionBudget keeps Pods where it is "false" from being evicted.
 	DeletionAllowedLabel = "dormouse.dev/deletion-allowed"
+
+	// PodHashAnnotation is on the Pod of a Server; its value is a hash of the part of the
+	// Server's spec that it was made from.
+	PodHashAnnotation = "dormouse.dev/pod-hash"
+
+	// RestartAnnotation is "true" on the Pod of a Server once it is told to end because it is of
+	// an earlier spec: its game gets no new players from then on.
+	RestartAnnotation = "dormouse.dev/restart"
 
 	// DeletionGuardFinalizer keeps a deleted Server until its players allow it.
 	DeletionGuardFinalizer = "dormouse.dev/deletion-guard"

@@ -128,7 +128,9 @@ func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticSe
 }
 
 // drains reports whether a Server takes no new players.
-func drains(s *v1alpha1.Server) bool { return s.Spec.Drain || !s.DeletionTimestamp.IsZero() }
+func drains(s *v1alpha1.Server) bool {
+	return s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs()
+}
 
 // full reports whether a Server has no room for another player.
 func full(s *v1alpha1.Server) bool {

@@ -79,6 +79,13 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 // version or a later one.
 func (r *Reconciler) targetVersion(ctx context.Context, ref target.Ref) version {
 	v := version{ref: ref}
+	if key := (types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); ref.HasServers() && ref.Kind == "Server" {
+		s := &v1alpha1.Server{}
+		if err := r.Client.Get(ctx, key, s); err == nil {
+			v.uid, v.generation = s.UID, s.Generation
+		}
+		return v
+	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	for _, watched := range watchedTargets {
 		if watched == gvk {

@@ -35,8 +35,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// watchedTargets are the kinds of target that are watched, as metadata only. Targets of other
-// kinds work, too: a change of their scale shows in their pods.
+// watchedTargets are the kinds of target that are watched, as metadata only. Servers are watched
+// anyway, whole. Targets of other kinds work, too: a change of their scale shows in their pods.
 var watchedTargets = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
@@ -90,6 +90,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&discoveryv1.EndpointSlice{}, kit.Debounce{Wait: debounce, Find: r.byService, Urgent: noneLeft}.Handler()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byServer}.Handler(), builder.WithPredicates(serverChanged())).
+		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byTarget("Server")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/pending"
+	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -117,8 +119,8 @@ var errMade = errors.New("a wake has made it")
 // create creates a Server, and returns its name, which it also has in an error.
 func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
 	for try := 1; ; try++ {
-		name, first := n.one()
-		s := desiredServer(f, name)
+		name, place, first := n.one()
+		s := desiredServer(f, name, place)
 		err := r.Client.Create(ctx, s)
 		if err == nil {
 			m.wrote(r.Now(), pending.Create, observe(s))
@@ -140,19 +142,26 @@ type namer struct {
 
 	mu   sync.Mutex
 	next int32
+	// free are the places that get Servers.
+	free []int32
 }
 
-// one gives a name, and reports whether a wake may have given it, too.
-func (n *namer) one() (name string, first bool) {
+// one gives a name, with the place that it is of, and reports whether a wake may have given it,
+// too.
+func (n *namer) one() (name string, place int32, first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.free) > 0 {
+		place, n.free = n.free[0], n.free[1:]
+		return places.Name(n.fleet, place), place, true
+	}
 	for n.next < replicas(&n.fleet.Spec) {
 		name := firstName(n.fleet, n.next)
 		if n.next++; !n.used[name] {
-			return name, true
+			return name, places.None, true
 		}
 	}
-	return newName(n.fleet), false
+	return newName(n.fleet), places.None, false
 }
 
 // suffixLength is how many characters a Server's name has beyond its Fleet's.
@@ -165,8 +174,8 @@ const schedulingWeight = 100
 // from the answer.
 func newName(f *v1alpha1.Fleet) string { return f.Name + "-" + rand.String(suffixLength) }
 
-// desiredServer is a Server as a Fleet makes it.
-func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
+// desiredServer is a Server as a Fleet makes it, with its place where it has one.
+func desiredServer(f *v1alpha1.Fleet, name string, place int32) *v1alpha1.Server {
 	s := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   f.Namespace,
@@ -178,6 +187,9 @@ func desiredServer(f *v1alpha1.Fleet, name string) *v1alpha1.Server {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
 		},
 		Spec: *f.Spec.Template.Spec.DeepCopy(),
+	}
+	if place != places.None {
+		s.Labels[wellknown.PlaceLabel] = strconv.Itoa(int(place))
 	}
 	// A template that drains would be replaced for ever.
 	s.Spec.Drain = false

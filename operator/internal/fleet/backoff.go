@@ -9,6 +9,9 @@ import (
 const (
 	// stableAfter is how long a Server must have been Ready to count as good.
 	stableAfter = 10 * time.Minute
+	// matchTime is how long a Server must have been Ready for its game's own end not to count as a
+	// failure, though nobody was seen to play.
+	matchTime = time.Minute
 	// firstDelay and maxDelay bound how long a replacement waits, and the next try after a
 	// refusal. Each in a row doubles the delay.
 	firstDelay = time.Second
@@ -37,7 +40,8 @@ type backoff struct {
 // life is the memory of a Server.
 type life struct {
 	readySince time.Time
-	// stable is set once it was Ready for stableAfter, and served once somebody played on it.
+	// stable is set once it was Ready for stableAfter, and served once somebody played on it, or
+	// it was Ready for a match's time.
 	stable, served bool
 	// failureCounted is set once it is decided whether it has failed.
 	failureCounted bool
@@ -54,6 +58,7 @@ func (l *life) watch(now time.Time, s *server) {
 	if !up {
 		until = s.changed
 	}
+	l.served = l.served || !l.readySince.IsZero() && until.Sub(l.readySince) >= matchTime
 	l.stable = l.stable || !l.readySince.IsZero() && until.Sub(l.readySince) >= stableAfter
 	if !up && !l.stable {
 		l.readySince = time.Time{}

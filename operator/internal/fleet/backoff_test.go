@@ -48,7 +48,11 @@ func TestReplacementsWaitLongerTheMoreFail(t *testing.T) {
 		},
 		"a game that ends unplayed has": {
 			{0, []server{has("a", 0, since(0))}, 0, 0},
-			{60, []server{has("a", 0, ended, since(0))}, time.Second, 1},
+			{59, []server{has("a", 0, ended, since(0))}, time.Second, 1},
+		},
+		"not one that was Ready for a match's time, which may not tell who plays": {
+			{0, []server{has("a", 0, since(0))}, 0, 0},
+			{60, []server{has("a", 0, ended, since(0))}, 0, 0},
 		},
 		"what is deleted or drained for another reason hasn't": {
 			{0, []server{has("a", 0, broken, byHand), has("b", 0, broken, deleting)}, 0, 0},

@@ -20,6 +20,7 @@ import (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=fleets/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=fleets/finalizers,verbs=update
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler keeps as many Servers as each Fleet asks for.
@@ -27,6 +28,8 @@ type Reconciler struct {
 	// Client reads from the cache, which has the index of SetupIndexes, and writes
 	// to the API server.
 	Client client.Client
+	// Live reads from the API server; nil: disks that earlier Servers left aren't looked for.
+	Live client.Reader
 	// Events takes the events for users.
 	Events events.EventRecorder
 	// Reporter takes errors and panics; nil: they aren't reported.
@@ -72,13 +75,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
+	at, err := r.observePlaces(ctx, f, servers)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if at != nil && len(at.wanted) > 0 {
+		r.reportLeftDisks(ctx, f, m)
+	}
+
 	// Plan and apply; not for a Fleet that is being deleted.
 	var p plan
 	var o outcome
 	if f.DeletionTimestamp.IsZero() {
 		m.backoff.learn(now, servers)
-		p = makePlan(now, &f.Spec, servers, m.backoff)
-		o = r.apply(ctx, f, m, p, m.first.namer(now, f))
+		if at != nil {
+			p = planPlaces(now, &f.Spec, at, servers, m.backoff)
+		} else {
+			p = makePlan(now, &f.Spec, servers, m.backoff)
+		}
+		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}

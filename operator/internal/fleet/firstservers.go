@@ -12,6 +12,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/pending"
+	"dormouse.dev/dormouse/operator/internal/places"
 )
 
 // A wake creates the first Servers itself, since a player waits for them: whoever sets the
@@ -35,15 +36,26 @@ func Empty(ctx context.Context, cached client.Reader, f *v1alpha1.Fleet) bool {
 }
 
 // CreateFirst creates the first Servers of an empty Fleet whose replicas are being set; f is
-// the Fleet before that. Servers that can't be created are left to the Fleet's controller,
+// the Fleet before that, but with its places. Servers that can't be created are left to the Fleet's controller,
 // which also reports why.
 func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replicas int32) {
 	f = f.DeepCopy()
 	f.Generation++
+	f.Spec.Replicas = &replicas
+	var wanted []int32
+	if places.Has(&f.Spec.Template) {
+		var err error
+		if wanted, err = places.Wanted(&f.Spec); err != nil || len(wanted) < int(replicas) {
+			return
+		}
+	}
 	var group sync.WaitGroup
 	for i := range min(replicas, maxFirst) {
 		group.Go(func() {
-			s := desiredServer(f, firstName(f, i))
+			s := desiredServer(f, firstName(f, i), places.None)
+			if wanted != nil {
+				s = desiredServer(f, places.Name(f, wanted[i]), wanted[i])
+			}
 			s.Annotations = with(s.Annotations, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
 			_ = c.Create(ctx, s)
 		})
@@ -112,9 +124,10 @@ func laterThan(f *v1alpha1.Fleet, servers []server) bool {
 	return false
 }
 
-// namer gives the first names while the Fleet begins, and random ones after that.
-func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet) *namer {
-	n := &namer{fleet: f, used: b.used}
+// namer gives places' names where Servers have some; else the first names while the Fleet begins,
+// and random ones after that.
+func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet, free []int32) *namer {
+	n := &namer{fleet: f, used: b.used, free: free}
 	if !b.begins(now) {
 		n.next = replicas(&f.Spec)
 	}

@@ -24,22 +24,22 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	now, f := time.Now(), woken(5)
 	var b firstServers
 	b.see(now, f, nil)
-	n := b.namer(now, f)
+	n := b.namer(now, f, nil)
 	var given []string
 	for i := range int32(3) {
-		name, first := n.one()
+		name, _, first := n.one()
 		if want := firstName(f, i); name != want || !first {
 			t.Errorf("Server %d is named %s (first: %v), want %s", i, name, first, want)
 		}
 		given = append(given, name)
 	}
-	if name, first := n.one(); first {
+	if name, _, first := n.one(); first {
 		t.Errorf("a fourth of three is named %s as a wake would", name)
 	}
 	// The second was replaced: its name isn't given again, nor are those of the others.
 	b.see(now, f, []server{{name: given[0]}, {name: given[1]}, {name: given[2]}})
 	b.see(now, f, []server{{name: given[0]}, {name: given[2]}})
-	if name, first := b.namer(now, f).one(); first {
+	if name, _, first := b.namer(now, f, nil).one(); first {
 		t.Errorf("the Server that replaces another is named %s, as one of the first", name)
 	}
 	if firstName(woken(6), 0) == given[0] {
@@ -63,14 +63,14 @@ func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 			return &b
 		},
 	} {
-		if name2, first := b().namer(now, f).one(); first {
+		if name2, _, first := b().namer(now, f, nil).one(); first {
 			t.Errorf("%s: a Server is named %s as a wake would", name, name2)
 		}
 	}
 	// One that the wake has made for this generation says nothing against it.
 	var b firstServers
 	b.see(now, f, []server{{name: firstName(f, 1), ownerGeneration: 5}})
-	if name, first := b.namer(now, f).one(); !first || name != firstName(f, 0) {
+	if name, _, first := b.namer(now, f, nil).one(); !first || name != firstName(f, 0) {
 		t.Errorf("beside a Server of the wake the next is named %s, want %s", name, firstName(f, 0))
 	}
 }

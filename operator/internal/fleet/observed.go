@@ -13,6 +13,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/places"
 )
 
 // server is the part of a Server that a plan depends on. It is comparable: equal ones lead to
@@ -34,6 +35,9 @@ type server struct {
 	reported bool
 	// allocated means that only the game may end it.
 	allocated bool
+
+	// place is its place; places.None where it has none.
+	place int32
 
 	// template is a hash of the template that it was made from; empty where none is noted.
 	// Outdated is set where that isn't the Fleet's template any more.
@@ -66,12 +70,13 @@ func observe(o *v1alpha1.Server) server {
 		ours:     o.Annotations[wellknown.DrainedByAnnotation] == wellknown.DrainedByFleet,
 		deleting: !o.DeletionTimestamp.IsZero(),
 		template: o.Annotations[wellknown.TemplateHashAnnotation],
+		place:    places.Of(o),
 	}
 	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[wellknown.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
 	if p := o.Status.Players; p != nil {
 		s.players, s.capacity = p.Current, p.Capacity
 	}
-	s.allocated = s.state == v1alpha1.ServerAllocated
+	s.allocated = s.state == v1alpha1.ServerAllocated || s.state == v1alpha1.ServerReserved
 	if g := o.Status.Game; g != nil {
 		s.reported = g.Reported
 		// A game that shuts down because it is being deleted didn't ask for its end.
@@ -97,7 +102,7 @@ func observe(o *v1alpha1.Server) server {
 
 // up reports whether it takes players, or is allocated.
 func (s *server) up() bool {
-	return !s.lost && !s.unhealthy && !s.shutdown && (s.state == v1alpha1.ServerReady || s.state == v1alpha1.ServerAllocated)
+	return !s.lost && !s.unhealthy && !s.shutdown && s.state.TakesPlayers()
 }
 
 // idle reports whether nobody can have played on it, so that losing it costs nothing.

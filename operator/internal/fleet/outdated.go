@@ -8,6 +8,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
@@ -33,7 +34,7 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 			continue
 		}
 		if cached == nil {
-			cached, desired = byUID(objects), desiredServer(f, "")
+			cached, desired = byUID(objects), desiredServer(f, "", places.None)
 		}
 		object := cached[s.uid]
 		if object == nil {

@@ -8,6 +8,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/places"
 )
 
 func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
@@ -40,7 +41,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := lobbies()
-			object := desiredServer(f, "lobbies-abcde")
+			object := desiredServer(f, "lobbies-abcde", places.None)
 			object.UID, object.Generation = "server-1", 1
 			if test.server != nil {
 				test.server(object)
@@ -65,7 +66,7 @@ func withoutHash(s *v1alpha1.Server) { delete(s.Annotations, wellknown.TemplateH
 
 func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	f := lobbies()
-	object := desiredServer(f, "lobbies-abcde")
+	object := desiredServer(f, "lobbies-abcde", places.None)
 	object.UID, object.Generation = "server-1", 1
 	f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
 	m := &state{}
@@ -91,7 +92,7 @@ func TestAServerInFlightIsOutdatedToo(t *testing.T) {
 	f := lobbies()
 	m := &state{}
 	m.follow(f)
-	servers := []server{observe(desiredServer(f, "lobbies-abcde"))}
+	servers := []server{observe(desiredServer(f, "lobbies-abcde", places.None))}
 	if m.markOutdated(f, servers, nil); servers[0].outdated {
 		t.Error("it is outdated though it was just made")
 	}

@@ -20,8 +20,11 @@ const nextPass = time.Millisecond
 type plan struct {
 	// takeBack are drained Servers that take players again.
 	takeBack []*server
-	// create is how many Servers are made.
+	// create is how many Servers are made, and places are theirs, where they have some.
 	create int
+	places []int32
+	// taken is the name of somebody else's Server that a place should have; empty: none.
+	taken string
 	// drain and remove are Servers that go: once they are empty, or at once.
 	drain, remove []*server
 	// broken are those of drain and remove that go because they are Unhealthy, and ended are
@@ -62,35 +65,7 @@ type plan struct {
 // An Allocated Server is never chosen.
 func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backoff) plan {
 	var p plan
-	// Which count, and which go whatever the number?
-	var active, lost, drained []*server
-	for i := range servers {
-		s := &servers[i]
-		switch {
-		case s.deleting:
-		case s.shutdown:
-			p.ended = append(p.ended, s)
-			p.remove = append(p.remove, s)
-		case s.draining && s.allowed && !s.allocated:
-			p.remove = append(p.remove, s)
-		case s.draining:
-			if s.ours && !s.unhealthy && !s.lost {
-				drained = append(drained, s)
-			}
-		case s.unhealthy && s.allocated:
-		case s.unhealthy:
-			p.broken = append(p.broken, s)
-			if s.allowed {
-				p.remove = append(p.remove, s)
-			} else {
-				p.drain = append(p.drain, s)
-			}
-		case s.lost:
-			lost = append(lost, s)
-		default:
-			active = append(active, s)
-		}
-	}
+	active, lost, drained := p.sort(servers)
 	// Which are of an earlier template, and how many are missing?
 	desired := int(replicas(spec))
 	missing := desired - len(active)
@@ -121,6 +96,38 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 	p.shrink(spec, lost, len(lost)-desired)
 	p.bound()
 	return p
+}
+
+// sort finds which Servers count, and has go what goes whatever the number.
+func (p *plan) sort(servers []server) (active, lost, drained []*server) {
+	for i := range servers {
+		s := &servers[i]
+		switch {
+		case s.deleting:
+		case s.shutdown:
+			p.ended = append(p.ended, s)
+			p.remove = append(p.remove, s)
+		case s.draining && s.allowed && !s.allocated:
+			p.remove = append(p.remove, s)
+		case s.draining:
+			if s.ours && !s.unhealthy && !s.lost {
+				drained = append(drained, s)
+			}
+		case s.unhealthy && s.allocated:
+		case s.unhealthy:
+			p.broken = append(p.broken, s)
+			if s.allowed {
+				p.remove = append(p.remove, s)
+			} else {
+				p.drain = append(p.drain, s)
+			}
+		case s.lost:
+			lost = append(lost, s)
+		default:
+			active = append(active, s)
+		}
+	}
+	return active, lost, drained
 }
 
 // surge is how many Servers beyond the desired number there may be while those of an earlier
@@ -194,7 +201,7 @@ func goesFirst(order v1alpha1.ScaleDownOrder, a, b *server) int {
 	if order != v1alpha1.OldestFirst {
 		age = -age
 	}
-	return cmp.Or(cmp.Compare(class(a), class(b)), cmp.Compare(a.players, b.players), age)
+	return cmp.Or(cmp.Compare(class(a), class(b)), cmp.Compare(a.players, b.players), byPlace(b, a), age)
 }
 
 // bound leaves the rest of a large change to the next pass.

@@ -20,6 +20,8 @@ type state struct {
 	compared map[types.UID]comparison
 	backoff  backoff
 	first    firstServers
+	// disksReported is set once the disks that earlier Servers left were looked for.
+	disksReported bool
 	// status writes the Fleet's status.
 	status kit.PlayersStatus
 	// statusPutOff is set where the last pass left the status to the next: the Servers'

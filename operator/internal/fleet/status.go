@@ -23,6 +23,9 @@ func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b bac
 	s.AllocatedReplicas, s.DrainingReplicas = c.allocated, c.draining
 	s.Players, s.Capacity = c.players, c.capacity
 	s.Selector = selector(f)
+	if s.FirstReadyTime == nil && c.ready > 0 {
+		s.FirstReadyTime = &metav1.Time{Time: now}
+	}
 	condition.SetAll(&s.Conditions, f.Generation, metav1.Time{Time: now}, ready(f, c, p, b), updated(f, c))
 }
 
@@ -55,7 +58,7 @@ func count(servers []server) counts {
 		}
 		c.ready++
 		c.capacity = kit.AddCounts(c.capacity, s.capacity)
-		if s.state == v1alpha1.ServerAllocated {
+		if s.state == v1alpha1.ServerAllocated || s.state == v1alpha1.ServerReserved {
 			c.allocated++
 		}
 	}
@@ -78,6 +81,9 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	case refused:
 		return condition.False(kind, reasons.ServerRefused, "%s The API server refuses new ones, and is asked again at %s: %s",
 			progress, clock(b.refusedUntil), b.refusal)
+	case p.taken != "":
+		return condition.False(kind, reasons.NameTaken,
+			"%s Server %s has the name of one of its places and isn't this Fleet's: delete it, or give the Fleet another name.", progress, p.taken)
 	case p.held > 0:
 		return condition.False(kind, reasons.Backoff, "%s Replacements wait until %s, because Servers broke or ended early %d times in a row.",
 			progress, clock(b.notBefore), b.streak)

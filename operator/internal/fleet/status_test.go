@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/places"
 )
 
 func TestStatusCounts(t *testing.T) {
@@ -22,7 +23,7 @@ func TestStatusCounts(t *testing.T) {
 	f.Status.Conditions = nil
 	want := v1alpha1.FleetStatus{
 		ObservedGeneration: 3, Replicas: 5, ReadyReplicas: 2, UpdatedReplicas: 4, AllocatedReplicas: 1, DrainingReplicas: 2,
-		Players: 16, Capacity: 20, Selector: "dormouse.dev/fleet=lobbies",
+		Players: 16, Capacity: 20, Selector: "dormouse.dev/fleet=lobbies", FirstReadyTime: &metav1.Time{Time: t0},
 	}
 	if diff := cmp.Diff(want, f.Status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -166,7 +167,7 @@ func TestEventsTellOfManyServersAtOnce(t *testing.T) {
 
 func TestOnlyChangesThatMatterMakeAPass(t *testing.T) {
 	base := func() *v1alpha1.Server {
-		s := desiredServer(lobbies(), "lobbies-abcde")
+		s := desiredServer(lobbies(), "lobbies-abcde", places.None)
 		s.ResourceVersion = "1"
 		s.Status.Players = &v1alpha1.PlayersStatus{Current: 1}
 		return s
@@ -224,6 +225,7 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			test.want.place = places.None
 			if diff := cmp.Diff(test.want, observe(test.object), cmp.AllowUnexported(server{})); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}

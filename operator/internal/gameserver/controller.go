@@ -50,8 +50,10 @@ var retries = kit.Retries{Conflict: staleRetry, NamespaceEnding: refusedRetry}
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=podtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=dormouse.dev,resources=fleets,verbs=list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler keeps the Servers' Pods.
@@ -164,9 +166,16 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 			return done, err
 		}
 	}
+	if o.pod != nil && p.changed {
+		if err := r.keepClaims(ctx, s); err != nil {
+			return done, err
+		}
+	}
 	switch {
 	case p.create:
 		done.refused, err = r.createPod(ctx, s, done.ports.numbers)
+	case p.restart:
+		err = r.markRestart(ctx, o.pod)
 	case p.remove:
 		err = r.deletePod(ctx, o.pod)
 	case p.erase:
@@ -191,6 +200,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	if done.refused != nil {
 		setRefused(now, s, done.refused)
 		p.requeueAfter.AtMost(refusedRetry)
+	}
+	if s.Status.State == v1alpha1.ServerStarting {
+		p.requeueAfter.AtMost(untilSlow(now, s, o))
 	}
 	why, _ := unschedulable(orEmpty(o.pod))
 	r.picker.wait(client.ObjectKeyFromObject(s), wantsPort(why) || done.ports.trouble != nil)
@@ -254,6 +266,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 		return o, nil
 	}
 	r.picker.placed(s.UID)
+	o.events = r.observeEvents(ctx, pod)
 	node := &corev1.Node{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)
 	switch {

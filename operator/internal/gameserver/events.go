@@ -35,7 +35,8 @@ func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
 	switch is.reason {
 	case reasons.OK:
 		add(corev1.EventTypeNormal, "Ready", "Serve", is.message)
-	case reasons.Unhealthy, reasons.NodeLost, reasons.HostPortTaken, reasons.PodExists:
+	case reasons.Unhealthy, reasons.NodeLost, reasons.HostPortTaken, reasons.PodExists, reasons.SlowStart, reasons.PodDeleted,
+		reasons.ServerCrashing, reasons.ImageUnavailable, reasons.ContainerNotCreated, reasons.VolumeNotMounted, reasons.SandboxNotCreated:
 		add(corev1.EventTypeWarning, is.reason, "Observe", is.message)
 	case reasons.Draining:
 		add(corev1.EventTypeNormal, "Draining", "Drain", is.message)

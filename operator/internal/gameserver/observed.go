@@ -21,6 +21,8 @@ type observed struct {
 	stranger bool
 	// orphan is such a Pod if an earlier Server of the same name left it.
 	orphan *corev1.Pod
+	// events are the Pod's, where only they may tell why it doesn't start.
+	events []corev1.Event
 	// node is the Pod's; nil if it has none, or the node doesn't exist any more.
 	node *corev1.Node
 	// nodeMissingSince is since when a node that doesn't exist was missed.
@@ -116,5 +118,5 @@ func inFleet(s *v1alpha1.Server) bool { return metav1.GetControllerOf(s) != nil 
 
 // wanted reports whether the Server is to have a Pod.
 func wanted(s *v1alpha1.Server) bool {
-	return s.DeletionTimestamp.IsZero() && (s.Spec.Running == nil || *s.Spec.Running)
+	return s.DeletionTimestamp.IsZero() && s.Spec.Runs()
 }

@@ -30,6 +30,8 @@ type plan struct {
 	remove bool
 	// erase deletes the Pod's object at once, because nothing of it runs, as far as is known.
 	erase bool
+	// restart tells the Pod's game that it is to end for a Pod of the changed spec.
+	restart bool
 	// refused is set where the Pod is erased because its host ports are free on no node.
 	refused bool
 	// release lets the deleted Server go.
@@ -42,6 +44,8 @@ type plan struct {
 	forced bool
 	// guard is why the Pod may or may not go.
 	guard permission
+	// changed is set where the spec has changed since the last pass.
+	changed bool
 	// waits is how long a Server that wants a Pod and has none waits for it.
 	waits        time.Duration
 	requeueAfter requeue.After
@@ -52,10 +56,11 @@ type plan struct {
 // A Server that is being deleted or stopped keeps its Pod until that may go, see mayGo. A
 // Server that is to run gets a Pod, later the more often it failed. A Pod that has ended is
 // deleted and replaced, and so is one that is unhealthy and empty, unless something else looks
-// after the Server.
+// after the Server. One of an earlier spec ends for another one once nobody plays there.
 func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 	var p plan
 	p.guard = mayGo(now, s, o)
+	p.changed = s.Status.ObservedGeneration != s.Generation
 	p.requeueAfter.AtMost(p.guard.requeueAfter)
 	_, left := o.nodeLost(now)
 	p.requeueAfter.AtMost(left)
@@ -64,7 +69,7 @@ func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 	case o.stranger:
 		// A Server whose Pod's name is taken has no Pod of its own to wait for.
 		p.release = !s.DeletionTimestamp.IsZero()
-	case !wanted(s):
+	case !wanted(s), restarts(o.pod) && !ended(o.pod):
 		planEnd(now, s, o, &p)
 	case o.pod == nil && s.Spec.Drain && !inFleet(s):
 		p.retire = "The Server was drained, and no game runs."
@@ -138,6 +143,10 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 		p.requeueAfter.AtMost(left) // somebody deleted it, and it is ending
 	case game != nil && game.State == v1alpha1.GameUnhealthy && !inFleet(s) && p.guard.empty:
 		p.failed, p.remove = true, true
+	case outdated(s, o.pod) && p.guard.empty && gameRunning(s, o.pod):
+		p.restart = true
+	case outdated(s, o.pod) && p.guard.empty:
+		p.remove = true
 	default:
 		planPorts(now, s, o, p)
 	}
@@ -201,6 +210,13 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 	lost, _ := o.nodeLost(now)
 	if lost {
 		over, left := graceOver(o.pod, now)
+		if over && len(s.Spec.Storage) > 0 {
+			// Only the cluster's owner can know that nothing writes to the disk any more. The Pod
+			// is removed with its Node, or once that has the taint.
+			p.allowed = true
+			p.reason, p.message = reasons.NodeLost, "The Pod's node doesn't answer, and the Pod may still write to its disk there. It goes when the node is back, or when you delete the Node or taint it with node.kubernetes.io/out-of-service."
+			return p
+		}
 		if over {
 			return permission{
 				allowed: true, empty: true, gone: true,
@@ -209,7 +225,7 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		}
 		p.requeueAfter = left
 	}
-	if wanted(s) {
+	if wanted(s) && !restarts(o.pod) {
 		p.allowed = p.empty
 		return p
 	}

@@ -310,7 +310,7 @@ func TestStatus(t *testing.T) {
 		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, reasons.Starting, false},
 		"an empty game":                       {newWorld(), v1alpha1.ServerReady, reasons.OK, true},
 		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, reasons.OK, false},
-		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerAllocated, reasons.OK, true},
+		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerReserved, reasons.OK, true},
 		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, true},
 		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, reasons.Starting, true},
 		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, reasons.Starting, true},

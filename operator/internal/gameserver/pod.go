@@ -63,7 +63,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
 	}
 	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL}
-	if err := r.createClaims(ctx, s); err != nil {
+	if err := r.keepClaims(ctx, s); err != nil {
 		return forUser(err)
 	}
 	pod := buildPod(s, sidecar, hostPorts, s.Spec.Deletion.Unreported != v1alpha1.DeletionDenied)
@@ -97,6 +97,9 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, fleet)
 	}
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, gamepod.Container(s))
+	if !inFleet(s) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, podHash(&s.Spec))
+	}
 	setDeletable(&pod.ObjectMeta, deletable)
 	if pod.Spec.AutomountServiceAccountToken == nil {
 		pod.Spec.AutomountServiceAccountToken = new(false)

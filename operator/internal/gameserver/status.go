@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
@@ -57,24 +58,34 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 	if p.guard.allowed {
 		deletable = condition.True(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
 	}
-	condition.SetAll(&st.Conditions, s.Generation, stamp, ready, deletable, healthy(s, o))
+	conditions := []metav1.Condition{ready, deletable, healthy(s, o)}
+	if !inFleet(s) {
+		conditions = append(conditions, updated(s, o))
+	}
+	condition.SetAll(&st.Conditions, s.Generation, stamp, conditions...)
 }
 
 // setPod writes the Pod, its node and its ports.
 func setPod(s *v1alpha1.Server, o observed) {
 	st := &s.Status
-	st.PodName, st.PodIP, st.NodeName, st.Address, st.Ports = "", "", "", "", nil
+	st.PodName, st.PodIP, st.NodeName, st.Address, st.Addresses, st.Ports, st.Replicas = "", "", "", "", nil, nil, 0
+	st.Selector = wellknown.ServerLabel + "=" + s.Name
 	if o.pod == nil {
 		return
 	}
+	st.Replicas = 1
 	st.PodName = o.pod.Name
 	st.PodIP = o.pod.Status.PodIP
 	st.NodeName = o.pod.Spec.NodeName
 	switch {
 	case !slices.ContainsFunc(s.Spec.Ports, exposed):
+		for _, ip := range o.pod.Status.PodIPs {
+			st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: podAddress, Address: ip.IP})
+		}
 		st.Address = st.PodIP
 	case o.node != nil:
 		st.Address = addressOf(o.node)
+		st.Addresses = addressesOf(o.node, st.Address)
 	}
 	st.Ports = portsOf(s, o.pod)
 }
@@ -102,12 +113,12 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 	switch {
 	case o.stranger:
 		return finding{state: v1alpha1.ServerPending, reason: reasons.PodExists, message: podExists(s)}
-	case !wanted(s):
+	case !wanted(s), restarts(o.pod) && !ended(o.pod):
 		return findEnding(s, o, p)
 	case o.pod == nil:
 		return findMissing(s, p, ports)
 	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
-		return finding{state: v1alpha1.ServerStarting, reason: reasons.Starting, message: "The Pod was deleted; another one follows when it is gone."}
+		return finding{state: v1alpha1.ServerStarting, reason: reasons.PodDeleted, message: "The Pod was deleted; another one follows when it is gone."}
 	case wantsPort(why):
 		return finding{
 			state: v1alpha1.ServerPending, reason: reasons.HostPortTaken,
@@ -128,6 +139,10 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 	case game != nil && game.State == v1alpha1.GameUnhealthy:
 		return finding{state: v1alpha1.ServerUnhealthy, reason: reasons.Unhealthy, message: sentenceOr(game.Message, "The game doesn't answer any more.")}
 	}
+	allocatedState := v1alpha1.ServerAllocated
+	if game != nil && game.State == v1alpha1.GameReserved {
+		allocatedState = v1alpha1.ServerReserved
+	}
 	takesPlayers := game != nil && game.State != v1alpha1.GameStarting && gameRunning(s, o.pod)
 	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved)
 	f := finding{state: v1alpha1.ServerStarting, reason: reasons.Starting}
@@ -140,7 +155,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 		f.reason = reasons.NodeSilent
 		f.message = fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent))
 		if allocated {
-			f.state = v1alpha1.ServerAllocated
+			f.state = allocatedState
 		}
 		return f
 	case takesPlayers && (podstatus.Ready(o.pod) || noRoom(s) && gamepod.Ready(s, o.pod)):
@@ -149,13 +164,13 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 			f.message = "The game has as many players as it may."
 		}
 		if allocated {
-			f.state = v1alpha1.ServerAllocated
+			f.state = allocatedState
 		}
 		return f
 	case allocated:
-		f.state = v1alpha1.ServerAllocated
+		f.state = allocatedState
 	}
-	f.message = explain(now, s, o)
+	f.reason, f.message = explain(now, s, o)
 	return f
 }
 
@@ -169,12 +184,15 @@ func noRoom(s *v1alpha1.Server) bool {
 // findEnding finds the state of a Server that is to have no Pod.
 func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
 	what := "deleted"
-	if s.DeletionTimestamp.IsZero() {
+	switch {
+	case wanted(s):
+		what = "restarted with its changed spec"
+	case s.DeletionTimestamp.IsZero():
 		what = "stopped"
 	}
 	switch {
 	case o.pod == nil && s.DeletionTimestamp.IsZero():
-		return finding{state: v1alpha1.ServerStopped, reason: reasons.Stopped, message: "The Server was told to stop: spec.running is false."}
+		return finding{state: v1alpha1.ServerStopped, reason: reasons.Stopped, message: whyStopped(s)}
 	case p.guard.allowed:
 		return finding{state: v1alpha1.ServerDraining, reason: reasons.Draining, message: "The Server is being " + what + "."}
 	}
@@ -182,6 +200,14 @@ func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
 		state: v1alpha1.ServerDraining, reason: reasons.Draining,
 		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, text.LowerFirst(p.guard.message)),
 	}
+}
+
+// whyStopped is why a Server that isn't being deleted has no Pod.
+func whyStopped(s *v1alpha1.Server) string {
+	if s.Spec.Running != nil && !*s.Spec.Running {
+		return "The Server was told to stop: spec.running is false."
+	}
+	return "The Server sleeps or was scaled down: spec.replicas is 0."
 }
 
 // findMissing finds the state of a Server that has no Pod and wants one.
@@ -200,18 +226,24 @@ func findMissing(s *v1alpha1.Server, p plan, ports portPick) finding {
 }
 
 // explain explains why a Pod that has a node isn't ready.
-func explain(now time.Time, s *v1alpha1.Server, o observed) string {
+func explain(now time.Time, s *v1alpha1.Server, o observed) (reason, message string) {
 	found := diagnosis.Explain(now, diagnosis.Input{
 		Target: diagnosis.Target{Kind: "Server", Name: s.Name, UID: s.UID},
-		Pods:   []corev1.Pod{*o.pod}, Since: o.pod.CreationTimestamp.Time,
+		Pods:   []corev1.Pod{*o.pod}, Since: o.pod.CreationTimestamp.Time, Events: o.events,
 	})
+	if found.Wrong && found.Reason != reasons.ServerNotReady {
+		return found.Reason, found.Sentence
+	}
+	if awaited, slow := slowStart(now, s, o); slow {
+		return reasons.SlowStart, awaited
+	}
 	if found.Wrong {
-		return found.Sentence
+		return reasons.Starting, found.Sentence
 	}
 	if gameRunning(s, o.pod) && podstatus.Ready(o.pod) {
-		return "The game's sidecar hasn't reported yet."
+		return reasons.Starting, "The game's sidecar hasn't reported yet."
 	}
-	return "The game starts."
+	return reasons.Starting, "The game starts."
 }
 
 // healthy is the condition Healthy.
@@ -238,6 +270,24 @@ func addressOf(node *corev1.Node) string {
 		}
 	}
 	return address
+}
+
+// podAddress is the type of a Pod's own address.
+const podAddress corev1.NodeAddressType = "PodIP"
+
+// addressesOf are a node's addresses and names, one of them first.
+func addressesOf(node *corev1.Node, first string) []corev1.NodeAddress {
+	all := slices.Clone(node.Status.Addresses)
+	slices.SortStableFunc(all, func(a, b corev1.NodeAddress) int {
+		switch first {
+		case a.Address:
+			return -1
+		case b.Address:
+			return 1
+		}
+		return 0
+	})
+	return all
 }
 
 func orEmpty(pod *corev1.Pod) *corev1.Pod { return new(ptr.Deref(pod, corev1.Pod{})) }

@@ -3,14 +3,19 @@ package gameserver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
 // serverUIDAnnotation is on a claim; its value is the UID of the Server that it was created for.
@@ -18,8 +23,10 @@ const serverUIDAnnotation = "dormouse.dev/server-uid"
 
 func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string { return s.Name + "-" + disk.Name }
 
-func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
+// buildClaim builds the claim for a disk. World is who owns the disks of a place; nil for a
+// Server that has none.
+func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: claimName(s, disk),
 			Labels:      map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: s.Name},
@@ -31,23 +38,107 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec) *corev1.Persisten
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: disk.Size}},
 		},
 	}
+	for _, label := range []string{wellknown.PlaceLabel, wellknown.FleetLabel, wellknown.GameTypeLabel} {
+		if value, ok := s.Labels[label]; ok && places.Of(s) != places.None && (label != wellknown.FleetLabel || s.Labels[wellknown.GameTypeLabel] == "") {
+			claim.Labels[label] = value
+		}
+	}
+	if world != nil && disk.OnDelete == v1alpha1.StorageDelete {
+		claim.OwnerReferences = []metav1.OwnerReference{*world}
+	}
+	return claim
 }
 
-// createClaims creates the disks that don't exist yet. An existing one is used as it is: it may
-// have belonged to a former Server of the same name.
-func (r *Reconciler) createClaims(ctx context.Context, s *v1alpha1.Server) error {
+// keepClaims creates the disks that don't exist yet, and lets the others grow. An existing one
+// is used as it is: it may have belonged to a former Server of the same name.
+func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) error {
+	if len(s.Spec.Storage) == 0 {
+		return nil
+	}
+	world, err := r.world(ctx, s)
+	if err != nil {
+		return err
+	}
 	for _, disk := range s.Spec.Storage {
-		claim := buildClaim(s, disk)
-		if err := r.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		claim := buildClaim(s, disk, world)
+		err := r.Client.Create(ctx, claim)
+		if apierrors.IsAlreadyExists(err) {
+			err = r.changeClaim(ctx, s, disk, world)
+		}
+		if err != nil {
 			return fmt.Errorf("create PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
 		}
 	}
 	return nil
 }
 
+// changeClaim brings an existing disk to its size, and lets that of a place go with its Fleet or
+// GameType if it is to. A disk that can't grow is reported, and used as it is.
+func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
+	if err := r.Live.Get(ctx, key, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
+		before := claim.DeepCopy()
+		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.UID })
+		if disk.OnDelete == v1alpha1.StorageDelete {
+			claim.OwnerReferences = append(claim.OwnerReferences, *world)
+		}
+		if err := r.patchClaim(ctx, before, claim); err != nil {
+			return err
+		}
+	}
+	have := claim.Spec.Resources.Requests.Storage().DeepCopy()
+	if have.Cmp(disk.Size) >= 0 {
+		return nil
+	}
+	before := claim.DeepCopy()
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: disk.Size}
+	err := r.patchClaim(ctx, before, claim)
+	if refusal.Is(err) {
+		kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "Disk %s stays at %s: %s", key.Name, have.String(), refusal.Words(err)))
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) patchClaim(ctx context.Context, before, claim *corev1.PersistentVolumeClaim) error {
+	if equality.Semantic.DeepEqual(before, claim) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// world is who owns the disks of a Server's place: its Fleet's GameType, or its Fleet; nil for a
+// Server that has no place, or whose Fleet the cache doesn't show.
+func (r *Reconciler) world(ctx context.Context, s *v1alpha1.Server) (*metav1.OwnerReference, error) {
+	by := metav1.GetControllerOf(s)
+	if places.Of(s) == places.None || by == nil || by.Kind != "Fleet" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	f := &v1alpha1.Fleet{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: by.Name}, f); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		return nil, fmt.Errorf("read Fleet %s/%s: %w", s.Namespace, by.Name, err)
+	}
+	owner := metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind, Name: f.Name, UID: f.UID}
+	if gt := metav1.GetControllerOf(f); gt != nil {
+		owner = metav1.OwnerReference{APIVersion: gt.APIVersion, Kind: gt.Kind, Name: gt.Name, UID: gt.UID}
+	}
+	return &owner, nil
+}
+
 // deleteClaims deletes the disks that are to go with the Server, if they were created for it:
-// disks that a user created stay, and those of a former Server of the same name.
+// disks that a user created stay, and those of a former Server of the same name. Those of a
+// place stay for its next Server.
 func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error {
+	if places.Of(s) != places.None {
+		return nil
+	}
 	for _, disk := range s.Spec.Storage {
 		if disk.OnDelete != v1alpha1.StorageDelete {
 			continue

@@ -30,12 +30,12 @@ func TestADiskIsTheServersThatItWasCreatedFor(t *testing.T) {
 		claim *corev1.PersistentVolumeClaim
 		want  bool
 	}{
-		"its own":                                  {buildClaim(s, disk), true},
-		"of a former Server of the name":           {buildClaim(other, disk), false},
+		"its own":                                  {buildClaim(s, disk, nil), true},
+		"of a former Server of the name":           {buildClaim(other, disk, nil), false},
 		"by an earlier version":                    {old(1, label), true},
 		"by an earlier version, for a former one":  {old(-1, label), false},
 		"a user's, whatever its age":               {old(1, nil), false},
-		"a user's with somebody else's annotation": {buildClaim(&v1alpha1.Server{}, disk), false},
+		"a user's with somebody else's annotation": {buildClaim(&v1alpha1.Server{}, disk, nil), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/pending"
+	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -76,7 +77,7 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state,
 	var o outcome
 	var created *v1alpha1.Fleet
 	if p.create {
-		created, o.failed = desiredFleet(gt, p.first, p.number)
+		created, o.failed = desiredFleet(gt, p)
 	}
 	for _, c := range p.change {
 		o.take(r.change(ctx, gt, m, c), func() {
@@ -156,9 +157,13 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 	annotations := map[string]any{
 		wellknown.RevisionAnnotation:      fmt.Sprint(c.number),
 		wellknown.RetiringSinceAnnotation: stamp(c.retiringSince),
+		wellknown.TrialAnnotation:         orNull(c.trial),
 	}
 	maps.Copy(annotations, more)
 	spec := map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling}
+	if places.Has(&gt.Spec.Template) {
+		spec["places"] = orNull(c.places)
+	}
 	if ports := gt.Spec.Template.Spec.Ports; c.fleet.current && c.fleet.unlike && len(ports) > 0 {
 		spec["template"] = map[string]any{"spec": map[string]any{"ports": templatehash.OfServers(ports)}}
 	}
@@ -197,7 +202,8 @@ func (r *Reconciler) force(ctx context.Context, gt *v1alpha1.GameType, f *fleet,
 	done := 0
 	for i := range list.Items {
 		s := &list.Items[i]
-		if s.Spec.Deletion.Force && !s.DeletionTimestamp.IsZero() {
+		drains := s.Spec.Drain || !s.DeletionTimestamp.IsZero()
+		if s.Spec.Deletion.Force && !s.DeletionTimestamp.IsZero() || f.desired > 0 && !drains {
 			continue
 		}
 		if done++; done > maxForced {
@@ -253,7 +259,7 @@ func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 }
 
 // desiredFleet is the Fleet of the GameType's template.
-func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha1.Fleet, error) {
+func desiredFleet(gt *v1alpha1.GameType, p plan) (*v1alpha1.Fleet, error) {
 	t := desiredTemplate(gt)
 	hash, err := hashOf(t, gt.Status.CollisionCount)
 	if err != nil {
@@ -265,11 +271,11 @@ func desiredFleet(gt *v1alpha1.GameType, replicas int32, number int64) (*v1alpha
 			Name:      gt.Name + "-" + hash,
 			Labels:    labelled(nil, gt),
 			Annotations: map[string]string{
-				wellknown.RevisionAnnotation: strconv.FormatInt(number, 10), wellknown.TemplateHashAnnotation: templatehash.Of(t),
+				wellknown.RevisionAnnotation: strconv.FormatInt(p.number, 10), wellknown.TemplateHashAnnotation: templatehash.Of(t),
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gt, kind)},
 		},
-		Spec: v1alpha1.FleetSpec{Replicas: &replicas, Template: t, ScaleDown: gt.Spec.ScaleDown, Scheduling: gt.Spec.Scheduling},
+		Spec: v1alpha1.FleetSpec{Replicas: &p.first, Places: p.firstPlaces, Template: t, ScaleDown: gt.Spec.ScaleDown, Scheduling: gt.Spec.Scheduling},
 	}, nil
 }
 
@@ -301,6 +307,14 @@ func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string
 	maps.Copy(more, labels)
 	more[wellknown.GameTypeLabel] = gt.Name
 	return more
+}
+
+// orNull is a value, or null, which removes it, where it is empty.
+func orNull(value string) any {
+	if value == "" {
+		return nil
+	}
+	return value
 }
 
 // stamp is a time as an annotation's value; nil, which removes the annotation, for the zero

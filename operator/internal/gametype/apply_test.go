@@ -24,7 +24,7 @@ func templated(cpu string) *v1alpha1.GameType {
 
 func TestTheLabelReachesServersAndPods(t *testing.T) {
 	gt := templated("1")
-	f, err := desiredFleet(gt, 2, 7)
+	f, err := desiredFleet(gt, plan{first: 2, number: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestTheLabelReachesServersAndPods(t *testing.T) {
 
 // A template that means the same is the same revision, however it is written.
 func TestAFleetIsFoundByWhatItsTemplateMeans(t *testing.T) {
-	f, err := desiredFleet(templated("1"), 2, 7)
+	f, err := desiredFleet(templated("1"), plan{first: 2, number: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestAFleetsNameFitsAndChangesWithCollisions(t *testing.T) {
 	names := map[string]bool{}
 	for collisions := range int32(4) {
 		gt.Status.CollisionCount = &collisions
-		f, err := desiredFleet(gt, 1, 1)
+		f, err := desiredFleet(gt, plan{first: 1, number: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

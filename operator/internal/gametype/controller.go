@@ -72,6 +72,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return r.finish(ctx, gt)
 	}
 	if err := r.setFinalizer(ctx, gt, true); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := r.keepScale(ctx, gt); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := r.tellSelector(ctx, gt); err != nil {
@@ -89,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Plan.
-	p := makePlan(now, &seen.acting.Spec, seen.fleets, m.number)
+	p := makePlan(now, &seen.acting.Spec, seen.fleets, seen.at, m.number)
 	p.undone, p.undoing = seen.undone, undoing(gt, seen.fleets, seen.undone)
 
 	// Apply.
@@ -197,7 +200,8 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	}
 	isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(o.acting, t, of) }
 	o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, seen)
-	return o, nil
+	o.at, err = observeOccupants(ctx, r.Client, o.acting, o.fleets)
+	return o, err
 }
 
 // writeStatus writes what changed and emits the events. The players change all the time and

@@ -55,7 +55,8 @@ func transitionEvents(before, after *v1alpha1.GameTypeStatus) []kit.Notice {
 			continue
 		}
 		switch {
-		case is.Status == metav1.ConditionFalse && is.Reason != reasons.Draining:
+		// A new game's resolver port is listened on a moment later.
+		case is.Status == metav1.ConditionFalse && is.Reason != reasons.Draining && is.Reason != reasons.ResolverNotListening:
 			list = append(list, kit.Warning(is.Reason, action, "%s", is.Message))
 		case is.Reason == reasons.Updated, is.Reason == reasons.Undone:
 			list = append(list, kit.Normal(is.Reason, action, "%s", is.Message))

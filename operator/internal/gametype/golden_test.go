@@ -265,6 +265,22 @@ func TestSteps(t *testing.T) {
 			s.want("b", 1, 0, 0)
 			return s
 		}},
+		"broken-and-sleep": {"A wake brings the revision that has been Ready, and tries the newer one beside it: maxSurge 1, maxUnavailable 0.", func(t *testing.T) *story {
+			s := begin(t, 2, step("1", "0"), "a b")
+			s.edit("b")
+			s.want("b", 1, 0, 0)
+			s.scale(0)
+			s.want("a", 0, 0, 0)
+			s.scale(2)
+			s.start("a")
+			s.want("a", 2, 2, 0)
+			s.want("b", 1, 0, 0)
+			s.then("b is mended, and gets Ready", func() { s.real["b"].servers[0].ready = true })
+			s.start("b")
+			s.want("a", 0, 0, 0)
+			s.want("b", 2, 2, 0)
+			return s
+		}},
 		"allocated": {"Allocated Servers stay until they are released, and hold nothing up: maxSurge 1, maxUnavailable 0.", func(t *testing.T) *story {
 			s := begin(t, 3, step("1", "0"), "a b")
 			for _, server := range s.real["a"].servers {
@@ -314,8 +330,8 @@ func TestSteps(t *testing.T) {
 			s := begin(t, 3, step("1", "0"), "a b")
 			s.edit("b")
 			s.scale(5)
-			s.want("a", 3, 3, 0)
-			s.want("b", 3, 0, 0)
+			s.want("a", 5, 3, 0)
+			s.want("b", 1, 0, 0)
 			s.scale(2)
 			s.want("a", 2, 2, 0)
 			s.want("b", 1, 0, 0)
@@ -361,16 +377,18 @@ func TestSteps(t *testing.T) {
 			s.want("b", 3, 3, 0)
 			return s
 		}},
-		"asleep": {"An update of a game that sleeps makes nothing, and it wakes with the new revision: maxSurge 1, maxUnavailable 0.", func(t *testing.T) *story {
+		"asleep": {"An update of a game that sleeps makes nothing, and it wakes with the old revision, and the new one beside it: maxSurge 1, maxUnavailable 0.", func(t *testing.T) *story {
 			s := begin(t, 2, step("1", "0"), "a b")
 			s.scale(0)
 			s.want("a", 0, 0, 0)
 			s.edit("b")
 			s.want("b", 0, 0, 0)
 			s.scale(2)
-			s.want("a", 0, 0, 0)
-			s.want("b", 2, 0, 0)
+			s.want("a", 2, 0, 0)
+			s.want("b", 1, 0, 0)
 			s.start("b")
+			s.want("a", 0, 0, 0)
+			s.want("b", 2, 2, 0)
 			return s
 		}},
 		"sleep-in-the-middle": {"A game falls asleep during an update, and wakes with the new revision: maxSurge 1, maxUnavailable 0.", func(t *testing.T) *story {

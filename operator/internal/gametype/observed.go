@@ -24,6 +24,7 @@ type observed struct {
 	acting *v1alpha1.GameType
 	undone bool
 	fleets []fleet
+	at     occupants
 	// pendingFor is when to look again at pending writes; 0 for never.
 	pendingFor time.Duration
 }
@@ -53,6 +54,12 @@ type fleet struct {
 	// has others.
 	retiringSince time.Time
 
+	// everReady is set where one of its Servers has ever been Ready.
+	everReady bool
+	// places are those of its Servers as spec.places has them, and trial is TrialAnnotation's
+	// value.
+	places, trial string
+
 	// desired is its spec.replicas, and observed is set where its status is about that.
 	desired  int32
 	observed bool
@@ -69,13 +76,16 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	current := isCurrent(gt, o.Spec.Template, sentOf(o))
 	f := fleet{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
-		sent:     sentOf(o),
-		current:  current,
-		unlike:   current && !samePorts(gt, o) || o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
-		deleting: !o.DeletionTimestamp.IsZero(),
-		desired:  1,
-		observed: s.ObservedGeneration >= o.Generation,
-		active:   s.Replicas, ready: s.ReadyReplicas, allocated: s.AllocatedReplicas, draining: s.DrainingReplicas,
+		sent:      sentOf(o),
+		current:   current,
+		unlike:    current && !samePorts(gt, o) || o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
+		deleting:  !o.DeletionTimestamp.IsZero(),
+		everReady: s.FirstReadyTime != nil || gt.Status.CurrentRevision != nil && gt.Status.CurrentRevision.Name == revisionName(gt, o.Name),
+		places:    o.Spec.Places,
+		trial:     o.Annotations[wellknown.TrialAnnotation],
+		desired:   1,
+		observed:  s.ObservedGeneration >= o.Generation,
+		active:    s.Replicas, ready: s.ReadyReplicas, allocated: s.AllocatedReplicas, draining: s.DrainingReplicas,
 		players: s.Players, capacity: s.Capacity,
 	}
 	if o.Spec.Replicas != nil {

@@ -37,6 +37,7 @@ func overlay(isCurrent func(v1alpha1.ServerTemplate, sentTemplate) bool) pending
 				f.deleting = true
 			case own.Kind != pending.Delete && !f.shows(is):
 				f.desired, f.number, f.retiringSince, f.unlike = is.desired, is.number, is.retiringSince, is.unlike
+				f.places, f.trial = is.places, is.trial
 				f.observed = f.observed && f.generation == is.generation
 				f.generation, f.resourceVersion = is.generation, is.resourceVersion
 			default:
@@ -58,5 +59,5 @@ func (f *fleet) shows(written fleet) bool {
 	if f.generation != written.generation {
 		return f.generation > written.generation
 	}
-	return f.number == written.number && f.retiringSince.Equal(written.retiringSince)
+	return f.number == written.number && f.retiringSince.Equal(written.retiringSince) && f.trial == written.trial
 }

@@ -1,12 +1,14 @@
 package gametype
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
@@ -16,9 +18,11 @@ type plan struct {
 	current *fleet
 	// number is the current revision's number.
 	number int64
-	// create creates the current revision's Fleet, with first replicas.
-	create bool
-	first  int32
+	// create creates the current revision's Fleet, with first replicas, and with these places
+	// where they have some.
+	create      bool
+	first       int32
+	firstPlaces string
 	// change are the Fleets that are to be changed.
 	change []change
 	// force are the Fleets whose last Servers' time is over.
@@ -44,6 +48,9 @@ type change struct {
 	replicas      int32
 	number        int64
 	retiringSince time.Time
+	// places are those of its Servers, where they have some, and trial is TrialAnnotation's
+	// value.
+	places, trial string
 }
 
 // bounds are the bounds of an update.
@@ -78,9 +85,14 @@ type bounds struct {
 // Recreate: old Fleets lose all, and the current one gets its Servers when none is
 // left that takes players.
 //
+//  5. As long as the current revision has never had a Ready Server, what is missing
+//     goes to the newest old one that has, and the current one gets what may be
+//     beside it. So nothing but a Ready Server of its own makes a revision the one
+//     that a wake or a scale-up brings.
+//
 // Which Server of a Fleet goes, and that occupied ones drain, is the Fleet's to
-// decide.
-func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNumber int64) plan {
+// decide. Servers with storage have places, see assign.
+func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occupants, lastNumber int64) plan {
 	var p plan
 	// Which is the current Fleet? The others that aren't being deleted are old, the oldest first.
 	var old []*fleet
@@ -107,26 +119,50 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNu
 	}
 	p.number = numberOf(p.current, old, lastNumber)
 
-	// How many Servers is each to have?
+	// How many Servers is each to have, or which places?
 	b := boundsOf(spec)
 	var want int32
 	var left []int32
-	if spec.Update.Strategy == v1alpha1.UpdateRecreate {
+	var trial, wantPlaces, because string
+	var leftPlaces []string
+	switch {
+	case places.Has(&spec.Template):
+		var ends time.Duration
+		trial, ends = trialOf(now, spec, current, old)
+		p.requeueAfter.AtMost(ends)
+		mine, others := assign(b, trial, current, old, at)
+		because = whyPlaces(b, trial, current, old, mine, at)
+		if trial == "" && !current.everReady && at.has(current) && lastEverReady(old) >= 0 {
+			trial = now.UTC().Format(time.RFC3339)
+		}
+		want, wantPlaces = int32(len(mine)), places.Format(mine) //nolint:gosec // it is bounded
+		for _, list := range others {
+			left, leftPlaces = append(left, int32(len(list))), append(leftPlaces, places.Format(list)) //nolint:gosec // it is bounded
+		}
+	case spec.Update.Strategy == v1alpha1.UpdateRecreate:
 		want, left = recreate(b, current, old)
-	} else {
+	default:
 		want, left = gradual(b, current, old)
+	}
+	if leftPlaces == nil {
+		leftPlaces = make([]string, len(old))
 	}
 
 	// What changes, and which old Fleets' time is over?
 	if p.create {
-		p.first = want
+		p.first, p.firstPlaces = want, wantPlaces
 	} else {
-		p.bring(change{fleet: current, replicas: want, number: p.number})
+		p.bring(change{fleet: current, replicas: want, number: p.number, places: wantPlaces, trial: trial})
 	}
 	remaining := int32(0)
 	for i, f := range old {
-		c := change{fleet: f, replicas: left[i], number: f.number}
-		if c.replicas == 0 {
+		c := change{fleet: f, replicas: left[i], number: f.number, places: leftPlaces[i]}
+		switch {
+		case c.places != f.places && c.replicas < f.desired:
+			c.retiringSince = now
+		case c.replicas > 0 && c.places != "" && f.draining > 0:
+			c.retiringSince = f.retiringSince
+		case c.replicas == 0:
 			c.retiringSince = f.retiringSince
 			if c.retiringSince.IsZero() && !f.empty() {
 				c.retiringSince = now
@@ -138,7 +174,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, lastNu
 	}
 
 	// What is it for?
-	p.why = why(b, current, old, want, left)
+	p.why = cmp.Or(because, why(b, current, old, want, left))
 	p.done = !p.create && current.desired == b.replicas && want == b.replicas && remaining == 0
 	p.forget(spec, old)
 	switch {
@@ -164,6 +200,9 @@ func numberOf(current *fleet, old []*fleet, lastNumber int64) int64 {
 }
 
 func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
+	if places.Has(&spec.Template) {
+		return placeBounds(spec)
+	}
 	b := bounds{replicas: replicas(spec)}
 	surge := scaled(spec.Update.MaxSurge, "25%", b.replicas, true)
 	fewer := scaled(spec.Update.MaxUnavailable, "0", b.replicas, false)
@@ -207,12 +246,25 @@ func gradual(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 	spare = min(spare, max(0, ready+fresh-b.least))
 	take(left, old, spare, func(*fleet) bool { return true }, (*fleet).sure)
 
+	// Nothing but a revision that has had a Ready Server takes the place of what is missing.
+	share := b.replicas
+	if last := lastEverReady(old); last >= 0 && !current.everReady {
+		share = b.most - b.least
+		want = min(want, share)
+		missing := min(b.least-sum(left)-fresh, b.most-max(want, current.desired)-counted)
+		if missing > 0 && !slices.ContainsFunc(old, unobserved) {
+			left[last] += missing
+			counted += missing
+		}
+	}
+
 	if excess := want + sum(left) - b.most; excess > 0 && current.observed {
 		want -= min(excess, want-fresh)
 	}
 	room := b.most - current.desired - counted
-	if want < b.replicas && room > 0 && !slices.ContainsFunc(old, unobserved) {
-		want += min(room, b.replicas-want)
+	share = min(share, b.replicas)
+	if want < share && room > 0 && !slices.ContainsFunc(old, unobserved) {
+		want += min(room, share-want)
 	}
 	return want, left
 }
@@ -276,7 +328,8 @@ func why(b bounds, current *fleet, old []*fleet, want int32, left []int32) strin
 // bring adds the change of a Fleet that isn't as desired.
 func (p *plan) bring(c change) {
 	f := c.fleet
-	if f.desired != c.replicas || f.number != c.number || f.unlike || !f.retiringSince.Equal(c.retiringSince) {
+	if f.desired != c.replicas || f.number != c.number || f.unlike || !f.retiringSince.Equal(c.retiringSince) ||
+		f.trial != c.trial || c.places != "" && f.places != c.places {
 		p.change = append(p.change, c)
 	}
 }
@@ -316,12 +369,8 @@ const (
 	historyLimit = 5
 )
 
-func replicas(spec *v1alpha1.GameTypeSpec) int32 {
-	if spec.Replicas == nil {
-		return 1
-	}
-	return *spec.Replicas
-}
+// replicas is how many Servers there are to be now.
+func replicas(spec *v1alpha1.GameTypeSpec) int32 { return scaleOf(spec).Replicas }
 
 func sum(list []int32) int32 {
 	total := int32(0)

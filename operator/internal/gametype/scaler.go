@@ -11,6 +11,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -75,6 +76,8 @@ func (c *Scaler) ending(ctx context.Context, ref target.Ref) error {
 	switch {
 	case !ref.HasServers():
 		return nil
+	case ref.Kind == "Server":
+		o = &v1alpha1.Server{}
 	case ref.Kind == "Fleet":
 		o = &v1alpha1.Fleet{}
 	default:
@@ -114,13 +117,13 @@ type creation struct{ servers, fleet func(context.Context) }
 // the controller will do, and returns that if it is simple: the current Fleet, which has no
 // Servers, gets some.
 func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*metav1.ObjectMeta, *creation) {
-	if !ref.HasServers() || replicas < 1 {
+	if !ref.HasServers() || ref.Kind == "Server" || replicas < 1 {
 		return nil, nil
 	}
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.Kind == "Fleet" {
 		f := &v1alpha1.Fleet{}
-		if c.Client.Get(ctx, key, f) != nil || !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
+		if c.Client.Get(ctx, key, f) != nil || !asleep(&f.ObjectMeta, ptr.Deref(f.Spec.Replicas, 1)) || !fleets.Empty(ctx, c.Client, f) {
 			return nil, nil
 		}
 		return &f.ObjectMeta, &creation{servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, replicas) }}
@@ -128,7 +131,7 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 
 	// Observe the GameType and its Fleets.
 	gt := &v1alpha1.GameType{}
-	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, gt.Spec.Replicas) {
+	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, replicasOf(gt)) {
 		return nil, nil
 	}
 	var list v1alpha1.FleetList
@@ -143,12 +146,18 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 
 	// What will the controller do once it has these replicas?
 	woken := gt.DeepCopy()
-	woken.Spec.Replicas = &replicas
+	scale := scaleOf(&gt.Spec)
+	scale.Replicas = replicas
+	woken.Spec.Scale = &scale
 	var lastNumber int64
 	if u := gt.Status.UpdateRevision; u != nil {
 		lastNumber = u.Number
 	}
-	p := makePlan(time.Now(), &woken.Spec, seen, lastNumber)
+	at, err := observeOccupants(ctx, c.Client, gt, seen)
+	if err != nil {
+		return nil, nil // the controller reports it
+	}
+	p := makePlan(time.Now(), &woken.Spec, seen, at, lastNumber)
 	if p.create || len(p.change) != 1 || p.change[0].fleet != p.current || len(p.force) > 0 {
 		return nil, nil
 	}
@@ -160,9 +169,10 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 		return nil, nil
 	}
 	f := &list.Items[current]
-	if !asleep(&f.ObjectMeta, f.Spec.Replicas) || !fleets.Empty(ctx, c.Client, f) {
+	if !asleep(&f.ObjectMeta, ptr.Deref(f.Spec.Replicas, 1)) || !fleets.Empty(ctx, c.Client, f) {
 		return nil, nil
 	}
+	f.Spec.Places = change.places
 	return &gt.ObjectMeta, &creation{
 		servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, change.replicas) },
 		fleet: func(ctx context.Context) {
@@ -175,9 +185,11 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 }
 
 // asleep reports whether an object with these replicas is at zero, and isn't being deleted.
-func asleep(meta *metav1.ObjectMeta, replicas *int32) bool {
-	return replicas != nil && *replicas == 0 && meta.DeletionTimestamp.IsZero()
+func asleep(meta *metav1.ObjectMeta, replicas int32) bool {
+	return replicas == 0 && meta.DeletionTimestamp.IsZero()
 }
+
+func replicasOf(gt *v1alpha1.GameType) int32 { return replicas(&gt.Spec) }
 
 // cacheLags reports whether the cache is about to show a later GameType, because a Fleet is as
 // that one wants it. The wait is bounded.

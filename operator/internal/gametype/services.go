@@ -3,20 +3,17 @@ package gametype
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -28,6 +25,8 @@ type services struct {
 	ready metav1.Condition
 	// phase is the ElasticService's phase.
 	phase v1alpha1.Phase
+	// address is where players come to.
+	address string
 	// made are the kinds of those that were created.
 	made []string
 	// refused is set where the API server refuses one of them, and stale where somebody else
@@ -99,7 +98,7 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (s
 		}
 	}
 	// Both are: what does the ElasticService report?
-	s.phase = es.Status.Phase
+	s.phase, s.address = es.Status.Phase, addressOf(gt, service)
 	switch c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady); {
 	case c == nil:
 		s.ready = condition.Unknown(ready, reasons.NotReported, "The ElasticService has said nothing yet.")
@@ -110,39 +109,6 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (s
 		s.ready.Status = c.Status
 	}
 	return s, nil
-}
-
-// shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
-// the rest as it is.
-func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
-	s.Labels = labelled(s.Labels, gt)
-	annotations := map[string]string{}
-	maps.Copy(annotations, s.Annotations)
-	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceAnnotationsAnnotation], ",") {
-		delete(annotations, name)
-	}
-	maps.Copy(annotations, gt.Spec.Service.Annotations)
-	delete(annotations, wellknown.ServiceAnnotationsAnnotation)
-	if names := slices.Sorted(maps.Keys(gt.Spec.Service.Annotations)); len(names) > 0 {
-		annotations[wellknown.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
-	}
-	if len(annotations) > 0 || len(s.Annotations) > 0 {
-		s.Annotations = annotations
-	}
-	s.Spec.Type = corev1.ServiceType(gt.Spec.Service.Type)
-	s.Spec.Selector = nil
-	if policy := gt.Spec.Service.IPFamilyPolicy; policy != nil {
-		s.Spec.IPFamilyPolicy = policy
-	}
-	ports := servicePorts(gt)
-	for i := range ports {
-		for _, have := range s.Spec.Ports {
-			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol && s.Spec.Type != corev1.ServiceTypeClusterIP {
-				ports[i].NodePort = have.NodePort // a published node port stays
-			}
-		}
-	}
-	s.Spec.Ports = ports
 }
 
 // shapeElasticService changes an ElasticService, new or existing, to what the GameType asks
@@ -165,6 +131,10 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
 			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
 		}
+	}
+	// A wake brings as many as the GameType says now, and not as many as there were before.
+	if awake := ptr.Deref(gt.Spec.Replicas, 1); spec.MinReplicas == nil && awake > 0 {
+		spec.MinReplicas = &awake
 	}
 	if gt.Spec.Wake != nil {
 		spec.Wake = gt.Spec.Wake

@@ -1,6 +1,7 @@
 package gametype
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 )
@@ -110,7 +112,7 @@ func TestAnElasticServiceHasWhatTheGameTypeSays(t *testing.T) {
 func TestWhatIsSpokenMakesNoRevision(t *testing.T) {
 	gt := templated("1")
 	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: v1alpha1.ServerProtocolTCP}}
-	f, err := desiredFleet(gt, 1, 1)
+	f, err := desiredFleet(gt, plan{first: 1, number: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestWhatIsSpokenMakesNoRevision(t *testing.T) {
 	if seen := observe(gt, f); !seen.current || !seen.unlike {
 		t.Errorf("with what is spoken on it the Fleet is %+v, want it changed", seen)
 	}
-	changed, err := desiredFleet(gt, 1, 1)
+	changed, err := desiredFleet(gt, plan{first: 1, number: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,5 +153,74 @@ func TestAnElasticServiceKeepsItsProtocolsAndItsFront(t *testing.T) {
 	}
 	if diff := cmp.Diff(want.Front, es.Spec.Front); diff != "" {
 		t.Errorf("front (-want +got):\n%s", diff)
+	}
+}
+
+// What a GameType asks for of its Service is there, and goes when it doesn't any more. What
+// somebody else made of it stays.
+func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
+	gt := templated("1")
+	gt.Name, gt.Namespace = "duel", "games"
+	gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{
+		{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolTCPUDP}, {Name: "voice", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolUDP},
+	}
+	gt.Spec.Service = v1alpha1.GameServiceSpec{
+		Type: v1alpha1.GameServiceLoadBalancer, Labels: map[string]string{"tier": "eu"}, LoadBalancerClass: new("example.com/lb"),
+		LoadBalancerSourceRanges: []string{"203.0.113.0/24"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+		SessionAffinity: corev1.ServiceAffinityClientIP, NodePorts: []v1alpha1.GameNodePort{{Name: "game", NodePort: 30777}},
+	}
+	s := &corev1.Service{}
+	s.Name, s.Namespace, s.Labels = "duel", "games", map[string]string{"theirs": "1"}
+	s.Spec.HealthCheckNodePort = 31000
+	shapeService(gt, s)
+	spec := s.Spec
+	if *spec.LoadBalancerClass != "example.com/lb" || !slices.Equal(spec.LoadBalancerSourceRanges, []string{"203.0.113.0/24"}) ||
+		spec.ExternalTrafficPolicy != "Local" || spec.SessionAffinity != "ClientIP" || s.Labels["tier"] != "eu" || s.Labels["theirs"] != "1" {
+		t.Errorf("the Service is %+v with the labels %v", spec, s.Labels)
+	}
+	var nodePorts []int32
+	for _, p := range spec.Ports {
+		nodePorts = append(nodePorts, p.NodePort)
+	}
+	if want := []int32{30777, 30777, 0}; !slices.Equal(nodePorts, want) {
+		t.Errorf("the node ports are %v, want %v", nodePorts, want)
+	}
+	if got := addressOf(gt, s); got != "" {
+		t.Errorf("before its load balancer has an address the game's is %q", got)
+	}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+	if got := addressOf(gt, s); got != "203.0.113.9" {
+		t.Errorf("the game's address is %q", got)
+	}
+
+	gt.Spec.Service = v1alpha1.GameServiceSpec{Type: v1alpha1.GameServiceLoadBalancer}
+	s.Spec.PublishNotReadyAddresses = true
+	shapeService(gt, s)
+	if s.Spec.LoadBalancerSourceRanges != nil || s.Spec.ExternalTrafficPolicy != "" || s.Spec.SessionAffinity != "" || s.Labels["tier"] != "" {
+		t.Errorf("what isn't asked for any more stays: %+v with the labels %v", s.Spec, s.Labels)
+	}
+	if s.Labels["theirs"] != "1" || !s.Spec.PublishNotReadyAddresses || s.Spec.HealthCheckNodePort != 31000 {
+		t.Errorf("what somebody else made is gone: %+v with the labels %v", s.Spec, s.Labels)
+	}
+	gt.Spec.Service.Type = v1alpha1.GameServiceClusterIP
+	shapeService(gt, s)
+	if got := addressOf(gt, s); got != "duel.games.svc" {
+		t.Errorf("inside the cluster the game's address is %q", got)
+	}
+	gt.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"duel.example.com"}}
+	if got := addressOf(gt, s); got != "duel.example.com" {
+		t.Errorf("at a front the game's address is %q", got)
+	}
+}
+
+func TestANewGameTypeWarnsOfNoPortThatIsAboutToBeListenedOn(t *testing.T) {
+	say := func(reason string) *v1alpha1.GameTypeStatus {
+		return &v1alpha1.GameTypeStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServiceReady, Status: metav1.ConditionFalse, Reason: reason}}}
+	}
+	if list := transitionEvents(&v1alpha1.GameTypeStatus{}, say(reasons.ResolverNotListening)); len(list) > 0 {
+		t.Errorf("there are the events %+v", list)
+	}
+	if list := transitionEvents(&v1alpha1.GameTypeStatus{}, say(reasons.NameTaken)); len(list) != 1 {
+		t.Errorf("a taken name has the events %+v", list)
 	}
 }

@@ -40,6 +40,7 @@ func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o 
 		}
 	}
 	status.Phase = s.phase
+	status.Address = s.address
 	if s.phase == "" {
 		status.Phase = phase(&gt.Spec, c)
 	}
@@ -189,6 +190,9 @@ func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 		return condition.True(kind, reasons.OK, "No Servers are asked for.")
 	}
 	report := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
+	if c.ready >= boundsOf(&gt.Spec).least && len(servicePorts(gt)) == 0 {
+		return condition.False(kind, reasons.NoPorts, "%s But the template has no ports with a containerPort, so players can't reach them: give it one in template.spec.ports.", report)
+	}
 	if c.ready >= boundsOf(&gt.Spec).least {
 		return condition.True(kind, reasons.OK, "%s", report)
 	}

@@ -15,7 +15,7 @@ import (
 
 // statusOf plans for some Fleets and sets the status at a time.
 func statusOf(gt *v1alpha1.GameType, at time.Time, o outcome, fleets ...fleet) plan {
-	p := makePlan(at, &gt.Spec, fleets, 0)
+	p := makePlan(at, &gt.Spec, fleets, nil, 0)
 	setStatus(at, gt, fleets, &p, o, services{})
 	return p
 }

@@ -22,7 +22,7 @@ func versions(t *testing.T, number string) (*v1alpha1.GameType, []v1alpha1.Fleet
 	var fleets []v1alpha1.Fleet
 	for i, version := range []string{"1", "2", "3"} {
 		set(version)
-		f, err := desiredFleet(gt, 0, int64(i+1))
+		f, err := desiredFleet(gt, plan{first: 0, number: int64(i + 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func currentOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) int64 {
 	for i := range list {
 		seen[i] = observe(acting, &list[i])
 	}
-	if p := makePlan(t0, &acting.Spec, seen, 0); p.current != nil {
+	if p := makePlan(t0, &acting.Spec, seen, nil, 0); p.current != nil {
 		return p.current.number
 	}
 	return 0
@@ -102,7 +102,7 @@ func TestWhatIsUndoneIsSaid(t *testing.T) {
 	gt.Annotations = map[string]string{wellknown.UndoToAnnotation: "b"}
 	fleets := []fleet{newest(2, 2)}
 	for range 2 { // It has taken over by the second time.
-		p := makePlan(t0, &gt.Spec, fleets, 0)
+		p := makePlan(t0, &gt.Spec, fleets, nil, 0)
 		p.undone, p.undoing = true, undoing(gt, fleets, true)
 		setStatus(t0, gt, fleets, &p, outcome{}, services{})
 	}
@@ -118,7 +118,7 @@ func TestARestartIsARevision(t *testing.T) {
 	if got := currentOf(gt, fleets); got != 0 {
 		t.Errorf("after a restart revision %d is current, want a new one", got)
 	}
-	f, err := desiredFleet(gt, 2, 4)
+	f, err := desiredFleet(gt, plan{first: 2, number: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

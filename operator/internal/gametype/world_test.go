@@ -106,7 +106,7 @@ func (w *world) pass() plan {
 		fleets = append(fleets, f)
 	}
 	fleets, _ = overlay(func(t v1alpha1.ServerTemplate, _ sentTemplate) bool { return t.Spec.GameContainer == w.template }).Over(w.writes, w.now, fleets)
-	p := makePlan(w.now, &w.spec, fleets, w.lastNumber)
+	p := makePlan(w.now, &w.spec, fleets, nil, w.lastNumber)
 	w.lastNumber = max(w.lastNumber, p.number)
 	if p.create {
 		w.create(p)
@@ -187,6 +187,7 @@ func (w *world) act(f *realFleet) bool {
 			f.allocated++
 		}
 	}
+	f.everReady = f.everReady || f.ready > 0
 	worked := f.seen != f.generation || before != f.fleet
 	f.seen = f.generation
 	if worked {

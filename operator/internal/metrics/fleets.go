@@ -13,7 +13,7 @@ import (
 
 // serverStates are all states of a Server.
 var serverStates = []v1alpha1.ServerState{
-	v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerReady, v1alpha1.ServerAllocated,
+	v1alpha1.ServerPending, v1alpha1.ServerStarting, v1alpha1.ServerReady, v1alpha1.ServerAllocated, v1alpha1.ServerReserved,
 	v1alpha1.ServerDraining, v1alpha1.ServerStopped, v1alpha1.ServerUnhealthy,
 }
 

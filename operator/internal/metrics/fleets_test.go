@@ -55,6 +55,7 @@ dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Allocated"} 0
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Draining"} 1
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Pending"} 1
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Ready"} 2
+dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Reserved"} 0
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Starting"} 0
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Stopped"} 0
 dormouse_fleet_servers{fleet="lobbies",namespace="games",state="Unhealthy"} 0

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
@@ -25,7 +25,7 @@ const versionBytes = 12
 func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
 	deleted := timeOf(server.DeletionTimestamp)
 	a := reportapi.Answer{
-		Shutdown: deleted != nil || !ptr.Deref(server.Spec.Running, true),
+		Shutdown: deleted != nil || !server.Spec.Runs() || pod.Annotations[wellknown.RestartAnnotation] != "",
 		Server: reportapi.Server{
 			Name:              server.Name,
 			Namespace:         server.Namespace,

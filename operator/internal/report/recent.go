@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ const IndexOwner = "dormouse.report.owner"
 
 // Owners are the Fleet and the GameType that a Server belongs to by its labels, as kind/name.
 func Owners(o client.Object) []string {
-	var owners []string
+	owners := []string{"Server/" + o.GetName()}
 	for _, of := range []struct{ kind, label string }{{"Fleet", wellknown.FleetLabel}, {"GameType", wellknown.GameTypeLabel}} {
 		if name := o.GetLabels()[of.label]; name != "" {
 			owners = append(owners, of.kind+"/"+name)
@@ -87,7 +88,7 @@ func (h *recentHandler) answer(rc *fasthttp.RequestCtx) (*reportapi.Recent, *ref
 		return nil, refuse(fasthttp.StatusBadRequest, "%s must be the name of a namespace: %s", reportapi.NamespaceQuery, problems[0])
 	}
 	kind, name, _ := strings.Cut(owner, "/")
-	if problems := validation.IsDNS1123Subdomain(name); kind != "Fleet" && kind != "GameType" || len(problems) > 0 {
+	if problems := validation.IsDNS1123Subdomain(name); !slices.Contains([]string{"Server", "Fleet", "GameType"}, kind) || len(problems) > 0 {
 		return nil, refuse(fasthttp.StatusBadRequest, "%s must be a Fleet or a GameType, such as Fleet/lobbies", reportapi.OwnerQuery)
 	}
 	servers, err := ServersOf(ctx, h.cached, namespace, owner)

@@ -328,7 +328,7 @@ func setupFleets(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.
 	if err := fleet.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &fleet.Reconciler{Client: mgr.GetClient(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
+	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
 	return r.Setup(mgr)
 }
 

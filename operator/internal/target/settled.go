@@ -241,7 +241,9 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 		if drains, _, _ := unstructured.NestedBool(is.Object, "spec", "drain"); drains {
 			return answer{}, o.lacks("drains")
 		}
-		return answer{}, nil // nothing else of it depends on a scale
+		if !Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) {
+			return answer{}, nil // nothing else of it depends on a scale
+		}
 	}
 	wanted, has, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
 	pods, _, _ := unstructured.NestedInt64(is.Object, "status", "replicas")

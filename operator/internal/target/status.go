@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -40,16 +41,21 @@ func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condi
 }
 
 func (s *Scaler) own(ctx context.Context, ref Ref, key types.NamespacedName) (types.UID, []metav1.Condition, error) {
-	if ref.Kind == "Fleet" {
+	var o client.Object
+	var conditions *[]metav1.Condition
+	switch ref.Kind {
+	case "Server":
+		server := &v1alpha1.Server{}
+		o, conditions = server, &server.Status.Conditions
+	case "Fleet":
 		f := &v1alpha1.Fleet{}
-		if err := s.client.Get(ctx, key, f); err != nil {
-			return "", nil, explain(ref, "read", err)
-		}
-		return f.UID, f.Status.Conditions, nil
+		o, conditions = f, &f.Status.Conditions
+	default:
+		gt := &v1alpha1.GameType{}
+		o, conditions = gt, &gt.Status.Conditions
 	}
-	gt := &v1alpha1.GameType{}
-	if err := s.client.Get(ctx, key, gt); err != nil {
+	if err := s.client.Get(ctx, key, o); err != nil {
 		return "", nil, explain(ref, "read", err)
 	}
-	return gt.UID, gt.Status.Conditions, nil
+	return o.GetUID(), *conditions, nil
 }

@@ -84,6 +84,9 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 	}
 	u := newScale()
 	if err := s.client.SubResource("scale").Get(ctx, s.object(ref), u); err != nil {
+		if apierrors.IsInternalError(err) && ref.isGameType() {
+			return s.getGameType(ctx, ref)
+		}
 		return nil, explain(ref, "read", err)
 	}
 	scale := &autoscalingv1.Scale{}
@@ -200,9 +203,9 @@ func (r Ref) ofDormouse() bool {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).Group == v1alpha1.GroupVersion.Group
 }
 
-// HasServers reports whether the target is one of Dormouse's own Fleets or GameTypes.
+// HasServers reports whether the target is a Server, a Fleet or a GameType.
 func (r Ref) HasServers() bool {
-	return (r.Kind == "Fleet" || r.Kind == "GameType") && r.ofDormouse()
+	return (r.Kind == "Server" || r.Kind == "Fleet" || r.Kind == "GameType") && r.ofDormouse()
 }
 
 func newScale() *unstructured.Unstructured {

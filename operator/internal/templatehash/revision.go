@@ -16,6 +16,7 @@ func Revision(t v1alpha1.ServerTemplate) v1alpha1.ServerTemplate {
 
 // RevisionSpec is Revision for a Server's spec.
 func RevisionSpec(s v1alpha1.ServerSpec) v1alpha1.ServerSpec {
+	s.Replicas = nil // the API server fills it in
 	s.Ports = OfServers(s.Ports)
 	for i := range s.Ports {
 		s.Ports[i].Protocol = s.Ports[i].Protocol.Transport()

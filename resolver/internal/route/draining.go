@@ -21,22 +21,23 @@ func targetOf(es *v1alpha1.ElasticService) Target {
 	return Target{es.Namespace, ref.Kind, ref.Name}
 }
 
-// targetsOf are the Fleet and the GameType that a Server belongs to by its labels.
+// targetsOf are the Fleet and the GameType that a Server belongs to by its labels, and itself.
 func targetsOf(s *v1alpha1.Server) []Target {
 	return []Target{
 		{s.Namespace, "Fleet", s.Labels[wellknown.FleetLabel]},
 		{s.Namespace, "GameType", s.Labels[wellknown.GameTypeLabel]},
+		{s.Namespace, "Server", s.Name},
 	}
 }
 
-// SetServer takes a new or changed Server. One that drains keeps its players and gets no
+// SetServer takes a new or changed Server. One that drains, or is told to stop, keeps its players and gets no
 // others, seconds before its pod's readiness changes.
 func (t *Table) SetServer(s *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	t.setPlayers(name, s)
-	t.setDraining(name, s, s.Spec.Drain || !s.DeletionTimestamp.IsZero())
+	t.setDraining(name, s, s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs())
 }
 
 // DeleteServer forgets a Server.

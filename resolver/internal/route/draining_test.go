@@ -126,3 +126,26 @@ func TestAStrippedServerStillDrains(t *testing.T) {
 		}
 	}
 }
+
+// A Server that is a target itself gets nobody once it is told to stop.
+func TestAServerThatIsToldToStopDrains(t *testing.T) {
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+	stopped := s.DeepCopy()
+	stopped.Spec.Replicas = new(int32(0))
+	kept, err := stripServer(stopped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := NewTable(nil)
+	table.SetServer(s)
+	if table.draining[types.NamespacedName{Namespace: "games", Name: "lobby"}] {
+		t.Error("a Server that runs drains")
+	}
+	table.SetServer(kept.(*v1alpha1.Server))
+	if !table.draining[types.NamespacedName{Namespace: "games", Name: "lobby"}] {
+		t.Error("a Server that is told to stop takes players")
+	}
+	if !slices.Contains(targetsOf(s), Target{"games", "Server", "lobby"}) {
+		t.Error("a Server isn't its own target")
+	}
+}

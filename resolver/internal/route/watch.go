@@ -158,7 +158,7 @@ func stripServer(object any) (any, error) {
 	slim := &v1alpha1.Server{}
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
 	slim.DeletionTimestamp = s.DeletionTimestamp
-	slim.Spec.Drain = s.Spec.Drain
+	slim.Spec.Drain, slim.Spec.Running, slim.Spec.Replicas = s.Spec.Drain, s.Spec.Running, s.Spec.Replicas
 	if p, game := s.Status.Players, s.Status.Game; p != nil && game != nil {
 		slim.Status.Players = &v1alpha1.PlayersStatus{Current: p.Current, Capacity: p.Capacity}
 		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID}

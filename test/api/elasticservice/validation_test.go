@@ -119,9 +119,9 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"sleepAfter of many characters": {spec(`{sleepAfter: ` + strings.Repeat("1s", 17) + `}`), "may not be more than 32"},
 		"sleepAfter with spaces":        {spec(`{sleepAfter: "10 m"}`), "sleepAfter " + duration},
 
-		"players of a Deployment":     {spec(`{idle: {players: true}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
-		"players of another Fleet":    {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: agones.dev/v1, kind: Fleet, name: a}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
-		"players of another kind":     {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: Server, name: a}}`), "idle.players needs a Fleet or a GameType as scaleTargetRef"},
+		"players of a Deployment":     {spec(`{idle: {players: true}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
+		"players of another Fleet":    {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: agones.dev/v1, kind: Fleet, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
+		"players of another kind":     {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: ElasticService, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
 		"too many triggers":           {trigger(strings.Repeat("{type: http, http: {port: 1}},", 9)), "must have at most 8 items"},
 		"a trigger without a type":    {trigger(`{http: {port: 80}}`), "type: Required value"},
 		"an unknown trigger type":     {trigger(`{type: prometheus, http: {port: 80}}`), `supported values: "http"`},

@@ -57,7 +57,7 @@ var rights = map[string]struct{ anywhere, own []string }{
 			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",
 			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "patch servers/status.dormouse.dev",
 			"create pods", "delete pods", "get pods", "list pods", "patch pods", "watch pods", "list nodes", "watch nodes",
-			"create persistentvolumeclaims", "delete persistentvolumeclaims", "get persistentvolumeclaims",
+			"create persistentvolumeclaims", "delete persistentvolumeclaims", "get persistentvolumeclaims", "list persistentvolumeclaims", "patch persistentvolumeclaims",
 			"create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy", "list poddisruptionbudgets.policy",
 			"patch poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
 			"create events.events.k8s.io", "patch events.events.k8s.io",

@@ -66,8 +66,8 @@ func TestAWakeMakesTheServersOfAGameTypeInOneGo(t *testing.T) {
 	}
 	made := w.alive()
 	f := w.of("game:1")
-	if *w.gameType().Spec.Replicas != 2 || *f.Spec.Replicas != 2 || len(made) != 2 {
-		t.Fatalf("the GameType is to have %d, its Fleet %d, and there are %d Servers: want 2 each", *w.gameType().Spec.Replicas, *f.Spec.Replicas, len(made))
+	if w.gameType().Spec.Scale.Replicas != 2 || *f.Spec.Replicas != 2 || len(made) != 2 {
+		t.Fatalf("the GameType is to have %d, its Fleet %d, and there are %d Servers: want 2 each", w.gameType().Spec.Scale.Replicas, *f.Spec.Replicas, len(made))
 	}
 	for i := range made {
 		if s := &made[i]; !metav1.IsControlledBy(s, f) || s.Labels[wellknown.GameTypeLabel] != game || len(s.Finalizers) == 0 {
@@ -82,7 +82,7 @@ func TestAWakeMakesTheServersOfAGameTypeInOneGo(t *testing.T) {
 		t.Errorf("after the controllers had their turn there are %d Servers, want the same 2", len(again))
 	}
 	// One more than a wake makes itself, and after another sleep none of the old names.
-	w.change(asleep)
+	w.change(func(gt *v1alpha1.GameType) { gt.Spec.Scale.Replicas = 0 })
 	w.eventually("no Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 0) })
 	w.guard()
 	w.settled()

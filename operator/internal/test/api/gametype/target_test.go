@@ -66,7 +66,7 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	scale := func(replicas int32) {
 		gt := w.gameType()
 		before := gt.DeepCopy()
-		gt.Spec.Replicas = new(replicas)
+		gt.Spec.Scale.Replicas = replicas
 		if err := w.Admin.Patch(t.Context(), gt, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}

@@ -240,6 +240,9 @@ func (w *world) is(image string, active, ready, draining int32) {
 	before := f.DeepCopy()
 	f.Status.ObservedGeneration = f.Generation
 	f.Status.Replicas, f.Status.ReadyReplicas, f.Status.DrainingReplicas = active, ready, draining
+	if ready > 0 && f.Status.FirstReadyTime == nil {
+		f.Status.FirstReadyTime = &metav1.Time{Time: w.Clock.Now()}
+	}
 	ok := condition.True(v1alpha1.ConditionReady, reasons.OK, "All are ready.")
 	if ready < *f.Spec.Replicas {
 		ok = condition.False(v1alpha1.ConditionReady, reasons.ServersMissing, "The image can't be pulled.")

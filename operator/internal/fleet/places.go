@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/places"
+)
+
+// standing is where the places of a Fleet with storage stand.
+type standing struct {
+	// wanted are the places that its Servers are to have, the lowest first.
+	wanted []int32
+	// taken are the names of Servers that have a wanted place's name and aren't this Fleet's.
+	taken map[int32]string
+}
+
+// observePlaces finds where the places stand; nil where the template has no storage.
+func (r *Reconciler) observePlaces(ctx context.Context, f *v1alpha1.Fleet, servers []server) (*standing, error) {
+	if !places.Has(&f.Spec.Template) {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	wanted, err := places.Wanted(&f.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("read the places of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
+	}
+	own := make(map[int32]bool, len(servers))
+	for i := range servers {
+		own[servers[i].place] = true
+	}
+	s := &standing{wanted: wanted, taken: map[int32]string{}}
+	for _, place := range wanted {
+		if own[place] {
+			continue
+		}
+		name := places.Name(f, place)
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: name}, &v1alpha1.Server{}, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			s.taken[place] = name
+		} else if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("look whether place %s is free: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// planPlaces decides about the Servers of a Fleet whose template has storage.
+//
+// Each wanted place is to have a Server. A Server has its place until it is gone, whatever its
+// state, since its Pod may write to the disk until then. So nothing is made before that in its
+// stead: not for a Server that is broken, drains or is being deleted, nor for one whose node is
+// lost.
+//
+//  1. What goes of itself, or is broken, goes as in other Fleets.
+//
+//  2. Servers of places that aren't wanted go; drained ones of wanted places are taken back.
+//
+//  3. With updateStrategy Rolling, outdated Servers make room for their successors, as many at
+//     a time as surge says.
+//
+//  4. Wanted places that are free get Servers, the lowest first. Servers from before there were
+//     places count, and are the first to go.
+func planPlaces(now time.Time, spec *v1alpha1.FleetSpec, at *standing, servers []server, b backoff) plan {
+	var p plan
+	rolls := spec.UpdateStrategy == v1alpha1.FleetUpdateRolling
+	active, lost, drained := p.sort(servers)
+	wants, has := map[int32]bool{}, map[int32]bool{}
+	for _, place := range at.wanted {
+		wants[place] = true
+	}
+	for i := range servers {
+		has[servers[i].place] = true
+	}
+
+	// Which stay? Those without a place have what the others leave.
+	var staying, unwanted, without []*server
+	for _, s := range active {
+		switch {
+		case s.place == places.None:
+			without = append(without, s)
+		case wants[s.place]:
+			staying = append(staying, s)
+		default:
+			unwanted = append(unwanted, s)
+		}
+	}
+	for _, s := range lost {
+		if !wants[s.place] {
+			unwanted = append(unwanted, s)
+		}
+	}
+	slices.SortFunc(drained, byPlace)
+	for _, s := range drained {
+		if wants[s.place] && (!rolls || !s.outdated) {
+			p.takeBack = append(p.takeBack, s)
+		}
+	}
+	room := len(at.wanted) - len(staying) - len(p.takeBack)
+	p.spared = p.shrink(spec, unwanted, len(unwanted)) + p.shrink(spec, without, len(without)-max(0, room))
+	room -= len(without)
+	if rolls {
+		p.rollPlaces(spec, staying, len(at.wanted))
+	}
+
+	// Which are made?
+	if now.Before(b.notBefore) {
+		p.held = min(b.debt, max(0, room))
+	}
+	for _, place := range at.wanted {
+		if !has[place] && at.taken[place] == "" && len(p.places) < room-p.held {
+			p.places = append(p.places, place)
+		}
+	}
+	if p.held > 0 {
+		p.requeueAfter.AtMost(b.notBefore.Sub(now))
+	}
+	if len(p.places) > 0 && now.Before(b.refusedUntil) {
+		p.places, p.refused = nil, true
+		p.requeueAfter.AtMost(b.refusedUntil.Sub(now))
+	}
+	for _, place := range at.wanted {
+		if name := at.taken[place]; name != "" {
+			p.taken = cmp.Or(p.taken, name)
+			p.requeueAfter.AtMost(takenRetry)
+		}
+	}
+	p.create = len(p.places)
+	p.bound()
+	p.places = p.places[:p.create]
+	return p
+}
+
+// takenRetry is when to look again whether a place's name is free.
+const takenRetry = 15 * time.Second
+
+// rollPlaces drains or deletes outdated Servers: those that aren't up, and of the others as many
+// as may be missing.
+func (p *plan) rollPlaces(spec *v1alpha1.FleetSpec, staying []*server, desired int) {
+	var idle, ready []*server
+	up := 0
+	for _, s := range staying {
+		switch {
+		case s.up() && s.outdated && !s.allocated:
+			ready = append(ready, s)
+			up++
+		case s.up():
+			up++
+		case s.outdated:
+			idle = append(idle, s)
+		}
+	}
+	p.shrink(spec, idle, len(idle))
+	p.shrink(spec, ready, up-(desired-surge(desired)))
+}
+
+func byPlace(a, b *server) int { return cmp.Compare(a.place, b.place) }

@@ -1,0 +1,96 @@
+package gameserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/condition"
+)
+
+// podHash is a hash of what a Server's Pod is made from. Each field is named, so that a field
+// that a later version adds restarts no Server.
+func podHash(s *v1alpha1.ServerSpec) string {
+	type port struct {
+		Name, Protocol, Expose string
+		Container, Host        int32
+	}
+	type disk struct{ Name, Path string }
+	made := struct {
+		Template  corev1.PodTemplateSpec
+		Container string
+		Ports     []port
+		Players   *v1alpha1.PlayersSpec
+		Probe     *v1alpha1.PlayersProbe
+		Readiness v1alpha1.ServerReadiness
+		Health    v1alpha1.HealthSpec
+		Disks     []disk
+	}{
+		Template: s.Template, Container: s.GameContainer, Players: s.Players, Probe: probeOf(s), Readiness: s.Readiness, Health: s.Health,
+	}
+	for _, p := range s.Ports {
+		made.Ports = append(made.Ports, port{p.Name, string(p.Protocol.Transport()), string(p.Expose), p.ContainerPort, p.HostPort})
+	}
+	for _, d := range s.Storage {
+		made.Disks = append(made.Disks, disk{d.Name, d.MountPath})
+	}
+	text, err := json.Marshal(made)
+	if err != nil {
+		return "" // what came from the API server can be encoded
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// outdated reports whether a Pod was made from an earlier spec of its Server. Of one that an
+// earlier version made that isn't known. A Server in a Fleet is replaced by the Fleet.
+func outdated(s *v1alpha1.Server, pod *corev1.Pod) bool {
+	if pod == nil || inFleet(s) {
+		return false
+	}
+	was, noted := pod.Annotations[wellknown.PodHashAnnotation]
+	return noted && was != podHash(&s.Spec)
+}
+
+// restarts reports whether a Pod was told to end for another one.
+func restarts(pod *corev1.Pod) bool {
+	return pod != nil && pod.Annotations[wellknown.RestartAnnotation] != ""
+}
+
+// markRestart tells a Pod's sidecar that the Pod is to end for another one.
+func (r *Reconciler) markRestart(ctx context.Context, pod *corev1.Pod) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]string{wellknown.RestartAnnotation: "true"},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode a patch: %w", err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	return wrapf(client.IgnoreNotFound(err), "mark Pod %s", client.ObjectKeyFromObject(pod))
+}
+
+// updated is the condition Updated of a Server that is in no Fleet.
+func updated(s *v1alpha1.Server, o observed) metav1.Condition {
+	const kind = v1alpha1.ConditionUpdated
+	switch {
+	case restarts(o.pod):
+		return condition.False(kind, reasons.Updating, "The Pod is of an earlier spec and ends for one of this spec.")
+	case outdated(s, o.pod):
+		return condition.False(kind, reasons.Updating, "The Pod is of an earlier spec: it is replaced when its players have left.")
+	case o.pod == nil:
+		return condition.True(kind, reasons.Updated, "The next Pod is of the spec.")
+	default:
+		return condition.True(kind, reasons.Updated, "The Pod is of the spec.")
+	}
+}

@@ -1,0 +1,104 @@
+package gameserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/internal/podstatus"
+)
+
+// slowAfter is how long a game may start before the status says what is awaited.
+const slowAfter = time.Minute
+
+// maxEvents bounds how many events of a Pod are read.
+const maxEvents = 20
+
+// slowStart is what a game is waited for that has been starting for longer than slowAfter.
+func slowStart(now time.Time, s *v1alpha1.Server, o observed) (awaited string, slow bool) {
+	started := gameStarted(o.pod)
+	if started.IsZero() || now.Sub(started) < slowAfter {
+		return "", false
+	}
+	heard := "its sidecar has reported nothing"
+	if game := report(s, o.pod); game != nil {
+		heard = "its sidecar last said " + string(game.State)
+		if game.Since != nil {
+			heard += " at " + game.Since.UTC().Format(time.TimeOnly) + " UTC"
+		}
+	}
+	since := "The game runs since " + started.UTC().Format(time.TimeOnly) + " UTC and "
+	switch probe := probeOf(&s.Spec); {
+	case s.Spec.Readiness == v1alpha1.ServerReadinessSDK:
+		return fmt.Sprintf("%shasn't called Ready through the SDK, which readiness: SDK waits for; %s. Look at the game's log.", since, heard), true
+	case probe != nil:
+		return fmt.Sprintf("%shasn't answered a %s query on port %s; %s. Look whether it listens there and speaks that protocol, at the game's log and at that of container dormouse-sidecar.",
+			since, probe.Type, portOfProbe(s, probe), heard), true
+	case podstatus.Ready(o.pod):
+		return fmt.Sprintf("%s%s. Look at the log of container dormouse-sidecar.", since, heard), true
+	default:
+		return "", false
+	}
+}
+
+// portOfProbe names the port that a probe asks.
+func portOfProbe(s *v1alpha1.Server, probe *v1alpha1.PlayersProbe) string {
+	for _, p := range s.Spec.Ports {
+		if probe.Port == "" || probe.Port == p.Name {
+			return fmt.Sprintf("%s (%d)", p.Name, p.ContainerPort)
+		}
+	}
+	return probe.Port
+}
+
+// gameStarted is when the game's container was started last; zero while it doesn't run.
+func gameStarted(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name == pod.Annotations[gamepod.ContainerAnnotation] && c.State.Running != nil {
+			return c.State.Running.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// untilSlow is when to look again at a Server that starts; 0 for one that doesn't.
+func untilSlow(now time.Time, s *v1alpha1.Server, o observed) time.Duration {
+	if o.pod == nil || !scheduled(o.pod) || s.Status.State == v1alpha1.ServerReady {
+		return 0
+	}
+	from := gameStarted(o.pod)
+	if from.IsZero() {
+		from = o.pod.CreationTimestamp.Time
+	}
+	if left := from.Add(slowAfter).Sub(now); left > 0 {
+		return left
+	}
+	return slowAfter
+}
+
+// observeEvents reads the events of a Pod whose containers haven't been made for a minute: only
+// they tell of a volume that can't be mounted.
+func (r *Reconciler) observeEvents(ctx context.Context, pod *corev1.Pod) []corev1.Event {
+	if podstatus.Is(pod, corev1.ContainersReady) || !gameStarted(pod).IsZero() || !pod.DeletionTimestamp.IsZero() ||
+		r.Now().Sub(pod.CreationTimestamp.Time) < slowAfter {
+		return nil
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w == nil || w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return nil // its status tells
+		}
+	}
+	var list corev1.EventList
+	err := r.Live.List(ctx, &list, client.InNamespace(pod.Namespace), client.Limit(maxEvents),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", string(pod.UID))})
+	if err != nil {
+		return nil // it is looked at again in a minute
+	}
+	return list.Items
+}

@@ -1,0 +1,45 @@
+package gametype
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// scaleOf is how many Servers there are to be now. Sleep, wake and autoscalers change it, and a
+// change of spec.replicas does; but the number of a sleeping game may change without waking it.
+// Only where spec.replicas itself was 0 does another number mean that the game is to run.
+func scaleOf(spec *v1alpha1.GameTypeSpec) v1alpha1.GameTypeScale {
+	awake := ptr.Deref(spec.Replicas, 1)
+	scale := v1alpha1.GameTypeScale{Replicas: awake, Of: &awake}
+	if s := spec.Scale; s != nil && (s.Of == nil || *s.Of == awake || s.Replicas == 0 && *s.Of > 0 && awake > 0) {
+		scale.Replicas = s.Replicas
+	}
+	return scale
+}
+
+// keepScale writes the scale where it doesn't follow from what is there.
+func (r *Reconciler) keepScale(ctx context.Context, gt *v1alpha1.GameType) error {
+	scale := scaleOf(&gt.Spec)
+	if equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": gt.UID, "resourceVersion": gt.ResourceVersion},
+		"spec":     map[string]any{"scale": scale},
+	})
+	if err == nil {
+		err = r.Client.Patch(ctx, gt, client.RawPatch(types.MergePatchType, body))
+	}
+	if err != nil {
+		return fmt.Errorf("set spec.scale of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
+	}
+	return nil
+}

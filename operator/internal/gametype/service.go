@@ -1,0 +1,132 @@
+package gametype
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+)
+
+// shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
+// the rest as it is. What the GameType once asked for goes when it doesn't any more.
+func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
+	asked := &gt.Spec.Service
+	before := settings{}
+	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceSettingsAnnotation], ",") {
+		before[name] = true
+	}
+	now := settings{}
+
+	labels := labelled(s.Labels, gt)
+	for name := range before {
+		if label, ok := strings.CutPrefix(name, labelSetting); ok {
+			delete(labels, label)
+		}
+	}
+	maps.Copy(labels, asked.Labels)
+	labels[wellknown.GameTypeLabel] = gt.Name
+	for name := range asked.Labels {
+		now[labelSetting+name] = true
+	}
+	s.Labels = labels
+
+	annotations := map[string]string{}
+	maps.Copy(annotations, s.Annotations)
+	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceAnnotationsAnnotation], ",") {
+		delete(annotations, name)
+	}
+	maps.Copy(annotations, asked.Annotations)
+	delete(annotations, wellknown.ServiceAnnotationsAnnotation)
+	if names := slices.Sorted(maps.Keys(asked.Annotations)); len(names) > 0 {
+		annotations[wellknown.ServiceAnnotationsAnnotation] = strings.Join(names, ",")
+	}
+
+	s.Spec.Type = corev1.ServiceType(asked.Type)
+	s.Spec.Selector = nil
+	if policy := asked.IPFamilyPolicy; policy != nil {
+		s.Spec.IPFamilyPolicy = policy
+	}
+	if asked.LoadBalancerClass != nil {
+		s.Spec.LoadBalancerClass = asked.LoadBalancerClass
+	}
+	if now.take(before, "loadBalancerSourceRanges", len(asked.LoadBalancerSourceRanges) > 0) {
+		s.Spec.LoadBalancerSourceRanges = asked.LoadBalancerSourceRanges
+	}
+	if now.take(before, "externalTrafficPolicy", asked.ExternalTrafficPolicy != "") {
+		s.Spec.ExternalTrafficPolicy = asked.ExternalTrafficPolicy
+	}
+	if now.take(before, "sessionAffinity", asked.SessionAffinity != "") {
+		s.Spec.SessionAffinity = asked.SessionAffinity
+		if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+			s.Spec.SessionAffinityConfig = nil
+		}
+	}
+	shapeServicePorts(gt, s)
+
+	delete(annotations, wellknown.ServiceSettingsAnnotation)
+	if names := slices.Sorted(maps.Keys(now)); len(names) > 0 {
+		annotations[wellknown.ServiceSettingsAnnotation] = strings.Join(names, ",")
+	}
+	if len(annotations) > 0 || len(s.Annotations) > 0 {
+		s.Annotations = annotations
+	}
+}
+
+// labelSetting is put before a label's name in ServiceSettingsAnnotation.
+const labelSetting = "labels/"
+
+// settings are the names of what a GameType asked for of its Service.
+type settings map[string]bool
+
+// take notes a setting that is asked for, and reports whether it is to be written: because it is,
+// or because it was asked for before.
+func (s settings) take(before settings, name string, asked bool) bool {
+	if asked {
+		s[name] = true
+	}
+	return asked || before[name]
+}
+
+// shapeServicePorts gives a Service the GameType's ports. A published node port stays.
+func shapeServicePorts(gt *v1alpha1.GameType, s *corev1.Service) {
+	ports := servicePorts(gt)
+	for i := range ports {
+		if s.Spec.Type == corev1.ServiceTypeClusterIP {
+			break
+		}
+		for _, have := range s.Spec.Ports {
+			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol {
+				ports[i].NodePort = have.NodePort
+			}
+		}
+		for _, asked := range gt.Spec.Service.NodePorts {
+			for _, p := range gt.Spec.Template.Spec.Ports {
+				if p.Name == asked.Name && servicePortName(&p, ports[i].Protocol) == ports[i].Name {
+					ports[i].NodePort = asked.NodePort
+				}
+			}
+		}
+	}
+	s.Spec.Ports = ports
+}
+
+// addressOf is where a GameType's players come to.
+func addressOf(gt *v1alpha1.GameType, s *corev1.Service) string {
+	switch {
+	case gt.Spec.Front != nil && len(gt.Spec.Front.Hosts) > 0:
+		return string(gt.Spec.Front.Hosts[0])
+	case s.Spec.Type == corev1.ServiceTypeLoadBalancer:
+		if len(s.Status.LoadBalancer.Ingress) == 0 {
+			return ""
+		}
+		at := s.Status.LoadBalancer.Ingress[0]
+		return cmp.Or(at.Hostname, at.IP)
+	default:
+		return s.Name + "." + s.Namespace + ".svc"
+	}
+}
