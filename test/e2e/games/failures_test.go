@@ -13,7 +13,6 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/devcluster"
 	"dormouse.dev/dormouse/test/e2e/suite"
-	"dormouse.dev/dormouse/test/env"
 )
 
 // half is a Fleet of which some Servers have players, and the others none.
@@ -206,16 +205,7 @@ func TestANodeThatVanishesHoldsNothingUp(t *testing.T) {
 		if err := suite.Cluster.Cluster.RestoreNode(ctx, node); err != nil {
 			t.Fatal(err)
 		}
-		if err := env.WaitUntil(ctx, "the node is back", func(ctx context.Context) (bool, error) {
-			n := &corev1.Node{}
-			err := suite.Cluster.Client.Get(ctx, types.NamespacedName{Name: "node-2"}, n)
-			for _, c := range n.Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
-					return true, err
-				}
-			}
-			return false, err
-		}); err != nil {
+		if err := nodeReady(ctx, "node-2"); err != nil {
 			t.Error(err)
 		}
 	})

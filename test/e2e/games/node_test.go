@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
+	"dormouse.dev/dormouse/test/env"
 )
 
 // onNode makes a ready Server on a node.
@@ -31,6 +32,20 @@ func onNode(ctx context.Context, t *testing.T, namespace, name, node string) *v1
 		t.Fatal(err)
 	}
 	return s
+}
+
+// nodeReady waits until a node takes pods.
+func nodeReady(ctx context.Context, name string) error {
+	return env.WaitUntil(ctx, "the node is back", func(ctx context.Context) (bool, error) {
+		n := &corev1.Node{}
+		err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Name: name}, n)
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
+				return true, err
+			}
+		}
+		return false, err
+	})
 }
 
 // kubectl runs the real one and gives what it printed.
