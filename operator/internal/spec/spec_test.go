@@ -13,7 +13,8 @@ func TestOnlyDormousesOwnKindsHavePlayers(t *testing.T) {
 		{APIVersion: "dormouse.dev/v1alpha1", Kind: "Fleet", Name: "a"}: true,
 		{APIVersion: "dormouse.dev/v1", Kind: "Fleet", Name: "a"}:       true,
 		{APIVersion: "dormouse.dev/v1", Kind: "GameType", Name: "a"}:    true,
-		{APIVersion: "dormouse.dev/v1", Kind: "Server", Name: "a"}:      false,
+		{APIVersion: "dormouse.dev/v1", Kind: "Server", Name: "a"}:      true,
+		{APIVersion: "dormouse.dev/v1", Kind: "Front", Name: "a"}:       false,
 		{APIVersion: "agones.dev/v1", Kind: "Fleet", Name: "a"}:         false,
 		{APIVersion: "apps/v1", Kind: "Deployment", Name: "a"}:          false,
 	} {

@@ -175,7 +175,7 @@ func TestKubernetesOwnRolesAreForDormousesKindsToo(t *testing.T) {
 				}
 			}
 		}
-		for _, resource := range []string{"fleets", "gametypes"} {
+		for _, resource := range []string{"servers", "fleets", "gametypes"} {
 			if got := may("update", resource, "scale"); got != (name == "dormouse-edit") {
 				t.Errorf("%s may scale %s: %v", name, resource, got)
 			}
