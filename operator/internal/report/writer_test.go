@@ -118,6 +118,8 @@ func TestADenialIsWrittenBeforeAnOlderAllowance(t *testing.T) {
 	if s := two.read().Status; s.DeletionAllowed || s.Players.Current != 1 {
 		t.Errorf("the older report was written over the newer: %+v", s)
 	}
+	// A write is counted a moment after it can be read.
+	two.eventually("its writes are counted", func() bool { return two.writes.Load() >= 2 })
 	if n := two.writes.Load(); n != 2 {
 		t.Errorf("%d writes of the second replica, want one for each time that the sidecar came to it", n)
 	}
