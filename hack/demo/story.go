@@ -79,6 +79,9 @@ func observe(ctx context.Context, e *env.Env, g env.Game) (*story, error) {
 		{&v1alpha1.GameTypeList{}, func(o client.Object) {
 			if gt, ok := o.(*v1alpha1.GameType); ok {
 				replicas := ptr.Deref(gt.Spec.Replicas, 1)
+				if scale := gt.Spec.Scale; scale != nil {
+					replicas = scale.Replicas
+				}
 				woken = woken || replicas > 0
 				if woken && replicas == 0 {
 					s.asleep.set(time.Now(), "GameType "+gt.Name+" is at zero replicas")

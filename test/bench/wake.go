@@ -271,7 +271,8 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 	}
 	g.target.SetNamespace(g.Namespace)
 	g.target.SetName(g.Name)
-	if err := e.Client.Patch(ctx, g.target, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
+	zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+	if err := e.Client.SubResource("scale").Patch(ctx, g.target, zero); err != nil {
 		return "", fmt.Errorf("scale %T %s to zero: %w", g.target, g.Key(), err)
 	}
 	es, err := e.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)

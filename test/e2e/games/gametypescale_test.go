@@ -40,7 +40,9 @@ func TestAHorizontalPodAutoscalerScalesAGameType(t *testing.T) {
 	if err := suite.Cluster.Client.Create(ctx, hpa); err != nil {
 		t.Fatal(err)
 	}
-	waitGameType(ctx, t, g, "scaled to 2", func(gt *v1alpha1.GameType) bool { return *gt.Spec.Replicas == 2 && settled(gt, 2) })
+	waitGameType(ctx, t, g, "scaled to 2", func(gt *v1alpha1.GameType) bool {
+		return gt.Spec.Scale != nil && gt.Spec.Scale.Replicas == 2 && settled(gt, 2)
+	})
 	err := env.WaitUntil(ctx, "the autoscaler finds the Pods", func(ctx context.Context) (bool, error) {
 		if err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(hpa), hpa); err != nil {
 			return false, err
