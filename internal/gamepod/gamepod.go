@@ -3,6 +3,8 @@
 package gamepod
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -62,4 +64,14 @@ func SidecarRunning(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// PortName is the name of a Server's port in its Pod, unless the template's own ports leave it none.
+// A TCPUDP port has two names.
+func PortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {
+	if p.Protocol.Transport() != v1alpha1.ServerProtocolTCPUDP || transport == corev1.ProtocolTCP {
+		return p.Name
+	}
+	const longest = 15 - len("-udp")
+	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
 }

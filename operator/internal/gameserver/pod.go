@@ -138,7 +138,7 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
 		for _, protocol := range port.Protocol.Transports() {
 			setPort(game, corev1.ContainerPort{
-				Name: portName(port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
+				Name: gamepod.PortName(&port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
 			})
 		}
 	}

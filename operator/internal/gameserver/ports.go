@@ -40,15 +40,6 @@ func listenPort(p v1alpha1.ServerPort, hostPort int32) int32 {
 	return p.ContainerPort
 }
 
-// portName is a port's name in the Pod. A TCPUDP port needs two names.
-func portName(p v1alpha1.ServerPort, protocol corev1.Protocol) string {
-	if p.Protocol.Transport() != v1alpha1.ServerProtocolTCPUDP || protocol == corev1.ProtocolTCP {
-		return p.Name
-	}
-	const longest = 15 - len("-udp")
-	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
-}
-
 // portsOf are the ports to connect to at the Server's address: those that are exposed, on the
 // node, or, where none is, all of them on the Pod. A Pod that was created from an older spec may
 // lack a port.

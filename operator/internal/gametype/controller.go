@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 
 	// Apply.
 	o := r.apply(ctx, seen.acting, m, p)
-	s, err := r.keepServices(ctx, seen.acting)
+	s, err := r.keepServices(ctx, seen.acting, seen.oldPorts)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
 		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, reasons.Pending, "The Service could not be written; it is tried again.")
@@ -200,6 +200,7 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	}
 	isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(o.acting, t, of) }
 	o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, seen)
+	o.oldPorts = oldPortsOf(o.acting, list.Items)
 	o.at, err = observeOccupants(ctx, r.Client, o.acting, o.fleets)
 	return o, err
 }

@@ -25,6 +25,8 @@ type observed struct {
 	undone bool
 	fleets []fleet
 	at     occupants
+	// oldPorts are those of earlier revisions' Servers.
+	oldPorts []oldPort
 	// pendingFor is when to look again at pending writes; 0 for never.
 	pendingFor time.Duration
 }

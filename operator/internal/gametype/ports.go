@@ -3,26 +3,32 @@ package gametype
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/gamepod"
 )
 
-// servicePorts are the ports that the Service can have: those with a known number.
+// servicePorts are the ports that the Service can have: those with a known number. Each leads to
+// the port of its name in a Pod, whose number may differ between revisions.
 func servicePorts(gt *v1alpha1.GameType) []corev1.ServicePort {
 	var ports []corev1.ServicePort
-	for _, p := range gt.Spec.Template.Spec.Ports {
+	spec := &gt.Spec.Template.Spec
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
 		if p.ContainerPort == 0 || !p.Published() {
 			continue
 		}
 		for _, transport := range p.Protocol.Transports() {
 			ports = append(ports, corev1.ServicePort{
-				Name: servicePortName(&p, transport), Protocol: transport, Port: p.ContainerPort, TargetPort: intstr.FromInt32(p.ContainerPort),
+				Name: servicePortName(p, transport), Protocol: transport, Port: p.ContainerPort, TargetPort: targetPort(spec, p, transport),
 			})
 		}
 	}
@@ -37,20 +43,131 @@ func servicePortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {
 	return p.Name + "-" + strings.ToLower(string(transport))
 }
 
+// targetPort is the name of a port in the Pods of a template, or its number where the template's
+// own ports leave it no name.
+func targetPort(s *v1alpha1.ServerSpec, p *v1alpha1.ServerPort, transport corev1.Protocol) intstr.IntOrString {
+	name := gamepod.PortName(p, transport)
+	if len(s.Template.Spec.Containers) == 0 {
+		return intstr.FromInt32(p.ContainerPort)
+	}
+	game := cmp.Or(s.GameContainer, s.Template.Spec.Containers[0].Name)
+	for _, c := range s.Template.Spec.Containers {
+		for _, have := range c.Ports {
+			same := cmp.Or(have.Protocol, corev1.ProtocolTCP) == transport
+			switch {
+			case c.Name == game && have.ContainerPort == p.ContainerPort && same && have.Name != "":
+				return intstr.FromString(have.Name)
+			case c.Name == game && have.ContainerPort == p.ContainerPort && same, have.Name == name:
+				return intstr.FromInt32(p.ContainerPort)
+			}
+		}
+	}
+	return intstr.FromString(name)
+}
+
+// oldPort is a port of an earlier revision that still has Servers.
+type oldPort struct {
+	number    int32
+	transport corev1.Protocol
+	target    intstr.IntOrString
+}
+
+// oldPortsOf are the ports of the Servers that Fleets of earlier revisions have.
+func oldPortsOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) []oldPort {
+	var ports []oldPort
+	for i := range list {
+		f := &list[i]
+		servers := f.Status.Replicas + f.Status.DrainingReplicas + ptr.Deref(f.Spec.Replicas, 1)
+		if servers == 0 && f.Status.ObservedGeneration >= f.Generation || isCurrent(gt, f.Spec.Template, sentOf(f)) {
+			continue
+		}
+		spec := &f.Spec.Template.Spec
+		for j := range spec.Ports {
+			for _, transport := range spec.Ports[j].Protocol.Transports() {
+				ports = append(ports, oldPort{spec.Ports[j].ContainerPort, transport, targetPort(spec, &spec.Ports[j], transport)})
+			}
+		}
+	}
+	return ports
+}
+
+// planServicePorts decides which ports a Service has that has these. A port is known by its number.
+// One that stays keeps its name, since players' UDP sessions end with it; a new one gets another name
+// where its own is taken. One that no template has any more stays as long as old Servers have
+// it: whoever plays there came by it.
+func planServicePorts(gt *v1alpha1.GameType, kind corev1.ServiceType, have []corev1.ServicePort, old []oldPort) []corev1.ServicePort {
+	wanted := servicePorts(gt)
+	same := func(a, b *corev1.ServicePort) bool {
+		return a.Port == b.Port && cmp.Or(a.Protocol, corev1.ProtocolTCP) == b.Protocol
+	}
+	var kept, dropped []corev1.ServicePort
+	taken, stays := map[string]bool{}, make([]bool, len(wanted))
+	for _, h := range have {
+		h.Protocol = cmp.Or(h.Protocol, corev1.ProtocolTCP)
+		if i := slices.IndexFunc(wanted, func(w corev1.ServicePort) bool { return same(&h, &w) }); i >= 0 {
+			wanted[i].Name, wanted[i].NodePort, stays[i], taken[h.Name] = h.Name, h.NodePort, true, true
+			continue
+		}
+		i := slices.IndexFunc(old, func(o oldPort) bool { return o.number == h.Port && o.transport == h.Protocol })
+		if i < 0 {
+			dropped = append(dropped, h)
+			continue
+		}
+		h.TargetPort, taken[h.Name] = old[i].target, true
+		kept = append(kept, h)
+	}
+	names := servicePorts(gt)
+	for i := range wanted {
+		w := &wanted[i]
+		if !stays[i] && taken[w.Name] {
+			w.Name += "-" + strconv.Itoa(int(w.Port))
+		}
+		// A published node port goes over with the last of those who came by the old number.
+		for _, d := range dropped {
+			if d.NodePort != 0 && d.Protocol == w.Protocol && (d.TargetPort == w.TargetPort || d.Name == names[i].Name) {
+				w.NodePort = d.NodePort
+			}
+		}
+		for _, asked := range gt.Spec.Service.NodePorts {
+			published := slices.ContainsFunc(kept, func(k corev1.ServicePort) bool { return k.NodePort == asked.NodePort && k.Protocol == w.Protocol })
+			if !published && slices.ContainsFunc(gt.Spec.Template.Spec.Ports, func(p v1alpha1.ServerPort) bool {
+				return p.Name == asked.Name && servicePortName(&p, w.Protocol) == names[i].Name
+			}) {
+				w.NodePort = asked.NodePort
+			}
+		}
+	}
+	all := append(wanted, kept...)
+	if kind == corev1.ServiceTypeClusterIP {
+		for i := range all {
+			all[i].NodePort = 0
+		}
+	}
+	return all
+}
+
 // portSpecs are what the GameType says of the Service's ports.
-func portSpecs(gt *v1alpha1.GameType) []v1alpha1.PortSpec {
+func portSpecs(gt *v1alpha1.GameType, ports []corev1.ServicePort) []v1alpha1.PortSpec {
 	var specs []v1alpha1.PortSpec
-	for _, p := range gt.Spec.Template.Spec.Ports {
+	template := &gt.Spec.Template.Spec
+	for i := range template.Ports {
+		p := &template.Ports[i]
 		if p.ContainerPort == 0 || !p.Published() ||
 			p.Protocol.Application() == "" && p.Readiness == "" && p.AbortOnClose == nil && p.Asleep == nil {
 			continue
 		}
-		specs = append(specs, v1alpha1.PortSpec{
-			// Of a port over both, only TCP has such settings.
-			Name:     servicePortName(&p, p.Protocol.Transports()[0]),
-			Protocol: p.Protocol.Application(), Readiness: cmp.Or(p.Readiness, v1alpha1.ReadinessAuto),
-			AbortOnClose: p.AbortOnClose, Asleep: p.Asleep.DeepCopy(),
-		})
+		// Of a port over both, only TCP has such settings.
+		transport := p.Protocol.Transports()[0]
+		target := targetPort(template, p, transport)
+		for _, is := range ports {
+			if is.Protocol == transport && is.TargetPort == target {
+				specs = append(specs, v1alpha1.PortSpec{
+					Name:     is.Name,
+					Protocol: p.Protocol.Application(), Readiness: cmp.Or(p.Readiness, v1alpha1.ReadinessAuto),
+					AbortOnClose: p.AbortOnClose, Asleep: p.Asleep.DeepCopy(),
+				})
+			}
+		}
 	}
 	return specs
 }
@@ -65,17 +182,20 @@ const (
 // shapePorts takes the front and the ports' settings from the GameType. What somebody made of
 // them in the ElasticService stays where the GameType says nothing; what the GameType once said
 // goes when it doesn't say it any more.
-func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec) {
+func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec, ports []corev1.ServicePort) {
 	before := strings.Split(es.Annotations[wellknown.GameTypeSettingsAnnotation], ",")
 	var now []string
 	switch {
 	case gt.Spec.Front != nil:
-		spec.Front = gt.Spec.Front
+		spec.Front = gt.Spec.Front.DeepCopy()
+		if wanted := servicePorts(gt); spec.Front.TargetPort == "" && len(wanted) == 1 && len(ports) > 1 {
+			spec.Front.TargetPort = ports[0].Name // the others are of earlier revisions
+		}
 		now = append(now, frontSetting)
 	case !slices.Contains(before, frontSetting):
 		spec.Front = es.Spec.Front
 	}
-	spec.Ports = portSpecs(gt)
+	spec.Ports = portSpecs(gt, ports)
 	for _, p := range spec.Ports {
 		now = append(now, portSetting+p.Name)
 	}

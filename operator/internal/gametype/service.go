@@ -13,8 +13,9 @@ import (
 )
 
 // shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
-// the rest as it is. What the GameType once asked for goes when it doesn't any more.
-func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
+// the rest as it is. What the GameType once asked for goes when it doesn't any more. Old are the
+// ports of earlier revisions' Servers.
+func shapeService(gt *v1alpha1.GameType, s *corev1.Service, old []oldPort) {
 	asked := &gt.Spec.Service
 	before := settings{}
 	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceSettingsAnnotation], ",") {
@@ -66,7 +67,7 @@ func shapeService(gt *v1alpha1.GameType, s *corev1.Service) {
 			s.Spec.SessionAffinityConfig = nil
 		}
 	}
-	shapeServicePorts(gt, s)
+	s.Spec.Ports = planServicePorts(gt, s.Spec.Type, s.Spec.Ports, old)
 
 	delete(annotations, wellknown.ServiceSettingsAnnotation)
 	if names := slices.Sorted(maps.Keys(now)); len(names) > 0 {
@@ -90,29 +91,6 @@ func (s settings) take(before settings, name string, asked bool) bool {
 		s[name] = true
 	}
 	return asked || before[name]
-}
-
-// shapeServicePorts gives a Service the GameType's ports. A published node port stays.
-func shapeServicePorts(gt *v1alpha1.GameType, s *corev1.Service) {
-	ports := servicePorts(gt)
-	for i := range ports {
-		if s.Spec.Type == corev1.ServiceTypeClusterIP {
-			break
-		}
-		for _, have := range s.Spec.Ports {
-			if have.Name == ports[i].Name && have.Protocol == ports[i].Protocol {
-				ports[i].NodePort = have.NodePort
-			}
-		}
-		for _, asked := range gt.Spec.Service.NodePorts {
-			for _, p := range gt.Spec.Template.Spec.Ports {
-				if p.Name == asked.Name && servicePortName(&p, ports[i].Protocol) == ports[i].Name {
-					ports[i].NodePort = asked.NodePort
-				}
-			}
-		}
-	}
-	s.Spec.Ports = ports
 }
 
 // addressOf is where a GameType's players come to.

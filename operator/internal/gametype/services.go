@@ -37,7 +37,7 @@ type services struct {
 // keepServices keeps the Service and the ElasticService of the GameType's name. If one of them
 // belongs to somebody else the other isn't created: it would put a foreign Service to sleep, or
 // lead this one's players nowhere.
-func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (services, error) {
+func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, old []oldPort) (services, error) {
 	const ready = v1alpha1.ConditionServiceReady
 	var s services
 	if len(servicePorts(gt)) == 0 {
@@ -50,8 +50,8 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (s
 		object client.Object
 		shape  func()
 	}{
-		{"Service", service, func() { shapeService(gt, service) }},
-		{"ElasticService", es, func() { shapeElasticService(gt, es) }},
+		{"Service", service, func() { shapeService(gt, service, old) }},
+		{"ElasticService", es, func() { shapeElasticService(gt, es, service.Spec.Ports) }},
 	}
 	// Does somebody else have the name?
 	for _, k := range both {
@@ -112,8 +112,8 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType) (s
 }
 
 // shapeElasticService changes an ElasticService, new or existing, to what the GameType asks
-// for.
-func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
+// for, with the ports that its Service has.
+func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []corev1.ServicePort) {
 	es.Labels = labelled(es.Labels, gt)
 	spec := v1alpha1.ElasticServiceSpec{
 		Service:        gt.Name,
@@ -142,6 +142,6 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService) {
 	if gt.Spec.Hold != nil {
 		spec.Hold = *gt.Spec.Hold
 	}
-	shapePorts(gt, es, &spec)
+	shapePorts(gt, es, &spec, ports)
 	es.Spec = spec
 }

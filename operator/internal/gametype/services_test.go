@@ -23,11 +23,12 @@ func TestAServiceHasThePortsWhoseNumbersAreKnown(t *testing.T) {
 		{Name: "both", ContainerPort: 3, Protocol: v1alpha1.ServerProtocolTCPUDP},
 		{Name: "node", Expose: v1alpha1.ExposePassthrough},
 	}
-	port := func(name string, number int32, protocol corev1.Protocol) corev1.ServicePort {
-		return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: protocol}
+	port := func(name string, number int32, protocol corev1.Protocol, target string) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromString(target), Protocol: protocol}
 	}
 	want := []corev1.ServicePort{
-		port("tcp", 1, corev1.ProtocolTCP), port("udp", 2, corev1.ProtocolUDP), port("both-tcp", 3, corev1.ProtocolTCP), port("both-udp", 3, corev1.ProtocolUDP),
+		port("tcp", 1, corev1.ProtocolTCP, "tcp"), port("udp", 2, corev1.ProtocolUDP, "udp"),
+		port("both-tcp", 3, corev1.ProtocolTCP, "both"), port("both-udp", 3, corev1.ProtocolUDP, "both-udp"),
 	}
 	if diff := cmp.Diff(want, servicePorts(gt)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -37,18 +38,18 @@ func TestAServiceHasThePortsWhoseNumbersAreKnown(t *testing.T) {
 func TestAnElasticServiceFollowsSleep(t *testing.T) {
 	gt := gameTypeOf(1)
 	es := &v1alpha1.ElasticService{}
-	shapeElasticService(gt, es)
+	shapeElasticService(gt, es, servicePorts(gt))
 	if es.Spec.SleepAfter.Duration != 0 || es.Spec.Idle != nil {
 		t.Errorf("a game that never sleeps has %+v", es.Spec)
 	}
 	trigger := v1alpha1.Trigger{Type: v1alpha1.TriggerHTTP}
 	gt.Spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Hour}, Players: new(false), Triggers: []v1alpha1.Trigger{trigger}}
-	shapeElasticService(gt, es)
+	shapeElasticService(gt, es, servicePorts(gt))
 	if es.Spec.SleepAfter.Duration != time.Hour || es.Spec.Idle == nil || es.Spec.Idle.Players || len(es.Spec.Idle.Triggers) != 1 {
 		t.Errorf("one that sleeps by a trigger has %+v", es.Spec)
 	}
 	gt.Spec.Sleep = &v1alpha1.SleepSpec{}
-	shapeElasticService(gt, es)
+	shapeElasticService(gt, es, servicePorts(gt))
 	if es.Spec.Idle == nil || !es.Spec.Idle.Players || len(es.Spec.Idle.Triggers) != 0 {
 		t.Errorf("one that sleeps has %+v", es.Spec)
 	}
@@ -73,7 +74,7 @@ func TestAnElasticServiceHasWhatTheGameTypeSays(t *testing.T) {
 	}
 	es := &v1alpha1.ElasticService{}
 	es.Spec.Ports = []v1alpha1.PortSpec{{Name: "plain", Protocol: v1alpha1.ProtocolTLS}, {Name: "game", Protocol: v1alpha1.ProtocolTCP}}
-	shapeElasticService(gt, es)
+	shapeElasticService(gt, es, servicePorts(gt))
 	want := []v1alpha1.PortSpec{
 		{Name: "game", Protocol: v1alpha1.ProtocolMinecraft, Readiness: v1alpha1.ReadinessAuto, Asleep: asleep},
 		{Name: "both-tcp", Readiness: v1alpha1.ReadinessConnect},
@@ -97,12 +98,12 @@ func TestAnElasticServiceHasWhatTheGameTypeSays(t *testing.T) {
 		t.Errorf("the Service's ports (-want +got):\n%s", diff)
 	}
 	again := es.DeepCopy()
-	if shapeElasticService(gt, again); !cmp.Equal(again, es) {
+	if shapeElasticService(gt, again, servicePorts(gt)); !cmp.Equal(again, es) {
 		t.Errorf("the second time it becomes\n%s", cmp.Diff(es, again))
 	}
 	// What it says no more goes, and what somebody else said stays.
 	gt.Spec.Front, gt.Spec.Template.Spec.Ports[0].Protocol, gt.Spec.Template.Spec.Ports[0].Asleep = nil, v1alpha1.ServerProtocolTCP, nil
-	shapeElasticService(gt, es)
+	shapeElasticService(gt, es, servicePorts(gt))
 	if diff := cmp.Diff(want[1:], es.Spec.Ports); diff != "" || es.Spec.Front != nil {
 		t.Errorf("afterwards the front is %v, and ports (-want +got):\n%s", es.Spec.Front, diff)
 	}
@@ -147,7 +148,7 @@ func TestAnElasticServiceKeepsItsProtocolsAndItsFront(t *testing.T) {
 	es.Spec.Ports = []v1alpha1.PortSpec{{Name: "game", Protocol: v1alpha1.ProtocolMinecraft}}
 	es.Spec.Front = &v1alpha1.Front{Service: "mc", Hosts: []v1alpha1.FrontHost{"play.example.com"}}
 	want := es.Spec.DeepCopy()
-	shapeElasticService(gameTypeOf(1), es)
+	shapeElasticService(gameTypeOf(1), es, nil)
 	if diff := cmp.Diff(want.Ports, es.Spec.Ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
@@ -172,7 +173,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 	s := &corev1.Service{}
 	s.Name, s.Namespace, s.Labels = "duel", "games", map[string]string{"theirs": "1"}
 	s.Spec.HealthCheckNodePort = 31000
-	shapeService(gt, s)
+	shapeService(gt, s, nil)
 	spec := s.Spec
 	if *spec.LoadBalancerClass != "example.com/lb" || !slices.Equal(spec.LoadBalancerSourceRanges, []string{"203.0.113.0/24"}) ||
 		spec.ExternalTrafficPolicy != "Local" || spec.SessionAffinity != "ClientIP" || s.Labels["tier"] != "eu" || s.Labels["theirs"] != "1" {
@@ -195,7 +196,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 
 	gt.Spec.Service = v1alpha1.GameServiceSpec{Type: v1alpha1.GameServiceLoadBalancer}
 	s.Spec.PublishNotReadyAddresses = true
-	shapeService(gt, s)
+	shapeService(gt, s, nil)
 	if s.Spec.LoadBalancerSourceRanges != nil || s.Spec.ExternalTrafficPolicy != "" || s.Spec.SessionAffinity != "" || s.Labels["tier"] != "" {
 		t.Errorf("what isn't asked for any more stays: %+v with the labels %v", s.Spec, s.Labels)
 	}
@@ -203,7 +204,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 		t.Errorf("what somebody else made is gone: %+v with the labels %v", s.Spec, s.Labels)
 	}
 	gt.Spec.Service.Type = v1alpha1.GameServiceClusterIP
-	shapeService(gt, s)
+	shapeService(gt, s, nil)
 	if got := addressOf(gt, s); got != "duel.games.svc" {
 		t.Errorf("inside the cluster the game's address is %q", got)
 	}
@@ -222,5 +223,68 @@ func TestANewGameTypeWarnsOfNoPortThatIsAboutToBeListenedOn(t *testing.T) {
 	}
 	if list := transitionEvents(&v1alpha1.GameTypeStatus{}, say(reasons.NameTaken)); len(list) != 1 {
 		t.Errorf("a taken name has the events %+v", list)
+	}
+}
+
+// A changed port leaves the old one to those who came by it, for as long as they play.
+func TestAnUpdateOfPortsLeavesPlayersTheirs(t *testing.T) {
+	spec := func(number int32, own ...corev1.ContainerPort) v1alpha1.ServerSpec {
+		gt := templated("1")
+		gt.Spec.Template.Spec.Template.Spec.Containers[0].Ports = own
+		gt.Spec.Template.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: number, Protocol: v1alpha1.ServerProtocolUDP}}
+		return gt.Spec.Template.Spec
+	}
+	gt := templated("1")
+	gt.Spec.Template.Spec = spec(7778)
+	was := []corev1.ServicePort{{Name: "game", Port: 7777, Protocol: corev1.ProtocolUDP, NodePort: 30777, TargetPort: intstr.FromInt32(7777)}}
+	busy, empty := v1alpha1.Fleet{Status: v1alpha1.FleetStatus{DrainingReplicas: 1}}, v1alpha1.Fleet{}
+	busy.Spec.Template.Spec, empty.Spec.Template.Spec = spec(7777), spec(7776)
+	busy.Spec.Replicas, empty.Spec.Replicas = new(int32(0)), new(int32(0))
+	old := oldPortsOf(gt, []v1alpha1.Fleet{busy, empty})
+
+	udp := func(name string, number, nodePort int32) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: number, Protocol: corev1.ProtocolUDP, NodePort: nodePort, TargetPort: intstr.FromString("game")}
+	}
+	during := planServicePorts(gt, corev1.ServiceTypeNodePort, was, old)
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 0), udp("game", 7777, 30777)}, during); diff != "" {
+		t.Errorf("while somebody plays on the old version (-want +got):\n%s", diff)
+	}
+	during[0].NodePort = 31000 // the API server's
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 31000), udp("game", 7777, 30777)}, planServicePorts(gt, corev1.ServiceTypeNodePort, during, old)); diff != "" {
+		t.Errorf("in the next pass (-want +got):\n%s", diff)
+	}
+	after := planServicePorts(gt, corev1.ServiceTypeNodePort, during, nil)
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 30777)}, after); diff != "" {
+		t.Errorf("once they have left (-want +got):\n%s", diff)
+	}
+	// Nobody played: nothing has to stay.
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game", 7778, 30777)}, planServicePorts(gt, corev1.ServiceTypeNodePort, was, nil)); diff != "" {
+		t.Errorf("without old Servers (-want +got):\n%s", diff)
+	}
+	// A port that is asked for by its number waits until the old one has left it.
+	gt.Spec.Service.NodePorts = []v1alpha1.GameNodePort{{Name: "game", NodePort: 30777}}
+	if got := planServicePorts(gt, corev1.ServiceTypeNodePort, was, old)[0].NodePort; got != 0 {
+		t.Errorf("the new port has node port %d, which the old one has", got)
+	}
+	// What both speak is said of both.
+	gt.Spec.Template.Spec.Ports[0].Protocol = "bedrock"
+	if specs := portSpecs(gt, during); len(specs) != 2 || specs[0].Name != "game-7778" || specs[1].Name != "game" {
+		t.Errorf("the ports' settings are %+v", specs)
+	}
+
+	// A template's own ports may have the name, or name the port otherwise.
+	for name, c := range map[string]struct {
+		own  corev1.ContainerPort
+		want intstr.IntOrString
+	}{
+		"another port has the name": {corev1.ContainerPort{Name: "game", ContainerPort: 80}, intstr.FromInt32(7777)},
+		"it has a name of its own":  {corev1.ContainerPort{Name: "play", ContainerPort: 7777, Protocol: corev1.ProtocolUDP}, intstr.FromString("play")},
+		"it has none":               {corev1.ContainerPort{ContainerPort: 7777, Protocol: corev1.ProtocolUDP}, intstr.FromInt32(7777)},
+		"the other transport's":     {corev1.ContainerPort{ContainerPort: 7777}, intstr.FromString("game")},
+	} {
+		s := spec(7777, c.own)
+		if got := targetPort(&s, &s.Ports[0], corev1.ProtocolUDP); got != c.want {
+			t.Errorf("%s: the target port is %s, want %s", name, got.String(), c.want.String())
+		}
 	}
 }
