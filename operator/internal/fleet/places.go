@@ -91,7 +91,10 @@ func planPlaces(now time.Time, spec *v1alpha1.FleetSpec, at *standing, servers [
 		}
 	}
 	for _, s := range lost {
-		if !wants[s.place] {
+		switch {
+		case s.place == places.None:
+			without = append(without, s)
+		case !wants[s.place]:
 			unwanted = append(unwanted, s)
 		}
 	}

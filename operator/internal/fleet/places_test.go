@@ -52,6 +52,9 @@ func TestPlacesGetServers(t *testing.T) {
 		"and go first": {
 			wanted: []int32{0}, servers: []server{has("a", 0, on(0)), has("old", 2, on(places.None))}, want: decided{Drain: []string{"old"}},
 		},
+		"one whose node is lost stays": {
+			wanted: []int32{0}, servers: []server{has("old", 2, on(places.None), lost)},
+		},
 		"somebody else's Server has the name": {
 			wanted: []int32{0, 1}, taken: map[int32]string{0: "lobby-0"}, places: []int32{1}, stolen: "lobby-0", want: decided{Again: takenRetry},
 		},

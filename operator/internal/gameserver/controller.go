@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
@@ -166,11 +167,6 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 			return done, err
 		}
 	}
-	if o.pod != nil && p.changed {
-		if err := r.keepClaims(ctx, s); err != nil {
-			return done, err
-		}
-	}
 	switch {
 	case p.create:
 		done.refused, err = r.createPod(ctx, s, done.ports.numbers)
@@ -190,6 +186,12 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		err = wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
 	case o.pod != nil && o.pod.Labels[wellknown.DeletionAllowedLabel] != strconv.FormatBool(p.guard.empty):
 		err = r.markPod(ctx, o.pod, p.guard.empty)
+	}
+	if err == nil && o.pod != nil && p.changed && wanted(s) {
+		if err = r.keepClaims(ctx, s); refusal.Is(err) {
+			kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "The disks stay as they are: %s", refusal.Words(err)))
+			err = nil
+		}
 	}
 	return done, err
 }

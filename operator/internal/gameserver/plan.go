@@ -129,7 +129,10 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	lost, _ := o.nodeLost(now)
 	over, left := graceOver(o.pod, now)
 	switch {
-	case game != nil && game.State == v1alpha1.GameShutdown:
+	case game != nil && game.State == v1alpha1.GameShutdown && o.pod.DeletionTimestamp.IsZero() && (game.ShutdownSeen || restarts(o.pod)):
+		// It ends because it was told to, and is wanted again.
+		p.remove = true
+	case game != nil && game.State == v1alpha1.GameShutdown && o.pod.DeletionTimestamp.IsZero():
 		p.retire = "The game asked for its own end."
 	case s.Spec.Drain && p.guard.empty && !inFleet(s):
 		p.retire = "The Server was drained, and nobody is there any more."

@@ -102,6 +102,11 @@ func sidecarRuns(w *world) {
 	}}
 }
 
+// earlierSpec has the Pod made from another spec.
+func earlierSpec(w *world) {
+	w.o.pod.Annotations = map[string]string{wellknown.PodHashAnnotation: "another"}
+}
+
 func renamed(w *world) {
 	w.o.pod.Annotations = map[string]string{gamepod.ContainerAnnotation: "game"}
 	w.server.Spec.Template.Spec.Containers[0].Name = "renamed"
@@ -181,6 +186,20 @@ func TestPlan(t *testing.T) {
 		},
 		"a game that asks for its end gets it": {
 			world: newWorld(func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), want: "retire",
+		},
+		"a game that ended because it was told, and is wanted again, starts anew": {
+			world: newWorld(func(w *world) { w.say(v1alpha1.GameShutdown, 0); seen(w) }), want: "remove",
+		},
+		"nor does its end retire the Server while its Pod ends": {
+			world: newWorld(func(w *world) { w.say(v1alpha1.GameShutdown, 0) }, podDeleted(30)), want: nothing, again: 30 * time.Second,
+		},
+		"one of an earlier spec is told to end once it is empty": {world: newWorld(earlierSpec, players(0)), want: "restart"},
+		"but not under its players":                              {world: newWorld(earlierSpec, players(2)), want: nothing},
+		"one that was told goes when it has answered": {
+			world: newWorld(earlierSpec, players(0), seen, func(w *world) { w.o.pod.Annotations[wellknown.RestartAnnotation] = "true" }), want: "remove",
+		},
+		"the disk of a Pod on a lost node may be written to still": {
+			world: newWorld(deleted(-600), players(0), nodeSilent(-330), podDeleted(-1), func(w *world) { w.server.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world"}} }), want: nothing,
 		},
 		"a drained Server that is empty goes":    {world: newWorld(drained), want: "retire"},
 		"a drained Server with players stays":    {world: newWorld(drained, players(1)), want: nothing},
@@ -278,7 +297,7 @@ func TestPlan(t *testing.T) {
 			for _, action := range []struct {
 				name string
 				set  bool
-			}{{"create", p.create && test.world.ports.trouble == nil}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"forced", p.forced}, {"failed", p.failed}} {
+			}{{"create", p.create && test.world.ports.trouble == nil}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"restart", p.restart}, {"forced", p.forced}, {"failed", p.failed}} {
 				if action.set && got != "" {
 					got += " "
 				}

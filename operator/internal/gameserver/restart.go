@@ -2,8 +2,6 @@ package gameserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -16,10 +14,11 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
-// podHash is a hash of what a Server's Pod is made from. Each field is named, so that a field
-// that a later version adds restarts no Server.
+// podHash is a hash of what a Server's Pod is made from. Each field of the spec is named, and what
+// isn't set counts for nothing, so that a field that a later version adds restarts no Server.
 func podHash(s *v1alpha1.ServerSpec) string {
 	type port struct {
 		Name, Protocol, Expose string
@@ -44,12 +43,7 @@ func podHash(s *v1alpha1.ServerSpec) string {
 	for _, d := range s.Storage {
 		made.Disks = append(made.Disks, disk{d.Name, d.MountPath})
 	}
-	text, err := json.Marshal(made)
-	if err != nil {
-		return "" // what came from the API server can be encoded
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	return templatehash.OfAny(made)
 }
 
 // outdated reports whether a Pod was made from an earlier spec of its Server. Of one that an

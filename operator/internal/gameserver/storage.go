@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -60,13 +61,20 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) error {
 		return err
 	}
 	for _, disk := range s.Spec.Storage {
-		claim := buildClaim(s, disk, world)
-		err := r.Client.Create(ctx, claim)
-		if apierrors.IsAlreadyExists(err) {
-			err = r.changeClaim(ctx, s, disk, world)
+		// A full quota would refuse to create one that is there.
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
+		err := r.Live.Get(ctx, key, claim)
+		switch {
+		case apierrors.IsNotFound(err):
+			err = r.Client.Create(ctx, buildClaim(s, disk, world))
+		case err == nil && !claim.DeletionTimestamp.IsZero():
+			err = errors.New("the one before it is being deleted")
+		case err == nil:
+			err = r.changeClaim(ctx, s, disk, world, claim)
 		}
 		if err != nil {
-			return fmt.Errorf("create PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
+			return fmt.Errorf("create PersistentVolumeClaim %s: %w", key, err)
 		}
 	}
 	return nil
@@ -74,12 +82,7 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) error {
 
 // changeClaim brings an existing disk to its size, and lets that of a place go with its Fleet or
 // GameType if it is to. A disk that can't grow is reported, and used as it is.
-func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
-	if err := r.Live.Get(ctx, key, claim); err != nil {
-		return client.IgnoreNotFound(err)
-	}
+func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference, claim *corev1.PersistentVolumeClaim) error {
 	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
 		before := claim.DeepCopy()
 		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.UID })
@@ -98,7 +101,7 @@ func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: disk.Size}
 	err := r.patchClaim(ctx, before, claim)
 	if refusal.Is(err) {
-		kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "Disk %s stays at %s: %s", key.Name, have.String(), refusal.Words(err)))
+		kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "Disk %s stays at %s: %s", claim.Name, have.String(), refusal.Words(err)))
 		return nil
 	}
 	return err

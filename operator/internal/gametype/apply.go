@@ -161,7 +161,7 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 	}
 	maps.Copy(annotations, more)
 	spec := map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling}
-	if places.Has(&gt.Spec.Template) {
+	if places.Has(&gt.Spec.Template) || c.fleet.places != "" {
 		spec["places"] = orNull(c.places)
 	}
 	if ports := gt.Spec.Template.Spec.Ports; c.fleet.current && c.fleet.unlike && len(ports) > 0 {

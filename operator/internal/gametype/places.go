@@ -179,12 +179,28 @@ func assign(b bounds, trial string, current *fleet, old []*fleet, at occupants) 
 		}
 		return old[holder].uid
 	}
+	// Servers from before there were places are Ready and have none: they stand for places of theirs.
+	unplaced := make([]int32, len(old))
+	for i, f := range old {
+		unplaced[i] = f.ready
+		for _, o := range at {
+			if o.fleet == f.uid && o.up && !o.going {
+				unplaced[i]--
+			}
+		}
+	}
+	stoodFor := map[int32]bool{}
+	isUp := func(place int32) bool { return stoodFor[place] || at[place].up && !at[place].going }
 	spare, moving := int(b.replicas-b.least), 0
 	var free, movable []int32
 	for place := range b.replicas {
 		holder, held := holders[place]
 		o, there := at[place]
-		up := held && there && o.fleet == uid(holder) && o.up && !o.going
+		if held && !there && holder != currents && unplaced[holder] > 0 {
+			stoodFor[place] = true
+			unplaced[holder]--
+		}
+		up := held && isUp(place) && (!there || o.fleet == uid(holder))
 		if !up {
 			spare--
 		}
@@ -214,7 +230,6 @@ func assign(b bounds, trial string, current *fleet, old []*fleet, at occupants) 
 	}
 
 	// Which change over?
-	isUp := func(place int32) bool { return at[place].up && !at[place].going }
 	slices.SortFunc(movable, func(a, b int32) int {
 		x, y := at[a], at[b]
 		return cmp.Or(compareBool(isUp(a), isUp(b)), cmp.Compare(x.players, y.players), cmp.Compare(b, a))

@@ -29,7 +29,7 @@ func holding(name, list string, change ...func(*fleet)) *fleet {
 }
 
 func mustPlaces(list string) []int32 {
-	all, err := places.Wanted(&v1alpha1.FleetSpec{Places: list})
+	all, err := places.Wanted(&v1alpha1.FleetSpec{Places: list, Replicas: new(int32(100))})
 	if err != nil {
 		panic(err)
 	}
@@ -116,6 +116,10 @@ func TestPlacesAreAssigned(t *testing.T) {
 		"which keeps it": {
 			bounds: one, trial: trialFailed, current: holding("b", "", untried), old: []*fleet{holding("a", "0")},
 			at: occupants{0: upOf("a")}, left: []string{"0"},
+		},
+		"Servers from before there were places are spared like others": {
+			bounds: three, current: holding("b", "", untried), old: []*fleet{holding("a", "0-2", func(f *fleet) { f.ready = 3 })},
+			want: "2", left: []string{"0-1"},
 		},
 		"asleep there are none": {
 			bounds: bounds{}, current: holding("b", "0"), old: []*fleet{holding("a", "1")}, left: []string{""},

@@ -71,7 +71,8 @@ type bounds struct {
 //     are at most replicas and the surge. Old ones count until they are drained,
 //     deleted, or, where they are Allocated, told to go.
 //  2. Old Fleets lose what isn't Ready, as long as those that remain and the
-//     current Ready ones could be enough: a Fleet that has none Ready first.
+//     current Ready ones could be enough: a Fleet that has none Ready first, and
+//     of these one that never had.
 //  3. Then they lose Ready ones, the oldest revision first, as long as enough are
 //     Ready with what remains. Nothing but Ready Servers of the current revision,
 //     or a smaller number asked for, makes room for that.
@@ -160,7 +161,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		switch {
 		case c.places != f.places && c.replicas < f.desired:
 			c.retiringSince = now
-		case c.replicas > 0 && c.places != "" && f.draining > 0:
+		case c.replicas > 0 && c.places != "" && (f.draining > 0 || !f.observed):
 			c.retiringSince = f.retiringSince
 		case c.replicas == 0:
 			c.retiringSince = f.retiringSince
@@ -241,7 +242,8 @@ func gradual(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 		counted += f.counted()
 	}
 	spare := max(0, asked+fresh-b.least)
-	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready == 0 }, (*fleet).unready)
+	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready == 0 && !f.everReady }, (*fleet).unready)
+	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready == 0 && f.everReady }, (*fleet).unready)
 	spare -= take(left, old, spare, func(f *fleet) bool { return f.ready > 0 }, (*fleet).unready)
 	spare = min(spare, max(0, ready+fresh-b.least))
 	take(left, old, spare, func(*fleet) bool { return true }, (*fleet).sure)
@@ -353,7 +355,12 @@ func (p *plan) forget(spec *v1alpha1.GameTypeSpec, old []*fleet) {
 	if spec.RevisionHistoryLimit != nil {
 		limit = int(*spec.RevisionHistoryLimit)
 	}
-	history := slices.DeleteFunc(slices.Clone(old), func(f *fleet) bool { return !f.empty() })
+	// A wake may need the last one that has had a Ready Server.
+	var last *fleet
+	if i := lastEverReady(old); i >= 0 && (p.current == nil || !p.current.everReady) {
+		last = old[i]
+	}
+	history := slices.DeleteFunc(slices.Clone(old), func(f *fleet) bool { return !f.empty() || f == last })
 	p.remove = history[:max(0, len(history)-limit)]
 }
 

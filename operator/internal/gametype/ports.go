@@ -62,6 +62,17 @@ func targetPort(s *v1alpha1.ServerSpec, p *v1alpha1.ServerPort, transport corev1
 			}
 		}
 	}
+	named := 0
+	for i := range s.Ports {
+		for _, over := range s.Ports[i].Protocol.Transports() {
+			if gamepod.PortName(&s.Ports[i], over) == name {
+				named++
+			}
+		}
+	}
+	if named > 1 {
+		return intstr.FromInt32(p.ContainerPort)
+	}
 	return intstr.FromString(name)
 }
 
@@ -106,6 +117,12 @@ func planServicePorts(gt *v1alpha1.GameType, kind corev1.ServiceType, have []cor
 		h.Protocol = cmp.Or(h.Protocol, corev1.ProtocolTCP)
 		if i := slices.IndexFunc(wanted, func(w corev1.ServicePort) bool { return same(&h, &w) }); i >= 0 {
 			wanted[i].Name, wanted[i].NodePort, stays[i], taken[h.Name] = h.Name, h.NodePort, true, true
+			// Old Pods may have that number by another name.
+			if slices.ContainsFunc(old, func(o oldPort) bool {
+				return o.number == h.Port && o.transport == h.Protocol && o.target != wanted[i].TargetPort
+			}) {
+				wanted[i].TargetPort = intstr.FromInt32(h.Port)
+			}
 			continue
 		}
 		i := slices.IndexFunc(old, func(o oldPort) bool { return o.number == h.Port && o.transport == h.Protocol })
@@ -160,7 +177,7 @@ func portSpecs(gt *v1alpha1.GameType, ports []corev1.ServicePort) []v1alpha1.Por
 		transport := p.Protocol.Transports()[0]
 		target := targetPort(template, p, transport)
 		for _, is := range ports {
-			if is.Protocol == transport && is.TargetPort == target {
+			if is.Protocol == transport && (is.TargetPort == target || is.Port == p.ContainerPort) {
 				specs = append(specs, v1alpha1.PortSpec{
 					Name:     is.Name,
 					Protocol: p.Protocol.Application(), Readiness: cmp.Or(p.Readiness, v1alpha1.ReadinessAuto),
@@ -179,6 +196,37 @@ const (
 	portSetting  = "ports/"
 )
 
+// frontTarget is the Service's port to which the front leads: that of the template's port which the
+// GameType names, or, while there are ports of earlier revisions, which alone says host names.
+func frontTarget(gt *v1alpha1.GameType, ports []corev1.ServicePort) string {
+	named := gt.Spec.Front.TargetPort
+	if named == "" && len(ports) <= len(servicePorts(gt)) {
+		return ""
+	}
+	var found []string
+	for _, p := range gt.Spec.Template.Spec.Ports {
+		switch p.Protocol.Application() {
+		case v1alpha1.ProtocolMinecraft, v1alpha1.ProtocolTLS, v1alpha1.ProtocolHTTP:
+		default:
+			if named == "" {
+				continue
+			}
+		}
+		if !p.Published() || named != "" && servicePortName(&p, corev1.ProtocolTCP) != named && p.Name != named {
+			continue
+		}
+		for _, is := range ports {
+			if is.Port == p.ContainerPort && is.Protocol == corev1.ProtocolTCP {
+				found = append(found, is.Name)
+			}
+		}
+	}
+	if len(found) != 1 {
+		return named
+	}
+	return found[0]
+}
+
 // shapePorts takes the front and the ports' settings from the GameType. What somebody made of
 // them in the ElasticService stays where the GameType says nothing; what the GameType once said
 // goes when it doesn't say it any more.
@@ -188,9 +236,7 @@ func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alph
 	switch {
 	case gt.Spec.Front != nil:
 		spec.Front = gt.Spec.Front.DeepCopy()
-		if wanted := servicePorts(gt); spec.Front.TargetPort == "" && len(wanted) == 1 && len(ports) > 1 {
-			spec.Front.TargetPort = ports[0].Name // the others are of earlier revisions
-		}
+		spec.Front.TargetPort = frontTarget(gt, ports)
 		now = append(now, frontSetting)
 	case !slices.Contains(before, frontSetting):
 		spec.Front = es.Spec.Front

@@ -46,6 +46,7 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 	if err := c.ending(ctx, ref); err != nil {
 		return target.Raised{}, err
 	}
+	want = c.asked(ctx, ref, want)
 	meta, first := c.plan(ctx, ref, want.FromZero)
 	if first == nil || c.spares(meta.UID) {
 		return c.Scaler.RaiseTo(ctx, ref, want)
@@ -68,6 +69,19 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 		return raised, err
 	}
 	return target.Raised{After: want.FromZero, Version: meta.ResourceVersion}, nil
+}
+
+// asked is how many Servers a wake brings where the ElasticService doesn't say: as many as a GameType
+// says now, which may have changed in its sleep.
+func (c *Scaler) asked(ctx context.Context, ref target.Ref, want target.Replicas) target.Replicas {
+	gt := &v1alpha1.GameType{}
+	if !want.AsBefore || !ref.HasServers() || ref.Kind != kind.Kind || c.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, gt) != nil {
+		return want
+	}
+	if awake := ptr.Deref(gt.Spec.Replicas, 1); awake > 0 {
+		want.FromZero = awake
+	}
+	return want
 }
 
 // ending is an error if the target is being deleted.

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -131,10 +130,6 @@ func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, por
 		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
 			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
 		}
-	}
-	// A wake brings as many as the GameType says now, and not as many as there were before.
-	if awake := ptr.Deref(gt.Spec.Replicas, 1); spec.MinReplicas == nil && awake > 0 {
-		spec.MinReplicas = &awake
 	}
 	if gt.Spec.Wake != nil {
 		spec.Wake = gt.Spec.Wake

@@ -266,10 +266,30 @@ func TestAnUpdateOfPortsLeavesPlayersTheirs(t *testing.T) {
 	if got := planServicePorts(gt, corev1.ServiceTypeNodePort, was, old)[0].NodePort; got != 0 {
 		t.Errorf("the new port has node port %d, which the old one has", got)
 	}
+	// A port that has another name in old Pods is found there by its number.
+	renamed := []oldPort{{number: 7778, transport: corev1.ProtocolUDP, target: intstr.FromString("play")}}
+	if got := planServicePorts(gt, corev1.ServiceTypeClusterIP, []corev1.ServicePort{udp("play", 7778, 0)}, renamed); len(got) != 1 || got[0].Name != "play" || got[0].TargetPort != intstr.FromInt32(7778) {
+		t.Errorf("a renamed port is %+v", got)
+	}
 	// What both speak is said of both.
 	gt.Spec.Template.Spec.Ports[0].Protocol = "bedrock"
 	if specs := portSpecs(gt, during); len(specs) != 2 || specs[0].Name != "game-7778" || specs[1].Name != "game" {
 		t.Errorf("the ports' settings are %+v", specs)
+	}
+
+	// The front leads to the new version's port, by whatever name.
+	gt.Spec.Template.Spec.Ports[0].Protocol = "minecraft"
+	gt.Spec.Front = &v1alpha1.Front{Service: "mc", TargetPort: "game"}
+	tcp := []corev1.ServicePort{{Name: "game-7778", Port: 7778, Protocol: corev1.ProtocolTCP}, {Name: "game", Port: 7777, Protocol: corev1.ProtocolTCP}}
+	for named, want := range map[string]string{"game": "game-7778", "": "game-7778"} {
+		gt.Spec.Front.TargetPort = named
+		if got := frontTarget(gt, tcp); got != want {
+			t.Errorf("a front that names %q leads to %q, want %q", named, got, want)
+		}
+	}
+	gt.Spec.Front.TargetPort = ""
+	if got := frontTarget(gt, tcp[:1]); got != "" {
+		t.Errorf("a front that names none, of the only port, leads to %q", got)
 	}
 
 	// A template's own ports may have the name, or name the port otherwise.

@@ -21,7 +21,8 @@ const None = int32(-1)
 // Has reports whether Servers of a template have places.
 func Has(t *v1alpha1.ServerTemplate) bool { return len(t.Spec.Storage) > 0 }
 
-// Wanted are the places that a Fleet's Servers are to have, the lowest first.
+// Wanted are the places that a Fleet's Servers are to have, the lowest first, and no more than
+// spec.replicas.
 func Wanted(spec *v1alpha1.FleetSpec) ([]int32, error) {
 	n := int32(1)
 	if spec.Replicas != nil {
@@ -38,7 +39,7 @@ func Wanted(spec *v1alpha1.FleetSpec) ([]int32, error) {
 	for _, place := range set.List() {
 		all = append(all, int32(place)) //nolint:gosec // the API server bounds its digits
 	}
-	return all, nil
+	return all[:min(len(all), int(n))], nil
 }
 
 // First are the first n places.

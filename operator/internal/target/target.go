@@ -120,8 +120,10 @@ func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, r
 type Replicas struct {
 	// AtLeast is for a target that has replicas.
 	AtLeast int32
-	// FromZero is for a target at zero.
+	// FromZero is for a target at zero. AsBefore is set where nobody asked for that number: it is
+	// how many there were before the sleep.
 	FromZero int32
+	AsBefore bool
 }
 
 // Wanted is how many replicas a wake of an ElasticService asks for.
@@ -129,7 +131,7 @@ func Wanted(es *v1alpha1.ElasticService) Replicas {
 	if es.Spec.MinReplicas != nil {
 		return Replicas{AtLeast: *es.Spec.MinReplicas, FromZero: *es.Spec.MinReplicas}
 	}
-	return Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1)}
+	return Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1), AsBefore: true}
 }
 
 // Raised is what a target had before, and has after a wake.

@@ -35,9 +35,12 @@ func TestATargetOfTheWholeClusterIsNeitherReadNorScaled(t *testing.T) {
 	s := NewScaler(c)
 	ref := Ref{ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Name: "default"}, Namespace: "tenant-a"}
 	for name, do := range map[string]func() error{
-		"Get":               func() error { _, err := s.Get(t.Context(), ref); return err },
-		"Set":               func() error { return s.Set(t.Context(), ref, &autoscalingv1.Scale{}, 0) },
-		"RaiseTo":           func() error { _, err := s.RaiseTo(context.Background(), ref, Replicas{1, 1}); return err },
+		"Get": func() error { _, err := s.Get(t.Context(), ref); return err },
+		"Set": func() error { return s.Set(t.Context(), ref, &autoscalingv1.Scale{}, 0) },
+		"RaiseTo": func() error {
+			_, err := s.RaiseTo(context.Background(), ref, Replicas{AtLeast: 1, FromZero: 1})
+			return err
+		},
 		"HasReadinessProbe": func() error { _, err := s.HasReadinessProbe(t.Context(), ref); return err },
 	} {
 		err := do()

@@ -11,14 +11,14 @@ import (
 func TestAWakeWantsAsManyAsBeforeOnlyFromZero(t *testing.T) {
 	es := fixture.Lobby("", fixture.T0)
 	es.Status.ReplicasBeforeSleep = 5
-	if got, want := Wanted(es), (Replicas{AtLeast: 1, FromZero: 5}); got != want {
+	if got, want := Wanted(es), (Replicas{AtLeast: 1, FromZero: 5, AsBefore: true}); got != want {
 		t.Errorf("wanted = %+v, want %+v", got, want)
 	}
 	es.Spec.MinReplicas = ptr.To[int32](3)
 	if got, want := Wanted(es), (Replicas{AtLeast: 3, FromZero: 3}); got != want {
 		t.Errorf("wanted with minReplicas = %+v, want %+v", got, want)
 	}
-	if got, want := Wanted(fixture.Lobby("", fixture.T0)), (Replicas{AtLeast: 1, FromZero: 1}); got != want {
+	if got, want := Wanted(fixture.Lobby("", fixture.T0)), (Replicas{AtLeast: 1, FromZero: 1, AsBefore: true}); got != want {
 		t.Errorf("wanted the first time = %+v, want %+v", got, want)
 	}
 }

@@ -11,8 +11,11 @@ import (
 
 // Of is a hash of a template's Revision. It depends on the fields that are set, and not on how a
 // version of the libraries encodes unset ones.
-func Of(t v1alpha1.ServerTemplate) string {
-	text, err := json.Marshal(Revision(t))
+func Of(t v1alpha1.ServerTemplate) string { return OfAny(Revision(t)) }
+
+// OfAny is such a hash of anything that JSON can hold.
+func OfAny(value any) string {
+	text, err := json.Marshal(value)
 	var content any
 	if err == nil {
 		err = json.Unmarshal(text, &content)

@@ -25,9 +25,9 @@ func TestAGameTypeHasAServiceAndAnElasticService(t *testing.T) {
 	w.get(game, service)
 	w.get(game, es)
 	want := []corev1.ServicePort{
-		{Name: "game-tcp", Protocol: corev1.ProtocolTCP, Port: 7777, TargetPort: intstr.FromInt32(7777)},
-		{Name: "game-udp", Protocol: corev1.ProtocolUDP, Port: 7777, TargetPort: intstr.FromInt32(7777)},
-		{Name: "query", Protocol: corev1.ProtocolUDP, Port: 7778, TargetPort: intstr.FromInt32(7778)},
+		{Name: "game-tcp", Protocol: corev1.ProtocolTCP, Port: 7777, TargetPort: intstr.FromString("game")},
+		{Name: "game-udp", Protocol: corev1.ProtocolUDP, Port: 7777, TargetPort: intstr.FromString("game-udp")},
+		{Name: "query", Protocol: corev1.ProtocolUDP, Port: 7778, TargetPort: intstr.FromString("query")},
 	}
 	if diff := cmp.Diff(want, service.Spec.Ports); diff != "" {
 		t.Errorf("the Service's ports (-want +got):\n%s", diff)
@@ -92,11 +92,12 @@ func TestAServiceKeepsWhatIsNotTheGameTypes(t *testing.T) {
 	if diff := cmp.Diff(want, service.Annotations); diff != "" {
 		t.Errorf("the annotations (-want +got):\n%s", diff)
 	}
-	if len(service.Spec.Selector) > 0 || len(service.Spec.Ports) != 3 || service.Spec.Ports[2].Port != 7779 {
+	// The old version's Servers are there still, and so is their port.
+	if len(service.Spec.Selector) > 0 || len(service.Spec.Ports) != 4 || service.Spec.Ports[2].Port != 7779 || service.Spec.Ports[3].Port != 7778 {
 		t.Errorf("the Service is %+v", service.Spec)
 	}
 	for _, p := range service.Spec.Ports {
-		if p.NodePort == 0 || p.NodePort != ports[p.Name] {
+		if was, ok := ports[p.Name]; p.NodePort == 0 || ok && p.NodePort != was {
 			t.Errorf("the node port of %s was %d and is %d", p.Name, ports[p.Name], p.NodePort)
 		}
 	}
