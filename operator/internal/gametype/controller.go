@@ -95,6 +95,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	p := makePlan(now, &seen.acting.Spec, seen.fleets, seen.at, m.number)
 	p.undone, p.undoing = seen.undone, undoing(gt, seen.fleets, seen.undone)
 
+	// Servers with other ports than the old ones' come once the private Service has all of them.
+	// Kubernetes would sort both kinds of Pods into slices anew, and a Pod with players be in none
+	// for a moment.
+	m.ports.See(now, r.lacksPorts(ctx, seen.acting, seen.oldPorts))
+	if m.ports.Lasts(now) {
+		p.postpone()
+	}
+
 	// Apply.
 	o := r.apply(ctx, seen.acting, m, p)
 	s, err := r.keepServices(ctx, seen.acting, seen.oldPorts)

@@ -30,7 +30,8 @@ func TestWhatAFleetHasNotLetGoOfCounts(t *testing.T) {
 func TestTheRevisionThatAWakeMayNeedIsKept(t *testing.T) {
 	spec := &v1alpha1.GameTypeSpec{Replicas: new(int32(0)), RevisionHistoryLimit: new(int32(0))}
 	fleets := []fleet{
-		{name: "a", uid: "a", number: 1, observed: true, everReady: true}, {name: "b", uid: "b", number: 2, observed: true},
+		{name: "a", uid: "a", number: 1, observed: true, everReady: true},
+		{name: "b", uid: "b", number: 2, observed: true},
 		{name: "c", uid: "c", number: 3, observed: true, current: true},
 	}
 	if p := makePlan(t0, spec, fleets, nil, 3); len(p.remove) != 1 || p.remove[0].name != "b" {

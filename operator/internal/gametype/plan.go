@@ -327,6 +327,16 @@ func why(b bounds, current *fleet, old []*fleet, want int32, left []int32) strin
 	}
 }
 
+// portsRetry is when to look again whether the private Service has changed ports.
+const portsRetry = 50 * time.Millisecond
+
+// postpone leaves the current revision's next Servers to a later pass.
+func (p *plan) postpone() {
+	p.create = false
+	p.change = slices.DeleteFunc(p.change, func(c change) bool { return c.fleet == p.current && c.replicas > c.fleet.desired })
+	p.requeueAfter.AtMost(portsRetry)
+}
+
 // bring adds the change of a Fleet that isn't as desired.
 func (p *plan) bring(c change) {
 	f := c.fleet

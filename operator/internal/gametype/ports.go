@@ -2,6 +2,7 @@ package gametype
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
 )
 
 // servicePorts are the ports that the Service can have: those with a known number. Each leads to
@@ -100,6 +103,28 @@ func oldPortsOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) []oldPort {
 		}
 	}
 	return ports
+}
+
+// lacksPorts reports whether the private Service lacks ports that the Service is to have while old
+// Servers are there.
+func (r *Reconciler) lacksPorts(ctx context.Context, gt *v1alpha1.GameType, old []oldPort) bool {
+	service, private := &corev1.Service{}, &corev1.Service{}
+	key := client.ObjectKeyFromObject(gt)
+	if len(old) == 0 || r.Client.Get(ctx, key, service) != nil {
+		return false
+	}
+	key.Name = endpoints.PrivateServiceName(gt.Name)
+	if r.Client.Get(ctx, key, private) != nil {
+		return false
+	}
+	for _, want := range planServicePorts(gt, service.Spec.Type, service.Spec.Ports, old) {
+		if !slices.ContainsFunc(private.Spec.Ports, func(is corev1.ServicePort) bool {
+			return is.Name == want.Name && is.Port == want.Port && is.TargetPort == want.TargetPort
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // planServicePorts decides which ports a Service has that has these. A port is known by its number.

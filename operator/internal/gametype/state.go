@@ -18,7 +18,9 @@ type state struct {
 	// controller goes on at once with what that pass changed, and a player may wait for it.
 	statusPutOff bool
 	// lag is that of a cache with a Fleet for a later GameType than the one in it.
-	lag    pending.Lag
+	lag pending.Lag
+	// ports is that of the private Service behind changed ports.
+	ports  pending.Lag
 	writes pending.Writes[written]
 }
 

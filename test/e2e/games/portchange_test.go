@@ -25,6 +25,9 @@ func TestAnUpdateOfPortsCutsNobody(t *testing.T) {
 	for _, s := range serversOf(ctx, t, g) {
 		old = s
 	}
+	if err := suite.Cluster.WaitPodRouted(ctx, old.Status.PodIP); err != nil {
+		t.Fatal(err)
+	}
 	setPlayers(ctx, t, old, 2)
 	players := invite(ctx, t, g, 2)
 
@@ -50,6 +53,9 @@ func TestAnUpdateOfPortsCutsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := suite.Cluster.WaitPodRouted(ctx, fresh.Status.PodIP); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.WaitUnrouted(ctx, old.Status.PodIP); err != nil {
 		t.Fatal(err)
 	}
 	ports := func() map[int32]string {
@@ -79,12 +85,7 @@ func TestAnUpdateOfPortsCutsNobody(t *testing.T) {
 		}
 	}
 	stays(ctx, t, old, 2*time.Second)
-	for _, err := range players.stop() {
-		t.Error(err)
-	}
-	for _, p := range players.players {
-		suite.Intact(t, "who plays on the old version", p)
-	}
+	players.leave(ctx, t)
 
 	setPlayers(ctx, t, old, 0)
 	gone(ctx, t, old)
