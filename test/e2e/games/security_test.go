@@ -17,11 +17,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -199,9 +201,10 @@ func twoServers(ctx context.Context, t *testing.T, ns string) (mine, other *v1al
 		}
 	}
 	for _, s := range []**v1alpha1.Server{&mine, &other} {
-		// The game tells its players as its last word about its start.
+		// The game tells its players as its last word about its start, and the condition follows.
 		*s, err = suite.Cluster.WaitServer(ctx, client.ObjectKeyFromObject(*s), "ready", func(s *v1alpha1.Server) bool {
-			return s.Status.State == v1alpha1.ServerReady && s.Status.Game != nil && s.Status.Game.Reported
+			c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionDeletionAllowed)
+			return s.Status.State == v1alpha1.ServerReady && s.Status.Game != nil && s.Status.Game.Reported && c != nil && c.Reason == reasons.NoPlayers
 		})
 		if err != nil {
 			t.Fatal(err)
