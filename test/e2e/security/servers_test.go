@@ -116,6 +116,22 @@ func withDisk(ctx context.Context, t *testing.T, ns string) (*v1alpha1.Server, *
 	if err := suite.Cluster.Client.Get(ctx, types.NamespacedName{Namespace: ns, Name: "disk-world"}, claim); err != nil {
 		t.Fatalf("read the claim of Server %s: %v", s.Name, err)
 	}
+	// A larger disk is asked for. And a Fleet's Servers have disks that stay.
+	larger := s.DeepCopy()
+	larger.Spec.Storage[0].Size = resource.MustParse("2Gi")
+	if err := suite.Cluster.Client.Patch(ctx, larger, client.MergeFrom(s)); err != nil {
+		t.Fatal(err)
+	}
+	worlds, err := suite.Cluster.CreateFleet(ctx, ns, "worlds", 1, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := suite.Cluster.WaitState(ctx, types.NamespacedName{Namespace: ns, Name: "worlds-0"}, v1alpha1.ServerPending); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.Client.Delete(ctx, worlds); err != nil {
+		t.Fatal(err)
+	}
 	return s, claim
 }
 
