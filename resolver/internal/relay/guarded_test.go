@@ -263,7 +263,14 @@ func TestWhoIsLetGoHasHeardAllThatItAskedFor(t *testing.T) {
 	t.Parallel()
 	r := guarded(t, Options{Head: time.Second, Kept: conn.NewBudget(1 << 20)})
 	const size = 1 << 20
-	r.say(t, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n", "GET /dawdles HT")
+	const big = "GET /big HTTP/1.1\r\nHost: a\r\n\r\n"
+	r.say(t, big, "GET /dawdles HT")
+	// What a server says before it is asked is no answer.
+	if got := make([]byte, len(big)); true {
+		if _, err := io.ReadFull(r.server, got); err != nil || string(got) != big {
+			t.Fatalf("the server got %q, %v, want %q", got, err, big)
+		}
+	}
 	go func() {
 		_, _ = fmt.Fprintf(r.server, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
 	}()
