@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -350,7 +351,7 @@ func TestAFailingServerGivesItsSeatsBack(t *testing.T) {
 	r.server.mu.Unlock()
 	listenTCP(t, dead, tag("d"))
 	r.eventually("the server that failed gets the one client that it has room for", func() bool {
-		g, ok := sv.Queue.Pick("game")
+		g, ok := sv.Queue.Pick(hold.PortID{Name: "game", Network: route.TCP})
 		if ok {
 			defer g.Slot.Leave()
 		}

@@ -37,7 +37,8 @@ const (
 	// churnGrowth is how much more memory may be in use in the end than after a third of
 	// the time: what differs is who happens to be there.
 	churnGrowth = 3 << 20
-	// churnIdle is how many idle connections to the operator there may be.
+	// churnIdle is how many idle connections to the operator there may be, of which both ends
+	// are here.
 	churnIdle = 8
 )
 
@@ -51,9 +52,11 @@ type churn struct {
 	numbers []int32
 	fronts  []int32
 	// servers are the ports at which an echo answers over TCP and UDP.
-	servers  map[route.Network]int32
-	services [churnServices]*v1alpha1.ElasticService
-	made     int
+	servers map[route.Network]int32
+	// connected counts the connections that the TCP echo has.
+	connected atomic.Int64
+	services  [churnServices]*v1alpha1.ElasticService
+	made      int
 	// played and gone count what the players of services that change saw.
 	played, gone atomic.Int64
 }
@@ -65,7 +68,7 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	}
 	t.Logf("the seed is %d", seed)
 	c := newChurn(t, seed)
-	settled := func() (files, goroutines int) { return openFiles(t), runtime.NumGoroutine() }
+	settled := func() (sockets, goroutines int) { return openSockets(t), runtime.NumGoroutine() }
 	// The loops, and what else is there once and for all.
 	c.steady("warm", 0)
 	warm := dialTCP(t, fmt.Sprintf("127.0.0.1:%d", c.numbers[0]))
@@ -74,7 +77,7 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	_ = warm.Close()
 	c.table.DeleteService("games", "warm")
 	c.eventually("nobody is left", func() bool { return c.server.Clients() == 0 && c.server.Usage().Files == 0 })
-	files, goroutines := settled()
+	sockets, goroutines := settled()
 
 	ctx, stop := context.WithTimeout(t.Context(), *churnTime)
 	defer stop()
@@ -129,13 +132,16 @@ func TestWhateverChangesHarmsNobodyElseAndLeavesNothing(t *testing.T) {
 	if left := c.left(); left != "" {
 		t.Error("there is left: " + left)
 	}
+	if !within(patience, func() bool { return c.connected.Load() == 0 }) {
+		t.Errorf("%d connections to a server are left of nobody", c.connected.Load())
+	}
 	if !within(patience, func() bool {
-		f, g := settled()
-		return f <= files+churnIdle && g <= goroutines+2*churnIdle
+		s, g := settled()
+		return s <= sockets+2*churnIdle && g <= goroutines+2*churnIdle
 	}) {
-		f, g := settled()
+		s, g := settled()
 		stacks := make([]byte, 1<<20)
-		t.Errorf("of %d files there are %d, and of %d goroutines %d:\n%s", files, f, goroutines, g, stacks[:runtime.Stack(stacks, true)])
+		t.Errorf("of %d sockets there are %d, and of %d goroutines %d:\n%s", sockets, s, goroutines, g, stacks[:runtime.Stack(stacks, true)])
 	}
 	if n := len(s.ended); n > 3*reapLeast {
 		t.Errorf("%d listeners that have ended are kept", n)
@@ -201,7 +207,11 @@ func newChurn(t *testing.T, seed uint64) *churn {
 		c.fronts = append(c.fronts, int32(freePort(t, route.TCP)))
 	}
 	tcp, udp := freeAddress(t, route.TCP), freeAddress(t, route.UDP)
-	listenTCP(t, tcp, echo)
+	listenTCP(t, tcp, func(one *net.TCPConn) {
+		c.connected.Add(1)
+		defer c.connected.Add(-1)
+		echo(one)
+	})
 	listenUDP(t, udp)
 	for network, address := range map[route.Network]string{route.TCP: tcp, route.UDP: udp} {
 		_, port, _ := net.SplitHostPort(address)
@@ -455,11 +465,18 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-func openFiles(t *testing.T) int {
+// openSockets is how many sockets are open. Pipes are left out: those of idle relays are kept
+// for the next, up to a bound.
+func openSockets(t *testing.T) (sockets int) {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return len(all)
+	for _, file := range all {
+		if what, err := os.Readlink("/proc/self/fd/" + file.Name()); err == nil && strings.HasPrefix(what, "socket:") {
+			sockets++
+		}
+	}
+	return sockets
 }

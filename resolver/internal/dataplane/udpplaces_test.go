@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -122,7 +123,7 @@ func TestAServerIsNotAvoidedForTheKernelsPorts(t *testing.T) {
 		}()
 	}
 	r.never("the server is avoided", time.Second, func() bool {
-		_, ok := r.server.services[r.route.UID].Queue.PickForQuery("game")
+		_, ok := r.server.services[r.route.UID].Queue.PickForQuery(hold.PortID{Name: "game", Network: route.TCP})
 		return !ok
 	})
 	var played []net.Conn
@@ -268,7 +269,7 @@ func TestAServerIsNotAvoidedForALocalError(t *testing.T) {
 	if !ok {
 		t.Error("a client without a file is not counted as refused")
 	}
-	if _, ok := r.server.services[r.route.UID].Queue.Pick("game"); !ok {
+	if _, ok := r.server.services[r.route.UID].Queue.Pick(hold.PortID{Name: "game", Network: route.UDP}); !ok {
 		t.Error("the server is avoided")
 	}
 	play(t, second, "c")

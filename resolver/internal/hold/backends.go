@@ -32,7 +32,7 @@ type backend struct {
 // update takes the addresses of a new version of the route.
 func (p *port) update(now *route.Port) {
 	p.ready = now.Probed
-	p.probed = now.Probed && p.network == route.TCP
+	p.probed = now.Probed && p.Network == route.TCP
 	p.querier = nil
 	if !now.ByConnect {
 		p.querier = proto.AbilitiesOf(p.queue.opts.Protocols[now.Protocol]).Querier
@@ -110,7 +110,7 @@ func (p *port) usable(s *backend, anyUp bool, now time.Time) bool {
 		return true
 	case !anyUp || !s.Serving:
 		return false
-	case p.network == route.UDP && !p.ready:
+	case p.Network == route.UDP && !p.ready:
 		// Datagrams that nothing receives are lost, and a running container does not mean that
 		// its port is bound: one client at a time finds out.
 		return !s.trying
@@ -169,7 +169,7 @@ func (p *port) pick(now time.Time) (Release, bool) {
 // releaseTo gives a backend to a client, without a slot.
 func (p *port) releaseTo(s *backend) Release {
 	g := Release{Address: s.Address, backend: s}
-	if p.network == route.UDP && !p.ready && !s.up {
+	if p.Network == route.UDP && !p.ready && !s.up {
 		s.trying, g.Unproven = true, true
 	}
 	return g

@@ -151,7 +151,7 @@ func BenchmarkPick(b *testing.B) {
 			defer q.Close()
 			b.ReportAllocs()
 			for b.Loop() {
-				g, ok := q.Pick("game")
+				g, ok := q.Pick(PortID{"game", route.TCP})
 				if !ok {
 					b.Fatal("nobody was picked")
 				}

@@ -46,7 +46,7 @@ func (p *port) dialLoop() {
 			continue
 		}
 		up := p.choose(now) >= 0
-		if p.network == route.UDP && up {
+		if p.Network == route.UDP && up {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}
@@ -64,7 +64,7 @@ func (p *port) dialLoop() {
 		tries, ticket, querier := p.tries, p.waiting[first], p.querier
 		p.space(now)
 		q.mu.Unlock()
-		if p.network == route.UDP {
+		if p.Network == route.UDP {
 			p.tryDatagram(ticket, candidates[(tries-1)%len(candidates)])
 		} else {
 			p.tryDial(candidates, tries, querier)
@@ -95,7 +95,7 @@ func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.rou
 func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.backends {
-		if s.Terminating || !s.hasRoom(now) || (p.network == route.UDP && !s.Serving) {
+		if s.Terminating || !s.hasRoom(now) || (p.Network == route.UDP && !s.Serving) {
 			continue
 		}
 		out = append(out, s.Address)
@@ -106,7 +106,7 @@ func (p *port) candidates(now time.Time) []netip.AddrPort {
 // space sets when the next dial may be.
 func (p *port) space(now time.Time) {
 	wait := dialPeriod
-	if p.network == route.UDP {
+	if p.Network == route.UDP {
 		wait = datagramPeriods[min(p.tries, len(datagramPeriods))-1]
 	}
 	p.notBefore = now.Add(wait)
@@ -241,7 +241,7 @@ func (p *port) ask(ctx context.Context, querier proto.Querier, address netip.Add
 	return query.Backend(ctx, route.TCP, address, timeout, greeting, func(c net.Conn) error {
 		answers, err := querier.Ask(c)
 		if err == nil && q.opts.Learnt != nil {
-			q.opts.Learnt(p.name, answers)
+			q.opts.Learnt(p.Name, answers)
 		}
 		return err
 	})

@@ -9,14 +9,20 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
+// PortID identifies a port of a queue. One that changes its transport is another port, though
+// its name stays: a client that came by the former must not get a backend of the latter.
+type PortID struct {
+	Name    string
+	Network route.Network
+}
+
 // port is one service port's part of a queue: its clients and its backends. The queue's lock
 // guards it.
 type port struct {
-	queue   *Queue
-	name    string
-	network route.Network
-	counts  *metrics.Port
-	closed  bool
+	PortID
+	queue  *Queue
+	counts *metrics.Port
+	closed bool
 
 	waiting []*Ticket
 	// ready is set where the pods have a readiness probe, and probed where a backend is up once
@@ -40,7 +46,7 @@ type port struct {
 
 func newPort(q *Queue, r *route.Route, p *route.Port) *port {
 	return &port{
-		queue: q, name: p.Name, network: p.Network,
+		queue: q, PortID: PortID{p.Name, p.Network},
 		counts: q.opts.Metrics.Port(r.Namespace, r.Service, string(p.Protocol)),
 		rouse:  make(chan struct{}, 1),
 	}

@@ -109,11 +109,7 @@ func (q *Queue) Update(r *route.Route) {
 	}
 	q.route = r
 	for i := range r.Ports {
-		p := q.port(r.Ports[i].Name)
-		if p != nil && p.network != r.Ports[i].Network {
-			refused = append(refused, q.drop(p)...)
-			p = nil
-		}
+		p := q.port(PortID{r.Ports[i].Name, r.Ports[i].Network})
 		if p == nil {
 			p = newPort(q, r, &r.Ports[i])
 			q.ports = append(q.ports, p)
@@ -121,7 +117,7 @@ func (q *Queue) Update(r *route.Route) {
 		p.update(&r.Ports[i])
 	}
 	for _, p := range slices.Clone(q.ports) {
-		if _, ok := r.Port(p.name); !ok {
+		if now, ok := r.Port(p.Name); !ok || now.Network != p.Network {
 			refused = append(refused, q.drop(p)...)
 		}
 	}
@@ -147,10 +143,10 @@ func (q *Queue) Close() {
 // Wait waits for the goroutines of a closed queue.
 func (q *Queue) Wait() { q.wg.Wait() }
 
-// port is the port of a name; nil: there is none.
-func (q *Queue) port(name string) *port {
+// port is a port; nil: the route doesn't have it any more.
+func (q *Queue) port(id PortID) *port {
 	for _, p := range q.ports {
-		if p.name == name {
+		if p.PortID == id {
 			return p
 		}
 	}
@@ -184,10 +180,10 @@ func (q *Queue) Len() int { return int(q.size.Load()) }
 
 // Pick gives a backend that a new client of a port may use at once; false: the client has to
 // wait its turn.
-func (q *Queue) Pick(name string) (Release, bool) {
+func (q *Queue) Pick(id PortID) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.port(name)
+	p := q.port(id)
 	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 {
 		return Release{}, false
 	}
@@ -196,10 +192,10 @@ func (q *Queue) Pick(name string) (Release, bool) {
 
 // PickForQuery gives a backend for a client that only queries, whether it has room or not;
 // false: there is none. The client finds out whether the backend is up.
-func (q *Queue) PickForQuery(name string) (Release, bool) {
+func (q *Queue) PickForQuery(id PortID) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.port(name)
+	p := q.port(id)
 	if p == nil || q.route.AwaitsWake() || q.behind() {
 		return Release{}, false
 	}
@@ -212,49 +208,49 @@ func (q *Queue) PickForQuery(name string) (Release, bool) {
 }
 
 // Avoid leaves a backend alone for a while after it could not be reached.
-func (q *Queue) Avoid(name string, backend netip.AddrPort) {
+func (q *Queue) Avoid(id PortID, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.port(name); p != nil {
+	if p := q.port(id); p != nil {
 		p.avoid(backend)
 	}
 }
 
 // Silent is for a client that began to connect at began to the backend that it was released to,
 // and heard nothing.
-func (q *Queue) Silent(name string, g Release, began time.Time) {
+func (q *Queue) Silent(id PortID, g Release, began time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.port(name); p != nil && g.backend != nil {
+	if p := q.port(id); p != nil && g.backend != nil {
 		p.silent(g.backend, began, time.Now())
 	}
 }
 
 // Untried ends the try of a backend that was not known to be up and was sent nothing.
-func (q *Queue) Untried(name string, backend netip.AddrPort) {
+func (q *Queue) Untried(id PortID, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.port(name); p != nil {
+	if p := q.port(id); p != nil {
 		p.untried(backend)
 	}
 }
 
 // Answered ends the try of a backend that was not known to be up: it accepted the client's
 // first datagram.
-func (q *Queue) Answered(name string, backend netip.AddrPort) {
+func (q *Queue) Answered(id PortID, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if p := q.port(name); p != nil {
+	if p := q.port(id); p != nil {
 		p.reached(backend)
 	}
 }
 
 // Hold makes a client wait for a backend of a port, for as long as the route says
 // and, unless that is 0, atMost.
-func (q *Queue) Hold(name string, client Client, atMost time.Duration) (*Ticket, error) {
+func (q *Queue) Hold(id PortID, client Client, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := q.port(name)
+	p := q.port(id)
 	if q.closed || p == nil {
 		return nil, ErrGone
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -26,6 +27,9 @@ type Key struct {
 func KeyOf(p *route.Port) Key {
 	return Key{Name: p.Name, Protocol: p.Protocol, Network: p.Network, Number: p.ResolverPort}
 }
+
+// InQueue is the port's own part of the service's queue.
+func (k Key) InQueue() hold.PortID { return hold.PortID{Name: k.Name, Network: k.Network} }
 
 // Port is one service port at work.
 type Port struct {

@@ -52,7 +52,7 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
 		atMost = 0
 	}
-	ticket, err := p.Queue.Hold(p.Key.Name, c, atMost)
+	ticket, err := p.Queue.Hold(p.Key.InQueue(), c, atMost)
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {

@@ -31,7 +31,7 @@ type backend struct {
 // connectNow connects a client that needs not wait; nil: it has to. The client counts as
 // relayed from the first try on, or the service could be put to sleep meanwhile.
 func (p *Port) connectNow(c *Client) *backend {
-	picked, ok := p.Queue.Pick(p.Key.Name)
+	picked, ok := p.Queue.Pick(p.Key.InQueue())
 	if !ok {
 		return nil
 	}
@@ -44,9 +44,9 @@ func (p *Port) connectNow(c *Client) *backend {
 				return server
 			}
 			_ = made.Close()
-			p.Queue.Avoid(p.Key.Name, picked.Address)
+			p.Queue.Avoid(p.Key.InQueue(), picked.Address)
 		}
-		if picked, ok = p.Queue.Pick(p.Key.Name); !ok {
+		if picked, ok = p.Queue.Pick(p.Key.InQueue()); !ok {
 			break
 		}
 	}
@@ -85,9 +85,9 @@ func (p *Port) reachReleased(g hold.Release) (made *conn.Stream, failed netip.Ad
 func (p *Port) unreached(g hold.Release, began time.Time, err error) {
 	switch {
 	case blames(err):
-		p.Queue.Avoid(p.Key.Name, g.Address)
+		p.Queue.Avoid(p.Key.InQueue(), g.Address)
 	case !conn.Local(err):
-		p.Queue.Silent(p.Key.Name, g, began)
+		p.Queue.Silent(p.Key.InQueue(), g, began)
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *session) keep(datagram []byte) {
 // begin takes the first datagram and finds a backend for the session, or a place in the queue.
 func (s *session) begin(datagram []byte) {
 	p := s.port
-	release, ok := p.Queue.Pick(p.Key.Name)
+	release, ok := p.Queue.Pick(p.Key.InQueue())
 	if !ok && !s.mayWait() {
 		return
 	}
@@ -181,7 +181,7 @@ func (s *session) place(release hold.Release, picked bool) {
 	if !s.mayWait() {
 		return
 	}
-	ticket, err := p.Queue.Hold(p.Key.Name, s, p.Protocol.HoldAtMost())
+	ticket, err := p.Queue.Hold(p.Key.InQueue(), s, p.Protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {

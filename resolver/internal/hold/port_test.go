@@ -1,0 +1,43 @@
+package hold
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// nobody is a client that must not get into a queue.
+type nobody struct{ t *testing.T }
+
+func (n nobody) Released(Release)     { n.t.Error("the client was released") }
+func (n nobody) Refused(proto.Reason) { n.t.Error("the client was refused by the queue") }
+
+// A port that goes from UDP to TCP keeps its name, and clients that came by the former are
+// still on their way: a connection to the latter's backend would be nobody's.
+func TestAPortWithAnotherTransportIsAnotherPort(t *testing.T) {
+	t.Parallel()
+	backends := []route.Backend{{Address: netip.MustParseAddrPort("127.0.0.1:7000"), Serving: true}}
+	at := func(network route.Network) *route.Route {
+		return &route.Route{Phase: v1alpha1.PhaseAwake, Ports: []route.Port{{Name: "game", Network: network, Backends: backends}}}
+	}
+	for _, change := range [][2]route.Network{{route.UDP, route.TCP}, {route.TCP, route.UDP}} {
+		q := New(at(change[0]), Options{})
+		q.Update(at(change[1]))
+		former := PortID{"game", change[0]}
+		if _, err := q.Hold(former, nobody{t}, 0); !errors.Is(err, ErrGone) {
+			t.Errorf("a client of the former %s port is held: %v", change[0], err)
+		}
+		if g, ok := q.Pick(former); ok {
+			t.Errorf("a client of the former %s port is sent to %s", change[0], g.Address)
+		}
+		if g, ok := q.PickForQuery(former); ok {
+			t.Errorf("a query of the former %s port is sent to %s", change[0], g.Address)
+		}
+		q.Close()
+		q.Wait()
+	}
+}
