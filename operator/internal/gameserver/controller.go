@@ -85,6 +85,7 @@ type Reconciler struct {
 	made *recent
 	// missing are the nodes that Pods are on and that don't exist.
 	missing *absences
+	boots   *boots
 	learn   sync.Once
 	// freed brings the Servers that wait for a host port when one comes free.
 	freed chan types.NamespacedName
@@ -96,6 +97,7 @@ func (r *Reconciler) Init() {
 	r.picker.now = func() time.Time { return r.Now() }
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
+	r.boots = &boots{usual: map[string]time.Duration{}}
 	r.freed = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now
@@ -216,6 +218,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	if err != nil {
 		return 0, err
 	}
+	if wrote {
+		r.noteBoot(now, original, s, o)
+	}
 	if wrote || p.forced || p.retire != "" {
 		kit.Emit(r.Events, s, notices(original, s, p)...)
 	}
@@ -240,7 +245,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 
 // observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed, error) {
-	o := observed{nodeLostAfter: r.NodeLostAfter}
+	o := observed{nodeLostAfter: r.NodeLostAfter, usualBoot: r.boots.of(bootOf(s))}
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod)
 	switch {

@@ -29,6 +29,8 @@ type observed struct {
 	nodeMissingSince time.Time
 	// nodeLostAfter is how long a node may be silent before its Pods count as gone.
 	nodeLostAfter time.Duration
+	// usualBoot is how long the game usually takes from its start until it is Ready; 0: not known.
+	usualBoot time.Duration
 	// clashes is set where one of the Pod's picked host ports has become a UDP port of an
 	// ElasticService, and there are other numbers.
 	clashes bool

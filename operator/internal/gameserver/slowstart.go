@@ -14,16 +14,20 @@ import (
 	"dormouse.dev/dormouse/internal/podstatus"
 )
 
-// slowAfter is how long a game may start before the status says what is awaited.
+// slowAfter is how long a game may start before the status says what is awaited, where it doesn't
+// usually take longer.
 const slowAfter = time.Minute
+
+// slowAfter is twice as long as the game usually takes, and a minute at least.
+func (o observed) slowAfter() time.Duration { return max(slowAfter, 2*o.usualBoot) }
 
 // maxEvents bounds how many events of a Pod are read.
 const maxEvents = 20
 
-// slowStart is what a game is waited for that has been starting for longer than slowAfter.
+// slowStart is what a game is waited for that has been starting for too long.
 func slowStart(now time.Time, s *v1alpha1.Server, o observed) (awaited string, slow bool) {
 	started := gameStarted(o.pod)
-	if started.IsZero() || now.Sub(started) < slowAfter {
+	if started.IsZero() || now.Sub(started) < o.slowAfter() {
 		return "", false
 	}
 	heard := "its sidecar has reported nothing"
@@ -76,7 +80,7 @@ func untilSlow(now time.Time, s *v1alpha1.Server, o observed) time.Duration {
 	if from.IsZero() {
 		from = o.pod.CreationTimestamp.Time
 	}
-	if left := from.Add(slowAfter).Sub(now); left > 0 {
+	if left := from.Add(o.slowAfter()).Sub(now); left > 0 {
 		return left
 	}
 	return slowAfter
