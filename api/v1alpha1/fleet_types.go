@@ -45,6 +45,8 @@ type FleetList struct {
 }
 
 // FleetSpec is how many Servers there are, and of what.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || !has(self.template.spec.ports) || !self.template.spec.ports.exists(p, has(p.hostPort)) || has(self.template.metadata) && has(self.template.metadata.labels) && 'dormouse.dev/gametype' in self.template.metadata.labels || oldSelf.hasValue()",optionalOldSelf=true,message="a port with a fixed hostPort is for one Server: nodes have each number once; leave hostPort out, and each Server gets a number of its own, or set replicas to 1"
 type FleetSpec struct {
 	// replicas is how many Servers there should be that take players. Servers that drain come
 	// on top.

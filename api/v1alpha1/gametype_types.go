@@ -52,6 +52,7 @@ type GameTypeList struct {
 
 // GameTypeSpec says what a game is, how many Servers it has, and how they change.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || !has(self.template.spec.ports) || !self.template.spec.ports.exists(p, has(p.hostPort)) || oldSelf.hasValue()",optionalOldSelf=true,message="a port with a fixed hostPort is for one Server: nodes have each number once; leave hostPort out, and each Server gets a number of its own, or set replicas to 1"
 // +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.sleep) || !has(self.sleep.wake)",message="wake is there twice; keep spec.wake and remove spec.sleep.wake"
 type GameTypeSpec struct {
 	// replicas is how many Servers there are to be while the game is awake. Servers that drain,

@@ -2,6 +2,7 @@ package gamekinds_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -173,10 +174,14 @@ func TestFleetIsChecked(t *testing.T) {
 	tests := map[string]struct {
 		patch, want string
 	}{
-		"the least":         {patch: `{}`},
-		"all":               {patch: `{spec: {replicas: 0, scaleDown: {order: OldestFirst, policy: Delete}, scheduling: Distributed, template: {metadata: {labels: {a: b}}}}}`},
-		"negative replicas": {patch: `{spec: {replicas: -1}}`, want: "greater than or equal to 0"},
-		"too many replicas": {patch: `{spec: {replicas: 10001}}`, want: "less than or equal to 10000"},
+		"the least":                            {patch: `{}`},
+		"all":                                  {patch: `{spec: {replicas: 0, scaleDown: {order: OldestFirst, policy: Delete}, scheduling: Distributed, template: {metadata: {labels: {a: b}}}}}`},
+		"negative replicas":                    {patch: `{spec: {replicas: -1}}`, want: "greater than or equal to 0"},
+		"too many replicas":                    {patch: `{spec: {replicas: 10001}}`, want: "less than or equal to 10000"},
+		"a fixed host port for one Server":     {patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 1, expose: HostPort, hostPort: 7000}]}}}}`},
+		"a fixed host port for several":        {patch: `{spec: {replicas: 2, template: {spec: {ports: [{name: game, containerPort: 1, expose: HostPort, hostPort: 7000}]}}}}`, want: "a port with a fixed hostPort is for one Server"},
+		"several host ports for as many":       {patch: `{spec: {replicas: 2, template: {spec: {ports: [{name: game, containerPort: 1, expose: HostPort}]}}}}`},
+		"a GameType's from an earlier version": {patch: `{spec: {replicas: 2, template: {metadata: {labels: {dormouse.dev/gametype: game}}, spec: {ports: [{name: game, containerPort: 1, expose: HostPort, hostPort: 7000}]}}}}`},
 		"a probe over the other transport": {
 			patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 7000}], players: {probe: {type: bedrock}}}}}}`,
 			want:  "players.probe.type must fit the protocol of the port that it asks",
@@ -297,6 +302,31 @@ func TestAFleetFromBeforeARuleIsScaled(t *testing.T) {
 	}
 }
 
+// What is there is scaled: a wake is no new wish.
+func TestAFixedHostPortIsNoObstacleToAWake(t *testing.T) {
+	ctx := t.Context()
+	c, err := client.New(fixture.Config(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, manifest := range map[string]string{"Fleet": fleet, "GameType": gameType} {
+		object := parse(t, manifest)
+		object["spec"] = map[string]any{"template": map[string]any{"spec": parse(t, spec)}}
+		merge(object, parse(t, `{metadata: {name: fixed, namespace: default}, spec: {template: {spec: {ports: [{name: game, containerPort: 7000, expose: HostPort, hostPort: 7000}]}}}}`))
+		fixed := &unstructured.Unstructured{Object: object}
+		if err := c.Create(ctx, fixed.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(ctx), fixed) })
+		for _, replicas := range []int{0, 1, 3} {
+			scale := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec": {"replicas": %d}}`, replicas))
+			if err := c.SubResource("scale").Patch(ctx, fixed.DeepCopy(), scale); err != nil {
+				t.Errorf("%s: scaled to %d: %v", kind, replicas, err)
+			}
+		}
+	}
+}
+
 func TestGameTypeIsChecked(t *testing.T) {
 	const (
 		bothZero = "maxSurge and maxUnavailable can't both be 0"
@@ -339,6 +369,8 @@ func TestGameTypeIsChecked(t *testing.T) {
 			want:  "asleep.favicon and asleep.rejoin need the protocol minecraft",
 		},
 		"sleep with nothing said":          {patch: `{spec: {sleep: {}}}`},
+		"a fixed host port for one Server": {patch: `{spec: {template: {spec: {ports: [{name: game, containerPort: 1, expose: HostPort, hostPort: 7000}]}}}}`},
+		"a fixed host port for several":    {patch: `{spec: {replicas: 2, template: {spec: {ports: [{name: game, containerPort: 1, expose: HostPort, hostPort: 7000}]}}}}`, want: "a port with a fixed hostPort is for one Server"},
 		"negative replicas":                {patch: `{spec: {replicas: -1}}`, want: "greater than or equal to 0"},
 		"too many replicas":                {patch: `{spec: {replicas: 10001}}`, want: "less than or equal to 10000"},
 		"neither surge nor unavailable":    {patch: `{spec: {update: {maxSurge: 0}}}`, want: bothZero},
