@@ -46,6 +46,8 @@ type Snapshot struct {
 	// ShutdownSeen reports whether DeletionAllowed was decided after the operator ordered to
 	// shut down.
 	ShutdownSeen bool
+	// Looked is the operator's Look if DeletionAllowed was decided after that came, or is false.
+	Looked string
 	// Answered reports whether the running process has answered the probe.
 	Answered bool
 	// Restored reports whether the operator has sent the state from before this sidecar
@@ -77,8 +79,9 @@ type core struct {
 	left       map[string]bool
 	anew       bool
 	lastAnswer reportapi.Answer
-	// shutdownSince is when the operator first ordered to shut down; zero: it didn't.
-	shutdownSince time.Time
+	// shutdownSince is when the operator first ordered to shut down; zero: it didn't. LookSince
+	// is when its last Look came.
+	shutdownSince, lookSince time.Time
 	// started is when the game's container last started, as far as the operator has reported.
 	started time.Time
 	// stopped is when the operator first reported that it doesn't run.
@@ -238,15 +241,28 @@ func (c *core) restsOnProbe(now time.Time) bool {
 }
 
 // shutdownSeen reports whether deletionAllowed was decided after the operator ordered to shut
-// down. A failed probe doesn't count as an answer to that where an earlier successful one
-// decided: somebody may have joined since.
+// down.
 func (c *core) shutdownSeen(now time.Time) bool {
+	return c.lastAnswer.Shutdown && c.decidedSince(c.shutdownSince, now)
+}
+
+// looked is the operator's Look if deletionAllowed was decided after that came. Where it is denied
+// already there is nothing to wait for.
+func (c *core) looked(now time.Time) string {
+	if c.deletionAllowed(now) && !c.decidedSince(c.lookSince, now) {
+		return ""
+	}
+	return c.lastAnswer.Look
+}
+
+// decidedSince reports whether deletionAllowed rests on what was found out after a time. A
+// failed probe doesn't count where an earlier successful one decided: somebody may have joined
+// since.
+func (c *core) decidedSince(since, now time.Time) bool {
 	switch {
-	case !c.lastAnswer.Shutdown:
-		return false
-	case !c.config.Probed || !c.answered.Before(c.shutdownSince):
+	case !c.config.Probed || !c.answered.Before(since):
 		return true
-	case c.probed.Before(c.shutdownSince):
+	case c.probed.Before(since):
 		return false
 	}
 	return !c.restsOnProbe(now) || c.deserted(now)
@@ -278,6 +294,9 @@ func (c *core) deletionAllowed(now time.Time) bool {
 	return c.config.Unreported != v1alpha1.DeletionDenied
 }
 
+// Full is why a game that is full gets no players.
+const Full = "as many play as may"
+
 // notReady explains why the game should get no players.
 func (c *core) notReady(now time.Time) string {
 	alone := c.config.Readiness != v1alpha1.ServerReadinessSDK && !c.config.Probed
@@ -300,7 +319,7 @@ func (c *core) notReady(now time.Time) string {
 	case !c.open(now):
 		return "the game hasn't answered a probe"
 	case c.lastAnswer.SkipFull && c.full():
-		return "as many play as may"
+		return Full
 	}
 	return ""
 }
@@ -323,6 +342,7 @@ func (c *core) snapshot(now time.Time) Snapshot {
 		},
 		DeletionAllowed: c.deletionAllowed(now),
 		ShutdownSeen:    c.shutdownSeen(now),
+		Looked:          c.looked(now),
 		Answered:        c.words.answer.said(),
 		Restored:        c.restored,
 		Capacity:        c.capacity(),

@@ -68,6 +68,10 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 
 	group, groupCtx := errgroup.WithContext(running)
 	group.Go(func() error { return g.Run(groupCtx) })
+	group.Go(func() error {
+		logReadiness(groupCtx, g, log)
+		return nil
+	})
 	group.Go(func() error { return public.Start(groupCtx) })
 	private.serve(group)
 	if opts.Game.Probed {
