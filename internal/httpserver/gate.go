@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"container/list"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -199,6 +200,9 @@ func (c *connection) Close() error {
 
 // answering marks a connection as answering a request, until done.
 func answering(c net.Conn) (done func()) {
+	if secure, is := c.(*tls.Conn); is {
+		c = secure.NetConn()
+	}
 	held, ok := c.(*connection)
 	if !ok {
 		return func() {}

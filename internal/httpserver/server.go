@@ -9,6 +9,7 @@ package httpserver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -71,6 +72,8 @@ type Options struct {
 	// ShutdownTimeout is how long requests under way may take once the server
 	// is told to stop.
 	ShutdownTimeout time.Duration
+	// TLS has the server speak HTTPS; nil: it speaks HTTP.
+	TLS *tls.Config
 	// Healthy returns what is wrong with the process; nil: nothing ever is.
 	Healthy func() error
 	// Ready returns why the process should get no traffic; nil: it always should.
@@ -204,6 +207,9 @@ func (s *Server) Listen(ctx context.Context) error {
 		return fmt.Errorf("listening for HTTP on %q: %w", s.opts.Address, err)
 	}
 	s.ln = newGate(ln, s.opts.MaxConnections, s.opts.MaxConnectionsPerCaller, s.closed, s.opts.Log)
+	if s.opts.TLS != nil {
+		s.ln = tls.NewListener(s.ln, s.opts.TLS)
+	}
 	return nil
 }
 

@@ -75,6 +75,9 @@ type Report struct {
 	// ShutdownSeen is set where the last answer ordered to shut down: DeletionAllowed is the
 	// reply to that.
 	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
+	// Looked repeats the last answer's Look once the report is the reply to it; an answer
+	// without one gets a report without one.
+	Looked string `json:"looked,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.
@@ -112,6 +115,9 @@ type Answer struct {
 	Drain bool `json:"drain,omitempty"`
 	// SkipFull is set where the game gets no new players either while it is full.
 	SkipFull bool `json:"skipFull,omitempty"`
+	// Look is set where somebody waits for a word on whether the Server may be deleted that is
+	// newer than this answer; a random word. The sidecar probes the game at once, and replies.
+	Look string `json:"look,omitempty"`
 	// GameStarted is when the game's container was started, by the node's clock and to a whole
 	// second; nil while it doesn't run. What the game reported before that came from a process
 	// that is gone.
@@ -150,7 +156,7 @@ type Server struct {
 // its recent reports (GET).
 const RecentPath = "/v1/recent-reports"
 
-// Parameters of RecentPath.
+// Parameters of RecentPath and LookPath.
 const (
 	// NamespaceQuery names a namespace.
 	NamespaceQuery = "namespace"
@@ -178,4 +184,32 @@ type RecentReport struct {
 	AgeMilliseconds int64 `json:"ageMilliseconds"`
 	// Busy is set where somebody plays, or the game may not be deleted.
 	Busy bool `json:"busy"`
+}
+
+// LookPath is where an operator replica has another, which has the operator's token, ask the
+// sidecar of a Server to look anew (GET). The answer is held until the sidecar has replied to
+// that replica, or for LookTime.
+const LookPath = "/v1/look"
+
+// Parameters of LookPath besides NamespaceQuery.
+const (
+	// ServerQuery names the Server, and PodQuery has its Pod's UID.
+	ServerQuery = "server"
+	PodQuery    = "pod"
+	// WordQuery has the word, which is one for all replicas.
+	WordQuery = "word"
+)
+
+// LookTime is how long a sidecar may take to reply.
+const LookTime = time.Second
+
+// Looked is the answer at LookPath.
+type Looked struct {
+	// Replied is set where the sidecar has replied to this replica, or has denied the deletion
+	// before. Else nothing below is set.
+	Replied bool `json:"replied,omitempty"`
+	// DeletionAllowed is whether the Server may be deleted now.
+	DeletionAllowed bool `json:"deletionAllowed,omitempty"`
+	// Players is how many play; 0 also where nothing has reported that.
+	Players int32 `json:"players,omitempty"`
 }

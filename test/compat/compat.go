@@ -19,7 +19,8 @@ import (
 // testdata/<release>/<name>.json and have each field set. Today's programs must read what
 // the message says, to the last field, and say as much themselves. strict names the
 // releases whose programs refuse a message with a field that they don't know: such a
-// message has no new fields.
+// message has no new fields, or, as in "8d9b056 but looked", only one that is a reply to what
+// such a program never says.
 func Samples[T any](t *testing.T, name string, strict ...string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "*", name+".json"))
@@ -49,11 +50,12 @@ func Samples[T any](t *testing.T, name string, strict ...string) {
 		old := map[string]bool{}
 		paths(parse(t, said), "", old)
 		for _, s := range strict {
-			if s != release {
+			its, but, _ := strings.Cut(s, " but ")
+			if its != release {
 				continue
 			}
 			for path := range fields(reflect.TypeFor[T](), "") {
-				if !old[path] {
+				if !old[path] && path != but {
 					t.Errorf("%s has a field %s, and programs of %s refuse the message for that", name, path, release)
 				}
 			}

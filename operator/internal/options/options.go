@@ -54,6 +54,9 @@ type Options struct {
 	LowHostPort, HighHostPort int32
 	// MaxPortsPerNamespace is how many resolver ports a namespace may have; 0 is any number.
 	MaxPortsPerNamespace int
+	// WebhookListen is the address at which the API server asks about evictions; empty: it isn't
+	// answered. WebhookService is the Service by which it finds that.
+	WebhookListen, WebhookService string
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
 	// Verbose logs more.
@@ -81,6 +84,8 @@ func Parse(args []string) (Options, error) {
 	f.StringVar(&hostPorts, "host-ports", "7000-8000", "host ports that Servers get")
 	f.IntVar(&o.MaxPortsPerNamespace, "max-ports-per-namespace", 5000, "how many of the 20,000 resolver ports a namespace's services may have; 0 is any number")
 	f.DurationVar(&o.NodeLostAfter, "node-lost-after", 5*time.Minute, "how long a node may be silent before its Pods count as gone")
+	f.StringVar(&o.WebhookListen, "webhook-listen", "", "address of the webhook that the API server asks about evictions, such as :9443 (default: none)")
+	f.StringVar(&o.WebhookService, "webhook-service", "dormouse-operator", "Service in the operator's namespace by which the API server finds the webhook")
 	f.BoolVar(&o.Verbose, "verbose", false, "log more")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -93,6 +98,9 @@ func Parse(args []string) (Options, error) {
 		errs = append(errs, fmt.Errorf("--listen=%s must be an address such as :8080: %w", o.Listen, err))
 	} else if o.Port, err = strconv.Atoi(port); err != nil || o.Port < 0 || o.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--listen=%s must have a number from 0 to 65535 as its port", o.Listen))
+	}
+	if _, _, err := net.SplitHostPort(o.WebhookListen); o.WebhookListen != "" && err != nil {
+		errs = append(errs, fmt.Errorf("--webhook-listen=%s must be an address such as :9443: %w", o.WebhookListen, err))
 	}
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace is missing: set it, or POD_NAMESPACE in the environment"))

@@ -174,8 +174,18 @@ func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen
 	}
 }
 
-// tell is the sidecar's current answer. A GameType that isn't known yet changes it later.
+// tell is the sidecar's current answer, with the look that is under way.
 func (h *Handler) tell(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
+	answer := h.answer(server, pod)
+	if word := h.table.lookOf(server.UID); word != "" {
+		answer.Look, answer.Version = word, ""
+		answer.Version = version(answer)
+	}
+	return answer
+}
+
+// answer is the answer without a look. A GameType that isn't known yet changes it later.
+func (h *Handler) answer(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
 	name := server.Labels[wellknown.GameTypeLabel]
 	if name == "" {
 		return Answer(server, pod, nil)

@@ -34,8 +34,8 @@ func parse(body []byte) (*reportapi.Report, error) {
 		return nil, fmt.Errorf("instance must have from 1 to %d bytes", reportapi.MaxInstanceBytes)
 	case r.Sequence > math.MaxInt64:
 		return nil, fmt.Errorf("sequence is %d: it must be at most %d", r.Sequence, int64(math.MaxInt64))
-	case len(r.Seen) > reportapi.MaxInstanceBytes:
-		return nil, fmt.Errorf("seen must have at most %d bytes", reportapi.MaxInstanceBytes)
+	case len(r.Seen) > reportapi.MaxInstanceBytes || len(r.Looked) > reportapi.MaxInstanceBytes:
+		return nil, fmt.Errorf("seen and looked must have at most %d bytes each", reportapi.MaxInstanceBytes)
 	case r.Restore:
 		// Its other fields are ignored, so none of them can be invalid.
 		r.Game = reportapi.Game{}

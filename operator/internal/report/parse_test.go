@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		"a server that is a path is refused":     {`{"server":"../x","instance":"a","sequence":1,"game":{"state":"Ready"},"deletionAllowed":true}`, "server must be the name of a Server"},
 		"a missing instance is refused":          {`{"server":"a","sequence":1,"game":{"state":"Ready"},"deletionAllowed":true}`, "instance must have from 1 to 64 bytes"},
 		"a long instance is refused":             {`{"server":"a","instance":"` + strings.Repeat("x", 65) + `","sequence":1,"game":{"state":"Ready"},"deletionAllowed":true}`, "instance must have"},
-		"a long seen is refused":                 {body("", `,"seen":"`+strings.Repeat("x", 65)+`"`), "seen must have at most 64"},
+		"a long seen is refused":                 {body("", `,"seen":"`+strings.Repeat("x", 65)+`"`), "seen and looked must have at most 64"},
 		"a negative sequence is refused":         {`{"server":"a","instance":"a","sequence":-1,"game":{"state":"Ready"},"deletionAllowed":true}`, "sequence"},
 		"a sequence beyond an int64 is refused":  {`{"server":"a","instance":"a","sequence":9223372036854775808,"game":{"state":"Ready"},"deletionAllowed":true}`, "sequence is 9223372036854775808"},
 		"another state is refused":               {strings.Replace(body("", ""), "Ready", "Sleepy", 1), `game.state is "Sleepy"`},

@@ -42,6 +42,7 @@ type Peers struct {
 	token  *tokenfile.File
 	http   *http.Client
 	flight singleflight.Group
+	looks  singleflight.Group
 }
 
 // Recent returns, by the Server's name, the last report of each Server of an owner, such as
@@ -157,36 +158,12 @@ func mayHaveReports(now time.Time, pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp.IsZero() || now.Before(pod.DeletionTimestamp.Add(reportapi.FreshFor))
 }
 
-func (p *Peers) ask(ctx context.Context, address, namespace, owner string) (_ []reportapi.RecentReport, err error) {
-	u := url.URL{
-		Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(p.port)), Path: reportapi.RecentPath,
-		RawQuery: url.Values{reportapi.NamespaceQuery: {namespace}, reportapi.OwnerQuery: {owner}}.Encode(),
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("build the request for %s: %w", u.Host, err)
-	}
-	token, err := p.token.Get()
-	if err != nil {
-		return nil, fmt.Errorf("read the operator's token: %w", err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	asked := time.Now()
-	res, err := p.http.Do(req)
-	if err != nil {
-		// Without the local port, which differs each time.
-		if op := new(net.OpError); errors.As(err, &op) {
-			err = op.Err
-		}
-		return nil, fmt.Errorf("the operator's replica at %s doesn't answer: %w", u.Host, err)
-	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the operator's replica at %s answered %s, want 200", u.Host, res.Status)
-	}
+func (p *Peers) ask(ctx context.Context, address, namespace, owner string) ([]reportapi.RecentReport, error) {
 	var answer reportapi.Recent
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxRecentBody)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("decode the answer of the operator's replica at %s: %w", u.Host, err)
+	asked := time.Now()
+	query := url.Values{reportapi.NamespaceQuery: {namespace}, reportapi.OwnerQuery: {owner}}
+	if err := p.get(ctx, address, reportapi.RecentPath, query, &answer); err != nil {
+		return nil, err
 	}
 	// They may have grown older on the way.
 	took := time.Since(asked).Milliseconds()
@@ -194,4 +171,34 @@ func (p *Peers) ask(ctx context.Context, address, namespace, owner string) (_ []
 		answer.Servers[i].AgeMilliseconds += took
 	}
 	return answer.Servers, nil
+}
+
+// get reads a document of another replica.
+func (p *Peers) get(ctx context.Context, address, path string, query url.Values, into any) (err error) {
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(p.port)), Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return fmt.Errorf("build the request for %s: %w", u.Host, err)
+	}
+	token, err := p.token.Get()
+	if err != nil {
+		return fmt.Errorf("read the operator's token: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := p.http.Do(req)
+	if err != nil {
+		// Without the local port, which differs each time.
+		if op := new(net.OpError); errors.As(err, &op) {
+			err = op.Err
+		}
+		return fmt.Errorf("the operator's replica at %s doesn't answer: %w", u.Host, err)
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the operator's replica at %s answered %s, want 200", u.Host, res.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxRecentBody)).Decode(into); err != nil {
+		return fmt.Errorf("decode the answer of the operator's replica at %s: %w", u.Host, err)
+	}
+	return nil
 }

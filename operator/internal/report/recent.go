@@ -69,19 +69,8 @@ func (h *recentHandler) serve(rc *fasthttp.RequestCtx) {
 func (h *recentHandler) answer(rc *fasthttp.RequestCtx) (*reportapi.Recent, *refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	id, refused := identify(ctx, h.verifier, &rc.Request.Header)
-	if refused != nil {
+	if refused := h.fromOperator(ctx, &rc.Request.Header); refused != nil {
 		return nil, refused
-	}
-	if id.Namespace != h.operators.Account.Namespace || id.ServiceAccount != h.operators.Account.Name {
-		return nil, refuse(fasthttp.StatusUnauthorized, "the token is of service account %s: only that of the operator, %s, may ask", id.Account(), h.operators.Account)
-	}
-	pod, refused := livePod(ctx, h.cached, id)
-	if refused != nil {
-		return nil, refused
-	}
-	if !h.operators.Selector.Matches(labels.Set(pod.Labels)) {
-		return nil, refuse(fasthttp.StatusUnauthorized, "Pod %s is not one of the operator's", pod.Name)
 	}
 	namespace, owner := string(rc.QueryArgs().Peek(reportapi.NamespaceQuery)), string(rc.QueryArgs().Peek(reportapi.OwnerQuery))
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
@@ -96,6 +85,25 @@ func (h *recentHandler) answer(rc *fasthttp.RequestCtx) (*reportapi.Recent, *ref
 		return nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Servers can't be read yet: try again")
 	}
 	return &reportapi.Recent{Servers: h.table.recentOf(time.Now(), servers)}, nil
+}
+
+// fromOperator refuses a request that isn't from a live Pod of the operator.
+func (h *recentHandler) fromOperator(ctx context.Context, header *fasthttp.RequestHeader) *refusal {
+	id, refused := identify(ctx, h.verifier, header)
+	if refused != nil {
+		return refused
+	}
+	if id.Namespace != h.operators.Account.Namespace || id.ServiceAccount != h.operators.Account.Name {
+		return refuse(fasthttp.StatusUnauthorized, "the token is of service account %s: only that of the operator, %s, may ask", id.Account(), h.operators.Account)
+	}
+	pod, refused := livePod(ctx, h.cached, id)
+	if refused != nil {
+		return refused
+	}
+	if !h.operators.Selector.Matches(labels.Set(pod.Labels)) {
+		return refuse(fasthttp.StatusUnauthorized, "Pod %s is not one of the operator's", pod.Name)
+	}
+	return nil
 }
 
 // recentOf are the Servers' last reports that still count.

@@ -84,6 +84,7 @@ func New(o Options) *Reports {
 func (r *Reports) Register(s *httpserver.Server) {
 	r.report.Register(s)
 	r.recent.register(s)
+	lookHandler{r.recent}.register(s)
 }
 
 // SetupIndexes adds the index that the package uses.

@@ -41,6 +41,8 @@ type entry struct {
 	newcomer string
 	since    time.Time
 	waiter   *waiter
+	// looks are under way, by their words.
+	looks map[string]*look
 	// written is the Server after the last write, until the cache has that; nil when nothing
 	// was written since.
 	written *v1alpha1.Server
@@ -74,14 +76,11 @@ func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
 func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.entries[uid]
-	if e == nil {
-		e = &entry{server: server, write: writing{urgent: rate.NewLimiter(urgentRate, urgentBurst)}}
-		t.entries[uid] = e
-	}
+	e := t.entry(uid, server)
 	if !e.accepts(s) {
 		return nil
 	}
+	e.reply(s)
 	s.since, s.from = s.at, sequence(s.report)
 	if last := e.last; last != nil {
 		if last.podUID == s.podUID && last.report.Game.State == s.report.Game.State {
@@ -100,6 +99,16 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 	}
 	e.waiter = &waiter{changed: make(chan struct{}, 1), replaced: make(chan struct{})}
 	return e.waiter
+}
+
+// entry is a Server's entry, which is made where there is none. The lock is held.
+func (t *table) entry(uid types.UID, server types.NamespacedName) *entry {
+	e := t.entries[uid]
+	if e == nil {
+		e = &entry{server: server, write: writing{urgent: rate.NewLimiter(urgentRate, urgentBurst)}}
+		t.entries[uid] = e
+	}
+	return e
 }
 
 // accepts reports whether a report is newer than the known one. A report of another instance

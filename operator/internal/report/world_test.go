@@ -161,7 +161,9 @@ func start(t *testing.T, c client.WithWatch, address string, change ...func(*rep
 		f(r)
 	}
 	r.report.Register(web)
-	(&recentHandler{verifier: validTokens(), cached: r.c, operators: operators, table: r.table}).register(web)
+	recent := &recentHandler{verifier: validTokens(), cached: r.c, operators: operators, table: r.table}
+	recent.register(web)
+	lookHandler{recent}.register(web)
 	if err := web.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}

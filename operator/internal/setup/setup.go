@@ -49,6 +49,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/report"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/servingcert"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 	"dormouse.dev/dormouse/operator/internal/udpports"
@@ -155,6 +156,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 
+	asked, err := setupEvictions(ctx, mgr, o, reports.Peers, p.Errors)
+	if err != nil {
+		return err
+	}
+
 	// Not in the manager, which starts its runnables only once caches are filled: health checks
 	// must be answered before that.
 	ctx, cancel := context.WithCancel(ctx)
@@ -169,6 +175,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		defer utilruntime.HandleCrash()
 		synced.Store(mgr.GetCache().WaitForCacheSync(ctx))
 	}()
+	if asked != nil {
+		if err := mgr.Add(asked); err != nil {
+			return fmt.Errorf("add the webhook: %w", err)
+		}
+	}
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-webEnded)
@@ -223,6 +234,9 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
+	if o.WebhookListen != "" {
+		maps.Copy(byObject, servingcert.CachedObjects(o.Namespace))
+	}
 	for _, meta := range elasticservice.WatchedTargets() {
 		byObject[meta] = cache.ByObject{Transform: slim}
 	}

@@ -18,6 +18,9 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 	} else if c.shutdownSince.IsZero() {
 		c.shutdownSince = now
 	}
+	if answer.Look != c.lastAnswer.Look {
+		c.lookSince = now
+	}
 	c.lastAnswer = answer
 	c.begin(answer.GameStarted, now)
 	if answer.GameEnded != nil {

@@ -172,3 +172,67 @@ func TestALostProbeIsNoAnswerToAShutdown(t *testing.T) {
 		})
 	}
 }
+
+// A look is replied to by what is found out after it came.
+func TestALookIsAnsweredByANewerWord(t *testing.T) {
+	looks := func(word string) func(*reportapi.Answer) { return func(a *reportapi.Answer) { a.Look = word } }
+	want := func(w *world, looked string) {
+		w.t.Helper()
+		if got := w.Snapshot().Looked; got != looked {
+			w.t.Errorf("looked %q, want %q", got, looked)
+		}
+	}
+	own := answeredWorld(t, sdkGame())
+	own.answered(looks("one"))
+	want(own, "one") // what a game says by itself is always new
+	own.answered(looks(""))
+	want(own, "")
+
+	probed := answeredWorld(t, probedGame())
+	probed.Answered(probed.clock.Now(), 0, 20)
+	probed.later(time.Second)
+	before := probed.clock.Now()
+	probed.later(time.Second)
+	probed.answered(looks("one"))
+	want(probed, "")
+	probed.Answered(before, 0, 20) // it was under way
+	want(probed, "")
+	probed.later(time.Second)
+	probed.answered(nil) // the same look again
+	probed.Unanswered(probed.clock.Now())
+	want(probed, "")
+	probed.later(time.Second)
+	probed.Answered(probed.clock.Now(), 1, 20)
+	want(probed, "one")
+	probed.wantDeletable(false)
+	probed.later(time.Second)
+	probed.answered(looks("two"))
+	want(probed, "two") // who plays need not be asked
+	probed.Answered(probed.clock.Now(), 0, 20)
+	probed.answered(looks("three"))
+	want(probed, "three") // in the same moment
+	probed.later(time.Second)
+	probed.answered(looks("four"))
+	want(probed, "")
+}
+
+// However often a game is looked at, it is as healthy as its period says.
+func TestLooksDoNotMakeAGameUnhealthy(t *testing.T) {
+	w := answeredWorld(t, probedGame())
+	w.later(healthy().InitialDelay)
+	w.Answered(w.clock.Now(), 0, 20)
+	for range 20 {
+		w.later(healthy().Period / 10)
+		w.Unanswered(w.clock.Now())
+	}
+	if state := w.Snapshot().Game.State; state != v1alpha1.GameReady {
+		t.Errorf("it is %s after two periods", state)
+	}
+	for range 11 {
+		w.later(healthy().Period / 10)
+		w.Unanswered(w.clock.Now())
+	}
+	if state := w.Snapshot().Game.State; state != v1alpha1.GameUnhealthy {
+		t.Errorf("it is %s after three periods", state)
+	}
+}

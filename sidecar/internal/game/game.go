@@ -223,7 +223,8 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	})
 }
 
-// Unanswered notes that a probe that was sent at began had no answer.
+// Unanswered notes that a probe that was sent at began had no answer. Of those within a period one
+// counts, however often the operator has the game looked at.
 func (g *Game) Unanswered(began time.Time) {
 	_ = g.do(silence, func(c *core, now time.Time) error {
 		c.probed = began
@@ -232,6 +233,10 @@ func (g *Game) Unanswered(began time.Time) {
 			// The game may take long to start.
 			return nil
 		}
+		if w.unanswered > 0 && began.Sub(w.counted) < c.config.Health.Period {
+			return nil
+		}
+		w.counted = began
 		w.unanswered++
 		if w.unanswered == c.config.Health.FailureThreshold {
 			w.failing = now

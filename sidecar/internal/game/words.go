@@ -62,6 +62,8 @@ type words struct {
 	// became too many.
 	unanswered int
 	failing    time.Time
+	// counted is when the last of them was sent.
+	counted time.Time
 	// ping is when the game last reported that it is well.
 	ping time.Time
 	// broken is the state of a game that became Unhealthy before this sidecar started.

@@ -34,8 +34,8 @@ type Loop struct {
 }
 
 // Run probes until the context ends, never twice at once: every period, at once when the
-// operator orders to drain, and often while the game starts or the operator waits for its
-// answer to a shutdown.
+// operator orders to drain or to look, and often while the game starts or the operator waits for
+// its answer to a shutdown.
 func (l *Loop) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
@@ -75,12 +75,15 @@ func (l *Loop) ask(ctx context.Context, before game.Snapshot, began time.Time, f
 }
 
 // pause waits until it is time to probe again, which is at once when the operator drains the
-// game.
+// game, or has it looked at.
 func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time) {
 	drained := before.LastAnswer.Drain
 	for {
 		now, changed := l.Game.Watch()
 		if now.LastAnswer.Drain && !drained {
+			return
+		}
+		if look := now.LastAnswer.Look; look != "" && look != before.LastAnswer.Look {
 			return
 		}
 		drained = now.LastAnswer.Drain

@@ -187,3 +187,27 @@ func TestANewProcessIsAskedOften(t *testing.T) {
 	p.next().players <- -1
 	p.next().players <- 0
 }
+
+func TestALookIsProbedForAtOnce(t *testing.T) {
+	p, g := start(t)
+	p.next().players <- 0
+	for _, word := range []string{"one", "two"} {
+		g.TakeAnswer(reportapi.Answer{Version: word, Look: word})
+		q := p.next()
+		if word == "two" {
+			// One that comes during a probe is probed for after it.
+			word = "three"
+			g.TakeAnswer(reportapi.Answer{Version: word, Look: word})
+			q.players <- 0
+			q = p.next()
+		}
+		q.players <- 1
+		eventually(t, g, func(s game.Snapshot) bool { return s.Looked == word && s.Game.Players.Current == 1 })
+	}
+	g.TakeAnswer(reportapi.Answer{Version: "4"})
+	select {
+	case <-p.questions:
+		t.Error("the game is asked though nobody looks any more")
+	case <-time.After(2 * retry):
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"reflect"
 	"slices"
 	"time"
@@ -54,6 +55,9 @@ type Reporter struct {
 	// holdOff is until when nothing is sent after a failure.
 	holdOff time.Time
 	backoff wait.Backoff
+	// mute is set after a refusal of the report's content, until the next answer: an operator of an
+	// earlier version may not know Looked.
+	mute bool
 	// complaint is the failure that was logged last; empty: the last report succeeded.
 	complaint string
 }
@@ -140,7 +144,10 @@ func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
 		report.Restore = true
 		return report
 	}
-	report.Game, report.DeletionAllowed, report.ShutdownSeen = s.Game, s.DeletionAllowed, s.ShutdownSeen
+	report.Game, report.DeletionAllowed, report.ShutdownSeen, report.Looked = s.Game, s.DeletionAllowed, s.ShutdownSeen, s.Looked
+	if r.mute {
+		report.Looked = ""
+	}
 	return report
 }
 
@@ -155,7 +162,8 @@ func urgent(before, now reportapi.Report) bool {
 	return before.Restore != now.Restore ||
 		before.Game.State != now.Game.State ||
 		(before.DeletionAllowed && !now.DeletionAllowed) ||
-		(!before.ShutdownSeen && now.ShutdownSeen)
+		(!before.ShutdownSeen && now.ShutdownSeen) ||
+		(before.Looked != now.Looked && now.Looked != "")
 }
 
 // send sends a report in the background. The operator ends the one that it holds. If another
@@ -189,7 +197,7 @@ func (r *Reporter) land(l landing) {
 	switch {
 	case l.err == nil && l.sequence > r.answered:
 		r.answered, r.seen = l.sequence, l.answer.Version
-		r.backoff, r.holdOff = retries(), time.Time{}
+		r.backoff, r.holdOff, r.mute = retries(), time.Time{}, false
 		if r.complaint != "" {
 			r.log.Info("Reports arrive again")
 			r.complaint = ""
@@ -212,6 +220,7 @@ func (r *Reporter) fail(err error) {
 	var refusal *refusal
 	if errors.As(err, &refusal) {
 		outcome = metrics.ReportRefused
+		r.mute = r.mute || refusal.status == http.StatusBadRequest
 	}
 	r.metrics.Reported(outcome)
 	if err.Error() != r.complaint {

@@ -143,6 +143,8 @@ func TestWhatCannotWait(t *testing.T) {
 		"deletion is denied":    {allowed, reportapi.Report{}, true},
 		"deletion is allowed":   {reportapi.Report{}, allowed, false},
 		"the shutdown is seen":  {reportapi.Report{}, reportapi.Report{ShutdownSeen: true}, true},
+		"a look is replied to":  {reportapi.Report{}, reportapi.Report{Looked: "one"}, true},
+		"a look is over":        {reportapi.Report{Looked: "one"}, reportapi.Report{}, false},
 		"the shutdown is off":   {reportapi.Report{ShutdownSeen: true}, reportapi.Report{}, false},
 		"all after a restoring": {reportapi.Report{Restore: true}, reportapi.Report{}, true},
 		"players": {

@@ -139,6 +139,37 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	}
 }
 
+// Of Secrets and webhooks the operator has one each, by name.
+func TestTheOperatorMayDoThisToWhatIsNamed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	for what, want := range map[authorizationv1.ResourceAttributes][]string{
+		{Namespace: systemNamespace, Resource: "secrets", Name: "dormouse-operator-tls"}:                                      {"list", "watch", "update"},
+		{Namespace: systemNamespace, Resource: "secrets", Name: "other"}:                                                      nil,
+		{Namespace: "default", Resource: "secrets", Name: "dormouse-operator-tls"}:                                            nil,
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "dormouse-eviction-guard"}: {"list", "watch", "patch"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "other"}:                   nil,
+	} {
+		var got []string
+		for _, verb := range verbs {
+			what.Verb = verb
+			answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: account("dormouse-operator"), ResourceAttributes: &what},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Status.Allowed {
+				got = append(got, verb)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("on %s %s in %q (-want +got):\n%s", what.Resource, what.Name, what.Namespace, diff)
+		}
+	}
+}
+
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
 // allowed are the verbs on resources that a program has in a namespace, and how

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -24,6 +25,9 @@ import (
 
 // leaseName is the Lease by which the operator's replicas choose a leader.
 const leaseName = "operator.dormouse.dev"
+
+// certificateName is the Secret with the certificate of the operator's webhook.
+const certificateName = "dormouse-operator-tls"
 
 const finalizersReason = "admission asks for it when an object is made that keeps its owner" +
 	" from being deleted; the API-level tests show that without it such a write is refused"
@@ -143,6 +147,11 @@ func restart(ctx context.Context, t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: env.SystemNamespace, Name: leaseName}}
 	if err := suite.Cluster.Client.Delete(ctx, lease); err != nil {
 		t.Fatalf("delete Lease %s: %v", leaseName, err)
+	}
+	// Without a certificate, the first operator makes one.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.SystemNamespace, Name: certificateName}}
+	if err := suite.Cluster.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`))); err != nil {
+		t.Fatalf("empty Secret %s: %v", certificateName, err)
 	}
 	before := map[string][]corev1.Pod{}
 	for _, program := range programs {

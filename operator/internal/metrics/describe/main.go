@@ -33,6 +33,7 @@ func register(registry prometheus.Registerer) {
 	metrics.NewController(registry)
 	metrics.NewInformer(registry)
 	metrics.NewReports(registry)
+	metrics.NewEvictions(registry)
 	leads := make(chan struct{})
 	close(leads)
 	metrics.NewServices(registry, one{}, leads)

@@ -1,0 +1,129 @@
+package eviction
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/valyala/fasthttp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// sidecar replies, and counts how often it is asked.
+type sidecar struct {
+	reply reportapi.Looked
+	asked int
+}
+
+func (s *sidecar) Look(_ context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+	if server.Name == "lobby" && podUID == "pod" {
+		s.asked++
+	}
+	return s.reply
+}
+
+func handler(t *testing.T, looker Looker, change func(*corev1.Pod)) *Handler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	server := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server"}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: "lobby", UID: "pod", Labels: map[string]string{wellknown.DeletionAllowedLabel: "true"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(server, v1alpha1.GroupVersion.WithKind("Server"))},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	change(pod)
+	return &Handler{Cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, pod).Build(), Looker: looker}
+}
+
+func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
+	t.Parallel()
+	none := func(*corev1.Pod) {}
+	type want struct {
+		Allowed bool
+		Asked   int
+		Says    string
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		reply  reportapi.Looked
+		want   want
+	}{
+		"nobody plays":                 {none, reportapi.Looked{Replied: true, DeletionAllowed: true}, want{Allowed: true, Asked: 1}},
+		"somebody has just come":       {none, reportapi.Looked{Replied: true, Players: 3}, want{Asked: 1, Says: "3 play on it"}},
+		"an empty game is Allocated":   {none, reportapi.Looked{Replied: true}, want{Asked: 1, Says: "it is in use"}},
+		"the sidecar doesn't answer":   {none, reportapi.Looked{}, want{Allowed: true, Asked: 1, Says: "didn't say in time"}},
+		"the budget refuses it anyway": {func(p *corev1.Pod) { p.Labels[wellknown.DeletionAllowedLabel] = "false" }, reportapi.Looked{}, want{Allowed: true}},
+		"the Pod has ended":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reportapi.Looked{}, want{Allowed: true}},
+		"the Pod is no Server's":       {func(p *corev1.Pod) { p.OwnerReferences = nil }, reportapi.Looked{}, want{Allowed: true}},
+		"there is no such Pod":         {func(p *corev1.Pod) { p.Name = "other" }, reportapi.Looked{}, want{Allowed: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &sidecar{reply: c.reply}
+			response := handler(t, s, c.change).review(t.Context(), &admissionv1.AdmissionRequest{Namespace: "games", Name: "lobby"})
+			says := strings.Join(response.Warnings, "")
+			if r := response.Result; r != nil {
+				says = r.Message
+				// What kubectl drain and others take for a reason to try again.
+				if r.Code != http.StatusTooManyRequests || r.Reason != metav1.StatusReasonTooManyRequests {
+					t.Errorf("refused with %+v", r)
+				}
+			}
+			got := want{response.Allowed, s.asked, says}
+			if got.Says != "" && strings.Contains(got.Says, c.want.Says) && c.want.Says != "" {
+				got.Says = c.want.Says
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAReviewIsAnsweredByItsUID(t *testing.T) {
+	t.Parallel()
+	h := handler(t, &sidecar{reply: reportapi.Looked{Replied: true, Players: 1}}, func(*corev1.Pod) {})
+	for body, code := range map[string]int{
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","namespace":"games","name":"lobby"}}`: 200,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`:                                                          400,
+		`nothing of the kind`: 400,
+	} {
+		rc := &fasthttp.RequestCtx{}
+		rc.Request.SetBodyString(body)
+		h.serve(rc)
+		if got := rc.Response.StatusCode(); got != code {
+			t.Errorf("%s is answered with %d, want %d", body, got, code)
+		}
+		if code != http.StatusOK {
+			continue
+		}
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(rc.Response.Body(), &review); err != nil {
+			t.Fatal(err)
+		}
+		if r := review.Response; review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || r == nil || r.UID != "u" || r.Allowed {
+			t.Errorf("answered %s", rc.Response.Body())
+		}
+	}
+}

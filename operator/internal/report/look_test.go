@@ -1,0 +1,183 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
+)
+
+// twoReplicas answer on one port, as pods do.
+func twoReplicas(t *testing.T) (one, two *replica) {
+	c := cluster(t)
+	second := pod("system", "operator-2", "pod-11", nil)
+	second.Labels, second.Status.PodIP = map[string]string{"app": "operator"}, "127.0.0.2"
+	if err := c.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	one = start(t, c, "127.0.0.1:0")
+	two = start(t, c, fmt.Sprintf("127.0.0.2:%d", one.peers.port))
+	one.peers.self, two.peers.self = "operator-1", "operator-2"
+	for _, p := range []*Peers{one.peers, two.peers} {
+		p.token = tokenfile.New(writeFile(t, "operator\n"))
+	}
+	return one, two
+}
+
+// leave makes a report whose answer nobody waits for.
+func (r *replica) leave(said *reportapi.Report) {
+	text, err := json.Marshal(said)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	go func() { _, _, _ = r.post("good", text) }()
+}
+
+// looking has a replica look in the background.
+func (r *replica) looking() <-chan reportapi.Looked {
+	done := make(chan reportapi.Looked, 1)
+	server := r.read()
+	go func() { done <- r.peers.Look(r.t.Context(), server, "pod-1") }()
+	return done
+}
+
+// A look reaches the sidecar through whichever replica holds its report, and only a report that
+// repeats its word is the reply.
+func TestALookReachesTheSidecarAndItsReplyTheReplicaThatAsks(t *testing.T) {
+	for asks := range 2 {
+		one, two := twoReplicas(t)
+		asking := []*replica{one, two}[asks]
+		held := one.hold(next(6))
+		done := asking.looking()
+		answer := <-held
+		if answer.Look == "" || answer.Version == "" {
+			t.Fatalf("the held report is answered with %+v, want a look", answer)
+		}
+		old := next(7, players(0))
+		old.Seen, old.Looked = answer.Version, "of before"
+		reply := next(8, players(2))
+		reply.Seen, reply.Looked, reply.DeletionAllowed = answer.Version, answer.Look, false
+		one.leave(old)
+		select {
+		case looked := <-done:
+			t.Fatalf("an older word is taken for the reply: %+v", looked)
+		case <-time.After(50 * time.Millisecond):
+		}
+		// The reply comes by another connection, and so to another replica.
+		if again := two.say(reply); again.Look != "" {
+			t.Errorf("it is asked to look again: %+v", again)
+		}
+		want := reportapi.Looked{Replied: true, Players: 2}
+		if looked := <-done; looked != want {
+			t.Errorf("looked %+v, want %+v", looked, want)
+		}
+	}
+}
+
+// A sidecar of an earlier version, or one that is cut off, doesn't reply: nobody waits for long,
+// and nothing is left of the look.
+func TestALookThatNobodyRepliesToEnds(t *testing.T) {
+	one, two := twoReplicas(t)
+	held := one.hold(next(6))
+	began := time.Now()
+	done := two.looking()
+	answer := <-held
+	again := next(7)
+	again.Seen = answer.Version
+	one.leave(again)
+	if looked := <-done; looked.Replied {
+		t.Errorf("looked %+v though nobody replied", looked)
+	}
+	if took := time.Since(began); took < reportapi.LookTime || took > within {
+		t.Errorf("it took %s", took)
+	}
+	for _, r := range []*replica{one, two} {
+		r.eventually("no look is left", func() bool { return r.table.lookOf("server-1") == "" })
+	}
+}
+
+// What the sidecar said last counts where it doesn't reply, and denies the deletion: the label may
+// not say so yet.
+func TestALastDenialCountsWithoutAReply(t *testing.T) {
+	for _, denied := range []bool{true, false} {
+		one, two := twoReplicas(t)
+		last := next(6, players(3))
+		last.DeletionAllowed = !denied
+		held := one.hold(last)
+		done := two.looking()
+		<-held
+		want := reportapi.Looked{}
+		if denied {
+			want = reportapi.Looked{Replied: true, Players: 3}
+		}
+		if looked := <-done; looked != want {
+			t.Errorf("looked %+v, want %+v", looked, want)
+		}
+	}
+}
+
+// A look at a Server that nobody has reported for leaves nothing behind.
+func TestALookAtASilentServerLeavesNothing(t *testing.T) {
+	one, two := twoReplicas(t)
+	if looked := <-two.looking(); looked.Replied {
+		t.Errorf("looked %+v", looked)
+	}
+	for _, r := range []*replica{one, two} {
+		r.eventually("no entry is left", func() bool {
+			r.table.mu.Lock()
+			defer r.table.mu.Unlock()
+			return len(r.table.entries) == 0
+		})
+	}
+}
+
+// The Pod that replies is the one that is to be evicted.
+func TestALookIsNotAnsweredByAFormerPod(t *testing.T) {
+	one, _ := twoReplicas(t)
+	held := one.hold(next(6))
+	server := one.read()
+	done := make(chan reportapi.Looked, 1)
+	go func() { done <- one.peers.Look(t.Context(), server, "pod-1b") }()
+	answer := <-held
+	reply := next(7)
+	reply.Seen, reply.Looked = answer.Version, answer.Look
+	one.say(reply)
+	if looked := <-done; looked.Replied {
+		t.Errorf("looked %+v, of another Pod", looked)
+	}
+}
+
+func TestWhoMayHaveASidecarLook(t *testing.T) {
+	r := start(t, cluster(t), "127.0.0.1:0")
+	for name, c := range map[string]struct {
+		token, query string
+		code         int
+	}{
+		"a sidecar":                 {"good", "?namespace=games&server=lobby-1&word=w", 401},
+		"nobody":                    {"", "?namespace=games&server=lobby-1&word=w", 401},
+		"a namespace that is none":  {"operator", "?namespace=../x&server=lobby-1&word=w", 400},
+		"no word":                   {"operator", "?namespace=games&server=lobby-1", 400},
+		"a Server that isn't there": {"operator", "?namespace=games&server=none&word=w", 404},
+		"the operator":              {"operator", "?namespace=games&server=lobby-1&word=w", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+reportapi.LookPath+c.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+c.token)
+			res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != c.code {
+				t.Errorf("answered %d, want %d", res.StatusCode, c.code)
+			}
+		})
+	}
+}
