@@ -1,0 +1,67 @@
+package gameserver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
+)
+
+// A game that doesn't get ready says what is awaited, from whom, and what was last heard.
+func TestASlowGameSaysWhatIsAwaited(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2030, 1, 1, 8, 0, 0, 0, time.UTC)
+	sdk := func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Readiness = v1alpha1.ServerReadinessSDK }
+	probed := func(port string) func(*v1alpha1.Server, *corev1.Pod) {
+		return func(s *v1alpha1.Server, _ *corev1.Pod) {
+			s.Spec.Players = &v1alpha1.PlayersSpec{Probe: &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeSource, Port: port}}
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*v1alpha1.Server, *corev1.Pod)
+		after   time.Duration
+		awaited []string
+	}{
+		"not for a minute yet":  {sdk, 59 * time.Second, nil},
+		"Ready is never called": {sdk, time.Minute, []string{"runs since 08:00:00 UTC", "hasn't called Ready through the SDK", "reported nothing"}},
+		"what it said last": {func(s *v1alpha1.Server, p *corev1.Pod) {
+			sdk(s, p)
+			s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameStarting, PodUID: string(p.UID), Since: &metav1.Time{Time: began.Add(time.Second)}}
+		}, time.Minute, []string{"last said Starting at 08:00:01 UTC"}},
+		"of another Pod that counts for nothing": {func(s *v1alpha1.Server, p *corev1.Pod) {
+			sdk(s, p)
+			s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, PodUID: "before"}
+		}, time.Minute, []string{"reported nothing"}},
+		"a probe of the first port":    {probed(""), time.Minute, []string{"hasn't answered a source query on port game (7000)", "speaks that protocol"}},
+		"a probe of a port of its own": {probed("query"), time.Minute, []string{"on port query (7001)"}},
+		"a game that doesn't run": {func(s *v1alpha1.Server, p *corev1.Pod) {
+			sdk(s, p)
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{}
+		}, time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+			s.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7000}, {Name: "query", ContainerPort: 7001}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "now", Annotations: map[string]string{gamepod.ContainerAnnotation: "game"}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)},
+			}}}
+			c.change(s, pod)
+			awaited, slow := slowStart(began.Add(c.after), s, observed{pod: pod})
+			if slow != (c.awaited != nil) {
+				t.Errorf("slow %t: %s", slow, awaited)
+			}
+			for _, part := range c.awaited {
+				if !strings.Contains(awaited, part) {
+					t.Errorf("%q doesn't say %q", awaited, part)
+				}
+			}
+		})
+	}
+}
