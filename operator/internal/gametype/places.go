@@ -231,8 +231,14 @@ func assign(b bounds, trial string, current *fleet, old []*fleet, at occupants) 
 
 	// Which change over?
 	slices.SortFunc(movable, func(a, b int32) int {
-		x, y := at[a], at[b]
-		return cmp.Or(compareBool(isUp(a), isUp(b)), cmp.Compare(x.players, y.players), cmp.Compare(b, a))
+		switch up := isUp(a); {
+		case up == isUp(b):
+			return cmp.Or(cmp.Compare(at[a].players, at[b].players), cmp.Compare(b, a))
+		case up:
+			return 1
+		default:
+			return -1
+		}
 	})
 	for _, place := range movable {
 		if len(want)+moving >= most {
@@ -257,18 +263,6 @@ func assign(b bounds, trial string, current *fleet, old []*fleet, at occupants) 
 		slices.Sort(l)
 	}
 	return want, left
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // heldPlaces are the places that a Fleet's Servers are to have.

@@ -24,7 +24,7 @@ func NewReports(reg prometheus.Registerer) *Reports {
 		}, []string{"code"}),
 		peers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_report_peer_calls_total",
-			Help: "Questions of other operator replicas about recent reports, by the HTTP status code of the answer.",
+			Help: "Questions of other operator replicas about recent reports, and looks that they asked for, by the HTTP status code of the answer.",
 		}, []string{"code"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dormouse_reports_held",

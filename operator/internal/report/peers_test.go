@@ -2,8 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,19 +84,9 @@ func TestWhoMayAskForRecentReports(t *testing.T) {
 		"a GameType that isn't there has none": {"operator", "?namespace=games&owner=GameType/none", 200, `{"servers":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+reportapi.RecentPath+c.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+c.token)
-			res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = res.Body.Close() }()
-			text, _ := io.ReadAll(res.Body)
-			if res.StatusCode != c.code || !strings.Contains(string(text), c.want) {
-				t.Errorf("answered %d %s, want %d with %q", res.StatusCode, text, c.code, c.want)
+			code, text := r.get(c.token, reportapi.RecentPath+c.query)
+			if code != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("answered %d %s, want %d with %q", code, text, c.code, c.want)
 			}
 		})
 	}

@@ -197,6 +197,23 @@ func (r *replica) post(token string, body []byte) (int, []byte, error) {
 	return res.StatusCode, text, err
 }
 
+// get asks as another replica does, and gives the answer's status and body.
+func (r *replica) get(token, path string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(text)
+}
+
 // say makes a report that must be taken.
 func (r *replica) say(said *reportapi.Report) reportapi.Answer {
 	r.t.Helper()
