@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/valyala/fasthttp"
@@ -75,8 +76,11 @@ func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
 		"the sidecar doesn't answer":   {none, reportapi.Looked{}, want{Allowed: true, Asked: 1, Says: "didn't say in time"}},
 		"the budget refuses it anyway": {func(p *corev1.Pod) { p.Labels[wellknown.DeletionAllowedLabel] = "false" }, reportapi.Looked{}, want{Allowed: true}},
 		"the Pod has ended":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reportapi.Looked{}, want{Allowed: true}},
-		"the Pod is no Server's":       {func(p *corev1.Pod) { p.OwnerReferences = nil }, reportapi.Looked{}, want{Allowed: true}},
-		"there is no such Pod":         {func(p *corev1.Pod) { p.Name = "other" }, reportapi.Looked{}, want{Allowed: true}},
+		"the Pod is ending": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/kept"}
+		}, reportapi.Looked{}, want{Allowed: true}},
+		"the Pod is no Server's": {func(p *corev1.Pod) { p.OwnerReferences = nil }, reportapi.Looked{}, want{Allowed: true}},
+		"there is no such Pod":   {func(p *corev1.Pod) { p.Name = "other" }, reportapi.Looked{}, want{Allowed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -327,3 +327,26 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// An operator of an earlier version refuses a reply to a look that a newer one asked for. The
+// report goes on without it.
+func TestAReportGoesOnWithoutAReplyThatIsRefused(t *testing.T) {
+	o, _, held := started(t)
+	looks := answerOf("2")
+	looks.Look = "one"
+	held.tell(looks)
+	reply := o.next()
+	if reply.report.Looked != "one" {
+		reply = o.next() // the first repeats what was said
+	}
+	if reply.report.Looked != "one" {
+		t.Fatalf("nobody replies: %+v", reply.report)
+	}
+	reply.refuse(400, `{"error":"unknown field \"looked\""}`)
+	for next := o.next(); next.report.Sequence < reply.report.Sequence+3; next = o.next() {
+		if next.report.Looked != "" {
+			t.Errorf("it replies again to who refuses that: %+v", next.report)
+		}
+		next.refuse(503, "")
+	}
+}
