@@ -90,6 +90,19 @@ func (w *world) ready(ctx context.Context, n int) *v1alpha1.Server {
 	return s
 }
 
+// played waits until a place's Server is known to have a player: one that is thought empty is
+// deleted, not drained, and then stays for as long as the player does.
+func (w *world) played(ctx context.Context, n int) *v1alpha1.Server {
+	w.t.Helper()
+	s, err := suite.Cluster.WaitServer(ctx, w.place(n), "told of its player", func(s *v1alpha1.Server) bool {
+		return s.Status.State == v1alpha1.ServerReady && s.Status.Players != nil && s.Status.Players.Current == 1
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
 // join has a player dig at a column of the world, where the columns before must have been dug and
 // no other.
 func (w *world) join(ctx context.Context, address string, column int, before ...int) *node.Miner {
@@ -175,7 +188,7 @@ func TestAWorldOutlastsSleepUpdateAndCrash(t *testing.T) {
 	// An update waits for who plays.
 	player := w.join(ctx, address, len(before), before...)
 	before = append(before, len(before))
-	playing := w.ready(ctx, 0)
+	playing := w.played(ctx, 0)
 	editGameType(ctx, t, w.game, func(s *v1alpha1.GameTypeSpec) {
 		game := &s.Template.Spec.Template.Spec.Containers[0]
 		game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
