@@ -36,8 +36,17 @@ var ErrNoPort = errors.New("no source port is left for this server")
 
 // SourcePort is a port from which a socket is connected to a backend. The zero value is none.
 type SourcePort struct {
-	server netip.AddrPort
-	port   uint16
+	of   *serverPorts
+	port uint16
+}
+
+// Server is the backend that the socket is connected to, and stays so once the port is free.
+// It is invalid where there was none.
+func (p *SourcePort) Server() netip.AddrPort {
+	if p.of == nil {
+		return netip.AddrPort{}
+	}
+	return p.of.server
 }
 
 // sourcePorts are the source ports towards all backends. A port is used once for a backend.
@@ -58,8 +67,9 @@ type sourcePorts struct {
 // is used again as late as possible: what a backend still sends to the last client must not get
 // to another.
 type serverPorts struct {
-	used map[uint16]struct{}
-	next [2]int
+	server netip.AddrPort
+	used   map[uint16]struct{}
+	next   [2]int
 	// taken counts those of each ring. A ring of which every port is taken, or listened on, is
 	// not searched in vain.
 	taken [2]int
@@ -112,7 +122,7 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 		// Each backend begins at another port. Otherwise many sockets would share one, and the
 		// kernel searches all of those for each datagram.
 		s.begun += 7919
-		ports = &serverPorts{used: map[uint16]struct{}{}, next: [2]int{s.begun, s.begun}}
+		ports = &serverPorts{server: server, used: map[uint16]struct{}{}, next: [2]int{s.begun, s.begun}}
 		s.servers[server] = ports
 	}
 	for i, ring := range s.rings {
@@ -130,7 +140,7 @@ func (s *sourcePorts) take(server netip.AddrPort) (SourcePort, error) {
 			}
 			ports.used[port] = struct{}{}
 			ports.taken[i]++
-			return SourcePort{server, port}, nil
+			return SourcePort{ports, port}, nil
 		}
 	}
 	return SourcePort{}, fmt.Errorf("%s: %w", server, ErrNoPort)
@@ -178,12 +188,10 @@ func (p *SourcePort) Free() {
 	}
 	sources.mu.Lock()
 	defer sources.mu.Unlock()
-	if ports := sources.servers[p.server]; ports != nil {
-		delete(ports.used, p.port)
-		ports.taken[ringOf(int(p.port))]--
-		if len(ports.used) == 0 {
-			delete(sources.servers, p.server)
-		}
+	delete(p.of.used, p.port)
+	p.of.taken[ringOf(int(p.port))]--
+	if len(p.of.used) == 0 {
+		delete(sources.servers, p.of.server)
 	}
 	p.port = 0
 }

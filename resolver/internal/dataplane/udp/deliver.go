@@ -56,7 +56,7 @@ func (s *session) Try(_ context.Context, address netip.AddrPort) hold.Tried {
 		// It may have been released meanwhile.
 		s.heard(time.Now())
 		s.line.AddBytes(int64(len(first)), int64(n))
-		s.replied((*buf)[:n], s.socket.packets.Send((*buf)[:n], s.source, s.client))
+		s.replied((*buf)[:n], s.replier.Send((*buf)[:n]))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// Nothing refused it.
 		s.line.AddBytes(int64(len(first)), 0)
@@ -153,7 +153,6 @@ func (s *session) run(release hold.Release) {
 		release.Slot.Leave()
 		return
 	}
-	s.replier = s.socket.packets.Replier(s.source, s.client)
 	p.Begin(s.query)
 	p.udp.strangers.add(s)
 	if s.serve(reader, release) {

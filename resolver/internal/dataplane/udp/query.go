@@ -79,7 +79,7 @@ func (s *session) answerInstead() {
 	default:
 		p.Counts.QueryAnswered()
 		s.line.Answered()
-		_ = s.socket.packets.Send(verdict.Answer, s.source, s.client)
+		_ = s.replier.Send(verdict.Answer)
 	}
 	s.over("")
 }

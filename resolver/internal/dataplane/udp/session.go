@@ -55,9 +55,6 @@ type session struct {
 	adopted bool
 	// query is set while the client only queries, which keeps nothing awake.
 	query bool
-	// evicted is set once the session made room, and gone once its place is given back. The
-	// lock of the service's strangers guards both.
-	evicted, gone bool
 	// refused is set once the backend refused a datagram, and answered once it sent one.
 	refused, answered atomic.Bool
 	// validated is set once the client sent something after it was answered.
@@ -68,14 +65,12 @@ type session struct {
 	clientAt, serverAt service.LastSeen
 	loop               *udpLoop
 	file               loop.File
-	// replier is for the goroutine or loop that passes on what the backend sends, and writer
-	// for the one that sends to it. There is one of each at a time.
+	// replier sends to the client from the address that the client sent to.
 	replier conn.Replier
-	writer  *conn.Writer
+	// writer is for the goroutine or loop that sends to the backend, one at a time.
+	writer *conn.Writer
 
 	client netip.AddrPort
-	// source makes replies come from the address that the client sent to.
-	source []byte
 	// kept bounds the bytes that are kept of the client.
 	kept *conn.Budget
 	// slot is the session's place on its backend.
@@ -90,10 +85,8 @@ type session struct {
 	sent      []byte
 	ticket    *hold.Ticket
 	idleTimer *time.Timer
-	// server is the address that upstream is connected to.
-	server   netip.AddrPort
-	upstream *net.UDPConn
-	// from is the source port of the socket, upstream or fd.
+	upstream  *net.UDPConn
+	// from is the source port of the socket, upstream or the file's, and knows its backend.
 	from conn.SourcePort
 	// lost is set where the backend's address went to another pod, or to none, before the
 	// session was live.
@@ -106,6 +99,12 @@ type session struct {
 	moved bool
 	// cutShort is set once its end in the middle of the game was counted.
 	cutShort bool
+	// evicted is set once the session made room, and gone once its place is given back. The
+	// lock of the service's strangers guards them and the next three.
+	evicted, gone bool
+	// stranger is set while it is one of them, and older and newer are its neighbours there.
+	stranger     bool
+	older, newer *session
 }
 
 var _ hold.Datagrams = (*session)(nil)
@@ -114,7 +113,7 @@ var _ hold.Datagrams = (*session)(nil)
 // sent lately and did not answer goes to the next backend.
 func (s *session) lose(lost map[netip.AddrPort]bool) {
 	s.mu.Lock()
-	is := (s.upstream != nil || s.taken) && lost[s.server]
+	is := (s.upstream != nil || s.taken) && lost[s.from.Server()]
 	s.lost = s.lost || is
 	// A session that is not live yet finds out itself.
 	ends := is && s.state.Load() == sessionLive
@@ -320,7 +319,7 @@ func (s *session) connect(address netip.AddrPort) error {
 	if s.state.Load() != sessionHeld {
 		return net.ErrClosed
 	}
-	if s.upstream != nil && s.server == address && !s.lost {
+	if s.upstream != nil && s.from.Server() == address && !s.lost {
 		return nil
 	}
 	// The session may have been released to the backend just before that was lost.
@@ -339,7 +338,7 @@ func (s *session) connect(address netip.AddrPort) error {
 		s.disconnect()
 		return err
 	}
-	s.server, s.lost, s.unsent = address, false, false
+	s.lost, s.unsent = false, false
 	s.answered.Store(false)
 	return nil
 }

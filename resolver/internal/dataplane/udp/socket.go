@@ -155,7 +155,7 @@ func (u *socket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 // sessionOf makes a client's session; nil: there may be no more sessions.
 func (u *socket) sessionOf(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
 	p := u.port.Load()
-	s := &session{socket: u, port: p, client: from, source: u.packets.Source(to), max: int32(p.Route().Hold.MaxBytes), query: query} //nolint:gosec // at most 1 MiB
+	s := &session{socket: u, port: p, client: from, replier: u.packets.Replier(u.packets.Source(to), from), max: int32(p.Route().Hold.MaxBytes), query: query} //nolint:gosec // at most 1 MiB
 	var reason proto.Reason
 	if s.stay, reason = p.Guard.Admit(p.Policy().Rules, from.Addr(), p.Held); reason == "" && !p.takeSession() {
 		s.stay.Leave()
@@ -220,7 +220,7 @@ func (u *socket) classify(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // restart replaces a session whose backend accepted nothing of what it was sent, and gives the
 // new one what was sent.
 func (u *socket) restart(s *session, sent []byte) {
-	n := &session{socket: u, port: s.port, client: s.client, source: s.source, max: s.max, queue: sent, kept: s.kept, line: s.line}
+	n := &session{socket: u, port: s.port, client: s.client, replier: s.replier, max: s.max, queue: sent, kept: s.kept, line: s.line}
 	heard, _ := s.clientAt.Last()
 	n.clientAt.Note(heard)
 	s.mu.Lock()
@@ -268,6 +268,6 @@ func (u *socket) all() []*session {
 func (u *socket) refuse(s *session, reason proto.Reason, first []byte) {
 	text := s.port.Protocol.Refusal(reason, first, s.port.Policy().Client(s.client, nil))
 	if len(text) > 0 {
-		_ = u.packets.Send(text, s.source, s.client)
+		_ = s.replier.Send(text)
 	}
 }

@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"container/list"
 	"sync"
 
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -14,9 +13,8 @@ import (
 // strangers are a service's sessions that have a backend and no validated address, the oldest
 // first.
 type strangers struct {
-	mu  sync.Mutex
-	all list.List
-	at  map[*session]*list.Element
+	mu             sync.Mutex
+	oldest, newest *session
 	// making counts the sessions that have given up their places to others and are not gone
 	// yet.
 	making int
@@ -31,10 +29,13 @@ func (t *strangers) add(s *session) {
 	if s.gone || s.validated.Load() {
 		return
 	}
-	if t.at == nil {
-		t.at = map[*session]*list.Element{}
+	s.stranger = true
+	if s.older = t.newest; s.older == nil {
+		t.oldest = s
+	} else {
+		s.older.newer = s
 	}
-	t.at[s] = t.all.PushBack(s)
+	t.newest = s
 }
 
 // remove removes a session whose address is validated.
@@ -45,10 +46,20 @@ func (t *strangers) remove(s *session) {
 }
 
 func (t *strangers) take(s *session) {
-	if e, is := t.at[s]; is {
-		t.all.Remove(e)
-		delete(t.at, s)
+	if !s.stranger {
+		return
 	}
+	if s.older == nil {
+		t.oldest = s.newer
+	} else {
+		s.older.newer = s.newer
+	}
+	if s.newer == nil {
+		t.newest = s.older
+	} else {
+		s.newer.older = s.older
+	}
+	s.stranger, s.older, s.newer = false, nil, nil
 }
 
 // evict removes the oldest session and returns it; nil: there is none, or too many are about to
@@ -56,12 +67,11 @@ func (t *strangers) take(s *session) {
 func (t *strangers) evict() *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.all.Front()
-	if e == nil || t.making >= mostMaking {
+	s := t.oldest
+	if s == nil || t.making >= mostMaking {
 		return nil
 	}
-	s := t.all.Remove(e).(*session)
-	delete(t.at, s)
+	t.take(s)
 	s.evicted = true
 	t.making++
 	return s
