@@ -225,7 +225,7 @@ func (m *Metrics) Forget(namespace, service string) {
 }
 
 // Port counts for a service's ports of a protocol. Each of its series begins with the first
-// thing that is counted: the series of an idle port would cost more than the port.
+// thing that is counted.
 func (m *Metrics) Port(namespace, name, protocol string) *Port {
 	if m == nil {
 		return nil
@@ -254,7 +254,13 @@ type Port struct {
 	of       *service
 	protocol string
 
-	// Series are found once, so that counting costs an atomic addition.
+	// found is nil before the first thing is counted.
+	found atomic.Pointer[found]
+}
+
+// found are a port's series, each found once, so that counting costs an atomic addition. An
+// idle port has none: they would take more memory than the port.
+type found struct {
 	held, sessions                       atomic.Pointer[prometheus.Gauge]
 	clients, answered                    atomic.Pointer[prometheus.Counter]
 	bytesToServer, bytesToClient         atomic.Pointer[prometheus.Counter]
@@ -265,6 +271,15 @@ type Port struct {
 	// refused and ended are counters by reason, so that counting a flood of refusals needs no
 	// lock.
 	refused, ended sync.Map
+}
+
+// series are those that were found so far.
+func (p *Port) series() *found {
+	if f := p.found.Load(); f != nil {
+		return f
+	}
+	p.found.CompareAndSwap(nil, &found{})
+	return p.found.Load()
 }
 
 // nowhere is where a service that is gone is counted.
@@ -305,100 +320,100 @@ func (p *Port) gauge(at *atomic.Pointer[prometheus.Gauge], v *prometheus.GaugeVe
 // ClientTaken counts a connection or session.
 func (p *Port) ClientTaken() {
 	if p != nil {
-		p.counter(&p.clients, p.all.clients).Inc()
+		p.counter(&p.series().clients, p.all.clients).Inc()
 	}
 }
 
 // QueryAnswered counts a query that was answered in the server's place.
 func (p *Port) QueryAnswered() {
 	if p != nil {
-		p.counter(&p.answered, p.all.answered).Inc()
+		p.counter(&p.series().answered, p.all.answered).Inc()
 	}
 }
 
 // HeldBegun and HeldEnded follow a client that waits.
 func (p *Port) HeldBegun() {
 	if p != nil {
-		p.gauge(&p.held, p.all.held).Inc()
+		p.gauge(&p.series().held, p.all.held).Inc()
 	}
 }
 
 // HeldEnded ends what HeldBegun began.
 func (p *Port) HeldEnded() {
 	if p != nil {
-		p.gauge(&p.held, p.all.held).Dec()
+		p.gauge(&p.series().held, p.all.held).Dec()
 	}
 }
 
 // SessionBegun and SessionEnded follow a client that is relayed.
 func (p *Port) SessionBegun() {
 	if p != nil {
-		p.gauge(&p.sessions, p.all.sessions).Inc()
+		p.gauge(&p.series().sessions, p.all.sessions).Inc()
 	}
 }
 
 // SessionEnded ends what SessionBegun began.
 func (p *Port) SessionEnded() {
 	if p != nil {
-		p.gauge(&p.sessions, p.all.sessions).Dec()
+		p.gauge(&p.series().sessions, p.all.sessions).Dec()
 	}
 }
 
 // BytesToServer counts bytes that a client sent.
 func (p *Port) BytesToServer(n int) {
 	if p != nil {
-		p.counter(&p.bytesToServer, p.all.bytes, toServer).Add(float64(n))
+		p.counter(&p.series().bytesToServer, p.all.bytes, toServer).Add(float64(n))
 	}
 }
 
 // BytesToClient counts bytes that a backend sent.
 func (p *Port) BytesToClient(n int) {
 	if p != nil {
-		p.counter(&p.bytesToClient, p.all.bytes, toClient).Add(float64(n))
+		p.counter(&p.series().bytesToClient, p.all.bytes, toClient).Add(float64(n))
 	}
 }
 
 // DatagramsToServer counts n datagrams from clients, of so many bytes in total.
 func (p *Port) DatagramsToServer(n, bytes int) {
 	if p != nil {
-		p.counter(&p.datagramsToServer, p.all.datagrams, toServer).Add(float64(n))
-		p.counter(&p.bytesToServer, p.all.bytes, toServer).Add(float64(bytes))
+		p.counter(&p.series().datagramsToServer, p.all.datagrams, toServer).Add(float64(n))
+		p.counter(&p.series().bytesToServer, p.all.bytes, toServer).Add(float64(bytes))
 	}
 }
 
 // DatagramsToClient counts n datagrams from backends, of so many bytes in total.
 func (p *Port) DatagramsToClient(n, bytes int) {
 	if p != nil {
-		p.counter(&p.datagramsToClient, p.all.datagrams, toClient).Add(float64(n))
-		p.counter(&p.bytesToClient, p.all.bytes, toClient).Add(float64(bytes))
+		p.counter(&p.series().datagramsToClient, p.all.datagrams, toClient).Add(float64(n))
+		p.counter(&p.series().bytesToClient, p.all.bytes, toClient).Add(float64(bytes))
 	}
 }
 
 // UnsentToServer counts a client's datagram that could not be sent.
 func (p *Port) UnsentToServer() {
 	if p != nil {
-		p.counter(&p.unsentToServer, p.all.unsent, toServer).Inc()
+		p.counter(&p.series().unsentToServer, p.all.unsent, toServer).Inc()
 	}
 }
 
 // UnsentToClient counts n datagrams from backends that could not be sent.
 func (p *Port) UnsentToClient(n int) {
 	if p != nil {
-		p.counter(&p.unsentToClient, p.all.unsent, toClient).Add(float64(n))
+		p.counter(&p.series().unsentToClient, p.all.unsent, toClient).Add(float64(n))
 	}
 }
 
 // DatagramDropped counts a datagram that a full session could not hold.
 func (p *Port) DatagramDropped() {
 	if p != nil {
-		p.counter(&p.dropped, p.all.dropped).Inc()
+		p.counter(&p.series().dropped, p.all.dropped).Inc()
 	}
 }
 
 // DatagramRefused counts a datagram that met no bound port.
 func (p *Port) DatagramRefused() {
 	if p != nil {
-		p.counter(&p.notBound, p.all.notBound).Inc()
+		p.counter(&p.series().notBound, p.all.notBound).Inc()
 	}
 }
 
@@ -407,13 +422,13 @@ func (p *Port) Refused(reason string) {
 	if p == nil {
 		return
 	}
-	p.by(&p.refused, p.all.refused, reason).Inc()
+	p.by(&p.series().refused, p.all.refused, reason).Inc()
 }
 
 // Ended counts the end of a client that was held or relayed.
 func (p *Port) Ended(why string) {
 	if p != nil {
-		p.by(&p.ended, p.all.ended, why).Inc()
+		p.by(&p.series().ended, p.all.ended, why).Inc()
 	}
 }
 
@@ -431,7 +446,7 @@ func (p *Port) by(cache *sync.Map, v *prometheus.CounterVec, reason string) prom
 // game.
 func (p *Port) SessionCutShort() {
 	if p != nil {
-		p.counter(&p.cutShort, p.all.cutShort).Inc()
+		p.counter(&p.series().cutShort, p.all.cutShort).Inc()
 	}
 }
 
