@@ -194,15 +194,3 @@ type ServerPortStatus struct {
 	// protocol is TCP, UDP or TCPUDP.
 	Protocol ServerProtocol `json:"protocol"`
 }
-
-// Conditions of a Server. Each is set on every pass of the controller. Ready is True when the
-// game takes players.
-const (
-	// ConditionDeletionAllowed is True when the Server may be deleted now, and says what it
-	// waits for when it is False.
-	ConditionDeletionAllowed = "DeletionAllowed"
-
-	// ConditionHealthy is False when the game runs and is taken for broken, and Unknown while
-	// no game runs.
-	ConditionHealthy = "Healthy"
-)

@@ -150,6 +150,14 @@ const (
 	MaxResolverPort = 29999
 )
 
+// Ports of the sidecar in a game's Pod, which a game can't have. The first two are on loopback
+// only.
+const (
+	SDKGRPCPort = 9357
+	SDKHTTPPort = 9358
+	SidecarPort = 9359
+)
+
 // GameTypeAnnotations are those that are read of a GameType.
 var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation}
 

@@ -14,8 +14,8 @@ import (
 
 // kept are names of the API, which outlive the words that they are made of.
 var kept = map[string]bool{
-	"ConditionPlayersKnown": true, "playersKnown": true,
-	"ConditionWakePlayersKnown": true, "wakePlayersKnown": true,
+	"PlayersKnown": true, "playersKnown": true,
+	"WakePlayersKnown": true, "wakePlayersKnown": true,
 }
 
 func main() {

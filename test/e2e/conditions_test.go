@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
@@ -21,8 +22,8 @@ import (
 // does, too.
 func serverIsDown(ctx context.Context, t *testing.T, g env.Game, reason string, words ...string) {
 	t.Helper()
-	says(ctx, t, g, v1alpha1.ConditionServerUp, reason, words...)
-	says(ctx, t, g, v1alpha1.ConditionReady, reason, words...)
+	says(ctx, t, g, conditions.ServerUp, reason, words...)
+	says(ctx, t, g, conditions.Ready, reason, words...)
 	err := env.WaitUntil(ctx, "an event says "+reason, func(ctx context.Context) (bool, error) {
 		var list eventsv1.EventList
 		if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(g.Namespace)); err != nil {
@@ -44,7 +45,7 @@ func serverIsDown(ctx context.Context, t *testing.T, g env.Game, reason string, 
 func serverIsUp(ctx context.Context, t *testing.T, g env.Game) {
 	t.Helper()
 	_, err := suite.Cluster.WaitFor(ctx, g.Key(), "healed", func(es *v1alpha1.ElasticService) bool {
-		return env.Condition(es, v1alpha1.ConditionServerUp) == metav1.ConditionTrue && env.Condition(es, v1alpha1.ConditionReady) == metav1.ConditionTrue
+		return env.Condition(es, conditions.ServerUp) == metav1.ConditionTrue && env.Condition(es, conditions.Ready) == metav1.ConditionTrue
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -48,7 +49,7 @@ func TestASelectorIsRemovedFromAServiceThatServes(t *testing.T) {
 	}
 	ready := func(status metav1.ConditionStatus, reason string) func(*v1alpha1.ElasticService) bool {
 		return func(es *v1alpha1.ElasticService) bool {
-			c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
+			c := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready)
 			return c != nil && c.Status == status && c.Reason == reason
 		}
 	}

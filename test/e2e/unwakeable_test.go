@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -53,7 +54,7 @@ func TestClientsOfATargetThatCantWakeAreRefusedSoon(t *testing.T) {
 			if err := suite.Cluster.Create(ctx, g); err != nil {
 				t.Fatal(err)
 			}
-			says(ctx, t, g, v1alpha1.ConditionTargetFound, c.reason, c.says)
+			says(ctx, t, g, conditions.TargetFound, c.reason, c.says)
 			es, err := suite.Cluster.WaitPhase(ctx, g.Key(), "", v1alpha1.ModeProxy)
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +109,7 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	if took := time.Since(deleted); took < time.Second || took > 15*time.Second {
 		t.Errorf("the client was sent away %s after its target was deleted, want about 3s", took)
 	}
-	says(ctx, t, g, v1alpha1.ConditionTargetFound, reasons.TargetNotFound, "here is no Deployment", "create it")
+	says(ctx, t, g, conditions.TargetFound, reasons.TargetNotFound, "here is no Deployment", "create it")
 	refusedWithin(ctx, t, g)
 	g.BootDelay = 0
 	if err := suite.Cluster.Client.Create(ctx, suite.Cluster.Deployment(g)); err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 )
@@ -71,7 +72,7 @@ func Wait[T client.Object](ctx context.Context, e *Env, list client.ObjectList, 
 // endpoints are in sync.
 func (e *Env) WaitPhase(ctx context.Context, key types.NamespacedName, phase v1alpha1.Phase, mode v1alpha1.Mode) (*v1alpha1.ElasticService, error) {
 	return e.WaitFor(ctx, key, string(phase)+"/"+string(mode), func(es *v1alpha1.ElasticService) bool {
-		return es.Status.Phase == phase && es.Status.Mode == mode && Condition(es, v1alpha1.ConditionEndpointsInSync) == metav1.ConditionTrue
+		return es.Status.Phase == phase && es.Status.Mode == mode && Condition(es, conditions.EndpointsInSync) == metav1.ConditionTrue
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -68,10 +69,10 @@ func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reaso
 	status.Set(fixture.At(seconds), p.es, o, planner.Findings{Cause: cause}, pl)
 	emitted = s.diagnosis.Events(before, p.es, cause)
 	for _, c := range p.es.Status.Conditions {
-		if c.Type == v1alpha1.ConditionServerUp {
+		if c.Type == conditions.ServerUp {
 			reason = c.Reason
 		}
-		if c.Type == v1alpha1.ConditionReady {
+		if c.Type == conditions.Ready {
 			wrong := cause != nil && cause.Wrong
 			if (c.Status == metav1.ConditionFalse) != wrong {
 				p.t.Errorf("at %v Ready is %s %s, and the cause is %+v", seconds, c.Status, c.Reason, cause)

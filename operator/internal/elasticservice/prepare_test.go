@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -34,7 +35,7 @@ func TestWhenNoResolverPortIsFreeTheConditionsSaySo(t *testing.T) {
 		t.Fatalf("obstacle %v, error %v; want an obstacle", ob, err)
 	}
 	status.Set(fixture.At(0), es, o, planner.Findings{Obstacle: ob}, planner.Plan{})
-	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
+	is := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready)
 	if is.Status != metav1.ConditionFalse || is.Reason != reasons.PortsExhausted || !strings.Contains(is.Message, "remove ElasticServices") {
 		t.Errorf("Ready is %s %s %q", is.Status, is.Reason, is.Message)
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
@@ -184,7 +185,7 @@ func (r *Reconciler) byUDPPorts(ctx context.Context, numbers []int32, of client.
 // concerns reports whether it may matter to an ElasticService that an object got or lost a port
 // number.
 func concerns(es *v1alpha1.ElasticService, key client.ObjectKey) bool {
-	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
+	c := meta.FindStatusCondition(es.Status.Conditions, conditions.UDPSessionsKept)
 	return c == nil || c.Status != metav1.ConditionFalse || strings.Contains(c.Message, key.String())
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
@@ -81,7 +82,7 @@ func (m *state) up(now time.Time, is, wanted bool) {
 // unblocked is when the resolvers began to see all clients; zero where they always did, as far
 // as the status shows.
 func (m *state) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstacle.Obstacle) time.Time {
-	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionIdleSignal)
+	c := meta.FindStatusCondition(es.Status.Conditions, conditions.IdleSignal)
 	was := c != nil && (c.Reason == reasons.SelectorBypassesResolver || c.Reason == reasons.EndpointsBypassResolver)
 	if was || ob != nil {
 		m.unblockedAt = now

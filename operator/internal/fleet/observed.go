@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -89,14 +90,14 @@ func observe(o *v1alpha1.Server) server {
 		default:
 		}
 	}
-	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+	if c := meta.FindStatusCondition(o.Status.Conditions, conditions.Ready); c != nil {
 		s.ready, s.changed = c.Status == metav1.ConditionTrue, c.LastTransitionTime.Time
 		if !s.ready {
 			s.lost, s.message = c.Reason == reasons.NodeLost, c.Message
 		}
 	}
 	// A Server whose node is lost is in state Unhealthy, too, and may come back.
-	s.unhealthy = !s.lost && (s.state == v1alpha1.ServerUnhealthy || meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionHealthy))
+	s.unhealthy = !s.lost && (s.state == v1alpha1.ServerUnhealthy || meta.IsStatusConditionFalse(o.Status.Conditions, conditions.Healthy))
 	return s
 }
 

@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -16,6 +18,17 @@ import (
 
 // maxConcurrent bounds how many Fleets are reconciled at once.
 const maxConcurrent = 4
+
+// IndexOwner finds Servers by the UID of the Fleet that owns them.
+const IndexOwner = "metadata.ownerReferences.fleet"
+
+// byOwner is that index.
+var byOwner = kit.OwnerIndex{Key: IndexOwner, Owner: v1alpha1.GroupVersion.WithKind("Fleet").GroupKind()}
+
+// SetupIndexes adds the index that the controller uses.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return byOwner.Setup(ctx, indexer, &v1alpha1.Server{})
+}
 
 // Setup registers the controller.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {

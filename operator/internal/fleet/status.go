@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
@@ -67,7 +68,7 @@ func count(servers []server) counts {
 
 // ready is the condition Ready: whether as many Servers are ready as desired, and if not, why.
 func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
-	const kind = v1alpha1.ConditionReady
+	const kind = conditions.Ready
 	desired := replicas(&f.Spec)
 	if !f.DeletionTimestamp.IsZero() {
 		return condition.False(kind, reasons.Draining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
@@ -96,7 +97,7 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 
 // updated is the condition Updated: whether the Servers are of the Fleet's template.
 func updated(f *v1alpha1.Fleet, c counts) metav1.Condition {
-	const kind = v1alpha1.ConditionUpdated
+	const kind = conditions.Updated
 	outdated := c.active - c.updated
 	switch {
 	case outdated == 0:

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/places"
@@ -87,7 +88,7 @@ func TestConditionReady(t *testing.T) {
 				f.DeletionTimestamp = &metav1.Time{Time: t0}
 			}
 			setStatus(t0, f, test.servers, test.plan, test.backoff)
-			got := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionReady)
+			got := meta.FindStatusCondition(f.Status.Conditions, conditions.Ready)
 			want := &metav1.Condition{
 				Type: "Ready", Status: test.status, Reason: test.reason, Message: test.message,
 				ObservedGeneration: 3, LastTransitionTime: metav1.Time{Time: t0},
@@ -213,13 +214,13 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 		"ends because it is deleted":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(-1)), server{deleting: true, reported: true}},
 		"is deleted because it ends":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(1)), server{deleting: true, shutdown: true, reported: true}},
 		"Unhealthy":                   {state(v1alpha1.ServerStatus{State: v1alpha1.ServerUnhealthy}), server{state: "Unhealthy", unhealthy: true}},
-		"Unhealthy, though it drains": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerDraining, Conditions: conditions("Healthy", "False", "Unhealthy")}), server{state: "Draining", unhealthy: true}},
+		"Unhealthy, though it drains": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerDraining, Conditions: conditionOf("Healthy", "False", "Unhealthy")}), server{state: "Draining", unhealthy: true}},
 		"on a node that doesn't answer": {
-			state(v1alpha1.ServerStatus{State: v1alpha1.ServerUnhealthy, Conditions: conditions("Ready", "False", "NodeLost")}),
+			state(v1alpha1.ServerStatus{State: v1alpha1.ServerUnhealthy, Conditions: conditionOf("Ready", "False", "NodeLost")}),
 			server{state: "Unhealthy", lost: true, message: "why", changed: t0},
 		},
 		"Ready": {
-			state(v1alpha1.ServerStatus{State: v1alpha1.ServerReady, Conditions: conditions("Ready", "True", "OK")}),
+			state(v1alpha1.ServerStatus{State: v1alpha1.ServerReady, Conditions: conditionOf("Ready", "True", "OK")}),
 			server{state: "Ready", ready: true, changed: t0},
 		},
 	}
@@ -233,6 +234,6 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 	}
 }
 
-func conditions(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
+func conditionOf(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: kind, Status: status, Reason: reason, Message: "why", LastTransitionTime: metav1.Time{Time: t0}}}
 }

@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/udpports"
@@ -79,7 +80,7 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	picker *picker
+	picker *hostports.Picker
 	// made are the Servers whose Pod was just created, and the namespaces whose
 	// PodDisruptionBudget was, until the cache shows them.
 	made *recent
@@ -93,8 +94,7 @@ type Reconciler struct {
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.picker = newPicker(r.LowPort, r.HighPort, udpports.Services{Cache: r.Client})
-	r.picker.now = func() time.Time { return r.Now() }
+	r.picker = hostports.NewPicker(r.LowPort, r.HighPort, udpports.Services{Cache: r.Client}, func() time.Time { return r.Now() })
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
 	r.boots = &boots{usual: map[string]time.Duration{}}
@@ -151,6 +151,14 @@ type outcome struct {
 	refused error
 }
 
+// portPick is the result of picking a Server's host ports.
+type portPick struct {
+	// numbers are in the order of spec.ports.
+	numbers []int32
+	// trouble is why there are none, so that no Pod can be created.
+	trouble error
+}
+
 // apply applies a plan: it takes its one action on the Pod.
 func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, p plan) (done outcome, err error) {
 	if o.orphan != nil {
@@ -161,7 +169,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		}
 	}
 	if p.create {
-		done.ports.numbers, done.ports.trouble = r.picker.pick(s)
+		done.ports.numbers, done.ports.trouble = r.picker.Pick(s)
 		p.create = done.ports.trouble == nil
 	}
 	if o.pod != nil || p.create {
@@ -180,7 +188,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		// But not if it has got a node, or changed otherwise, since it was observed.
 		err = r.deletePod(ctx, o.pod, client.GracePeriodSeconds(0), client.Preconditions{ResourceVersion: &o.pod.ResourceVersion})
 		if err == nil && p.refused {
-			r.picker.refuse(s)
+			r.picker.Refuse(s)
 		}
 	case p.retire != "":
 		// Somebody may have undone a drain meanwhile.
@@ -209,7 +217,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 		p.requeueAfter.AtMost(untilSlow(now, s, o))
 	}
 	why, _ := unschedulable(orEmpty(o.pod))
-	r.picker.wait(client.ObjectKeyFromObject(s), wantsPort(why) || done.ports.trouble != nil)
+	r.picker.Wait(client.ObjectKeyFromObject(s), hostports.Awaited(why) || done.ports.trouble != nil)
 	if left := putOffFor(now, original, s, o); left > 0 && done.refused == nil {
 		p.requeueAfter.AtMost(left)
 		return p.requeueAfter.Duration(), nil
@@ -263,16 +271,16 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 	}
 	o.pod = pod
 	r.made.forget(string(s.UID))
-	o.clashes = r.picker.clashes(s, hostPortsOf(s, pod))
-	o.patience = r.picker.patience(s.UID)
-	r.tell(r.picker.hold(s.UID, hostPortsOf(s, pod)))
-	if why, _ := unschedulable(pod); wantsPort(why) && picksPorts(s) {
-		o.better, o.betterInVain = r.picker.better(s, false), r.picker.better(s, true)
+	o.clashes = r.picker.Clashes(s, hostports.Of(s, pod))
+	o.patience = r.picker.Patience(s.UID)
+	r.tell(r.picker.Hold(s.UID, hostports.Of(s, pod)))
+	if why, _ := unschedulable(pod); hostports.Awaited(why) && hostports.Picks(s) {
+		o.better, o.betterInVain = r.picker.Better(s, false), r.picker.Better(s, true)
 	}
 	if pod.Spec.NodeName == "" {
 		return o, nil
 	}
-	r.picker.placed(s.UID)
+	r.picker.Placed(s.UID)
 	o.events = r.observeEvents(ctx, pod)
 	node := &corev1.Node{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)
@@ -293,7 +301,7 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 	if err := r.deleteClaims(ctx, s); err != nil {
 		return err
 	}
-	r.tell(r.picker.hold(s.UID, nil))
+	r.tell(r.picker.Hold(s.UID, nil))
 	err := kit.RemoveFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "release Server %s", client.ObjectKeyFromObject(s))
 }
@@ -306,7 +314,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *v1alpha1.Server) error
 // tidy removes what a Server that is gone left behind: a Pod, if somebody removed the finalizer
 // by force, and the namespace's PodDisruptionBudget with its last Server.
 func (r *Reconciler) tidy(ctx context.Context, key types.NamespacedName) error {
-	r.picker.wait(key, false)
+	r.picker.Wait(key, false)
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, key, pod)
 	if err == nil {

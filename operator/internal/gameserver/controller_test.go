@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -40,7 +41,7 @@ func TestAChangeIsWrittenOnceThoughTheCacheIsBehind(t *testing.T) {
 		once   bool
 	}{
 		"a condition": {func(s *v1alpha1.ServerStatus) {
-			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Unix(5, 0))}}
+			s.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Unix(5, 0))}}
 		}, true},
 		"what a report says": {func(s *v1alpha1.ServerStatus) { s.DeletionAllowed = true }, true},
 		"an address":         {func(s *v1alpha1.ServerStatus) { s.Address = "192.0.2.1" }, false},

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -50,7 +51,7 @@ type readyCondition struct{ reason, message string }
 
 func readyOf(s *v1alpha1.Server) readyCondition {
 	for _, c := range s.Status.Conditions {
-		if c.Type == v1alpha1.ConditionReady {
+		if c.Type == conditions.Ready {
 			return readyCondition{c.Reason, c.Message}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
 // learnPorts fills the picker from the existing Pods.
@@ -21,8 +22,8 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	for i := range servers.Items {
 		s := &servers.Items[i]
 		pod := &corev1.Pod{}
-		if picksPorts(s) && r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod) == nil && metav1.IsControlledBy(pod, s) {
-			r.picker.hold(s.UID, hostPortsOf(s, pod))
+		if hostports.Picks(s) && r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod) == nil && metav1.IsControlledBy(pod, s) {
+			r.picker.Hold(s.UID, hostports.Of(s, pod))
 		}
 	}
 }

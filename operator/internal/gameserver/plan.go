@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
 
@@ -155,11 +156,6 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	}
 }
 
-// retryPort is how long a Pod waits for a host port before another one is tried, the first
-// time, where the count of our own Pods doesn't explain the wait: a Pod of somebody else may
-// have it.
-const retryPort = 30 * time.Second
-
 // planPorts replaces a Pod in two cases: its picked host port has become a UDP port of an
 // ElasticService, and its network isn't set up yet; or it has no node because of its host port,
 // and another number is better.
@@ -169,7 +165,7 @@ func planPorts(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 		return
 	}
 	why, since := unschedulable(o.pod)
-	if !wantsPort(why) || !picksPorts(s) {
+	if !hostports.Awaited(why) || !hostports.Picks(s) {
 		return
 	}
 	left := o.patience - now.Sub(since)

@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -53,7 +55,7 @@ func newWorld(changes ...func(*world)) *world {
 					},
 				},
 			},
-			patience: retryPort,
+			patience: hostports.FirstPatience,
 		},
 	}
 	w.say(v1alpha1.GameReady, 0)
@@ -368,7 +370,7 @@ func TestStatus(t *testing.T) {
 // Failures are forgotten once a Server was well for ten minutes.
 func TestFailuresAreForgotten(t *testing.T) {
 	w := newWorld(podEnded, failures(7, -3000))
-	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
+	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
 	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
 	if w.server.Status.Failures != 8 {
 		t.Errorf("after 599 s of being well there were %d failures, want 8", w.server.Status.Failures)
@@ -378,7 +380,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 		t.Errorf("a Pod that failed once was counted %d times, want 8 failures in all", w.server.Status.Failures)
 	}
 	w = newWorld(podEnded, failures(7, -3000))
-	w.server.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
+	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
 	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
 	if w.server.Status.Failures != 1 {
 		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)

@@ -20,13 +20,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
-)
-
-// Ports of the sidecar. The first two are on loopback only.
-const (
-	sdkGRPCPort = 9357
-	sdkHTTPPort = 9358
-	sidecarPort = 9359
+	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
 // Annotations that tell cluster autoscalers that Pods must stay.
@@ -131,10 +125,10 @@ func setDeletable(m *metav1.ObjectMeta, deletable bool) {
 func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container, hostPorts []int32) {
 	setEnv(game, "SERVER_NAME", s.Name)
 	setEnv(game, "SERVER_NAMESPACE", s.Namespace)
-	setEnv(game, "AGONES_SDK_GRPC_PORT", strconv.Itoa(sdkGRPCPort))
-	setEnv(game, "AGONES_SDK_HTTP_PORT", strconv.Itoa(sdkHTTPPort))
+	setEnv(game, "AGONES_SDK_GRPC_PORT", strconv.Itoa(wellknown.SDKGRPCPort))
+	setEnv(game, "AGONES_SDK_HTTP_PORT", strconv.Itoa(wellknown.SDKHTTPPort))
 	for i, port := range s.Spec.Ports {
-		number := listenPort(port, hostPorts[i])
+		number := hostports.Listen(port, hostPorts[i])
 		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
 		for _, protocol := range port.Protocol.Transports() {
 			setPort(game, corev1.ContainerPort{
@@ -158,9 +152,9 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	args := []string{
 		"--operator=" + sidecar.OperatorURL,
 		"--token-file=" + tokenDir + "/token",
-		fmt.Sprintf("--grpc-port=%d", sdkGRPCPort),
-		fmt.Sprintf("--http-port=%d", sdkHTTPPort),
-		fmt.Sprintf("--listen=:%d", sidecarPort),
+		fmt.Sprintf("--grpc-port=%d", wellknown.SDKGRPCPort),
+		fmt.Sprintf("--http-port=%d", wellknown.SDKHTTPPort),
+		fmt.Sprintf("--listen=:%d", wellknown.SidecarPort),
 		"--readiness=" + orDefault(string(s.Spec.Readiness), string(v1alpha1.ServerReadinessAuto)),
 		"--unreported=" + orDefault(string(s.Spec.Deletion.Unreported), string(v1alpha1.DeletionAllowed)),
 	}
@@ -188,9 +182,9 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	c.Args = args
 	setEnv(c, "SERVER_NAME", s.Name)
 	setEnv(c, "SERVER_NAMESPACE", s.Namespace)
-	c.Ports = []corev1.ContainerPort{{Name: "dormouse", ContainerPort: sidecarPort, Protocol: corev1.ProtocolTCP}}
+	c.Ports = []corev1.ContainerPort{{Name: "dormouse", ContainerPort: wellknown.SidecarPort, Protocol: corev1.ProtocolTCP}}
 	c.ReadinessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(sidecarPort)}},
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(wellknown.SidecarPort)}},
 		PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1,
 	}
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenDir, ReadOnly: true})
@@ -221,7 +215,7 @@ func probeOf(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {
 func probePort(s *v1alpha1.Server, name string, hostPorts []int32) int32 {
 	for i, port := range s.Spec.Ports {
 		if name == "" || port.Name == name {
-			return listenPort(port, hostPorts[i])
+			return hostports.Listen(port, hostPorts[i])
 		}
 	}
 	return 0 // the API server refuses that
@@ -348,6 +342,6 @@ func (r *Reconciler) deleteOrphan(ctx context.Context, pod *corev1.Pod) error {
 	if err == nil && s.UID == owner.UID {
 		return nil
 	}
-	r.tell(r.picker.hold(owner.UID, nil))
+	r.tell(r.picker.Hold(owner.UID, nil))
 	return r.deletePod(ctx, pod)
 }

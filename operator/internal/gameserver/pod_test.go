@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
 // full is a Server with everything that a Pod may show.
@@ -94,7 +95,7 @@ func TestPortsAreReadFromThePod(t *testing.T) {
 		{Name: "game", Port: 7000, Protocol: v1alpha1.ServerProtocolTCPUDP},
 		{Name: "query-of-a-game", Port: 7001, Protocol: v1alpha1.ServerProtocolTCPUDP},
 	}
-	if diff := cmp.Diff(want, portsOf(s, pod)); diff != "" {
+	if diff := cmp.Diff(want, hostports.Status(s, pod)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
@@ -111,7 +112,7 @@ func TestPortsAreTheirOwn(t *testing.T) {
 		{Name: "free", Protocol: v1alpha1.ServerProtocolTCP, Expose: v1alpha1.ExposePassthrough},
 	}
 	numbers := []int32{7001, 7002, 7003, 7004}
-	if got := hostPortsOf(s, buildPod(s, sidecar, numbers, true)); !slices.Equal(got, numbers) {
+	if got := hostports.Of(s, buildPod(s, sidecar, numbers, true)); !slices.Equal(got, numbers) {
 		t.Errorf("the ports are %v, want %v", got, numbers)
 	}
 }

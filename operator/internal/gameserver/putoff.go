@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -34,9 +35,9 @@ func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed) time.D
 // sameForPeople reports whether two states of a Server's conditions mean the same to a person:
 // why it isn't ready, and whether it may be deleted.
 func sameForPeople(a, b []metav1.Condition) bool {
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionDeletionAllowed} {
+	for _, kind := range []string{conditions.Ready, conditions.DeletionAllowed} {
 		before, after := meta.FindStatusCondition(a, kind), meta.FindStatusCondition(b, kind)
-		if before == nil || after == nil || before.Status != after.Status || kind == v1alpha1.ConditionReady && before.Reason != after.Reason {
+		if before == nil || after == nil || before.Status != after.Status || kind == conditions.Ready && before.Reason != after.Reason {
 			return false
 		}
 	}

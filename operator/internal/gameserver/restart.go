@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -76,7 +77,7 @@ func (r *Reconciler) markRestart(ctx context.Context, pod *corev1.Pod) error {
 
 // updated is the condition Updated of a Server that is in no Fleet.
 func updated(s *v1alpha1.Server, o observed) metav1.Condition {
-	const kind = v1alpha1.ConditionUpdated
+	const kind = conditions.Updated
 	switch {
 	case restarts(o.pod):
 		return condition.False(kind, reasons.Updating, "The Pod is of an earlier spec and ends for one of this spec.")

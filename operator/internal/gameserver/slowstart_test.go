@@ -1,6 +1,7 @@
 package gameserver
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
 )
 
@@ -63,5 +65,56 @@ func TestASlowGameSaysWhatIsAwaited(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A game that usually takes three minutes isn't called slow after one.
+func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
+	t.Parallel()
+	r := &Reconciler{boots: &boots{usual: map[string]time.Duration{}}}
+	began := time.Date(2030, 1, 1, 8, 0, 0, 0, time.UTC)
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "world-0", Labels: map[string]string{wellknown.GameTypeLabel: "world"}}}
+	s.Spec.Readiness = v1alpha1.ServerReadinessSDK
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{gamepod.ContainerAnnotation: "game"}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)},
+	}}}
+	slow := func(of *v1alpha1.Server, after time.Duration) bool {
+		_, slow := slowStart(began.Add(after), of, observed{pod: pod, usualBoot: r.boots.of(bootOf(of))})
+		return slow
+	}
+	if slow(s, 59*time.Second) || !slow(s, time.Minute) {
+		t.Error("a game whose boots nobody has seen isn't slow after a minute")
+	}
+	starting, ready := s.DeepCopy(), s.DeepCopy()
+	starting.Status.State, ready.Status.State = v1alpha1.ServerStarting, v1alpha1.ServerReady
+	r.noteBoot(began.Add(3*time.Minute), starting, ready, observed{pod: pod})
+	r.noteBoot(began.Add(time.Hour), ready, ready, observed{pod: pod}) // it was Ready before
+	next := s.DeepCopy()
+	next.Name = "world-1"
+	if slow(next, 6*time.Minute-time.Second) || !slow(next, 6*time.Minute) {
+		t.Errorf("a game that takes %s isn't slow after twice that", r.boots.of(bootOf(next)))
+	}
+	other := s.DeepCopy()
+	other.Labels = map[string]string{wellknown.GameTypeLabel: "other"}
+	if !slow(other, time.Minute) {
+		t.Error("another game has its measure")
+	}
+	for range 40 {
+		r.noteBoot(began.Add(10*time.Second), starting, ready, observed{pod: pod})
+	}
+	if usual := r.boots.of(bootOf(s)); usual < 10*time.Second || usual > 11*time.Second {
+		t.Errorf("after 40 boots of 10s it usually takes %s", usual)
+	}
+}
+
+func TestTheBootsOfGamesAreBounded(t *testing.T) {
+	t.Parallel()
+	b := &boots{usual: map[string]time.Duration{}}
+	for i := range maxBoots + 10 {
+		b.took(strconv.Itoa(i), time.Second)
+	}
+	if len(b.usual) != maxBoots || b.of(strconv.Itoa(maxBoots+9)) != time.Second {
+		t.Errorf("%d are remembered", len(b.usual))
 	}
 }

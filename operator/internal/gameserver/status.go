@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -19,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -38,7 +40,7 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 	// The cache may go on showing a Pod that failed after it was deleted.
 	if p.failed && (st.LastFailureTime == nil || st.LastFailureTime.Before(&o.pod.CreationTimestamp)) {
 		var readySince *metav1.Time
-		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(st.Conditions, conditions.Ready); c != nil && c.Status == metav1.ConditionTrue {
 			readySince = &c.LastTransitionTime
 		}
 		st.Failures, st.LastFailureTime = failuresAfter(now, s, readySince), &stamp
@@ -50,19 +52,19 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 		clearGame(s, p.guard.empty)
 	}
 
-	ready := condition.False(v1alpha1.ConditionReady, f.reason, "%s", f.message)
+	ready := condition.False(conditions.Ready, f.reason, "%s", f.message)
 	if f.ready {
-		ready = condition.True(v1alpha1.ConditionReady, reasons.OK, "%s", f.message)
+		ready = condition.True(conditions.Ready, reasons.OK, "%s", f.message)
 	}
-	deletable := condition.False(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
+	deletable := condition.False(conditions.DeletionAllowed, p.guard.reason, "%s", p.guard.message)
 	if p.guard.allowed {
-		deletable = condition.True(v1alpha1.ConditionDeletionAllowed, p.guard.reason, "%s", p.guard.message)
+		deletable = condition.True(conditions.DeletionAllowed, p.guard.reason, "%s", p.guard.message)
 	}
-	conditions := []metav1.Condition{ready, deletable, healthy(s, o)}
+	list := []metav1.Condition{ready, deletable, healthy(s, o)}
 	if !inFleet(s) {
-		conditions = append(conditions, updated(s, o))
+		list = append(list, updated(s, o))
 	}
-	condition.SetAll(&st.Conditions, s.Generation, stamp, conditions...)
+	condition.SetAll(&st.Conditions, s.Generation, stamp, list...)
 }
 
 // setPod writes the Pod, its node and its ports.
@@ -78,7 +80,7 @@ func setPod(s *v1alpha1.Server, o observed) {
 	st.PodIP = o.pod.Status.PodIP
 	st.NodeName = o.pod.Spec.NodeName
 	switch {
-	case !slices.ContainsFunc(s.Spec.Ports, exposed):
+	case !slices.ContainsFunc(s.Spec.Ports, hostports.Exposed):
 		for _, ip := range o.pod.Status.PodIPs {
 			st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: podAddress, Address: ip.IP})
 		}
@@ -87,7 +89,7 @@ func setPod(s *v1alpha1.Server, o observed) {
 		st.Address = addressOf(o.node)
 		st.Addresses = addressesOf(o.node, st.Address)
 	}
-	st.Ports = portsOf(s, o.pod)
+	st.Ports = hostports.Status(s, o.pod)
 }
 
 // clearGame clears the reports about a Server's former Pod.
@@ -119,7 +121,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 		return findMissing(s, p, ports)
 	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
 		return finding{state: v1alpha1.ServerStarting, reason: reasons.PodDeleted, message: "The Pod was deleted; another one follows when it is gone."}
-	case wantsPort(why):
+	case hostports.Awaited(why):
 		return finding{
 			state: v1alpha1.ServerPending, reason: reasons.HostPortTaken,
 			message: "The Server waits for a free host port: " + quote(why),
@@ -250,11 +252,11 @@ func explain(now time.Time, s *v1alpha1.Server, o observed) (reason, message str
 func healthy(s *v1alpha1.Server, o observed) metav1.Condition {
 	switch game := report(s, o.pod); {
 	case !gameRunning(s, o.pod):
-		return condition.Unknown(v1alpha1.ConditionHealthy, reasons.NotRunning, "No game runs.")
+		return condition.Unknown(conditions.Healthy, reasons.NotRunning, "No game runs.")
 	case game != nil && game.State == v1alpha1.GameUnhealthy:
-		return condition.False(v1alpha1.ConditionHealthy, reasons.Unhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
+		return condition.False(conditions.Healthy, reasons.Unhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
 	default:
-		return condition.True(v1alpha1.ConditionHealthy, reasons.OK, "Nothing is wrong with the game.")
+		return condition.True(conditions.Healthy, reasons.OK, "Nothing is wrong with the game.")
 	}
 }
 
@@ -302,7 +304,7 @@ func setRefused(now time.Time, s *v1alpha1.Server, refused error) {
 	case strings.Contains(refused.Error(), "exceeded quota"):
 		reason = reasons.QuotaExceeded
 	}
-	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(v1alpha1.ConditionReady, reason, "%s", message))
+	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(conditions.Ready, reason, "%s", message))
 }
 
 func podExists(s *v1alpha1.Server) string {

@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
@@ -253,8 +254,8 @@ func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 		annotations[wellknown.RestartedAtAnnotation] = at
 		t.Metadata.Annotations = annotations
 	}
-	t.Metadata.Labels = labelled(t.Metadata.Labels, gt)
-	t.Spec.Template.Labels = labelled(t.Spec.Template.Labels, gt)
+	t.Metadata.Labels = publish.Labels(t.Metadata.Labels, gt)
+	t.Spec.Template.Labels = publish.Labels(t.Spec.Template.Labels, gt)
 	return t
 }
 
@@ -269,7 +270,7 @@ func desiredFleet(gt *v1alpha1.GameType, p plan) (*v1alpha1.Fleet, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gt.Namespace,
 			Name:      gt.Name + "-" + hash,
-			Labels:    labelled(nil, gt),
+			Labels:    publish.Labels(nil, gt),
 			Annotations: map[string]string{
 				wellknown.RevisionAnnotation: strconv.FormatInt(p.number, 10), wellknown.TemplateHashAnnotation: templatehash.Of(t),
 			},
@@ -301,13 +302,6 @@ func revisionName(gt *v1alpha1.GameType, fleet string) string {
 
 // selector selects the Pods of all the GameType's Servers.
 func selector(gt *v1alpha1.GameType) string { return wellknown.GameTypeLabel + "=" + gt.Name }
-
-func labelled(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
-	more := make(map[string]string, len(labels)+1)
-	maps.Copy(more, labels)
-	more[wellknown.GameTypeLabel] = gt.Name
-	return more
-}
 
 // orNull is a value, or null, which removes it, where it is empty.
 func orNull(value string) any {

@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
@@ -108,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	s, err := r.keepServices(ctx, seen.acting, seen.oldPorts)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
-		s.ready = condition.Unknown(v1alpha1.ConditionServiceReady, reasons.Pending, "The Service could not be written; it is tried again.")
+		s.ready = condition.Unknown(conditions.ServiceReady, reasons.Pending, "The Service could not be written; it is tried again.")
 	}
 	kit.Emit(r.Events, gt, actionEvents(p, o, s)...)
 
@@ -157,7 +159,7 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 	if o.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
-	s := services{ready: condition.False(v1alpha1.ConditionServiceReady, reasons.Draining, "The GameType is being deleted."), phase: gt.Status.Phase}
+	s := services{ready: condition.False(conditions.ServiceReady, reasons.Draining, "The GameType is being deleted."), phase: gt.Status.Phase}
 	setStatus(now, gt, seen.fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
@@ -208,7 +210,7 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	}
 	isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(o.acting, t, of) }
 	o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, seen)
-	o.oldPorts = oldPortsOf(o.acting, list.Items)
+	o.oldPorts = publish.OldPorts(oldSpecs(o.acting, list.Items))
 	o.at, err = observeOccupants(ctx, r.Client, o.acting, o.fleets)
 	return o, err
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -49,7 +50,7 @@ func actionEvents(p plan, o outcome, s services) []kit.Notice {
 // transitionEvents are the events about changes of the conditions.
 func transitionEvents(before, after *v1alpha1.GameTypeStatus) []kit.Notice {
 	var list []kit.Notice
-	for kind, action := range map[string]string{v1alpha1.ConditionProgressing: "Update", v1alpha1.ConditionServiceReady: "Publish"} {
+	for kind, action := range map[string]string{conditions.Progressing: "Update", conditions.ServiceReady: "Publish"} {
 		was, is := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(after.Conditions, kind)
 		if is == nil || was != nil && was.Reason == is.Reason && was.Status == is.Status {
 			continue

@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
@@ -26,7 +28,7 @@ type observed struct {
 	fleets []fleet
 	at     occupants
 	// oldPorts are those of earlier revisions' Servers.
-	oldPorts []oldPort
+	oldPorts []publish.OldPort
 	// pendingFor is when to look again at pending writes; 0 for never.
 	pendingFor time.Duration
 }
@@ -98,7 +100,7 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	if since, err := time.Parse(time.RFC3339, o.Annotations[wellknown.RetiringSinceAnnotation]); err == nil {
 		f.retiringSince = since
 	}
-	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(s.Conditions, conditions.Ready); c != nil && c.Status != metav1.ConditionTrue {
 		f.reason, f.message = c.Reason, c.Message
 	}
 	return f

@@ -3,17 +3,22 @@ package gametype
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
@@ -36,10 +41,10 @@ type services struct {
 // keepServices keeps the Service and the ElasticService of the GameType's name. If one of them
 // belongs to somebody else the other isn't created: it would put a foreign Service to sleep, or
 // lead this one's players nowhere.
-func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, old []oldPort) (services, error) {
-	const ready = v1alpha1.ConditionServiceReady
+func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, old []publish.OldPort) (services, error) {
+	const ready = conditions.ServiceReady
 	var s services
-	if len(servicePorts(gt)) == 0 {
+	if len(publish.Ports(gt)) == 0 {
 		s.ready = condition.False(ready, reasons.NoPorts, "The template has no ports with a containerPort, which a Service needs: give it one in template.spec.ports.")
 		return s, nil
 	}
@@ -49,8 +54,8 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, ol
 		object client.Object
 		shape  func()
 	}{
-		{"Service", service, func() { shapeService(gt, service, old) }},
-		{"ElasticService", es, func() { shapeElasticService(gt, es, service.Spec.Ports) }},
+		{"Service", service, func() { publish.Service(gt, service, old) }},
+		{"ElasticService", es, func() { publish.ElasticService(gt, es, service.Spec.Ports) }},
 	}
 	// Does somebody else have the name?
 	for _, k := range both {
@@ -97,8 +102,8 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, ol
 		}
 	}
 	// Both are: what does the ElasticService report?
-	s.phase, s.address = es.Status.Phase, addressOf(gt, service)
-	switch c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady); {
+	s.phase, s.address = es.Status.Phase, publish.Address(gt, service)
+	switch c := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready); {
 	case c == nil:
 		s.ready = condition.Unknown(ready, reasons.NotReported, "The ElasticService has said nothing yet.")
 	case c.Status == metav1.ConditionTrue:
@@ -110,33 +115,37 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, ol
 	return s, nil
 }
 
-// shapeElasticService changes an ElasticService, new or existing, to what the GameType asks
-// for, with the ports that its Service has.
-func shapeElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []corev1.ServicePort) {
-	es.Labels = labelled(es.Labels, gt)
-	spec := v1alpha1.ElasticServiceSpec{
-		Service:        gt.Name,
-		ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: gt.Name},
-		SleepAfter:     &metav1.Duration{},
-		Handoff:        v1alpha1.HandoffDirect,
-		Hold:           es.Spec.Hold,
-	}
-	if s := gt.Spec.Sleep; s != nil {
-		if s.After != nil {
-			spec.SleepAfter = s.After
-		}
-		spec.MinReplicas, spec.Handoff, spec.Hold, spec.Wake = s.MinReplicas, s.Handoff, s.Hold, s.Wake
-		spec.Balance, spec.ProxyProtocol = s.Balance, s.ProxyProtocol
-		if players := s.Players == nil || *s.Players; players || len(s.Triggers) > 0 {
-			spec.Idle = &v1alpha1.Idle{Players: players, Triggers: s.Triggers}
+// oldSpecs are those of earlier revisions that have Servers, or may have.
+func oldSpecs(gt *v1alpha1.GameType, list []v1alpha1.Fleet) []*v1alpha1.ServerSpec {
+	var specs []*v1alpha1.ServerSpec
+	for i := range list {
+		f := &list[i]
+		servers := f.Status.Replicas + f.Status.DrainingReplicas + ptr.Deref(f.Spec.Replicas, 1)
+		if (servers > 0 || f.Status.ObservedGeneration < f.Generation) && !isCurrent(gt, f.Spec.Template, sentOf(f)) {
+			specs = append(specs, &f.Spec.Template.Spec)
 		}
 	}
-	if gt.Spec.Wake != nil {
-		spec.Wake = gt.Spec.Wake
+	return specs
+}
+
+// lacksPorts reports whether the private Service lacks ports that the Service is to have while old
+// Servers are there.
+func (r *Reconciler) lacksPorts(ctx context.Context, gt *v1alpha1.GameType, old []publish.OldPort) bool {
+	service, private := &corev1.Service{}, &corev1.Service{}
+	key := client.ObjectKeyFromObject(gt)
+	if len(old) == 0 || r.Client.Get(ctx, key, service) != nil {
+		return false
 	}
-	if gt.Spec.Hold != nil {
-		spec.Hold = *gt.Spec.Hold
+	key.Name = endpoints.PrivateServiceName(gt.Name)
+	if r.Client.Get(ctx, key, private) != nil {
+		return false
 	}
-	shapePorts(gt, es, &spec, ports)
-	es.Spec = spec
+	for _, want := range publish.PlanPorts(gt, service.Spec.Type, service.Spec.Ports, old) {
+		if !slices.ContainsFunc(private.Spec.Ports, func(is corev1.ServicePort) bool {
+			return is.Name == want.Name && is.Port == want.Port && is.TargetPort == want.TargetPort
+		}) {
+			return true
+		}
+	}
+	return false
 }

@@ -20,6 +20,17 @@ import (
 // maxConcurrent bounds how many GameTypes are reconciled at once.
 const maxConcurrent = 4
 
+// IndexOwner finds Fleets by the UID of the GameType that owns them.
+const IndexOwner = "metadata.ownerReferences.gametype"
+
+// byOwner is that index.
+var byOwner = kit.OwnerIndex{Key: IndexOwner, Owner: kind.GroupKind()}
+
+// SetupIndexes adds the index that the controller uses beside the Fleets' own.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return byOwner.Setup(ctx, indexer, &v1alpha1.Fleet{})
+}
+
 // Setup registers the controller.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Init()

@@ -8,9 +8,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
@@ -130,7 +132,7 @@ func revisions(gt *v1alpha1.GameType, fleets []fleet) []v1alpha1.RevisionStatus 
 
 // progressing is the condition Progressing.
 func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c counts) metav1.Condition {
-	const kind = v1alpha1.ConditionProgressing
+	const kind = conditions.Progressing
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
 		return condition.False(kind, reasons.Draining, "The GameType is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
@@ -165,7 +167,7 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 
 // updated is the condition Updated, a short form of Progressing.
 func updated(update *metav1.Condition, p *plan) metav1.Condition {
-	const kind = v1alpha1.ConditionUpdated
+	const kind = conditions.Updated
 	if p.undoing != "" && !p.undone {
 		return condition.False(kind, reasons.RevisionUnknown, "%s", strings.TrimSpace(p.undoing))
 	}
@@ -181,7 +183,7 @@ func updated(update *metav1.Condition, p *plan) metav1.Condition {
 
 // available is the condition Available.
 func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
-	const kind = v1alpha1.ConditionAvailable
+	const kind = conditions.Available
 	desired := replicas(&gt.Spec)
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
@@ -190,7 +192,7 @@ func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 		return condition.True(kind, reasons.OK, "No Servers are asked for.")
 	}
 	report := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
-	if c.ready >= boundsOf(&gt.Spec).least && len(servicePorts(gt)) == 0 {
+	if c.ready >= boundsOf(&gt.Spec).least && len(publish.Ports(gt)) == 0 {
 		return condition.False(kind, reasons.NoPorts, "%s But the template has no ports with a containerPort, so players can't reach them: give it one in template.spec.ports.", report)
 	}
 	if c.ready >= boundsOf(&gt.Spec).least {

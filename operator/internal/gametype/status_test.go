@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -70,7 +71,7 @@ func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	if p := statusOf(gt, t0, outcome{}, newest(1, 0), earlier(3, 3, 0)); p.requeueAfter.Duration() != 10*time.Minute {
 		t.Errorf("it looks again after %s", p.requeueAfter.Duration())
 	}
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updating,
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, reasons.Updating,
 		"Revision 2 has 0 of 3 Servers ready; 3 of earlier ones take players. Old Servers wait for new ones to get Ready. Fleet duel-b: No image.")
 	at := t0.Add(6 * time.Minute)
 	statusOf(gt, at, outcome{}, newest(1, 1), earlier(3, 3, 0)) // A step.
@@ -80,17 +81,17 @@ func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	}
 	at = at.Add(9*time.Minute + 59*time.Second)
 	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updating,
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, reasons.Updating,
 		"Revision 2 has 1 of 3 Servers ready; 2 of earlier ones take players. Old Servers wait for new ones to get Ready. Fleet duel-b: No image.")
 	at = at.Add(time.Second)
 	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
-	c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing)
+	c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing)
 	if c.Status != metav1.ConditionFalse || c.Reason != reasons.DeadlineExceeded || !strings.HasSuffix(c.Message, "Fleet duel-b: No image.") {
 		t.Errorf("Progressing is %+v", c)
 	}
 	gt.Generation++ // Somebody edits it.
 	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
-	if c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing); c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Status != metav1.ConditionTrue {
 		t.Errorf("after an edit Progressing is %+v", c)
 	}
 }
@@ -105,12 +106,12 @@ func TestARevisionTakesOverOnlyWhenItsServersAreReady(t *testing.T) {
 	if c := gt.Status.CurrentRevision; c == nil || c.Number != 2 {
 		t.Errorf("the current revision is %+v", c)
 	}
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated,
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, reasons.Updated,
 		"All Servers that take players are of revision 2. 2 Servers of earlier ones wait for their players to leave.")
 	// One that breaks later is no update.
 	statusOf(gt, t0.Add(time.Hour), outcome{}, newest(1, 0))
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated, "All Servers that take players are of revision 2.")
-	wantCondition(t, gt, v1alpha1.ConditionAvailable, metav1.ConditionFalse, reasons.ServersMissing, "0 of 1 Servers are ready. Fleet duel-b: No image.")
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, reasons.Updated, "All Servers that take players are of revision 2.")
+	wantCondition(t, gt, conditions.Available, metav1.ConditionFalse, reasons.ServersMissing, "0 of 1 Servers are ready. Fleet duel-b: No image.")
 	if gt.Status.Phase != v1alpha1.PhaseWaking {
 		t.Errorf("the phase is %s", gt.Status.Phase)
 	}
@@ -121,15 +122,15 @@ func TestARevisionTakesOverOnlyWhenItsServersAreReady(t *testing.T) {
 func TestAnUpdateWhileAsleepIsNotTakenForProven(t *testing.T) {
 	gt := gameTypeOf(0)
 	statusOf(gt, t0, outcome{}, newest(0, 0), earlier(0, 0, 0))
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Asleep, "No Servers are asked for; the next ones are of revision 2.")
-	wantCondition(t, gt, v1alpha1.ConditionAvailable, metav1.ConditionTrue, reasons.OK, "No Servers are asked for.")
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, reasons.Asleep, "No Servers are asked for; the next ones are of revision 2.")
+	wantCondition(t, gt, conditions.Available, metav1.ConditionTrue, reasons.OK, "No Servers are asked for.")
 	if gt.Status.Phase != v1alpha1.PhaseAsleep || gt.Status.CurrentRevision != nil {
 		t.Errorf("the phase is %s, the current revision %+v", gt.Status.Phase, gt.Status.CurrentRevision)
 	}
 	*gt.Spec.Replicas = 2
 	gt.Generation++
 	statusOf(gt, t0, outcome{}, newest(2, 0), earlier(0, 0, 0))
-	if c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing); c.Reason != reasons.Updating {
+	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Reason != reasons.Updating {
 		t.Errorf("after the wake Progressing is %+v", c)
 	}
 }
@@ -137,7 +138,7 @@ func TestAnUpdateWhileAsleepIsNotTakenForProven(t *testing.T) {
 func TestARefusedFleetIsReported(t *testing.T) {
 	gt := gameTypeOf(3)
 	statusOf(gt, t0, outcome{refused: "exceeded quota"}, earlier(3, 3, 0))
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.FleetRefused, "The API server refuses the Fleet of revision 2: exceeded quota")
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionFalse, reasons.FleetRefused, "The API server refuses the Fleet of revision 2: exceeded quota")
 }
 
 func TestADeletedGameTypeSaysWhatItWaitsFor(t *testing.T) {
@@ -145,7 +146,7 @@ func TestADeletedGameTypeSaysWhatItWaitsFor(t *testing.T) {
 	gt.DeletionTimestamp = &metav1.Time{Time: t0}
 	fleets := []fleet{earlier(0, 0, 1)}
 	setStatus(t0, gt, fleets, &plan{}, outcome{}, services{})
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.Draining, "The GameType is being deleted; 1 Server waits for its players to leave.")
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionFalse, reasons.Draining, "The GameType is being deleted; 1 Server waits for its players to leave.")
 	first := gt.Status.DeepCopy()
 	setStatus(t0.Add(time.Hour), gt, fleets, &plan{}, outcome{}, services{})
 	if !gt.Status.LastProgressTime.Equal(first.LastProgressTime) {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -106,9 +107,9 @@ func TestWhatIsUndoneIsSaid(t *testing.T) {
 		p.undone, p.undoing = true, undoing(gt, fleets, true)
 		setStatus(t0, gt, fleets, &p, outcome{}, services{})
 	}
-	wantCondition(t, gt, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "Undone",
+	wantCondition(t, gt, conditions.Progressing, metav1.ConditionTrue, "Undone",
 		"All Servers that take players are of revision 2. The annotation dormouse.dev/undo-to keeps revision b; take it off for the template to be used.")
-	wantCondition(t, gt, v1alpha1.ConditionUpdated, metav1.ConditionTrue, "Undone", "All Servers that take players are of revision 2.")
+	wantCondition(t, gt, conditions.Updated, metav1.ConditionTrue, "Undone", "All Servers that take players are of revision 2.")
 }
 
 // A restart is an update to the same template, and one that is undone stays so.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -24,9 +25,9 @@ func TestOnlyTheLeaderTellsOfServices(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"},
 		Spec:       v1alpha1.ElasticServiceSpec{Service: "front"},
 		Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, PhaseSince: &since, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
-			{Type: v1alpha1.ConditionEndpointsInSync, Status: metav1.ConditionFalse},
-			{Type: v1alpha1.ConditionTargetFound, Status: metav1.ConditionUnknown},
+			{Type: conditions.Ready, Status: metav1.ConditionTrue},
+			{Type: conditions.EndpointsInSync, Status: metav1.ConditionFalse},
+			{Type: conditions.TargetFound, Status: metav1.ConditionUnknown},
 		}},
 	}
 	fresh := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "fresh"}}

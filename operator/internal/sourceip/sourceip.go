@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
@@ -19,7 +20,7 @@ import (
 // Condition is the condition whether the resolver sees clients' own addresses. Resolvers apply
 // settings by address only where it is True with the reason OK.
 func Condition(es *v1alpha1.ElasticService, svc *corev1.Service) metav1.Condition {
-	const kind = v1alpha1.ConditionSourceIPPreserved
+	const kind = conditions.SourceIPPreserved
 	if svc == nil {
 		return condition.Unknown(kind, reasons.NotObserved, "The Service is not known.")
 	}

@@ -22,7 +22,7 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, cl
 		}
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
-			serving, terminating := conditions(endpoint)
+			serving, terminating := conditionsOf(endpoint)
 			terminating = terminating || closed.has(slice.Namespace, endpoint)
 			for _, text := range endpoint.Addresses {
 				address, err := netip.ParseAddr(text)
@@ -91,8 +91,8 @@ func pod(e *discoveryv1.Endpoint) types.UID {
 	return e.TargetRef.UID
 }
 
-// conditions reads an endpoint's conditions. By the API an absent serving is the same as ready.
-func conditions(e *discoveryv1.Endpoint) (serving, terminating bool) {
+// conditionsOf reads an endpoint's conditions. By the API an absent serving is the same as ready.
+func conditionsOf(e *discoveryv1.Endpoint) (serving, terminating bool) {
 	serving = true
 	switch {
 	case e.Conditions.Serving != nil:

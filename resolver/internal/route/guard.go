@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/guard"
@@ -12,7 +13,7 @@ import (
 // sourceIPsPreserved reports whether clients of an ElasticService's own port are seen with
 // their own addresses, according to the operator or through a load balancer's PROXY protocol.
 func sourceIPsPreserved(es *v1alpha1.ElasticService, network Network, proxy Proxy) bool {
-	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionSourceIPPreserved)
+	c := meta.FindStatusCondition(es.Status.Conditions, conditions.SourceIPPreserved)
 	preserved := c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasons.OK
 	return preserved || network == TCP && len(proxy.Trusted) > 0
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/guard"
@@ -24,15 +25,15 @@ func TestRulesByAddressHoldOnlyWhereAddressesAreKnown(t *testing.T) {
 		want       [2]guard.Rules // over TCP and UDP
 	}{
 		"the operator says that they are": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}}, nil, [2]guard.Rules{all, all},
+			[]metav1.Condition{{Type: conditions.SourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}}, nil, [2]guard.Rules{all, all},
 		},
 		"the operator says that they aren't": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionFalse, Reason: reasons.SourceIPMasqueraded}},
+			[]metav1.Condition{{Type: conditions.SourceIPPreserved, Status: metav1.ConditionFalse, Reason: reasons.SourceIPMasqueraded}},
 			nil,
 			[2]guard.Rules{hidden, hidden},
 		},
 		"nobody asked for them when the operator looked": {
-			[]metav1.Condition{{Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.NotNeeded}},
+			[]metav1.Condition{{Type: conditions.SourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.NotNeeded}},
 			nil,
 			[2]guard.Rules{hidden, hidden},
 		},

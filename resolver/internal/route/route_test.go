@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -452,7 +453,7 @@ func TestHandlersTakeObjectsThatWereDeletedUnseen(t *testing.T) {
 func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
 	lobby.Status.Conditions = []metav1.Condition{
-		{Type: "Ready"}, {Type: v1alpha1.ConditionSourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}, {Type: "ServerUp"},
+		{Type: "Ready"}, {Type: conditions.SourceIPPreserved, Status: metav1.ConditionTrue, Reason: reasons.OK}, {Type: "ServerUp"},
 	}
 	lobby.Spec.Wake = &v1alpha1.Wake{PerSourceRate: 5}
 	lobby.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}

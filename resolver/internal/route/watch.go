@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/namespaces"
@@ -143,7 +144,7 @@ func stripService(object any) (any, error) {
 		packPlayers(es)
 		// Only one condition is read: whether clients are seen with their own addresses.
 		es.Status.Conditions = slices.DeleteFunc(es.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type != v1alpha1.ConditionSourceIPPreserved
+			return c.Type != conditions.SourceIPPreserved
 		})
 	}
 	return object, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -48,8 +49,8 @@ func TestAServiceAtZeroIsHandedToTheResolversOnceTheyListen(t *testing.T) {
 	w.elastic("lobby")
 
 	es := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.ResolverNotListening),
-		hasCondition(v1alpha1.ConditionEndpointsInSync, metav1.ConditionFalse, reasons.ResolverNotListening))
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.ResolverNotListening),
+		hasCondition(conditions.EndpointsInSync, metav1.ConditionFalse, reasons.ResolverNotListening))
 	wantPorts(t, es)
 	wantPrivateService(t, w, es, public)
 
@@ -71,12 +72,12 @@ func TestAServiceAtZeroIsHandedToTheResolversOnceTheyListen(t *testing.T) {
 	}
 	w.wantEndpoints("lobby", promptly, want)
 	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionTargetFound, metav1.ConditionTrue, reasons.OK),
-		hasCondition(v1alpha1.ConditionEndpointsInSync, metav1.ConditionTrue, reasons.OK),
-		hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionTrue, reasons.NotNeeded),
-		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, reasons.NotNeeded),
-		hasCondition(v1alpha1.ConditionDirectGated, metav1.ConditionTrue, reasons.OK),
-		hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionFalse, reasons.OK))
+		hasCondition(conditions.TargetFound, metav1.ConditionTrue, reasons.OK),
+		hasCondition(conditions.EndpointsInSync, metav1.ConditionTrue, reasons.OK),
+		hasCondition(conditions.TriggersHealthy, metav1.ConditionTrue, reasons.NotNeeded),
+		hasCondition(conditions.IdleSignal, metav1.ConditionTrue, reasons.NotNeeded),
+		hasCondition(conditions.DirectGated, metav1.ConditionTrue, reasons.OK),
+		hasCondition(conditions.TrafficPolicyUnsupported, metav1.ConditionFalse, reasons.OK))
 	wantSlices(t, w, es)
 
 	now := &corev1.Service{}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -150,18 +151,18 @@ func TestADeletionWaitsForNothingThatIsGone(t *testing.T) {
 		"without a target": func(w *world) {
 			w.service("lobby")
 			w.elastic("lobby")
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.TargetNotFound))
+			w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetNotFound))
 		},
 		"without a Service": func(w *world) {
 			w.deployment("lobby", 0)
 			w.elastic("lobby")
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.ServiceNotFound))
+			w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.ServiceNotFound))
 		},
 		"with a Service that can't sleep": func(w *world) {
 			w.deployment("lobby", 0)
 			w.service("lobby", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
 			w.elastic("lobby")
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.ServiceUnsupported))
+			w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.ServiceUnsupported))
 		},
 		"after the target was deleted": func(w *world) {
 			d := w.deployment("lobby", 0)
@@ -171,7 +172,7 @@ func TestADeletionWaitsForNothingThatIsGone(t *testing.T) {
 			if err := w.c.Delete(w.t.Context(), d); err != nil {
 				w.t.Fatal(err)
 			}
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.TargetNotFound))
+			w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetNotFound))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

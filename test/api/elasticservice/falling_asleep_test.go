@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -45,8 +46,8 @@ func TestAnIdleServiceFallsAsleepInTheOrderThatLosesNobody(t *testing.T) {
 	// Busy from 4 players on, of three servers together.
 	players := w.awake("arena", 3, sleepAfter(time.Second), byPlayers(4))
 	players.is(2)
-	w.want("arena", promptly, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, reasons.OK),
-		hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionTrue, reasons.OK))
+	w.want("arena", promptly, hasCondition(conditions.IdleSignal, metav1.ConditionTrue, reasons.OK),
+		hasCondition(conditions.TriggersHealthy, metav1.ConditionTrue, reasons.OK))
 	w.stays("arena", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 
 	// The sum is below the threshold now.
@@ -163,7 +164,7 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 			}
 			w.wake(0, resolverToken(t), "lobby")
 			w.stays("lobby", 8*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.PodsUnsettled))
+			w.want("lobby", promptly, hasCondition(conditions.ServerUp, metav1.ConditionUnknown, reasons.PodsUnsettled))
 			players.is(1)
 			if !stays {
 				w.remove(old.pod)
@@ -276,9 +277,9 @@ func TestATriggerThatCannotBeReadKeepsTheServiceAwake(t *testing.T) {
 			players := w.awake("lobby", 1, sleepAfter(time.Second), byPlayers(1))
 			since := w.latest()
 			players.answers(c.answer)
-			w.want("lobby", promptly, hasCondition(v1alpha1.ConditionTriggersHealthy, metav1.ConditionFalse, reasons.TriggerUnreadable),
+			w.want("lobby", promptly, hasCondition(conditions.TriggersHealthy, metav1.ConditionFalse, reasons.TriggerUnreadable),
 				func(es *v1alpha1.ElasticService) error {
-					if m := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionTriggersHealthy).Message; !strings.Contains(m, c.want) {
+					if m := meta.FindStatusCondition(es.Status.Conditions, conditions.TriggersHealthy).Message; !strings.Contains(m, c.want) {
 						return fmt.Errorf("the message is %q, want %q in it", m, c.want)
 					}
 					return nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -42,7 +43,7 @@ func (w *world) behind(name string, change func(*v1alpha1.Front), hosts ...v1alp
 
 func sameNamespace(*v1alpha1.Front) {}
 
-var frontReady = hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, reasons.OK)
+var frontReady = hasCondition(conditions.FrontReady, metav1.ConditionTrue, reasons.OK)
 
 // leads says by which names a front leads to an ElasticService.
 func leads(hosts ...v1alpha1.FrontHost) check {
@@ -93,7 +94,7 @@ func TestAFrontsEndpointsAreAlwaysTheResolvers(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.edit(es, func() { es.Spec.Front = nil })
-		w.want(name, promptly, ready, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionTrue, reasons.NotNeeded))
+		w.want(name, promptly, ready, leads(), hasCondition(conditions.FrontReady, metav1.ConditionTrue, reasons.NotNeeded))
 		if name == "a" {
 			w.wantEndpoints("mc", promptly, resolversAre(takesClients))
 		}
@@ -110,9 +111,9 @@ func TestOfTwoServicesWithOneHostTheYoungerSaysSo(t *testing.T) {
 	w.waitForAnotherSecond(older.CreationTimestamp)
 	w.behind("younger", sameNamespace, "both.example.com", "b.example.com")
 	es := w.want("younger", promptly, leads("b.example.com"),
-		hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.DuplicateHost),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.DuplicateHost))
-	message := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady).Message
+		hasCondition(conditions.FrontReady, metav1.ConditionFalse, reasons.DuplicateHost),
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.DuplicateHost))
+	message := meta.FindStatusCondition(es.Status.Conditions, conditions.FrontReady).Message
 	if want := "both.example.com is that of ElasticService older"; !strings.Contains(message, want) {
 		t.Errorf("the message is %q, want %q in it", message, want)
 	}
@@ -158,7 +159,7 @@ func TestAFrontThatCanNotBeHadSaysWhatToChangeAndHeals(t *testing.T) {
 			w := newWorld(t)
 			c.setUp(w)
 			w.behind("lobby", sameNamespace, "a.example.com")
-			w.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, c.reason))
+			w.want("lobby", promptly, leads(), hasCondition(conditions.FrontReady, metav1.ConditionFalse, c.reason))
 			// Its own address works meanwhile.
 			w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
 			c.mend(w)
@@ -173,7 +174,7 @@ func TestAFrontServesOtherNamespacesOnlyWhereItNamesThem(t *testing.T) {
 	edge, games := newWorld(t), newWorld(t)
 	edge.service("mc", selectorless)
 	games.behind("lobby", func(f *v1alpha1.Front) { f.Namespace = edge.ns }, "a.example.com")
-	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
+	games.want("lobby", promptly, leads(), hasCondition(conditions.FrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
 	allow := func(names string) {
 		s := &corev1.Service{}
 		if err := edge.read(t.Context(), "mc", s); err != nil {
@@ -185,7 +186,7 @@ func TestAFrontServesOtherNamespacesOnlyWhereItNamesThem(t *testing.T) {
 	games.want("lobby", promptly, ready, frontReady, leads("a.example.com"))
 	edge.wantEndpoints("mc", promptly, resolversAre(takesClients))
 	allow("somebody")
-	games.want("lobby", promptly, leads(), hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
+	games.want("lobby", promptly, leads(), hasCondition(conditions.FrontReady, metav1.ConditionFalse, reasons.NamespaceNotAllowed))
 	edge.wantEndpoints("mc", promptly, map[string]string{})
 }
 
@@ -195,7 +196,7 @@ func TestAFrontPointsAtNobodyWhoDoesNotListen(t *testing.T) {
 	cluster.resolvers.change(w.ns, func(b *behaviour) { b.closed["front"] = true })
 	w.service("mc", selectorless)
 	w.behind("lobby", sameNamespace, "a.example.com")
-	w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionFrontReady, metav1.ConditionFalse, reasons.ResolverNotListening))
+	w.want("lobby", promptly, ready, hasCondition(conditions.FrontReady, metav1.ConditionFalse, reasons.ResolverNotListening))
 	w.wantEndpoints("mc", promptly, map[string]string{})
 	cluster.resolvers.change(w.ns, func(b *behaviour) { delete(b.closed, "front") })
 	w.want("lobby", promptly, frontReady)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -17,8 +18,8 @@ func TestDirectWithoutATriggerNeverSleepsByItself(t *testing.T) {
 	w.awake("lobby", 1)
 	es := w.want("lobby", promptly, ready)
 	w.edit(es, func() { sleepAfter(time.Second)(es) })
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, reasons.NoIdleSignal),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.NoIdleSignal))
+	w.want("lobby", promptly, hasCondition(conditions.IdleSignal, metav1.ConditionFalse, reasons.NoIdleSignal),
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.NoIdleSignal))
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 
 	w.scale("lobby", 0)
@@ -44,8 +45,8 @@ func TestHandoffNeverSleepsByTheSessionsAlone(t *testing.T) {
 	w.elastic("arena", handoffNever, sleepAfter(time.Second))
 	w.servers("arena", newServer())
 	w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, reasons.OK),
-		hasCondition(v1alpha1.ConditionDirectGated, metav1.ConditionTrue, reasons.NotNeeded))
+		hasCondition(conditions.IdleSignal, metav1.ConditionTrue, reasons.OK),
+		hasCondition(conditions.DirectGated, metav1.ConditionTrue, reasons.NotNeeded))
 	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
 	shown := w.latest()
 	w.stays("arena", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
@@ -73,7 +74,7 @@ func TestHandoffNeverKeepsTheResolversInFront(t *testing.T) {
 	one, two := newServer(), newServer()
 	w.servers("arena", one, two)
 	w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionFalse, reasons.OK))
+		hasCondition(conditions.TrafficPolicyUnsupported, metav1.ConditionFalse, reasons.OK))
 	w.wantEndpoints("arena", promptly, resolversAre(takesClients))
 	two.serving, two.terminating = false, true
 	w.servers("arena", one, two)
@@ -90,7 +91,7 @@ func TestHandoffNeverKeepsTheResolversInFront(t *testing.T) {
 	es := w.want("arena", promptly, ready)
 	w.edit(es, func() { es.Spec.Handoff, es.Spec.Balance = v1alpha1.HandoffDirect, "" })
 	w.wantEndpoints("arena", promptly, and(resolversAre(keepsClients), map[string]string{one.address: takesClients}))
-	w.want("arena", promptly, hasCondition(v1alpha1.ConditionTrafficPolicyUnsupported, metav1.ConditionTrue, reasons.LocalTrafficPolicy))
+	w.want("arena", promptly, hasCondition(conditions.TrafficPolicyUnsupported, metav1.ConditionTrue, reasons.LocalTrafficPolicy))
 	es = w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	w.edit(es, func() { es.Spec.Handoff = v1alpha1.HandoffNever })
 	w.wantEndpoints("arena", promptly, and(resolversAre(takesClients), map[string]string{one.address: keepsClients}))
@@ -104,8 +105,8 @@ func TestHandoffNeverWithASelectorSaysWhyItDoesNotSleep(t *testing.T) {
 	w.elastic("lobby", handoffNever, sleepAfter(time.Second))
 	w.servers("lobby", newServer())
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.SelectorBypassesResolver),
-		hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, reasons.SelectorBypassesResolver))
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.SelectorBypassesResolver),
+		hasCondition(conditions.IdleSignal, metav1.ConditionFalse, reasons.SelectorBypassesResolver))
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	w.edit(service, func() { service.Spec.Selector = nil })
 	w.want("lobby", promptly, ready)

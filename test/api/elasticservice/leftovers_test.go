@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -42,7 +43,7 @@ func TestWhatKubernetesLeavesOfASelectorIsRemoved(t *testing.T) {
 	w.elastic("lobby", handoffNever, sleepAfter(3*time.Second))
 	w.servers("lobby", server)
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.SelectorBypassesResolver))
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.SelectorBypassesResolver))
 	// Clients went past the resolver all that time.
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	left := w.kubernetesSlice("lobby", "lobby-x7c2p", "endpointslice-controller.k8s.io", server)
@@ -82,8 +83,8 @@ func TestEndpointsThatLeadPastTheResolverAreSaidAndKeepItAwake(t *testing.T) {
 	w.elastic("lobby", sleepAfter(time.Second), byPlayers(1))
 	w.servers("lobby", server)
 	const reason = reasons.EndpointsBypassResolver
-	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason),
-		message(v1alpha1.ConditionReady, "kubectl delete endpoints lobby -n "+w.ns), hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionFalse, reason))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), hasCondition(conditions.Ready, metav1.ConditionFalse, reason),
+		message(conditions.Ready, "kubectl delete endpoints lobby -n "+w.ns), hasCondition(conditions.IdleSignal, metav1.ConditionFalse, reason))
 	w.wantWarning(reason, "The resolver doesn't see all clients")
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	if err := w.c.Delete(t.Context(), mirrored); err != nil {

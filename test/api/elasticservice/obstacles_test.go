@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -34,8 +35,8 @@ func TestWhatPointsAtNothingSaysWhatToChangeAndHeals(t *testing.T) {
 			w := newWorld(t)
 			w.asleep("healthy")
 			o.setUp(w)
-			es := w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, o.reason))
-			message := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady).Message
+			es := w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, o.reason))
+			message := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready).Message
 			for _, words := range o.says {
 				if !strings.Contains(message, words) {
 					t.Errorf("the message is %q, want %q in it", message, words)

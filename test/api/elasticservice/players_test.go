@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -103,10 +104,10 @@ func TestAFleetSleepsOnceEveryServerSaysThatNobodyPlays(t *testing.T) {
 	})
 	w.servers("arena", newServer())
 	awake := inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe)
-	signal := hasCondition(v1alpha1.ConditionIdleSignal, metav1.ConditionTrue, reasons.OK)
+	signal := hasCondition(conditions.IdleSignal, metav1.ConditionTrue, reasons.OK)
 	// Its sidecar says nothing.
-	w.want("arena", promptly, awake, signal, hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionFalse, reasons.ServersSilent),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.ServersSilent), message(v1alpha1.ConditionPlayersKnown, f.server))
+	w.want("arena", promptly, awake, signal, hasCondition(conditions.PlayersKnown, metav1.ConditionFalse, reasons.ServersSilent),
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.ServersSilent), message(conditions.PlayersKnown, f.server))
 	w.stays("arena", 3*time.Second, awake)
 	f.tell(1)
 	w.stays("arena", 6*time.Second, awake)
@@ -140,5 +141,5 @@ func TestAPlayerStopsAFleetFromFallingAsleep(t *testing.T) {
 	f.tell(1)
 	w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	w.stays("arena", 6*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe),
-		hasCondition(v1alpha1.ConditionPlayersKnown, metav1.ConditionTrue, reasons.OK))
+		hasCondition(conditions.PlayersKnown, metav1.ConditionTrue, reasons.OK))
 }

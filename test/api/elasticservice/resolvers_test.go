@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -54,7 +55,7 @@ func TestAResolverThatDoesNotAnswerKeepsServicesAwake(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clients(0, 0, 0)
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionEndpointsInSync, metav1.ConditionFalse, reasons.ResolverNotListening))
+	w.want("lobby", promptly, hasCondition(conditions.EndpointsInSync, metav1.ConditionFalse, reasons.ResolverNotListening))
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	// It may only be the operator that doesn't reach it: it keeps its endpoint.
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
@@ -75,7 +76,7 @@ func TestWithoutAResolverNothingFallsAsleepAndTheConditionSaysSo(t *testing.T) {
 	w.elastic("lobby", handoffNever, sleepAfter(time.Second))
 	w.servers("lobby", newServer())
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy),
-		hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.NoResolver))
+		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.NoResolver))
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	for _, r := range cluster.resolvers.members {
 		cluster.setReady(t, r.pod, corev1.ConditionTrue)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -120,7 +121,7 @@ func settled(t *testing.T) *world {
 	w.asleep("asleep")
 	w.awake("awake", 1, byPlayers(1))
 	w.wantEndpoints("awake", afterLingering, map[string]string{})
-	w.want("awake", promptly, ready, hasCondition(v1alpha1.ConditionTriggersHealthy, "True", reasons.OK))
+	w.want("awake", promptly, ready, hasCondition(conditions.TriggersHealthy, "True", reasons.OK))
 	return w
 }
 

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
-	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
 	"dormouse.dev/dormouse/test/sentrysink"
 )
@@ -86,8 +86,8 @@ func TestAPrivateServiceThatIsRefusedIsSaid(t *testing.T) {
 		}, client.DryRunAll)
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.Refused),
-		message(v1alpha1.ConditionReady, "lobby-dormouse"), message(v1alpha1.ConditionReady, "no more of them"))
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.Refused),
+		message(conditions.Ready, "lobby-dormouse"), message(conditions.Ready, "no more of them"))
 	w.wantWarning(reasons.Refused, "no more of them")
 }
 
@@ -102,8 +102,8 @@ func TestEndpointSlicesThatAreRefusedAreSaid(t *testing.T) {
 		}, client.DryRunAll)
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.Refused),
-		message(v1alpha1.ConditionReady, "EndpointSlices of Service lobby"), message(v1alpha1.ConditionReady, "no more of them"))
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.Refused),
+		message(conditions.Ready, "EndpointSlices of Service lobby"), message(conditions.Ready, "no more of them"))
 	w.wantWarning(reasons.Refused, "no more of them")
 }
 

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -105,9 +106,9 @@ func TestAServerThatDoesntComeUpIsPutToSleepOnceNobodyWaits(t *testing.T) {
 	pod := w.pod(d, running)
 	// Somebody waits for it; then nobody does, and it may be in use.
 	w.podIs(pod, broken)
-	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, reasons.ImageUnavailable))
+	w.want("lobby", afterLooking, hasCondition(conditions.ServerUp, metav1.ConditionFalse, reasons.ImageUnavailable))
 	w.podIs(pod, running)
-	w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
+	w.want("lobby", afterLooking, hasCondition(conditions.ServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
 	w.clients(0, 0, 0)
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	w.podIs(pod, broken)
@@ -165,20 +166,20 @@ func TestAServerThatDoesntComeUpIsExplained(t *testing.T) {
 			w.service("lobby")
 			w.elastic("lobby")
 			w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy),
-				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.NotNeeded))
+				hasCondition(conditions.ServerUp, metav1.ConditionUnknown, reasons.NotNeeded))
 			w.wake(0, resolverToken(t), "lobby")
 			w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy),
-				hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
+				hasCondition(conditions.ServerUp, metav1.ConditionUnknown, reasons.ServerStarting))
 			if err := w.read(t.Context(), "lobby", d); err != nil {
 				t.Fatal(err)
 			}
 			c.setUp(w, d)
-			w.want("lobby", afterLooking, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionFalse, c.reason),
-				hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason),
-				message(v1alpha1.ConditionServerUp, c.words), message(v1alpha1.ConditionReady, c.words))
+			w.want("lobby", afterLooking, hasCondition(conditions.ServerUp, metav1.ConditionFalse, c.reason),
+				hasCondition(conditions.Ready, metav1.ConditionFalse, c.reason),
+				message(conditions.ServerUp, c.words), message(conditions.Ready, c.words))
 			w.wantWarning(c.reason, c.words)
 			w.servers("lobby", newServer())
-			w.want("lobby", promptly, ready, hasCondition(v1alpha1.ConditionServerUp, metav1.ConditionTrue, reasons.OK))
+			w.want("lobby", promptly, ready, hasCondition(conditions.ServerUp, metav1.ConditionTrue, reasons.OK))
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -61,15 +62,15 @@ func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
 			w.deployment("lobby", 0)
 			w.service("lobby", overUDP(tc.number))
 			w.elastic("lobby")
-			kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK)
+			kept := hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.OK)
 			w.want("lobby", promptly, kept)
 			w.create(tc.other)
 			if tc.reason == "" {
 				w.stays("lobby", time.Second, kept)
 				return
 			}
-			es := w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, tc.reason), ready)
-			message := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionUDPSessionsKept).Message
+			es := w.want("lobby", promptly, hasCondition(conditions.UDPSessionsKept, metav1.ConditionFalse, tc.reason), ready)
+			message := meta.FindStatusCondition(es.Status.Conditions, conditions.UDPSessionsKept).Message
 			if want := strings.ReplaceAll(tc.says, "NAMESPACE", w.ns); !strings.Contains(message, want) {
 				t.Errorf("the message is %q, want %q in it", message, want)
 			}
@@ -91,11 +92,11 @@ func TestAServicesOwnPortsEndNoSessions(t *testing.T) {
 		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31721
 	})
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK))
+	w.want("lobby", promptly, hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.OK))
 	w.deployment("web", 0)
 	w.service("web")
 	w.elastic("web")
-	w.want("web", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.NotNeeded))
+	w.want("web", promptly, hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.NotNeeded))
 }
 
 // A clash ends when what has the number gets another one, and not when only one of
@@ -106,8 +107,8 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 	w.deployment("lobby", 0)
 	w.service("lobby", overUDP(31731))
 	w.elastic("lobby")
-	kept := hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionTrue, reasons.OK)
-	named := func(name string) check { return message(v1alpha1.ConditionUDPSessionsKept, w.ns+"/"+name) }
+	kept := hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.OK)
+	named := func(name string) check { return message(conditions.UDPSessionsKept, w.ns+"/"+name) }
 	w.want("lobby", promptly, kept)
 	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
 		Type:  corev1.ServiceTypeNodePort,
@@ -129,7 +130,7 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 		w.create(s)
 		servers = append(servers, s)
 	}
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionUDPSessionsKept, metav1.ConditionFalse, reasons.HostPortClash))
+	w.want("lobby", promptly, hasCondition(conditions.UDPSessionsKept, metav1.ConditionFalse, reasons.HostPortClash))
 	for _, s := range servers {
 		if err := w.c.Delete(t.Context(), s); err != nil {
 			t.Fatal(err)

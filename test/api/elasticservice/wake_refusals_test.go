@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -196,7 +197,7 @@ func TestAWakeOfAServiceWithoutATargetFindsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.service("lobby")
 	w.elastic("lobby")
-	w.want("lobby", promptly, hasCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasons.TargetNotFound))
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetNotFound))
 	got, err := call(t, 0, http.MethodPost, informerapi.WakePath, resolverToken(t), []byte(`{"count":1,"svc":"lobby","namespace":"`+w.ns+`"}`))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -35,7 +36,7 @@ func TestListsOfPlayersHoldAsSoonAsTheyChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	listsCondition := func(status metav1.ConditionStatus, reason string) check {
-		return hasCondition(v1alpha1.ConditionWakePlayersKnown, status, reason)
+		return hasCondition(conditions.WakePlayersKnown, status, reason)
 	}
 	w.deployment("game", 0)
 	w.service("game")

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -237,7 +238,7 @@ func hasCondition(kind string, status metav1.ConditionStatus, reason string) che
 }
 
 func ready(es *v1alpha1.ElasticService) error {
-	return hasCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, reasons.OK)(es)
+	return hasCondition(conditions.Ready, metav1.ConditionTrue, reasons.OK)(es)
 }
 
 // scale sets the replicas of a Deployment as a person would.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -24,7 +25,7 @@ import (
 func (g *game) updated(want metav1.ConditionStatus) {
 	g.w.t.Helper()
 	g.w.eventually("condition Updated of Server "+g.name, func(ctx context.Context) error {
-		c := meta.FindStatusCondition(g.server(ctx).Status.Conditions, v1alpha1.ConditionUpdated)
+		c := meta.FindStatusCondition(g.server(ctx).Status.Conditions, conditions.Updated)
 		if c == nil || c.Status != want {
 			return fmt.Errorf("it is %+v, want %s", c, want)
 		}
@@ -148,7 +149,7 @@ func TestAServerIsScaledAndItsDiskGrows(t *testing.T) {
 	})
 	w.eventually("a Server that is stopped", func(ctx context.Context) error {
 		s := g.server(ctx)
-		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
 		if s.Status.State != v1alpha1.ServerStopped || c.Reason != reasons.Stopped || s.Status.Replicas != 0 {
 			return fmt.Errorf("it is %s, because %+v", s.Status.State, c)
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -30,7 +31,7 @@ func TestAServerSaysWhoseItsNameIs(t *testing.T) {
 		if err := w.c.Get(ctx, client.ObjectKeyFromObject(stranger), s); err != nil {
 			return err
 		}
-		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasons.PodExists {
 			return fmt.Errorf("condition Ready is %+v, want False by %s", c, reasons.PodExists)
 		}

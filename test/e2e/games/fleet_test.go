@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -155,7 +156,7 @@ func TestPlayersOutlastAScaleDown(t *testing.T) {
 		game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
 	})
 	if _, err := suite.Cluster.WaitFleet(ctx, key, "outdated", func(f *v1alpha1.Fleet) bool {
-		c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionUpdated)
+		c := meta.FindStatusCondition(f.Status.Conditions, conditions.Updated)
 		return f.Status.Replicas == 1 && f.Status.UpdatedReplicas == 0 && c.Reason == reasons.OnDelete
 	}); err != nil {
 		t.Fatal(err)
@@ -163,7 +164,7 @@ func TestPlayersOutlastAScaleDown(t *testing.T) {
 	editFleet(ctx, t, key, func(f *v1alpha1.FleetSpec) { f.UpdateStrategy = v1alpha1.FleetUpdateRolling })
 	if _, err := suite.Cluster.WaitFleet(ctx, key, "updated, while the old Server drains", func(f *v1alpha1.Fleet) bool {
 		return f.Status.ReadyReplicas == 1 && f.Status.UpdatedReplicas == 1 && f.Status.DrainingReplicas == 1 && f.Status.Players == 2 &&
-			meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionUpdated)
+			meta.IsStatusConditionTrue(f.Status.Conditions, conditions.Updated)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gameproto/minecraft"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -47,7 +48,7 @@ func awaitFront(ctx context.Context, t *testing.T, g env.Game) {
 	err := env.WaitUntil(ctx, "the front leads to "+g.Name, func(ctx context.Context) (bool, error) {
 		es := &v1alpha1.ElasticService{}
 		err := suite.Cluster.Client.Get(ctx, g.Key(), es)
-		c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady)
+		c := meta.FindStatusCondition(es.Status.Conditions, conditions.FrontReady)
 		return err == nil && c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == es.Generation, err
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -60,7 +61,7 @@ func waitGameType(ctx context.Context, t *testing.T, g env.Game, what string, do
 func settled(gt *v1alpha1.GameType, replicas int32) bool {
 	s := gt.Status
 	return s.ObservedGeneration == gt.Generation && s.Replicas == replicas && s.ReadyReplicas == replicas && s.UpdatedReplicas == replicas &&
-		meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionProgressing) && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAvailable)
+		meta.IsStatusConditionTrue(s.Conditions, conditions.Progressing) && meta.IsStatusConditionTrue(s.Conditions, conditions.Available)
 }
 
 // editGameType changes a GameType as its owner does.
@@ -234,21 +235,21 @@ func TestABrokenVersionCostsNoServer(t *testing.T) {
 		good, game.Image = game.Image, "dormouse.invalid/no-such-game:1"
 	})
 	gt := waitGameType(ctx, t, g, "known to be broken, and why", func(gt *v1alpha1.GameType) bool {
-		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionProgressing)
+		c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing)
 		return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "no-such-game")
 	})
-	if !meta.IsStatusConditionTrue(gt.Status.Conditions, v1alpha1.ConditionAvailable) {
+	if !meta.IsStatusConditionTrue(gt.Status.Conditions, conditions.Available) {
 		t.Errorf("it isn't Available though its old Servers are: %+v", gt.Status.Conditions)
 	}
 	annotateGameType(ctx, t, g, wellknown.UndoToAnnotation, gt.Status.CurrentRevision.Name)
 	waitGameType(ctx, t, g, "undone", func(gt *v1alpha1.GameType) bool {
-		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
+		c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Updated)
 		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Undone
 	})
 	editGameType(ctx, t, g, func(s *v1alpha1.GameTypeSpec) { s.Template.Spec.Template.Spec.Containers[0].Image = good })
 	annotateGameType(ctx, t, g, wellknown.UndoToAnnotation, nil)
 	waitGameType(ctx, t, g, "healed", func(gt *v1alpha1.GameType) bool {
-		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionUpdated)
+		c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Updated)
 		return settled(gt, 3) && c.Status == metav1.ConditionTrue && c.Reason == reasons.Updated
 	})
 	if n := fewest(); n < 3 {
@@ -516,7 +517,7 @@ func TestAForeignServiceIsNotTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitGameType(ctx, t, env.Game{Namespace: ns, Name: gt.Name}, "told of the Service", func(gt *v1alpha1.GameType) bool {
-		c := meta.FindStatusCondition(gt.Status.Conditions, v1alpha1.ConditionServiceReady)
+		c := meta.FindStatusCondition(gt.Status.Conditions, conditions.ServiceReady)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reasons.NameTaken
 	})
 	if err := suite.Cluster.Client.Delete(ctx, gt); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -86,6 +87,6 @@ func TestHostPortsAreSharedOut(t *testing.T) {
 }
 
 func waitsForPort(s *v1alpha1.Server) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
 	return c != nil && c.Reason == reasons.HostPortTaken
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -203,7 +204,7 @@ func twoServers(ctx context.Context, t *testing.T, ns string) (mine, other *v1al
 	for _, s := range []**v1alpha1.Server{&mine, &other} {
 		// The game tells its players as its last word about its start, and the condition follows.
 		*s, err = suite.Cluster.WaitServer(ctx, client.ObjectKeyFromObject(*s), "ready", func(s *v1alpha1.Server) bool {
-			c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionDeletionAllowed)
+			c := meta.FindStatusCondition(s.Status.Conditions, conditions.DeletionAllowed)
 			return s.Status.State == v1alpha1.ServerReady && s.Status.Game != nil && s.Status.Game.Reported && c != nil && c.Reason == reasons.NoPlayers
 		})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/dev/devcluster"
@@ -376,7 +377,7 @@ func TestADiskHasOnePodWhileItsNodeIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := suite.Cluster.WaitServer(ctx, w.place(0), "lost", func(s *v1alpha1.Server) bool {
-		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
 		return c != nil && c.Reason == "NodeLost"
 	}); err != nil {
 		t.Fatal(err)
@@ -387,7 +388,7 @@ func TestADiskHasOnePodWhileItsNodeIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := suite.Cluster.WaitServer(ctx, w.place(0), "waiting for its node", func(s *v1alpha1.Server) bool {
-		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionDeletionAllowed)
+		c := meta.FindStatusCondition(s.Status.Conditions, conditions.DeletionAllowed)
 		return c != nil && c.Reason == "NodeLost"
 	}); err != nil {
 		t.Fatal(err)

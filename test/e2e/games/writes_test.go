@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/devcluster/audit"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -99,7 +100,7 @@ func TestAServerCostsFewWrites(t *testing.T) {
 // startOf is how long a Server took to be Ready, a second more at most: its times are
 // whole seconds.
 func startOf(s *v1alpha1.Server) time.Duration {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0
 	}

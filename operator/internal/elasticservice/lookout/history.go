@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -124,7 +125,7 @@ func (d *History) begin(now time.Time, es *v1alpha1.ElasticService, generation i
 		// A new leader continues from the previous one's status.
 		if es.Status.Phase == v1alpha1.PhaseWaking {
 			d.since = spec.PhaseSince(es)
-			if c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp); c != nil && c.Status == metav1.ConditionFalse {
+			if c := meta.FindStatusCondition(es.Status.Conditions, conditions.ServerUp); c != nil && c.Status == metav1.ConditionFalse {
 				d.Found = &diagnosis.Finding{Reason: c.Reason, Sentence: c.Message, Wrong: true}
 			}
 		}
@@ -163,8 +164,8 @@ func (d *History) Events(before, es *v1alpha1.ElasticService, cause *diagnosis.F
 		return nil
 	}
 	d.Emitted = cause.Reason
-	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionServerUp)
-	is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp)
+	was := meta.FindStatusCondition(before.Status.Conditions, conditions.ServerUp)
+	is := meta.FindStatusCondition(es.Status.Conditions, conditions.ServerUp)
 	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return nil // another leader has emitted it
 	}

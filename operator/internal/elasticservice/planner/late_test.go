@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -64,7 +65,7 @@ func TestAFrontThatNobodyListensForIsLookedAtSeldom(t *testing.T) {
 		es := &v1alpha1.ElasticService{}
 		es.Status.Front = &v1alpha1.FrontStatus{ResolverPort: 12345}
 		es.Status.Conditions = []metav1.Condition{{
-			Type: v1alpha1.ConditionFrontReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-c.since)),
+			Type: conditions.FrontReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-c.since)),
 		}}
 		p := planner.Plan{}
 		p.AwaitFront(now, es, planner.Observed{Resolvers: []endpoints.Resolver{{UID: "1", Ready: c.ready, Reachable: true, Listening: map[int32]bool{12345: c.listens}}}})

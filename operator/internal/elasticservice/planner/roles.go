@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/requeue"
@@ -55,7 +56,7 @@ func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed
 		return
 	}
 	wait := 200 * time.Millisecond
-	c := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionFrontReady)
+	c := meta.FindStatusCondition(es.Status.Conditions, conditions.FrontReady)
 	if c != nil && c.Status == metav1.ConditionFalse && now.Sub(c.LastTransitionTime.Time) > NewResolverTime {
 		wait = 5 * time.Second
 	}

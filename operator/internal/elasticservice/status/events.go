@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -57,7 +58,7 @@ func Asleep(es *v1alpha1.ElasticService, replicas int32) kit.Notice {
 // conditionEvents are the events about conditions that a user must fix and that have no event
 // of their own.
 func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice) {
-	for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionIdleSignal} {
+	for _, kind := range []string{conditions.TargetFound, conditions.TriggersHealthy, conditions.IdleSignal} {
 		is, was := meta.FindStatusCondition(after.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
 		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue
@@ -69,8 +70,8 @@ func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice)
 
 // resolverEvents are emitted when no resolver can stand in any more.
 func resolverEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
-	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionEndpointsInSync),
-		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
+	is, was := meta.FindStatusCondition(after.Status.Conditions, conditions.EndpointsInSync),
+		meta.FindStatusCondition(before.Status.Conditions, conditions.EndpointsInSync)
 	if is == nil || is.Reason != reasons.NoResolver || was != nil && was.Reason == is.Reason {
 		return nil
 	}
@@ -79,8 +80,8 @@ func resolverEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
 
 // frontEvents are emitted when a front can't be had any more.
 func frontEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
-	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionFrontReady),
-		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrontReady)
+	is, was := meta.FindStatusCondition(after.Status.Conditions, conditions.FrontReady),
+		meta.FindStatusCondition(before.Status.Conditions, conditions.FrontReady)
 	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == reasons.ResolverNotListening || was != nil && was.Message == is.Message {
 		return nil
 	}
@@ -89,8 +90,8 @@ func frontEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
 
 // clashEvents are emitted when a port number begins to end sessions.
 func clashEvents(before, after *v1alpha1.ElasticService) []kit.Notice {
-	is, was := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionUDPSessionsKept),
-		meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionUDPSessionsKept)
+	is, was := meta.FindStatusCondition(after.Status.Conditions, conditions.UDPSessionsKept),
+		meta.FindStatusCondition(before.Status.Conditions, conditions.UDPSessionsKept)
 	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Message == is.Message {
 		return nil
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -14,7 +15,7 @@ import (
 
 // triggersHealthy is the condition whether the idle triggers can be read.
 func triggersHealthy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionTriggersHealthy
+	const kind = conditions.TriggersHealthy
 	switch {
 	case !spec.HasTriggers(es):
 		return condition.True(kind, reasons.NotNeeded, "The spec has no triggers.")
@@ -29,7 +30,7 @@ func triggersHealthy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Con
 
 // playersKnown is the condition whether every Server reports who plays.
 func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionPlayersKnown
+	const kind = conditions.PlayersKnown
 	p := o.Players.Reports
 	switch {
 	case !spec.HasPlayers(es):
@@ -49,7 +50,7 @@ func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condit
 
 // idleSignal is the condition whether there is a signal that the service is idle.
 func idleSignal(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionIdleSignal
+	const kind = conditions.IdleSignal
 	switch {
 	case planner.Blocked(es, o) != nil:
 		return condition.False(kind, planner.Blocked(es, o).Reason, "The resolver doesn't see all clients, so the service stays awake.")

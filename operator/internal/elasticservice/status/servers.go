@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
@@ -20,7 +21,7 @@ import (
 
 // targetFound is the condition whether the target can be scaled.
 func targetFound(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionTargetFound
+	const kind = conditions.TargetFound
 	ref := es.Spec.ScaleTargetRef
 	if o.Scale.Err == nil {
 		return condition.True(kind, reasons.OK, "%s %s can be scaled.", ref.Kind, ref.Name)
@@ -42,7 +43,7 @@ func targetFound(es *v1alpha1.ElasticService, o planner.Observed) metav1.Conditi
 
 // endpointsInSync is the condition whether the resolvers that can stand in do so.
 func endpointsInSync(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) metav1.Condition {
-	const kind = v1alpha1.ConditionEndpointsInSync
+	const kind = conditions.EndpointsInSync
 	if f.Obstacle != nil {
 		return condition.Unknown(kind, reasons.NotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)
 	}
@@ -106,7 +107,7 @@ func missingFamily(o planner.Observed) corev1.IPFamily {
 
 // serverUp is the condition whether a server is up, and why none is.
 func serverUp(o planner.Observed, f planner.Findings) metav1.Condition {
-	const kind = v1alpha1.ConditionServerUp
+	const kind = conditions.ServerUp
 	switch {
 	case f.Obstacle != nil:
 		return condition.Unknown(kind, reasons.NotObserved, "Another obstacle comes first: %s", f.Obstacle.Message)

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
@@ -47,7 +48,7 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 	}
 	s.PodsBeforeSleep = o.Unsettled.List()
 	keepLists(es, o)
-	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditions(now, es, o, f, p)...)
+	condition.SetAll(&s.Conditions, es.Generation, metav1.Time{Time: now}, conditionsOf(now, es, o, f, p)...)
 }
 
 // keepReplicas notes with how many replicas a service has fallen asleep. A target that somebody
@@ -84,9 +85,9 @@ func keepLists(es *v1alpha1.ElasticService, o planner.Observed) {
 	}
 }
 
-// conditions are all conditions of an ElasticService. Ready sums up the others: its message is
+// conditionsOf are all conditions of an ElasticService. Ready sums up the others: its message is
 // that of the first problem.
-func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) []metav1.Condition {
+func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) []metav1.Condition {
 	list := []metav1.Condition{
 		targetFound(es, o),
 		endpointsInSync(now, es, o, f, p),
@@ -102,27 +103,27 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, 
 		frontReady(es, o, f),
 		wakePlayersKnown(es, o),
 	}
-	ready := condition.True(v1alpha1.ConditionReady, reasons.OK, "The service sleeps and wakes as asked.")
+	ready := condition.True(conditions.Ready, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
 	case f.Obstacle != nil:
-		ready = condition.False(v1alpha1.ConditionReady, f.Obstacle.Reason, "%s", f.Obstacle.Message)
+		ready = condition.False(conditions.Ready, f.Obstacle.Reason, "%s", f.Obstacle.Message)
 	case list[0].Status != metav1.ConditionTrue:
-		ready = condition.False(v1alpha1.ConditionReady, list[0].Reason, "%s", list[0].Message)
+		ready = condition.False(conditions.Ready, list[0].Reason, "%s", list[0].Message)
 	case planner.Blocked(es, o) != nil:
-		ready = condition.False(v1alpha1.ConditionReady, planner.Blocked(es, o).Reason, "%s", planner.Blocked(es, o).Message)
+		ready = condition.False(conditions.Ready, planner.Blocked(es, o).Reason, "%s", planner.Blocked(es, o).Message)
 	case f.Flaw != nil:
-		ready = condition.False(v1alpha1.ConditionReady, f.Flaw.Reason, "%s", f.Flaw.Message)
+		ready = condition.False(conditions.Ready, f.Flaw.Reason, "%s", f.Flaw.Message)
 	case list[1].Status != metav1.ConditionTrue:
-		ready = condition.False(v1alpha1.ConditionReady, list[1].Reason, "%s", list[1].Message)
+		ready = condition.False(conditions.Ready, list[1].Reason, "%s", list[1].Message)
 	case f.Cause != nil && f.Cause.Wrong:
-		ready = condition.False(v1alpha1.ConditionReady, f.Cause.Reason, "%s", f.Cause.Sentence)
+		ready = condition.False(conditions.Ready, f.Cause.Reason, "%s", f.Cause.Sentence)
 	case f.Front != nil:
-		ready = condition.False(v1alpha1.ConditionReady, f.Front.Reason, "%s", f.Front.Message)
+		ready = condition.False(conditions.Ready, f.Front.Reason, "%s", f.Front.Message)
 	default:
 		// It wakes as asked, and may not sleep like that.
 		for _, c := range list {
 			if c.Status == metav1.ConditionFalse && slices.Contains(keepAwake, c.Type) {
-				ready = condition.False(v1alpha1.ConditionReady, c.Reason, "%s", c.Message)
+				ready = condition.False(conditions.Ready, c.Reason, "%s", c.Message)
 				break
 			}
 		}
@@ -132,4 +133,4 @@ func conditions(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, 
 
 // keepAwake are the conditions that explain, where they are False, why a service doesn't sleep
 // as the spec asks.
-var keepAwake = []string{v1alpha1.ConditionTriggersHealthy, v1alpha1.ConditionPlayersKnown, v1alpha1.ConditionIdleSignal}
+var keepAwake = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal}

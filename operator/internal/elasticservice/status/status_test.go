@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -48,16 +49,16 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 			if is := len(emitted) > 0 && emitted[0].Reason == c.reason; is != (c.status == metav1.ConditionFalse) {
 				t.Errorf("the events are %v", emitted)
 			}
-			for _, kind := range []string{v1alpha1.ConditionTargetFound, v1alpha1.ConditionReady} {
+			for _, kind := range []string{conditions.TargetFound, conditions.Ready} {
 				is := meta.FindStatusCondition(es.Status.Conditions, kind)
 				if is.Reason != c.reason || !strings.Contains(is.Message, c.says) {
 					t.Errorf("%s is %s %q, want %s with %q", kind, is.Reason, is.Message, c.reason, c.says)
 				}
 			}
-			if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionTargetFound); is.Status != c.status {
+			if is := meta.FindStatusCondition(es.Status.Conditions, conditions.TargetFound); is.Status != c.status {
 				t.Errorf("TargetFound is %s, want %s", is.Status, c.status)
 			}
-			if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionServerUp); is.Status != metav1.ConditionUnknown {
+			if is := meta.FindStatusCondition(es.Status.Conditions, conditions.ServerUp); is.Status != metav1.ConditionUnknown {
 				t.Errorf("ServerUp is %s, want Unknown", is.Status)
 			}
 		})
@@ -77,7 +78,7 @@ func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
 		}
 		now := fixture.At(since)
 		Set(now, es, o, planner.Findings{}, planner.Make(now, es, o, planner.Findings{}))
-		return meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionEndpointsInSync)
+		return meta.FindStatusCondition(es.Status.Conditions, conditions.EndpointsInSync)
 	}
 	fresh := func(o *planner.Observed) {
 		o.Resolvers = append(o.Resolvers, o.Resolvers[0])
@@ -123,14 +124,14 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		o.Triggers = trigger.Reading{At: fixture.At(0)}
 		o.Service.Spec.Selector = nil
 		Set(fixture.At(0), es, o, planner.Findings{}, planner.Make(fixture.At(0), es, o, planner.Findings{}))
-		if is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady); is.Status != metav1.ConditionTrue {
+		if is := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready); is.Status != metav1.ConditionTrue {
 			t.Fatalf("%s: at first Ready is %s %s %q", name, is.Status, is.Reason, is.Message)
 		}
 		before := es.DeepCopy()
 		c.change(es, &o)
 		f := planner.Findings{Flaw: c.flaw}
 		Set(fixture.At(1), es, o, f, planner.Make(fixture.At(1), es, o, f))
-		is := meta.FindStatusCondition(es.Status.Conditions, v1alpha1.ConditionReady)
+		is := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready)
 		if is.Status != metav1.ConditionFalse || is.Reason != c.reason {
 			t.Errorf("%s: Ready is %s %s %q, want False, %s", name, is.Status, is.Reason, is.Message, c.reason)
 		}

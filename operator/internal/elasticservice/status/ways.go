@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
@@ -20,7 +21,7 @@ import (
 // directGated is the condition whether clients that connect past the resolver reach servers
 // that listen.
 func directGated(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionDirectGated
+	const kind = conditions.DirectGated
 	switch {
 	case es.Spec.Handoff == v1alpha1.HandoffNever:
 		return condition.True(kind, reasons.NotNeeded, "No client connects past the resolver.")
@@ -39,7 +40,7 @@ func directGated(es *v1alpha1.ElasticService, o planner.Observed) metav1.Conditi
 
 // drainSafe is the condition whether players stay on a Server that is drained.
 func drainSafe(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionDrainSafe
+	const kind = conditions.DrainSafe
 	switch {
 	case !target.Of(es).HasServers():
 		return condition.True(kind, reasons.NotNeeded, "The target has no Servers, which alone are drained.")
@@ -55,7 +56,7 @@ func drainSafe(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition
 
 // trafficPolicy is the condition whether nodes lose their endpoints at each sleep.
 func trafficPolicy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionTrafficPolicyUnsupported
+	const kind = conditions.TrafficPolicyUnsupported
 	if o.Service == nil {
 		return condition.Unknown(kind, reasons.NotObserved, "The Service is not known.")
 	}
@@ -71,7 +72,7 @@ func trafficPolicy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condi
 
 // frontReady is the condition whether the front leads its hosts here.
 func frontReady(es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings) metav1.Condition {
-	const kind = v1alpha1.ConditionFrontReady
+	const kind = conditions.FrontReady
 	switch {
 	case es.Spec.Front == nil:
 		return condition.True(kind, reasons.NotNeeded, "The spec has no front.")
@@ -93,7 +94,7 @@ func frontReady(es *v1alpha1.ElasticService, o planner.Observed, f planner.Findi
 // udpSessionsKept is the condition whether a port number of the Service makes nodes end its
 // players' sessions: see package udpports.
 func udpSessionsKept(o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionUDPSessionsKept
+	const kind = conditions.UDPSessionsKept
 	clash := o.Clash
 	switch {
 	case o.Service == nil:
@@ -115,7 +116,7 @@ func udpSessionsKept(o planner.Observed) metav1.Condition {
 
 // wakePlayersKnown is the condition whether the lists of players could be read.
 func wakePlayersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
-	const kind = v1alpha1.ConditionWakePlayersKnown
+	const kind = conditions.WakePlayersKnown
 	switch {
 	case len(index.PlayerLists(es)) == 0:
 		return condition.True(kind, reasons.NotNeeded, "The spec names no list of players.")

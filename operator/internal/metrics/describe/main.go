@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/buildinfo"
 	"dormouse.dev/dormouse/internal/dev/metricsdoc"
@@ -50,7 +51,7 @@ func (one) List(_ context.Context, list client.ObjectList, _ ...client.ListOptio
 	case *v1alpha1.ElasticServiceList:
 		list.Items = []v1alpha1.ElasticService{{Status: v1alpha1.ElasticServiceStatus{
 			Phase: v1alpha1.PhaseAwake, PhaseSince: &now,
-			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+			Conditions: []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue}},
 		}}}
 	case *v1alpha1.FleetList:
 		list.Items = []v1alpha1.Fleet{{}}

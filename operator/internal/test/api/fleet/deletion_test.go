@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -57,7 +58,7 @@ func TestADeletedFleetLetsItsPlayersFinish(t *testing.T) {
 				t.Errorf("the Fleet is gone: %t, want %t", gone, !test.stays)
 			}
 			if test.stays {
-				c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady)
+				c := meta.FindStatusCondition(w.fleet().Status.Conditions, conditions.Ready)
 				if c.Reason != reasons.Draining || c.Message != "The Fleet is being deleted; 1 Server waits for its players to leave." {
 					t.Errorf("Ready is False with %s: %s", c.Reason, c.Message)
 				}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -46,7 +47,7 @@ func TestReplacementsOfUnhealthyServersComeLaterAndLater(t *testing.T) {
 		if fresh := w.newest(seen); fresh != "" {
 			t.Fatalf("%s came at once", fresh)
 		}
-		if c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != reasons.Backoff {
+		if c := meta.FindStatusCondition(w.fleet().Status.Conditions, conditions.Ready); c.Status != metav1.ConditionFalse || c.Reason != reasons.Backoff {
 			t.Errorf("while a replacement waits, Ready is %s with %s: %s", c.Status, c.Reason, c.Message)
 		}
 		w.Clock.Pass(wait - time.Second/10)
@@ -141,7 +142,7 @@ func TestRefusedServersAreAskedForLessAndLess(t *testing.T) {
 	tries := 0
 	for range 4 {
 		w.eventually("the condition tells", func() error {
-			c := meta.FindStatusCondition(w.fleet().Status.Conditions, v1alpha1.ConditionReady)
+			c := meta.FindStatusCondition(w.fleet().Status.Conditions, conditions.Ready)
 			if c == nil || c.Reason != reasons.ServerRefused || !strings.Contains(c.Message, "exceeded quota") {
 				return fmt.Errorf("it is %+v", c)
 			}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -193,9 +194,9 @@ func (w *world) is(name string, state v1alpha1.ServerState, players int32) {
 	s.Status.Players = &v1alpha1.PlayersStatus{Current: players, Capacity: 10}
 	s.Status.DeletionAllowed = players == 0 && state != v1alpha1.ServerAllocated
 	s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: true}
-	ready := condition.False(v1alpha1.ConditionReady, string(state), "The game is %s.", state)
+	ready := condition.False(conditions.Ready, string(state), "The game is %s.", state)
 	if state == v1alpha1.ServerReady || state == v1alpha1.ServerAllocated {
-		ready = condition.True(v1alpha1.ConditionReady, reasons.OK, "The game takes players.")
+		ready = condition.True(conditions.Ready, reasons.OK, "The game takes players.")
 	}
 	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()}, ready)
 	if err := w.Admin.Status().Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {
@@ -229,7 +230,7 @@ func (w *world) ready(replicas int) []string {
 	}
 	w.eventually("the Fleet is ready", func() error {
 		f := w.fleet()
-		if !meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionReady) || int(f.Status.ReadyReplicas) != replicas {
+		if !meta.IsStatusConditionTrue(f.Status.Conditions, conditions.Ready) || int(f.Status.ReadyReplicas) != replicas {
 			return fmt.Errorf("its status is %+v", f.Status)
 		}
 		return nil

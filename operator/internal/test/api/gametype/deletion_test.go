@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -42,7 +43,7 @@ func TestADeletedGameTypeLetsItsPlayersFinishAndLeavesNothing(t *testing.T) {
 		t.Fatalf("while they play there are %d Servers, a Service: %t, an ElasticService: %t", n,
 			w.there(&corev1.Service{}), w.there(&v1alpha1.ElasticService{}))
 	}
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.Draining, "wait for their players to leave")
+	w.wantCondition(conditions.Progressing, metav1.ConditionFalse, reasons.Draining, "wait for their players to leave")
 	w.plays(0)
 	w.eventually("all goes", func() error {
 		w.guard()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -114,5 +115,5 @@ func TestABrokenRevisionGivesItsPlaceBack(t *testing.T) {
 		return fixture.WantEqual("image", image(), "game:1")
 	})
 	w.plays(0)
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.DeadlineExceeded, "gave its places back to revision 1")
+	w.wantCondition(conditions.Progressing, metav1.ConditionFalse, reasons.DeadlineExceeded, "gave its places back to revision 1")
 }

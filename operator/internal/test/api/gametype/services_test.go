@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -40,7 +41,7 @@ func TestAGameTypeHasAServiceAndAnElasticService(t *testing.T) {
 	if es.Spec.Service != game || es.Spec.ScaleTargetRef != ref || es.Spec.SleepAfter.Duration != 0 || es.Spec.Idle != nil {
 		t.Errorf("the ElasticService of a game that never sleeps is %+v", es.Spec)
 	}
-	w.wantCondition(v1alpha1.ConditionServiceReady, metav1.ConditionUnknown, reasons.NotReported, "")
+	w.wantCondition(conditions.ServiceReady, metav1.ConditionUnknown, reasons.NotReported, "")
 
 	w.change(func(gt *v1alpha1.GameType) {
 		gt.Spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Minute}, MinReplicas: new(int32(2)), Handoff: v1alpha1.HandoffNever}
@@ -54,12 +55,12 @@ func TestAGameTypeHasAServiceAndAnElasticService(t *testing.T) {
 	}
 	before := es.DeepCopy()
 	es.Status.Phase = v1alpha1.PhaseFallingAsleep
-	condition.SetAll(&es.Status.Conditions, es.Generation, metav1.Now(), condition.True(v1alpha1.ConditionReady, reasons.OK, "All is well."))
+	condition.SetAll(&es.Status.Conditions, es.Generation, metav1.Now(), condition.True(conditions.Ready, reasons.OK, "All is well."))
 	if err := w.Admin.Status().Patch(t.Context(), es, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	w.settled()
-	w.wantCondition(v1alpha1.ConditionServiceReady, metav1.ConditionTrue, reasons.OK, "through Service duel")
+	w.wantCondition(conditions.ServiceReady, metav1.ConditionTrue, reasons.OK, "through Service duel")
 	if phase := w.gameType().Status.Phase; phase != v1alpha1.PhaseFallingAsleep {
 		t.Errorf("the phase is %s", phase)
 	}
@@ -125,7 +126,7 @@ func TestAnothersServiceIsLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.create(nil)
-			w.wantCondition(v1alpha1.ConditionServiceReady, metav1.ConditionFalse, reasons.NameTaken, "There is a "+kind+" named duel that isn't this GameType's")
+			w.wantCondition(conditions.ServiceReady, metav1.ConditionFalse, reasons.NameTaken, "There is a "+kind+" named duel that isn't this GameType's")
 			now, ok := other.DeepCopyObject().(client.Object)
 			if !ok {
 				t.Fatal("it is no object")
@@ -157,7 +158,7 @@ func TestAnothersServiceIsLeftAlone(t *testing.T) {
 func TestAGameWithoutPortsHasNoService(t *testing.T) {
 	w := newWorld(t, false)
 	w.create(func(gt *v1alpha1.GameType) { gt.Spec.Template.Spec.Ports = nil })
-	w.wantCondition(v1alpha1.ConditionServiceReady, metav1.ConditionFalse, reasons.NoPorts, "template.spec.ports")
+	w.wantCondition(conditions.ServiceReady, metav1.ConditionFalse, reasons.NoPorts, "template.spec.ports")
 	if w.there(&corev1.Service{}) || w.there(&v1alpha1.ElasticService{}) {
 		t.Error("there is a Service, or an ElasticService")
 	}

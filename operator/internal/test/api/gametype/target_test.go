@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -30,8 +31,8 @@ func TestTheOperatorMayReadTheConditionsOfItsOwnKinds(t *testing.T) {
 		}
 	}
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
-	if _, conditions, err := scaler.Status(t.Context(), ref); err != nil || meta.FindStatusCondition(conditions, v1alpha1.ConditionProgressing) == nil {
-		t.Errorf("the GameType's conditions are %v, %v", conditions, err)
+	if _, list, err := scaler.Status(t.Context(), ref); err != nil || meta.FindStatusCondition(list, conditions.Progressing) == nil {
+		t.Errorf("the GameType's conditions are %v, %v", list, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -34,8 +35,8 @@ func TestAGameTypeMakesAFleetOfItsTemplate(t *testing.T) {
 		status.CurrentRevision == nil || *status.CurrentRevision != want || *status.UpdateRevision != want || len(status.Revisions) != 1 {
 		t.Errorf("the status is %+v", status)
 	}
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated, "of revision 1.")
-	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, reasons.OK, "3 of 3 Servers are ready.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionTrue, reasons.Updated, "of revision 1.")
+	w.wantCondition(conditions.Available, metav1.ConditionTrue, reasons.OK, "3 of 3 Servers are ready.")
 
 	w.change(func(gt *v1alpha1.GameType) { gt.Spec.ScaleDown.Order = v1alpha1.NewestFirst })
 	if order := w.of("game:1").Spec.ScaleDown.Order; order != v1alpha1.NewestFirst || len(w.all()) != 1 {
@@ -49,7 +50,7 @@ func TestAnUpdateGoesServerByServer(t *testing.T) {
 	w.obeys("game:1", 3)
 	w.image("game:2")
 	w.wantReplicas("3 1", "game:1", "game:2")
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updating, "Revision 2 has 0 of 3 Servers ready; 3 of earlier ones take players.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionTrue, reasons.Updating, "Revision 2 has 0 of 3 Servers ready; 3 of earlier ones take players.")
 	for i, want := range []string{"2 2", "1 3", "0 3"} {
 		w.obeys("game:2", int32(i)+1) // One more gets Ready,
 		w.obeys("game:1", 3)          // and an old one goes.
@@ -59,7 +60,7 @@ func TestAnUpdateGoesServerByServer(t *testing.T) {
 	if status.CurrentRevision.Number != 2 || status.UpdatedReplicas != 3 || status.Replicas != 3 {
 		t.Errorf("the status is %+v", status)
 	}
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated, "of revision 2.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionTrue, reasons.Updated, "of revision 2.")
 	if n := w.Emitted("ScaledDown"); n != 3 {
 		t.Errorf("%d events tell that the old Fleet became smaller, want 3", n)
 	}
@@ -74,10 +75,10 @@ func TestABrokenRevisionCostsNothingAndGoingBackHeals(t *testing.T) {
 	w.obeys("game:2", 0)
 	w.Clock.Pass(9 * time.Minute)
 	w.settled()
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updating, "The image can't be pulled.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionTrue, reasons.Updating, "The image can't be pulled.")
 	w.Clock.Pass(2 * time.Minute)
 	w.settled()
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reasons.DeadlineExceeded, "The image can't be pulled.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionFalse, reasons.DeadlineExceeded, "The image can't be pulled.")
 	w.wantReplicas("3 1", "game:1", "game:2")
 	if n := w.Emitted("DeadlineExceeded"); n != 1 {
 		t.Errorf("%d events tell of it, want 1", n)
@@ -88,7 +89,7 @@ func TestABrokenRevisionCostsNothingAndGoingBackHeals(t *testing.T) {
 	if f := w.of("game:1"); f.UID != first || f.Annotations[wellknown.RevisionAnnotation] != "3" || len(w.all()) != 2 {
 		t.Errorf("of %d Fleets the first is %+v", len(w.all()), f.ObjectMeta)
 	}
-	w.wantCondition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reasons.Updated, "of revision 3.")
+	w.wantCondition(conditions.Progressing, metav1.ConditionTrue, reasons.Updated, "of revision 3.")
 }
 
 func TestATakenNameOfAFleetLeadsToAnother(t *testing.T) {

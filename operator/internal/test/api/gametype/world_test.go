@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -243,9 +244,9 @@ func (w *world) is(image string, active, ready, draining int32) {
 	if ready > 0 && f.Status.FirstReadyTime == nil {
 		f.Status.FirstReadyTime = &metav1.Time{Time: w.Clock.Now()}
 	}
-	ok := condition.True(v1alpha1.ConditionReady, reasons.OK, "All are ready.")
+	ok := condition.True(conditions.Ready, reasons.OK, "All are ready.")
 	if ready < *f.Spec.Replicas {
-		ok = condition.False(v1alpha1.ConditionReady, reasons.ServersMissing, "The image can't be pulled.")
+		ok = condition.False(conditions.Ready, reasons.ServersMissing, "The image can't be pulled.")
 	}
 	condition.SetAll(&f.Status.Conditions, f.Generation, metav1.Time{Time: w.Clock.Now()}, ok)
 	if err := w.Admin.Status().Patch(w.t.Context(), f, client.MergeFrom(before)); err != nil {
@@ -281,7 +282,7 @@ func (w *world) plays(players int32) {
 		s.Status.DeletionAllowed = players == 0
 		s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: true}
 		condition.SetAll(&s.Status.Conditions, s.Generation, metav1.Time{Time: w.Clock.Now()},
-			condition.True(v1alpha1.ConditionReady, reasons.OK, "The game takes players."))
+			condition.True(conditions.Ready, reasons.OK, "The game takes players."))
 		if err := w.Admin.Status().Patch(w.t.Context(), &s, client.MergeFrom(before)); err != nil {
 			w.t.Fatal(err)
 		}

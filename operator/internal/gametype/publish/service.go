@@ -1,4 +1,4 @@
-package gametype
+package publish
 
 import (
 	"cmp"
@@ -12,10 +12,10 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
-// shapeService changes a Service, new or existing, to what the GameType asks for, and leaves
+// Service changes a Service, new or existing, to what the GameType asks for, and leaves
 // the rest as it is. What the GameType once asked for goes when it doesn't any more. Old are the
 // ports of earlier revisions' Servers.
-func shapeService(gt *v1alpha1.GameType, s *corev1.Service, old []oldPort) {
+func Service(gt *v1alpha1.GameType, s *corev1.Service, old []OldPort) {
 	asked := &gt.Spec.Service
 	before := settings{}
 	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceSettingsAnnotation], ",") {
@@ -23,7 +23,7 @@ func shapeService(gt *v1alpha1.GameType, s *corev1.Service, old []oldPort) {
 	}
 	now := settings{}
 
-	labels := labelled(s.Labels, gt)
+	labels := Labels(s.Labels, gt)
 	for name := range before {
 		if label, ok := strings.CutPrefix(name, labelSetting); ok {
 			delete(labels, label)
@@ -67,7 +67,7 @@ func shapeService(gt *v1alpha1.GameType, s *corev1.Service, old []oldPort) {
 			s.Spec.SessionAffinityConfig = nil
 		}
 	}
-	s.Spec.Ports = planServicePorts(gt, s.Spec.Type, s.Spec.Ports, old)
+	s.Spec.Ports = PlanPorts(gt, s.Spec.Type, s.Spec.Ports, old)
 
 	delete(annotations, wellknown.ServiceSettingsAnnotation)
 	if names := slices.Sorted(maps.Keys(now)); len(names) > 0 {
@@ -93,8 +93,8 @@ func (s settings) take(before settings, name string, asked bool) bool {
 	return asked || before[name]
 }
 
-// addressOf is where a GameType's players come to.
-func addressOf(gt *v1alpha1.GameType, s *corev1.Service) string {
+// Address is where a GameType's players come to.
+func Address(gt *v1alpha1.GameType, s *corev1.Service) string {
 	switch {
 	case gt.Spec.Front != nil && len(gt.Spec.Front.Hosts) > 0:
 		return string(gt.Spec.Front.Hosts[0])
@@ -107,4 +107,12 @@ func addressOf(gt *v1alpha1.GameType, s *corev1.Service) string {
 	default:
 		return s.Name + "." + s.Namespace + ".svc"
 	}
+}
+
+// Labels are an object's labels with the GameType's.
+func Labels(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
+	more := make(map[string]string, len(labels)+1)
+	maps.Copy(more, labels)
+	more[wellknown.GameTypeLabel] = gt.Name
+	return more
 }

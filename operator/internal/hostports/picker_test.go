@@ -1,4 +1,4 @@
-package gameserver
+package hostports
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ func withPorts(name string, ports ...v1alpha1.ServerPort) *v1alpha1.Server {
 var hostPort = v1alpha1.ServerPort{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}
 
 // inOrder is a picker of numbers from 7000 that leaves nothing to chance.
-func inOrder(high int32, services udpServices) *picker {
-	p := newPicker(7000, high, services)
+func inOrder(high int32, services UDPServices) *Picker {
+	p := NewPicker(7000, high, services, time.Now)
 	p.chance = func(int32) int32 { return 0 }
 	return p
 }
@@ -35,7 +35,7 @@ func TestEachPortIsUsedAsOftenAsAnyOther(t *testing.T) {
 	p := inOrder(7003, numbers{})
 	uses := map[int32]int{}
 	for i := range 10 {
-		ports, err := p.pick(withPorts(fmt.Sprint(i), hostPort))
+		ports, err := p.Pick(withPorts(fmt.Sprint(i), hostPort))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,12 +50,12 @@ func TestAServerGetsThePortsItHad(t *testing.T) {
 	p := inOrder(7003, numbers{})
 	s := withPorts("a", hostPort)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7002}}
-	if ports, err := p.pick(s); err != nil || ports[0] != 7002 {
+	if ports, err := p.Pick(s); err != nil || ports[0] != 7002 {
 		t.Errorf("got %v, %v; want the port from before, 7002", ports, err)
 	}
 	s = withPorts("b", hostPort)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7002}}
-	if ports, err := p.pick(s); err != nil || ports[0] != 7000 {
+	if ports, err := p.Pick(s); err != nil || ports[0] != 7000 {
 		t.Errorf("got %v, %v; want 7000, because 7002 is somebody's now", ports, err)
 	}
 }
@@ -65,7 +65,7 @@ func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
 	fixed, inner := hostPort, hostPort
 	fixed.Name, fixed.HostPort = "fixed", 7000
 	inner.Name, inner.Expose = "inner", v1alpha1.ExposeNone
-	ports, err := p.pick(withPorts("a", inner, hostPort, fixed))
+	ports, err := p.Pick(withPorts("a", inner, hostPort, fixed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPickKnowsFixedAndSeveralPorts(t *testing.T) {
 	}
 	second, third := hostPort, hostPort
 	second.Name, third.Name = "second", "third"
-	if ports, err := p.pick(withPorts("b", hostPort, second, third)); err == nil {
+	if ports, err := p.Pick(withPorts("b", hostPort, second, third)); err == nil {
 		t.Errorf("got %v for three ports out of two, want an error", ports)
 	}
 }
@@ -87,26 +87,26 @@ func TestAFreedPortIsTold(t *testing.T) {
 	for i := range 5 {
 		s := withPorts(fmt.Sprint(i), hostPort)
 		servers = append(servers, s)
-		if _, err := p.pick(s); err != nil {
+		if _, err := p.Pick(s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	waiting := types.NamespacedName{Namespace: "games", Name: "4"}
-	p.wait(waiting, true)
-	if p.better(servers[4], false) {
+	p.Wait(waiting, true)
+	if p.Better(servers[4], false) {
 		t.Error("another port is said to be better while all are taken")
 	}
-	if waiters := p.hold("1", nil); len(waiters) != 1 || waiters[0] != waiting {
+	if waiters := p.Hold("1", nil); len(waiters) != 1 || waiters[0] != waiting {
 		t.Errorf("told %v that 7001 is free, want %v", waiters, waiting)
 	}
-	if !p.better(servers[4], false) {
+	if !p.Better(servers[4], false) {
 		t.Error("7001 has a node left and isn't said to be better than 7000, which has none")
 	}
-	if ports, err := p.pick(servers[4]); err != nil || ports[0] != 7001 {
+	if ports, err := p.Pick(servers[4]); err != nil || ports[0] != 7001 {
 		t.Errorf("picked %v, %v; want 7001", ports, err)
 	}
-	p.wait(waiting, false)
-	if waiters := p.hold("0", nil); len(waiters) != 0 {
+	p.Wait(waiting, false)
+	if waiters := p.Hold("0", nil); len(waiters) != 0 {
 		t.Errorf("told %v, want nobody", waiters)
 	}
 	if len(p.waiting) != 0 || len(p.servers) != 3 {
@@ -122,24 +122,24 @@ func TestAPortThatAStrangerHasIsLeft(t *testing.T) {
 	now := time.Now()
 	p.now = func() time.Time { return now }
 	s := withPorts("a", hostPort)
-	ports, err := p.pick(s)
-	if err != nil || p.better(s, false) || !p.better(s, true) {
+	ports, err := p.Pick(s)
+	if err != nil || p.Better(s, false) || !p.Better(s, true) {
 		t.Fatalf("picked %v, %v; want another number to be better after the Pod has waited in vain, and not before", ports, err)
 	}
 	stranger := ports[0]
-	p.refuse(s)
+	p.Refuse(s)
 	s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: stranger}}
 	for i := range 12 {
 		server := withPorts(fmt.Sprint(i), hostPort)
 		if i == 0 {
 			server = s
 		}
-		if ports, err := p.pick(server); err != nil || ports[0] == stranger {
+		if ports, err := p.Pick(server); err != nil || ports[0] == stranger {
 			t.Fatalf("Server %d gets %v, %v; want anything but %d", i, ports, err, stranger)
 		}
 	}
 	now = now.Add(refusedFor)
-	if ports, err := p.pick(withPorts("later", hostPort)); err != nil || ports[0] != stranger {
+	if ports, err := p.Pick(withPorts("later", hostPort)); err != nil || ports[0] != stranger {
 		t.Errorf("picked %v, %v after %s; want %d, which nobody of ours has", ports, err, refusedFor, stranger)
 	}
 }
@@ -147,47 +147,47 @@ func TestAPortThatAStrangerHasIsLeft(t *testing.T) {
 // Where all numbers have been refused a Pod waits for one of them, and isn't replaced for
 // ever.
 func TestAPodIsNotReplacedWhereAllPortsAreTaken(t *testing.T) {
-	p := newPicker(7000, 7009, numbers{})
+	p := NewPicker(7000, 7009, numbers{}, time.Now)
 	for n := range 2 { // as on two nodes
 		for number := p.low; number <= p.high; number++ {
-			p.hold(types.UID(fmt.Sprintf("%d-%d", n, number)), []int32{number})
+			p.Hold(types.UID(fmt.Sprintf("%d-%d", n, number)), []int32{number})
 		}
 	}
 	s := withPorts("a", hostPort)
 	seen, patience := map[int32]bool{}, time.Duration(0)
 	for {
-		ports, err := p.pick(s)
+		ports, err := p.Pick(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen[ports[0]] = true
-		if !p.better(s, true) {
+		if !p.Better(s, true) {
 			break
 		}
 		if len(seen) > 10 {
 			t.Fatal("the Pod is replaced again and again")
 		}
-		if waits := p.patience(s.UID); waits < patience {
+		if waits := p.Patience(s.UID); waits < patience {
 			t.Errorf("waits for %s, after %s before", waits, patience)
 		} else {
 			patience = waits
 		}
-		p.refuse(s)
+		p.Refuse(s)
 	}
-	if len(seen) != 10 || patience != 16*retryPort {
-		t.Errorf("tried %d numbers, the last but one for %s; want each of 10 once, and %s", len(seen), patience, 16*retryPort)
+	if len(seen) != 10 || patience != 16*FirstPatience {
+		t.Errorf("tried %d numbers, the last but one for %s; want each of 10 once, and %s", len(seen), patience, 16*FirstPatience)
 	}
 	freed := p.low
 	if p.servers[s.UID][0] == freed {
 		freed++
 	}
-	if p.hold(types.UID(fmt.Sprintf("0-%d", freed)), nil); !p.better(s, false) {
+	if p.Hold(types.UID(fmt.Sprintf("0-%d", freed)), nil); !p.Better(s, false) {
 		t.Error("a number with a node left isn't better")
 	}
 	number := p.servers[s.UID][0]
-	p.placed(s.UID)
-	if got := p.patience(s.UID); got != retryPort || len(p.tries) != 0 {
-		t.Errorf("waits for %s after it ran, with %d Servers remembered; want %s and none", got, len(p.tries), retryPort)
+	p.Placed(s.UID)
+	if got := p.Patience(s.UID); got != FirstPatience || len(p.tries) != 0 {
+		t.Errorf("waits for %s after it ran, with %d Servers remembered; want %s and none", got, len(p.tries), FirstPatience)
 	}
 	if p.avoided(number) {
 		t.Errorf("%d is avoided though a node had it free", number)
@@ -199,7 +199,7 @@ func TestAPodIsNotReplacedWhereAllPortsAreTaken(t *testing.T) {
 func TestAnyOfTheLeastUsedPortsIsPicked(t *testing.T) {
 	seen := map[int32]bool{}
 	for range 200 {
-		ports, err := newPicker(7000, 7003, numbers{}).pick(withPorts("a", hostPort))
+		ports, err := NewPicker(7000, 7003, numbers{}, time.Now).Pick(withPorts("a", hostPort))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestAnyOfTheLeastUsedPortsIsPicked(t *testing.T) {
 func TestHoldCountsAPodOnce(t *testing.T) {
 	p := inOrder(7001, numbers{})
 	for range 3 {
-		p.hold("a", []int32{7000, 0})
+		p.Hold("a", []int32{7000, 0})
 	}
 	if p.uses[7000] != 1 || p.uses[0] != 0 {
 		t.Errorf("uses are %v, want 7000 once", p.uses)
@@ -257,14 +257,14 @@ func TestAHostPortEndsNobodysSession(t *testing.T) {
 			p := inOrder(7002, tc.services)
 			for number, uses := range tc.uses {
 				for i := range uses {
-					p.hold(types.UID(fmt.Sprint(number, "-", i)), []int32{number})
+					p.Hold(types.UID(fmt.Sprint(number, "-", i)), []int32{number})
 				}
 			}
 			s := withPorts("a", tc.port)
 			if tc.before != 0 {
 				s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: tc.port.Name, Port: tc.before}}
 			}
-			ports, err := p.pick(s)
+			ports, err := p.Pick(s)
 			if err != nil || ports[0] != tc.want {
 				t.Errorf("picked %v, %v; want %d", ports, err, tc.want)
 			}
@@ -289,7 +289,7 @@ func TestAClashIsOneWhereThereIsAnotherNumber(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := inOrder(7002, tc.services).clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
+			if got := inOrder(7002, tc.services).Clashes(withPorts("a", tc.port), []int32{7001}); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
@@ -302,11 +302,11 @@ func TestAPortOfAnElasticServiceIsNoBetter(t *testing.T) {
 	udp.Protocol = v1alpha1.ServerProtocolUDP
 	p := inOrder(7001, numbers{7001: true})
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := p.pick(withPorts(name, udp)); err != nil {
+		if _, err := p.Pick(withPorts(name, udp)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.better(withPorts("c", udp), true) {
+	if p.Better(withPorts("c", udp), true) {
 		t.Error("an ElasticService's UDP port is said to be better than one that is taken")
 	}
 }

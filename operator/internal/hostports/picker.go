@@ -1,11 +1,10 @@
-package gameserver
+package hostports
 
 import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,112 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/api/wellknown"
 )
-
-// exposed reports whether a port has a host port.
-func exposed(p v1alpha1.ServerPort) bool {
-	return p.Expose == v1alpha1.ExposeHostPort || p.Expose == v1alpha1.ExposePassthrough
-}
-
-// picked reports whether the operator picks the host port.
-func picked(p v1alpha1.ServerPort) bool { return exposed(p) && p.HostPort == 0 }
-
-// picksPorts reports whether the operator picks any of a Server's host ports.
-func picksPorts(s *v1alpha1.Server) bool {
-	return slices.ContainsFunc(s.Spec.Ports, picked)
-}
-
-// reserved reports whether the sidecar listens on a port.
-func reserved(port int32) bool { return port >= sdkGRPCPort && port <= sidecarPort }
-
-// listenPort is the port on which the game listens.
-func listenPort(p v1alpha1.ServerPort, hostPort int32) int32 {
-	if p.Expose == v1alpha1.ExposePassthrough {
-		return hostPort
-	}
-	return p.ContainerPort
-}
-
-// portsOf are the ports to connect to at the Server's address: those that are exposed, on the
-// node, or, where none is, all of them on the Pod. A Pod that was created from an older spec may
-// lack a port.
-func portsOf(s *v1alpha1.Server, pod *corev1.Pod) []v1alpha1.ServerPortStatus {
-	var ports []v1alpha1.ServerPortStatus
-	onNode := slices.ContainsFunc(s.Spec.Ports, exposed)
-	for i, number := range hostPortsOf(s, pod) {
-		port := s.Spec.Ports[i]
-		if !onNode {
-			number = port.ContainerPort
-		}
-		if number > 0 {
-			ports = append(ports, v1alpha1.ServerPortStatus{Name: port.Name, Port: number, Protocol: port.Protocol.Transport()})
-		}
-	}
-	return ports
-}
-
-// hostPortsOf are a Pod's host ports, in the order of spec.ports; 0 where there is none.
-func hostPortsOf(s *v1alpha1.Server, pod *corev1.Pod) []int32 {
-	numbers := make([]int32, len(s.Spec.Ports))
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		if c.Name != gamepod.ContainerOf(s, pod) {
-			continue
-		}
-		used := make([]bool, len(c.Ports))
-		for k, have := range c.Ports {
-			used[k] = have.HostPort != 0 && slices.Contains(templatePorts(s), have)
-		}
-		for j, port := range s.Spec.Ports {
-			for k, have := range c.Ports {
-				if !used[k] && isPort(port, have) {
-					numbers[j], used[k] = have.HostPort, true
-					break
-				}
-			}
-		}
-	}
-	return numbers
-}
-
-// templatePorts are the ports that the template gives the game's container itself.
-func templatePorts(s *v1alpha1.Server) []corev1.ContainerPort {
-	for _, c := range s.Spec.Template.Spec.Containers {
-		if c.Name == gamepod.Container(s) {
-			return c.Ports
-		}
-	}
-	return nil
-}
-
-// isPort reports whether a port of the game's container is a Server's. The number tells it, where
-// there is one: the template may have a port of the same name, and then ours has none.
-func isPort(port v1alpha1.ServerPort, have corev1.ContainerPort) bool {
-	if transport := port.Protocol.Transports()[0]; orDefault(string(have.Protocol), string(corev1.ProtocolTCP)) != string(transport) {
-		return false
-	}
-	if port.Expose != v1alpha1.ExposePassthrough {
-		return have.ContainerPort == port.ContainerPort
-	}
-	return have.HostPort != 0 && have.HostPort == have.ContainerPort && (have.Name == port.Name || have.Name == "")
-}
-
-// wantsPort reports whether, by the scheduler's message, a Pod waits for a host port.
-func wantsPort(why string) bool {
-	return strings.Contains(why, "free ports for the requested pod ports")
-}
 
 // refusedFor is how long a host port is avoided for all Servers after a Pod found no node on
 // which it was free.
 const refusedFor = time.Hour
 
-// picker picks host ports so that each number is used about equally often. The scheduler, which
+// FirstPatience is how long a Pod waits for a host port before another one is tried, the first
+// time, where the count of our own Pods doesn't explain the wait: a Pod of somebody else may
+// have it.
+const FirstPatience = 30 * time.Second
+
+// Picker picks host ports so that each number is used about equally often. The scheduler, which
 // knows all Pods, takes care that no node has one twice: many nodes can have a Server each with
 // the same number. The picker counts the Pods' ports, and is filled from the Pods.
-type picker struct {
+type Picker struct {
 	low, high int32
-	services  udpServices
+	services  UDPServices
 	// now is the clock, and chance a number from 0 to n-1.
 	now    func() time.Time
 	chance func(n int32) int32
@@ -135,25 +46,26 @@ type picker struct {
 	tries map[types.UID]int
 }
 
-// udpServices finds out which numbers are UDP ports of Services. A Pod with such a UDP host
+// UDPServices finds out which numbers are UDP ports of Services. A Pod with such a UDP host
 // port ends the sessions of the Service's players: see package udpports.
-type udpServices interface {
+type UDPServices interface {
 	// Elastic reports whether a number is one of an ElasticService's.
 	Elastic(number int32) bool
 	// Any reports whether it is one of any Service's.
 	Any(number int32) bool
 }
 
-func newPicker(low, high int32, services udpServices) *picker {
-	return &picker{
-		low: low, high: high, services: services, now: time.Now, chance: rand.Int32N,
+// NewPicker makes a picker of the numbers from low to high.
+func NewPicker(low, high int32, services UDPServices, now func() time.Time) *Picker {
+	return &Picker{
+		low: low, high: high, services: services, now: now, chance: rand.Int32N,
 		uses: map[int32]int{}, servers: map[types.UID][]int32{}, waiting: map[types.NamespacedName]bool{},
 		refused: map[int32]time.Time{}, tries: map[types.UID]int{},
 	}
 }
 
-// refuse notes that a Server's Pod found no node with its picked numbers free.
-func (p *picker) refuse(s *v1alpha1.Server) {
+// Refuse notes that a Server's Pod found no node with its picked numbers free.
+func (p *Picker) Refuse(s *v1alpha1.Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tries[s.UID]++
@@ -165,7 +77,7 @@ func (p *picker) refuse(s *v1alpha1.Server) {
 }
 
 // avoided reports whether a number was refused within refusedFor.
-func (p *picker) avoided(number int32) bool {
+func (p *Picker) avoided(number int32) bool {
 	at, refused := p.refused[number]
 	if refused && p.now().Sub(at) >= refusedFor {
 		delete(p.refused, number)
@@ -174,8 +86,8 @@ func (p *picker) avoided(number int32) bool {
 	return refused
 }
 
-// placed notes that a Server's Pod has found a node, on which its numbers were free.
-func (p *picker) placed(server types.UID) {
+// Placed notes that a Server's Pod has found a node, on which its numbers were free.
+func (p *Picker) Placed(server types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.tries, server)
@@ -184,17 +96,17 @@ func (p *picker) placed(server types.UID) {
 	}
 }
 
-// patience is how long a Server's Pod waits for its numbers before others are tried: longer
+// Patience is how long a Server's Pod waits for its numbers before others are tried: longer
 // each time, because each try costs a Pod.
-func (p *picker) patience(server types.UID) time.Duration {
+func (p *Picker) Patience(server types.UID) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return retryPort << min(p.tries[server], 4)
+	return FirstPatience << min(p.tries[server], 4)
 }
 
-// hold notes the ports of a Server's Pod, and forgets the previous ones. It returns the Servers
+// Hold notes the ports of a Server's Pod, and forgets the previous ones. It returns the Servers
 // that wait for a port if one came free.
-func (p *picker) hold(server types.UID, ports []int32) []types.NamespacedName {
+func (p *Picker) Hold(server types.UID, ports []int32) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting := p.set(server, ports)
@@ -204,7 +116,7 @@ func (p *picker) hold(server types.UID, ports []int32) []types.NamespacedName {
 	return waiting
 }
 
-func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
+func (p *Picker) set(server types.UID, ports []int32) []types.NamespacedName {
 	before := p.servers[server]
 	for _, port := range ports {
 		if port != 0 {
@@ -240,8 +152,8 @@ func (p *picker) set(server types.UID, ports []int32) []types.NamespacedName {
 	return keys
 }
 
-// wait notes whether a Server waits for a port.
-func (p *picker) wait(key types.NamespacedName, waits bool) {
+// Wait notes whether a Server waits for a port.
+func (p *Picker) Wait(key types.NamespacedName, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if waits {
@@ -251,25 +163,17 @@ func (p *picker) wait(key types.NamespacedName, waits bool) {
 	}
 }
 
-// portPick is the result of picking a Server's host ports.
-type portPick struct {
-	// numbers are in the order of spec.ports.
-	numbers []int32
-	// trouble is why there are none, so that no Pod can be created.
-	trouble error
-}
-
-// pick picks a Server's host ports and holds them for it: those that it had before where nobody
+// Pick picks a Server's host ports and holds them for it: those that it had before where nobody
 // else has got them, else a random one of those that are used least. It prefers numbers that
 // are no Service's UDP port. A number that was refused is picked only where there is nothing
 // else, and an ElasticService's last of all.
-func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
+func (p *Picker) Pick(s *v1alpha1.Server) ([]int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ports := make([]int32, len(s.Spec.Ports))
 	taken := map[int32]bool{}
 	for i, port := range s.Spec.Ports {
-		if exposed(port) {
+		if Exposed(port) {
 			ports[i] = port.HostPort
 			taken[port.HostPort] = true
 		}
@@ -294,7 +198,7 @@ func (p *picker) pick(s *v1alpha1.Server) ([]int32, error) {
 }
 
 // best is the best number for a port, whose previous one was had, or 0; 0: there is none.
-func (p *picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
+func (p *Picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
 	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) && !p.avoided(had) {
 		return had
 	}
@@ -347,12 +251,12 @@ func compareBool(a, b bool) int {
 
 // elastic reports whether a port with the number would end the sessions of an ElasticService's
 // players.
-func (p *picker) elastic(port v1alpha1.ServerPort, number int32) bool {
+func (p *Picker) elastic(port v1alpha1.ServerPort, number int32) bool {
 	return overUDP(port) && p.services.Elastic(number)
 }
 
-// clashes reports whether any of a Server's picked ports is elastic and there are others.
-func (p *picker) clashes(s *v1alpha1.Server, numbers []int32) bool {
+// Clashes reports whether any of a Server's picked ports is elastic and there are others.
+func (p *Picker) Clashes(s *v1alpha1.Server, numbers []int32) bool {
 	for i, number := range numbers {
 		port := s.Spec.Ports[i]
 		if !picked(port) || number == 0 || !p.elastic(port, number) {
@@ -367,14 +271,17 @@ func (p *picker) clashes(s *v1alpha1.Server, numbers []int32) bool {
 	return false
 }
 
+// reserved reports whether the sidecar listens on a port.
+func reserved(port int32) bool { return port >= wellknown.SDKGRPCPort && port <= wellknown.SidecarPort }
+
 func overUDP(p v1alpha1.ServerPort) bool {
 	return slices.Contains(p.Protocol.Transports(), corev1.ProtocolUDP)
 }
 
-// better reports whether a Server that waits with these ports would be better off with others:
+// Better reports whether a Server that waits with these ports would be better off with others:
 // ones with fewer users or, with inVain, any that has no more users and wasn't refused, because
 // a Pod that isn't ours may have its own.
-func (p *picker) better(s *v1alpha1.Server, inVain bool) bool {
+func (p *Picker) Better(s *v1alpha1.Server, inVain bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mine := p.servers[s.UID]
