@@ -196,22 +196,23 @@ func (p *SourcePort) Free() {
 	p.port = 0
 }
 
+var udpDialer = net.Dialer{Control: shared}
+
 // DialUDP opens a socket to a backend. The source port is to be freed when the socket is
 // closed.
 func DialUDP(server netip.AddrPort) (*net.UDPConn, SourcePort, error) {
-	network := "udp6"
+	network, local := "udp6", netip.IPv6Unspecified()
 	if server.Addr().Unmap().Is4() {
-		network = "udp4"
+		network, local = "udp4", netip.IPv4Unspecified()
 	}
 	for range takenTries {
 		from, err := sources.take(server)
 		if err != nil {
 			return nil, from, err
 		}
-		d := net.Dialer{LocalAddr: &net.UDPAddr{Port: int(from.port)}, Control: shared}
-		c, err := d.DialContext(context.Background(), network, server.String())
+		c, err := udpDialer.DialUDP(context.Background(), network, netip.AddrPortFrom(local, from.port), server)
 		if err == nil {
-			return c.(*net.UDPConn), from, nil
+			return c, from, nil
 		}
 		from.Free()
 		// The port is in use elsewhere, or this process may not have it.

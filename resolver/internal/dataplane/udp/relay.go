@@ -67,6 +67,7 @@ func (s *session) take() bool {
 		return false
 	}
 	s.adopted, s.taken = true, true
+	s.writer = nil // the net package's socket would stay in memory with it
 	if s.idleTimer != nil {
 		s.idleTimer.Stop()
 	}

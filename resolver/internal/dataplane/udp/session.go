@@ -67,7 +67,8 @@ type session struct {
 	file               loop.File
 	// replier sends to the client from the address that the client sent to.
 	replier conn.Replier
-	// writer is for the goroutine or loop that sends to the backend, one at a time.
+	// writer is for the goroutine or loop that sends to the backend, one at a time, until the
+	// loops have the session.
 	writer *conn.Writer
 
 	client netip.AddrPort
