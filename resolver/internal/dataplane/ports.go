@@ -15,6 +15,7 @@ import (
 // served is one ElasticService with its ports. The Server's lock guards them.
 type served struct {
 	*service.Service
+	// tcp and udp are nil before the service has its first port of them.
 	tcp *tcp.Service
 	udp *udp.Service
 	// ports are the open ones, and closed those that may still have UDP sessions. They are few:
@@ -32,17 +33,19 @@ type port struct {
 
 // serve makes the service of a route, without ports.
 func (s *Server) serve(r *route.Route) *served {
-	sv := &served{Service: service.New(s.Shared, r), tcp: tcp.NewService(), udp: &udp.Service{}}
-	sv.udp.Routed(sv.Service)
-	return sv
+	return &served{Service: service.New(s.Shared, r)}
 }
 
 // update takes a new version of the route, except for the ports, and returns the previous one.
 func (sv *served) update(r *route.Route) (was *route.Route) {
 	was = sv.Update(r)
-	sv.udp.Routed(sv.Service)
+	if sv.udp != nil {
+		sv.udp.Routed(sv.Service)
+	}
 	sv.endLost(was, r)
-	sv.tcp.Routed(sv.Service)
+	if sv.tcp != nil {
+		sv.tcp.Routed(sv.Service)
+	}
 	return was
 }
 
@@ -75,9 +78,16 @@ func (s *Server) openPort(sv *served, r *route.Route, of *route.Port) *port {
 	p := &port{Port: sv.NewPort(r, of, s.Protocols[of.Protocol])}
 	var open listener.Open
 	if of.Network == route.UDP {
+		if sv.udp == nil {
+			sv.udp = &udp.Service{}
+			sv.udp.Routed(sv.Service)
+		}
 		p.udp = udp.NewPort(p.Port, sv.udp, &s.closing)
 		open = p.udp.Open
 	} else {
+		if sv.tcp == nil {
+			sv.tcp = tcp.NewService()
+		}
 		p.tcp = tcp.NewPort(p.Port, sv.tcp)
 		open = p.tcp.Open
 	}
