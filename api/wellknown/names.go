@@ -23,6 +23,23 @@ const (
 	// all.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
+	// ReportKeyAnnotation is on a Server's Pod whose sidecar signs its reports; its value is the
+	// ID of the key that the sidecar began with.
+	ReportKeyAnnotation = "dormouse.dev/report-key"
+
+	// ReportCredentialAnnotation is on the Pods of the sidecar's PodTemplate; its value says with
+	// what the sidecar can show who it is beside a mounted token: Key, if it can sign. Without
+	// it each Pod has a token in a volume.
+	ReportCredentialAnnotation = "dormouse.dev/report-credential"
+
+	// RotateReportKeysAnnotation is on the operator's Secret; its value is a time, as in RFC
+	// 3339. New Pods get a key for reports that is younger than that.
+	RotateReportKeysAnnotation = "dormouse.dev/rotate-report-keys"
+
+	// RevokedReportKeysAnnotation is on the operator's Secret; its value are the IDs of keys for
+	// reports that aren't accepted any more, with commas between them.
+	RevokedReportKeysAnnotation = "dormouse.dev/revoked-report-keys"
+
 	// TrustedCIDRsAnnotation is on the Service of a front; its value are the networks of the
 	// load balancers whose connections begin with a header of the PROXY protocol, with commas
 	// between them: 10.0.0.0/8,2001:db8::/32. A connection from there without one is refused.
@@ -156,6 +173,16 @@ const (
 	SDKGRPCPort = 9357
 	SDKHTTPPort = 9358
 	SidecarPort = 9359
+)
+
+// ReportCredentialKey is ReportCredentialAnnotation's value for a sidecar that can sign.
+const ReportCredentialKey = "Key"
+
+// Names of the sidecar's environment variables: the key with which it signs its reports, and its
+// Pod's UID.
+const (
+	ReportKeyEnv = "DORMOUSE_REPORT_KEY"
+	PodUIDEnv    = "DORMOUSE_POD_UID"
 )
 
 // GameTypeAnnotations are those that are read of a GameType.

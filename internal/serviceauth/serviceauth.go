@@ -76,6 +76,9 @@ type Identity struct {
 	PodName, PodUID string
 	// Expires is when the token expires.
 	Expires time.Time
+	// ReportKey is the ID of the key for reports that signed the token; empty where it is a
+	// service account's.
+	ReportKey string
 }
 
 // Account is the service account as namespace/name.

@@ -71,6 +71,8 @@ type Reconciler struct {
 	// SidecarTemplate names the PodTemplate whose first container runs beside
 	// each game.
 	SidecarTemplate types.NamespacedName
+	// Keys are those with which sidecars sign their reports; nil: all have mounted tokens.
+	Keys Keys
 	// OperatorURL is where sidecars report.
 	OperatorURL string
 	// LowPort and HighPort bound the host ports to pick from.
@@ -90,6 +92,15 @@ type Reconciler struct {
 	learn   sync.Once
 	// freed brings the Servers that wait for a host port when one comes free.
 	freed chan types.NamespacedName
+}
+
+// Keys are what sidecars sign their reports with.
+type Keys interface {
+	// Provide returns the ID of the key for new Pods of a namespace, once that has a Secret
+	// with it; an error is why it has none.
+	Provide(ctx context.Context, namespace string) (id string, err error)
+	// Restore makes the Secret with a key again, unless it is there.
+	Restore(ctx context.Context, namespace, id string) error
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
@@ -176,6 +187,9 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		if err := r.keepGuard(ctx, s.Namespace); err != nil {
 			return done, err
 		}
+	}
+	if p.restoreKey != "" && r.restoreKey(ctx, s, p.restoreKey) && !gameRunning(s, o.pod) {
+		p.erase = true // another Pod gets another key, or a token in a volume
 	}
 	switch {
 	case p.create:

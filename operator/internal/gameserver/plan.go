@@ -45,6 +45,8 @@ type plan struct {
 	forced bool
 	// guard is why the Pod may or may not go.
 	guard permission
+	// restoreKey is the ID of the key whose Secret is to be made again; empty: none is missing.
+	restoreKey string
 	// changed is set where the spec has changed since the last pass.
 	changed bool
 	// waits is how long a Server that wants a Pod and has none waits for it.
@@ -129,6 +131,9 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	game := report(s, o.pod)
 	lost, _ := o.nodeLost(now)
 	over, left := graceOver(o.pod, now)
+	if p.restoreKey = lacksKey(o.pod); p.restoreKey != "" {
+		p.requeueAfter.AtMost(restoreRetry)
+	}
 	switch {
 	case game != nil && game.State == v1alpha1.GameShutdown && o.pod.DeletionTimestamp.IsZero() && (game.ShutdownSeen || restarts(o.pod)):
 		// It ends because it was told to, and is wanted again.

@@ -29,13 +29,6 @@ const (
 	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
-const (
-	tokenVolume = "dormouse-token"
-	tokenDir    = "/var/run/secrets/dormouse.dev" //nolint:gosec // a directory's name is no credential
-	// tokenSeconds is how long a sidecar's token is valid; kubelet renews it before.
-	tokenSeconds = 3600
-)
-
 // Sidecar is what runs beside each game.
 type Sidecar struct {
 	// Container has the administrator's settings for it: its image, resources, security and
@@ -43,6 +36,9 @@ type Sidecar struct {
 	Container corev1.Container
 	// OperatorURL is where it reports to.
 	OperatorURL string
+	// ReportKey is the ID of the key with which it signs its reports; empty: it has a token in
+	// a volume.
+	ReportKey string
 }
 
 // createPod creates a Server's Pod, with the host ports that were picked. refused is what its
@@ -56,7 +52,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 	if len(t.Template.Spec.Containers) == 0 {
 		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
 	}
-	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL}
+	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t)}
 	if err := r.keepClaims(ctx, s); err != nil {
 		return forUser(err)
 	}
@@ -103,14 +99,12 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
 	pod.Spec.InitContainers = append([]corev1.Container{buildSidecar(s, sidecar, hostPorts)}, pod.Spec.InitContainers...)
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-		Name: tokenVolume,
-		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-				Audience: wellknown.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
-			},
-		}}}},
-	})
+	if sidecar.ReportKey != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.ReportKeyAnnotation, sidecar.ReportKey)
+	} else {
+		delete(pod.Annotations, wellknown.ReportKeyAnnotation) // a template's
+		pod.Spec.Volumes = append(pod.Spec.Volumes, tokenVolume())
+	}
 	return pod
 }
 
@@ -151,7 +145,6 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	health := s.Spec.Health
 	args := []string{
 		"--operator=" + sidecar.OperatorURL,
-		"--token-file=" + tokenDir + "/token",
 		fmt.Sprintf("--grpc-port=%d", wellknown.SDKGRPCPort),
 		fmt.Sprintf("--http-port=%d", wellknown.SDKHTTPPort),
 		fmt.Sprintf("--listen=:%d", wellknown.SidecarPort),
@@ -187,7 +180,7 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(wellknown.SidecarPort)}},
 		PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1,
 	}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tokenVolume, MountPath: tokenDir, ReadOnly: true})
+	setCredential(c, sidecar.ReportKey)
 	return *c
 }
 

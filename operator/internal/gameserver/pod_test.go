@@ -143,15 +143,15 @@ func TestSidecarStandsBesideTheGame(t *testing.T) {
 		t.Errorf("the init containers are %+v; want the sidecar first, which always restarts", pod.Spec.InitContainers)
 	}
 	want := []string{
-		"--operator=http://operator:8080", "--token-file=/var/run/secrets/dormouse.dev/token", "--grpc-port=9357", "--http-port=9358", "--listen=:9359",
+		"--operator=http://operator:8080", "--grpc-port=9357", "--http-port=9358", "--listen=:9359",
 		"--readiness=Auto", "--unreported=Allowed", "--health-initial-delay=1m0s", "--health-failure-threshold=4", "--capacity=16", "--probe=source:7000",
+		"--token-file=/var/run/secrets/dormouse.dev/token",
 	}
 	if diff := cmp.Diff(want, first.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 }
 
-// Only the sidecar gets a token, unless the template's owner asks for one.
 // A game that isn't said how to ask is asked in the protocol that one of its ports speaks.
 func TestAGameIsAskedInItsOwnProtocol(t *testing.T) {
 	ports := []v1alpha1.ServerPort{
@@ -186,6 +186,7 @@ func TestAGameIsAskedInItsOwnProtocol(t *testing.T) {
 	}
 }
 
+// Only the sidecar gets a token, unless the template's owner asks for one.
 func TestGamesGetNoToken(t *testing.T) {
 	s := full()
 	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
@@ -194,7 +195,7 @@ func TestGamesGetNoToken(t *testing.T) {
 	}
 	for _, c := range append(pod.Spec.Containers, pod.Spec.InitContainers[1:]...) {
 		for _, m := range c.VolumeMounts {
-			if m.Name == tokenVolume {
+			if m.Name == volumeName {
 				t.Errorf("container %s has the sidecar's token", c.Name)
 			}
 		}

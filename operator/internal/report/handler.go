@@ -33,7 +33,7 @@ const (
 	MaxHeld = 20_000
 )
 
-// Verifier checks a service account token.
+// Verifier checks a token: a service account's, or one that a sidecar signed itself.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (serviceauth.Identity, error)
 }
@@ -245,6 +245,10 @@ func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity)
 	}
 	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil, refuse(fasthttp.StatusUnauthorized, "the token is of a Pod that is gone, or isn't known yet")
+	}
+	// A key that was stolen is good for no Pod that began with another.
+	if id.ReportKey != "" && pod.Annotations[wellknown.ReportKeyAnnotation] != id.ReportKey {
+		return nil, refuse(fasthttp.StatusUnauthorized, "the token is signed with a key that Pod %s/%s didn't begin with", pod.Namespace, pod.Name)
 	}
 	return pod, nil
 }

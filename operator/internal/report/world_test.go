@@ -73,6 +73,9 @@ func validTokens() tokens {
 		"orphan":   ofPod("games", "default", "orphan", "pod-7"),
 		"former":   ofPod("games", "default", "former", "pod-8"),
 		"operator": ofPod("system", "operator", "operator-1", "pod-9"),
+		"signed":   {Namespace: "games", PodName: "signs", PodUID: "pod-11", ReportKey: "new"},
+		"stolen":   {Namespace: "games", PodName: "signs", PodUID: "pod-11", ReportKey: "old"},
+		"unasked":  {Namespace: "games", PodName: "lobby-1", PodUID: "pod-1", ReportKey: "new"},
 		"impostor": ofPod("system", "operator", "alone-there", "pod-10"),
 	}
 }
@@ -125,6 +128,8 @@ func cluster(t *testing.T) client.WithWatch {
 	operator := pod("system", "operator-1", "pod-9", nil)
 	operator.Labels = map[string]string{"app": "operator"}
 	operator.Status.PodIP = "127.0.0.1"
+	signs := pod("games", "signs", "pod-11", ownedBy("signs", "server-11"))
+	signs.Annotations = map[string]string{wellknown.ReportKeyAnnotation: "new"}
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Server{}).
 		WithIndex(&v1alpha1.Server{}, IndexOwner, Owners).
 		WithObjects(
@@ -137,7 +142,8 @@ func cluster(t *testing.T) client.WithWatch {
 			pod("games", "orphan", "pod-7", ownedBy("orphan", "server-7")),
 			pod("games", "former", "pod-8", ownedBy("former", "server-8")),
 			pod("system", "alone-there", "pod-10", nil),
-			ended, operator,
+			server(func(s *v1alpha1.Server) { s.Name, s.UID = "signs", "server-11" }),
+			ended, operator, signs,
 		).Build()
 }
 

@@ -1,6 +1,7 @@
 // Package servingcert keeps the certificate with which all replicas of the operator serve the API
-// server's webhook calls: in one Secret, with its authority in the webhook's configuration. Both
-// come with the manifests, empty, so that the operator needs a right to these two alone.
+// server's webhook calls: in the operator's own Secret, with its authority in the webhook's
+// configuration. Both come with the manifests, empty, so that the operator needs a right to these two
+// alone.
 package servingcert
 
 import (
@@ -28,26 +29,18 @@ import (
 
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/ownsecret"
 )
 
-// +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=secrets,resourceNames=dormouse-operator-tls,verbs=list;watch;update
-
-// Names of what is kept.
-const (
-	// SecretName is the Secret's, in the operator's namespace.
-	SecretName = "dormouse-operator-tls"
-	// WebhookName is that of the ValidatingWebhookConfiguration.
-	WebhookName = "dormouse-eviction-guard"
-)
+// WebhookName is the name of the ValidatingWebhookConfiguration.
+const WebhookName = "dormouse-eviction-guard"
 
 const (
 	// validFor is how long a certificate is valid, and renewBefore how long before the end it
 	// is replaced.
 	validFor    = 365 * 24 * time.Hour
 	renewBefore = 60 * 24 * time.Hour
-	// forever is how long the caches may take to be filled: an operator without a right to these
-	// objects does all else.
-	forever = 100 * 365 * 24 * time.Hour
 	// caKey is the authority's certificate in the Secret.
 	caKey = "ca.crt"
 )
@@ -66,14 +59,9 @@ type Keeper struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// CachedObjects are the two objects that are read, with how they are cached.
-func CachedObjects(namespace string) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {
-			Namespaces: map[string]cache.Config{namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", SecretName),
-		},
-		&admissionv1.ValidatingWebhookConfiguration{}: {Field: fields.OneTermEqualSelector("metadata.name", WebhookName)},
-	}
+// CachedWebhook is how webhooks' configurations are cached: this one alone.
+func CachedWebhook() cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", WebhookName)}
 }
 
 // Setup registers the reconciler.
@@ -81,7 +69,7 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("serving-certificate").
 		For(&corev1.Secret{}).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: forever}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: ownsecret.SyncTimeout}).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request {
 				return []reconcile.Request{{NamespacedName: k.secret()}}
@@ -102,7 +90,8 @@ func (k *Keeper) Current(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (k *Keeper) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (k *Keeper) Reconcile(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
+	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	if request.NamespacedName != k.secret() {
 		return reconcile.Result{}, nil
 	}
@@ -129,9 +118,7 @@ func (k *Keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: left}, k.publish(ctx, secret.Data[caKey])
 }
 
-func (k *Keeper) secret() types.NamespacedName {
-	return types.NamespacedName{Namespace: k.Namespace, Name: SecretName}
-}
+func (k *Keeper) secret() types.NamespacedName { return ownsecret.Key(k.Namespace) }
 
 // host is the name by which the API server calls.
 func (k *Keeper) host() string { return k.Service + "." + k.Namespace + ".svc" }
@@ -160,10 +147,9 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) error {
 	}
 	// The chain is the certificate, and then its authority.
 	_, authority := pem.Decode(chain)
-	if secret.Data == nil {
-		secret.Data = map[string][]byte{}
-	}
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[caKey] = chain, key, bytes.TrimSpace(authority)
+	ownsecret.Set(secret, corev1.TLSCertKey, chain)
+	ownsecret.Set(secret, corev1.TLSPrivateKeyKey, key)
+	ownsecret.Set(secret, caKey, bytes.TrimSpace(authority))
 	if err := k.Client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("write the certificate into Secret %s: %w", k.secret(), err)
 	}

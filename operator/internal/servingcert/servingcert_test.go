@@ -15,14 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/operator/internal/ownsecret"
 )
 
 const host = "operator.system.svc"
 
-func key() types.NamespacedName { return types.NamespacedName{Namespace: "system", Name: SecretName} }
+func key() types.NamespacedName { return ownsecret.Key("system") }
 
 func installed() (*corev1.Secret, *admissionv1.ValidatingWebhookConfiguration) {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: SecretName}},
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: ownsecret.Name}},
 		&admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: WebhookName},
 			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "eviction-guard.dormouse.dev"}},

@@ -13,7 +13,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
@@ -21,7 +20,7 @@ import (
 )
 
 // setupReports adds the report server, which takes reports on every replica.
-func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, verifier *serviceauth.Verifier, token *tokenfile.File) (*report.Reports, error) {
+func setupReports(ctx context.Context, mgr ctrl.Manager, o options.Options, verifier report.Verifier, token *tokenfile.File) (*report.Reports, error) {
 	reports := report.New(report.Options{
 		Cache:    mgr.GetCache(),
 		Client:   mgr.GetClient(),

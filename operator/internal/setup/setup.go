@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,8 +46,10 @@ import (
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/ownsecret"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/servingcert"
@@ -88,7 +91,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := setupServers(mgr, o, p.Errors); err != nil {
+	keys := &reportkeys.Keeper{Client: mgr.GetClient(), Namespace: o.Namespace, Reporter: p.Errors}
+	if err := keys.Setup(mgr); err != nil {
+		return err
+	}
+	if err := setupServers(mgr, o, keys, p.Errors); err != nil {
 		return err
 	}
 	if err := setupFleets(ctx, mgr, p.Errors); err != nil {
@@ -107,7 +114,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	// The operator identifies itself to resolvers and to other replicas with the same token.
 	token := tokenfile.New(o.TokenFile)
-	reports, err := setupReports(ctx, mgr, o, verifier, token)
+	reports, err := setupReports(ctx, mgr, o, &reportkeys.Verifier{Keys: keys, Accounts: verifier}, token)
 	if err != nil {
 		return err
 	}
@@ -234,8 +241,9 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
+	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
 	if o.WebhookListen != "" {
-		maps.Copy(byObject, servingcert.CachedObjects(o.Namespace))
+		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()
 	}
 	for _, meta := range elasticservice.WatchedTargets() {
 		byObject[meta] = cache.ByObject{Transform: slim}
@@ -323,12 +331,13 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	return f.Setup(mgr)
 }
 
-func setupServers(mgr ctrl.Manager, o options.Options, reporter *errortracking.Reporter) error {
+func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reporter *errortracking.Reporter) error {
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
 		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Reporter:        reporter,
+		Keys:            keys,
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 		OperatorURL:     o.OperatorURL,
 		LowPort:         o.LowHostPort,

@@ -33,11 +33,15 @@ type Options struct {
 	// Name and Namespace are the Server's.
 	Name, Namespace string
 	OperatorURL     string
-	TokenFile       string
-	GRPCPort        int
-	HTTPPort        int
-	ListenAddress   string
-	LogLevel        slog.Level
+	// TokenFile has the token for reports where there is no ReportKey.
+	TokenFile string
+	// ReportKey is what the sidecar signs its own tokens with, as reporttoken.Text gives it, and
+	// ReportKeyID names it. PodUID is who signs.
+	ReportKey, ReportKeyID, PodUID string
+	GRPCPort                       int
+	HTTPPort                       int
+	ListenAddress                  string
+	LogLevel                       slog.Level
 	// ProbeType and ProbePort are how to probe the game on 127.0.0.1; empty and 0: it isn't
 	// probed.
 	ProbeType v1alpha1.ProbeType
@@ -61,7 +65,8 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.SetOutput(out)
 	fs.StringVar(&o.OperatorURL, "operator", "http://dormouse-operator.dormouse-system.svc:8080", "where reports go: http://host:port")
 	fs.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath,
-		"the file with the token for reports, of audience "+wellknown.TokenAudience)
+		"the file with the token for reports, of audience "+wellknown.TokenAudience+"; not read where there is a key")
+	fs.StringVar(&o.ReportKeyID, "report-key-id", "", "the ID of the key in "+wellknown.ReportKeyEnv+", with which reports are signed; empty: they have a token from a file")
 	fs.IntVar(&o.GRPCPort, "grpc-port", 9357, "the loopback port of the Agones SDK over gRPC")
 	fs.IntVar(&o.HTTPPort, "http-port", 9358, "the loopback port of the Agones SDK over REST, and of what a game without an SDK calls")
 	fs.StringVar(&o.ListenAddress, "listen", ":9359", "where /metrics, /healthz and /readyz are answered: host:port")
@@ -89,6 +94,10 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	}
 	o.Name, _ = env(envName)
 	o.Namespace, _ = env(envNamespace)
+	if o.ReportKeyID != "" {
+		o.ReportKey, _ = env(wellknown.ReportKeyEnv)
+		o.PodUID, _ = env(wellknown.PodUIDEnv)
+	}
 	o.Game.Readiness = v1alpha1.ServerReadiness(readiness)
 	o.Game.Unreported = v1alpha1.DeletionPermission(unreported)
 	if probe != "" {
@@ -120,6 +129,7 @@ func (o *Options) validate() error {
 	check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" && u.User == nil,
 		"--operator must be like http://host:port, not %q", o.OperatorURL)
 	check(o.TokenFile != "", "--token-file must name a file")
+	check(o.ReportKeyID == "" || o.ReportKey != "" && o.PodUID != "", "with --report-key-id %s and %s must be set in the environment", wellknown.ReportKeyEnv, wellknown.PodUIDEnv)
 	// 0 is any free port, which only tests use.
 	check(o.GRPCPort == 0 || isPort(o.GRPCPort), "--grpc-port must be from 1 to 65535")
 	check(o.HTTPPort == 0 || isPort(o.HTTPPort), "--http-port must be from 1 to 65535")

@@ -48,6 +48,23 @@ func TestWhatTheOperatorPasses(t *testing.T) {
 	}
 }
 
+// The key is in the environment alone: arguments are for anybody to read.
+func TestTheKeyIsInTheEnvironment(t *testing.T) {
+	key := map[string]string{"DORMOUSE_REPORT_KEY": "secret", "DORMOUSE_POD_UID": "1-2-3"}
+	got, err := Parse([]string{"--report-key-id=abc"}, environment(key), io.Discard)
+	if err != nil || got.ReportKey != "secret" || got.ReportKeyID != "abc" || got.PodUID != "1-2-3" {
+		t.Errorf("options %+v, %v", got, err)
+	}
+	if got, err := Parse(nil, environment(key), io.Discard); err != nil || got.ReportKey != "" {
+		t.Errorf("without an ID: options %+v, %v", got, err)
+	}
+	for name := range key {
+		if _, err := Parse([]string{"--report-key-id=abc"}, environment(map[string]string{name: key[name]}), io.Discard); err == nil || !strings.Contains(err.Error(), "must be set") {
+			t.Errorf("with %s alone: %v", name, err)
+		}
+	}
+}
+
 func TestTheEnvironmentFillsIn(t *testing.T) {
 	env := environment(map[string]string{"DORMOUSE_GRPC_PORT": "1000", "DORMOUSE_HTTP_PORT": "2000", "DORMOUSE_LOG_LEVEL": "debug"})
 	got, err := Parse([]string{"--http-port=3000"}, env, io.Discard)

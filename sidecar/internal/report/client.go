@@ -15,7 +15,6 @@ import (
 
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/reportapi"
-	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
 const (
@@ -39,16 +38,22 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the operator answered %d: %s", r.status, r.sentence)
 }
 
+// Token shows who reports.
+type Token interface {
+	// Get returns a token that is valid now.
+	Get() (string, error)
+}
+
 // client sends reports.
 type client struct {
 	url   string
-	token *tokenfile.File
+	token Token
 	http  *http.Client
 	// patience bounds a report and its answer.
 	patience time.Duration
 }
 
-func newClient(operator string, token *tokenfile.File) (*client, error) {
+func newClient(operator string, token Token) (*client, error) {
 	u, err := url.Parse(operator)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("reading the operator's address: %q is not like http://host:port", operator)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"dormouse.dev/dormouse/internal/reportapi"
-	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/metrics"
 )
@@ -76,7 +75,7 @@ type landing struct {
 }
 
 // New makes a reporter for the named Server. The operator's address is like http://host:port.
-func New(operator, server string, token *tokenfile.File, g *game.Game, m *metrics.Metrics, log logr.Logger) (*Reporter, error) {
+func New(operator, server string, token Token, g *game.Game, m *metrics.Metrics, log logr.Logger) (*Reporter, error) {
 	c, err := newClient(operator, token)
 	if err != nil {
 		return nil, err

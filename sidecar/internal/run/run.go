@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/internal/reporttoken"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/local"
@@ -33,6 +34,15 @@ import (
 // loopback is the address of the game, and of the sidecar for the game.
 const loopback = "127.0.0.1"
 
+// credential is what the sidecar shows who it is with.
+func credential(opts options.Options) (report.Token, error) {
+	if opts.ReportKeyID == "" {
+		return tokenfile.New(opts.TokenFile), nil
+	}
+	pod := reporttoken.Pod{Namespace: opts.Namespace, Name: opts.Name, UID: opts.PodUID}
+	return reporttoken.NewSigner(opts.ReportKeyID, opts.ReportKey, pod) //nolint:wrapcheck // it says all
+}
+
 // Run runs the sidecar until the context ends and the last report is sent.
 func Run(ctx context.Context, p program.Process, opts options.Options) error {
 	log := p.Log
@@ -40,7 +50,11 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 	registry := p.NewRegistry()
 	m := metrics.New(registry, g.Snapshot)
 
-	reports, err := report.New(opts.OperatorURL, opts.Name, tokenfile.New(opts.TokenFile), g, m, log)
+	token, err := credential(opts)
+	if err != nil {
+		return err
+	}
+	reports, err := report.New(opts.OperatorURL, opts.Name, token, g, m, log)
 	if err != nil {
 		return fmt.Errorf("making the reporter: %w", err)
 	}

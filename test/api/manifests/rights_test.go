@@ -60,7 +60,7 @@ var rights = map[string]struct{ anywhere, own []string }{
 			"create persistentvolumeclaims", "delete persistentvolumeclaims", "get persistentvolumeclaims", "list persistentvolumeclaims", "patch persistentvolumeclaims",
 			"create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy", "list poddisruptionbudgets.policy",
 			"patch poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
-			"create events.events.k8s.io", "patch events.events.k8s.io",
+			"create events.events.k8s.io", "patch events.events.k8s.io", "create secrets",
 		},
 		own: []string{
 			"create events", "list pods", "watch pods", "list podtemplates", "watch podtemplates",
@@ -145,9 +145,9 @@ func TestTheOperatorMayDoThisToWhatIsNamed(t *testing.T) {
 	defer cancel()
 	admin := install(ctx, t)
 	for what, want := range map[authorizationv1.ResourceAttributes][]string{
-		{Namespace: systemNamespace, Resource: "secrets", Name: "dormouse-operator-tls"}:                                      {"list", "watch", "update"},
-		{Namespace: systemNamespace, Resource: "secrets", Name: "other"}:                                                      nil,
-		{Namespace: "default", Resource: "secrets", Name: "dormouse-operator-tls"}:                                            nil,
+		{Namespace: systemNamespace, Resource: "secrets", Name: "dormouse-operator"}:                                          {"list", "watch", "create", "update"},
+		{Namespace: systemNamespace, Resource: "secrets", Name: "other"}:                                                      {"create"},
+		{Namespace: "default", Resource: "secrets", Name: "dormouse-operator"}:                                                {"create"},
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "dormouse-eviction-guard"}: {"list", "watch", "patch"},
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "other"}:                   nil,
 	} {

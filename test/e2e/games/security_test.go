@@ -17,7 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -37,11 +39,12 @@ const (
 	dormouseSecrets   = "var/run/secrets/dormouse.dev"
 )
 
-// TestOnlyTheSidecarHasAToken looks into the containers that run, at what they
-// really see.
+// Where the namespace takes no Secret the sidecar has a token in a volume, and no other container
+// has it. The test looks into the containers that run, at what they really see.
 func TestOnlyTheSidecarHasAToken(t *testing.T) {
 	t.Parallel()
 	ctx, ns := suite.Namespace(t)
+	noSecrets(ctx, t, ns)
 	s := playing(ctx, t, ns, suite.Cluster.ServerSpec())
 	pod := podOf(s)
 	if err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
@@ -94,6 +97,25 @@ func TestOnlyTheSidecarHasAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkClaims(t, string(token), pod)
+}
+
+// noSecrets keeps Secrets out of a namespace.
+func noSecrets(ctx context.Context, t *testing.T, ns string) {
+	t.Helper()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-secrets"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}},
+	}
+	if err := suite.Cluster.Client.Create(ctx, quota); err != nil {
+		t.Fatal(err)
+	}
+	err := env.WaitUntil(ctx, "no Secret can be made", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "probe-"}}, client.DryRunAll)
+		return apierrors.IsForbidden(err), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // checkClaims checks that a token is good for Dormouse alone, for an hour at most,

@@ -26,8 +26,8 @@ import (
 // leaseName is the Lease by which the operator's replicas choose a leader.
 const leaseName = "operator.dormouse.dev"
 
-// certificateName is the Secret with the certificate of the operator's webhook.
-const certificateName = "dormouse-operator-tls"
+// ownSecret is the operator's Secret, with the certificate of its webhook and the keys for reports.
+const ownSecret = "dormouse-operator"
 
 const finalizersReason = "admission asks for it when an object is made that keeps its owner" +
 	" from being deleted; the API-level tests show that without it such a write is refused"
@@ -148,10 +148,10 @@ func restart(ctx context.Context, t *testing.T) {
 	if err := suite.Cluster.Client.Delete(ctx, lease); err != nil {
 		t.Fatalf("delete Lease %s: %v", leaseName, err)
 	}
-	// Without a certificate, the first operator makes one.
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.SystemNamespace, Name: certificateName}}
+	// Without a certificate, an operator makes one.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.SystemNamespace, Name: ownSecret}}
 	if err := suite.Cluster.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`))); err != nil {
-		t.Fatalf("empty Secret %s: %v", certificateName, err)
+		t.Fatalf("empty Secret %s: %v", ownSecret, err)
 	}
 	before := map[string][]corev1.Pod{}
 	for _, program := range programs {

@@ -64,6 +64,7 @@ func TestAnUpgradeAndItsRollbackHurtNobody(t *testing.T) {
 	defer cancel()
 	deploy(ctx, t, "the earlier commit", *before)
 	earlier := programs(ctx, t)
+	signed := sidecarsSign(ctx, t)
 
 	l := &ledger{}
 	visiting, stop := context.WithCancel(ctx)
@@ -80,6 +81,9 @@ func TestAnUpgradeAndItsRollbackHurtNobody(t *testing.T) {
 	began := deploy(ctx, t, "this commit", suite.Cluster.Repo)
 	if now := programs(ctx, t); maps.Equal(earlier, now) {
 		t.Fatalf("both commits have the same programs, %v: choose another BEFORE", now)
+	}
+	if !signed {
+		haveMountedTokens(ctx, t) // as the guide says for who may want to go back
 	}
 	playOn(ctx, t, namespace, began)
 	old.join(ctx, t) // its sidecar is of the earlier commit, and what it reports arrives
@@ -128,6 +132,31 @@ func programs(ctx context.Context, t *testing.T) map[string]string {
 		found[list.Items[i].Name] = list.Items[i].Spec.Template.Spec.Containers[0].Image
 	}
 	return found
+}
+
+// sidecarTemplate is the PodTemplate of the sidecar.
+func sidecarTemplate() *corev1.PodTemplate {
+	return &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: env.SystemNamespace, Name: "dormouse-sidecar"}}
+}
+
+// sidecarsSign reports whether new Servers' sidecars sign their reports.
+func sidecarsSign(ctx context.Context, t *testing.T) bool {
+	t.Helper()
+	template := sidecarTemplate()
+	if err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(template), template); err != nil {
+		t.Fatal(err)
+	}
+	return template.Template.Annotations[wellknown.ReportCredentialAnnotation] != ""
+}
+
+// haveMountedTokens has new Servers' sidecars report as those of earlier versions do, whose
+// operators understand nothing else.
+func haveMountedTokens(ctx context.Context, t *testing.T) {
+	t.Helper()
+	patch := []byte(`{"template":{"metadata":{"annotations":{"` + wellknown.ReportCredentialAnnotation + `":null}}}}`)
+	if err := suite.Cluster.Client.Patch(ctx, sidecarTemplate(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatalf("take the annotation out of the sidecar's PodTemplate: %v", err)
+	}
 }
 
 // playOn waits until the resolvers that were there before a deployment have had their time,

@@ -148,3 +148,12 @@ func (c Container) Files() (*os.Root, error) {
 	}
 	return files, nil
 }
+
+// Environment is that of the container's first process, as NAME=value.
+func (c Container) Environment() ([]string, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.processes[0].PID))
+	if err != nil {
+		return nil, fmt.Errorf("read a container's environment: %w", err)
+	}
+	return strings.Split(strings.TrimRight(string(content), "\x00"), "\x00"), nil
+}

@@ -1,0 +1,139 @@
+package gameserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/reportkeys"
+)
+
+// A sidecar that can sign has its key from a Secret, which no other container sees, and no volume.
+func TestASidecarThatSignsHasNoVolume(t *testing.T) {
+	t.Parallel()
+	s := full()
+	s.Spec.Storage = nil
+	s.Spec.Template.Annotations[wellknown.ReportKeyAnnotation] = "forged"
+	signs := sidecar
+	signs.ReportKey = "abc"
+	pod := buildPod(s, signs, []int32{7000, 7001, 0}, true)
+	if len(pod.Spec.Volumes) > 0 || len(pod.Spec.InitContainers[0].VolumeMounts) > 0 {
+		t.Errorf("the Pod has the volumes %+v", pod.Spec.Volumes)
+	}
+	if got := pod.Annotations[wellknown.ReportKeyAnnotation]; got != "abc" {
+		t.Errorf("the Pod names key %q, want abc", got)
+	}
+	beside := pod.Spec.InitContainers[0]
+	if !slices.Contains(beside.Args, "--report-key-id=abc") || slices.ContainsFunc(beside.Args, func(arg string) bool { return arg == "--token-file="+tokenDir+"/token" }) {
+		t.Errorf("the sidecar's arguments are %v", beside.Args)
+	}
+	want := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dormouse-report-key-abc"}, Key: "key"}}
+	i := slices.IndexFunc(beside.Env, func(e corev1.EnvVar) bool { return e.Name == wellknown.ReportKeyEnv })
+	if i < 0 || !cmp.Equal(beside.Env[i].ValueFrom, want) {
+		t.Errorf("the sidecar's environment is %+v", beside.Env)
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers[1:], pod.Spec.Containers) {
+		if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) {
+			t.Errorf("container %s has the key, too", c.Name)
+		}
+	}
+	// Without a key a template's annotation counts for nothing.
+	if pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true); pod.Annotations[wellknown.ReportKeyAnnotation] != "" || len(pod.Spec.Volumes) != 1 {
+		t.Errorf("without a key the Pod names key %q and has %d volumes", pod.Annotations[wellknown.ReportKeyAnnotation], len(pod.Spec.Volumes))
+	}
+}
+
+// A Pod whose Secret somebody has deleted gets it again.
+func TestAKeyThatIsMissingIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	waiting := func(container, reason string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wellknown.ReportKeyAnnotation: "abc"}}}
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+			{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}},
+		}
+		return pod
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"no Pod":                   {nil, ""},
+		"the sidecar waits for it": {waiting(wellknown.SidecarContainer, "CreateContainerConfigError"), "abc"},
+		"it waits for an image":    {waiting(wellknown.SidecarContainer, "ImagePullBackOff"), ""},
+		"another container waits":  {waiting("fetch", "CreateContainerConfigError"), ""},
+		"a Pod that has no such key": {func() *corev1.Pod {
+			p := waiting(wellknown.SidecarContainer, "CreateContainerConfigError")
+			p.Annotations = nil
+			return p
+		}(), ""},
+	} {
+		if got := lacksKey(c.pod); got != c.want {
+			t.Errorf("%s: key %q is to be made again, want %q", name, got, c.want)
+		}
+	}
+}
+
+// keys are those of a cluster whose namespaces take Secrets, or not.
+type keys struct{ failed error }
+
+func (k keys) Provide(context.Context, string) (string, error) {
+	if k.failed != nil {
+		return "", k.failed
+	}
+	return "abc", nil
+}
+
+func (k keys) Restore(context.Context, string, string) error { return k.failed }
+
+// A sidecar gets a key where it can sign and there is one, and else a token.
+func TestASidecarThatCannotSignHasAToken(t *testing.T) {
+	t.Parallel()
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("exceeded quota"))
+	template := func(credential string) *corev1.PodTemplate {
+		p := &corev1.PodTemplate{}
+		p.Template.Annotations = map[string]string{wellknown.ReportCredentialAnnotation: credential}
+		return p
+	}
+	for name, c := range map[string]struct {
+		keys     Keys
+		template *corev1.PodTemplate
+		want     string
+	}{
+		"it can sign":                     {keys{}, template("Key"), "abc"},
+		"one of an earlier version":       {keys{}, &corev1.PodTemplate{}, ""},
+		"one of a version to come":        {keys{}, template("Other"), ""},
+		"the namespace takes no Secret":   {keys{quota}, template("Key"), ""},
+		"an operator that has no Secrets": {nil, template("Key"), ""},
+	} {
+		if got := (&Reconciler{Keys: c.keys}).reportKey(t.Context(), full(), c.template); got != c.want {
+			t.Errorf("%s: it gets key %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A Pod that will never get its key makes room for one with a token. What time resolves is waited
+// for.
+func TestAKeyThatCannotBeMadeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failed error
+		never  bool
+	}{
+		"it is made":       {nil, false},
+		"a quota":          {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("exceeded quota")), true},
+		"there is no such": {reportkeys.ErrUnknown, true},
+		"no API server":    {apierrors.NewServiceUnavailable("later"), false},
+	} {
+		if never := (&Reconciler{Keys: keys{c.failed}}).restoreKey(t.Context(), full(), "abc"); never != c.never {
+			t.Errorf("%s: given up %t, want %t", name, never, c.never)
+		}
+	}
+}
