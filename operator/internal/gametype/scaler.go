@@ -53,13 +53,13 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 	}
 	// The Servers come first, because the player waits for their Pods.
 	first.servers(ctx)
-	var group sync.WaitGroup
+	// The others follow one after the other: side by side they would take the API server's time from
+	// the Pods.
 	if first.fleet != nil {
-		group.Go(func() { first.fleet(ctx) })
+		first.fleet(ctx)
 	}
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}}
 	err := c.Scaler.Set(ctx, ref, scale, want.FromZero)
-	group.Wait()
 	if err != nil {
 		// Somebody else has just changed it, or it can't be changed: read it again.
 		raised, err := c.Scaler.RaiseTo(ctx, ref, want)
