@@ -58,8 +58,8 @@ func New(g *game.Game, health game.Health, recovered func(value any, stack []byt
 func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
 // restored waits up to restoreWait for the state from before this sidecar started.
-func (s *Server) restored(ctx context.Context) (game.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+func (s *Server) restored(caller context.Context) (game.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(caller, restoreWait)
 	defer cancel()
 	for {
 		snapshot, changed := s.game.Watch()
@@ -69,6 +69,9 @@ func (s *Server) restored(ctx context.Context) (game.Snapshot, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			if err := caller.Err(); err != nil {
+				return snapshot, status.FromContextError(err).Err() // it didn't wait for that long
+			}
 			return snapshot, status.Error(codes.Unavailable,
 				"the operator hasn't answered yet since this sidecar started; try again soon")
 		}
