@@ -17,7 +17,7 @@ import (
 
 // options are what flags say.
 type options struct {
-	runs, clients, services, calls int
+	runs, slow, clients, services, calls int
 }
 
 // benchmark is one that can be run by its name. Its figures become
@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 30, "wake: how many wakes are measured")
+	flags.IntVar(&o.slow, "slow", 10, "wake: how many wakes are measured of games that boot for 3 to 8 seconds")
 	flags.IntVar(&o.clients, "clients", 500, "wake: how many clients connect at once to one sleeping server")
 	flags.IntVar(&o.calls, "calls", 200_000, "abuse: how many bad calls are made")
 	flags.IntVar(&o.services, "services", 2000, "restart: how many services sleep")

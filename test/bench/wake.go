@@ -28,7 +28,11 @@ const oneWake = time.Minute
 type figures struct {
 	Deployment wakeFigures `json:"deployment"`
 	GameType   wakeFigures `json:"gametype"`
-	FanIn      quantiles   `json:"fanin_500_ms"`
+	// Slow is of a GameType whose game boots for 3 to 8 seconds, and SlowSDK of one that says when
+	// it is ready.
+	Slow    wakeFigures `json:"gametype_slow_boot"`
+	SlowSDK wakeFigures `json:"gametype_slow_boot_sdk"`
+	FanIn   quantiles   `json:"fanin_500_ms"`
 }
 
 type wakeFigures struct {
@@ -79,8 +83,39 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	if f.GameType, err = wakeOften(ctx, e, gameType, o.runs); err != nil {
 		return nil, fmt.Errorf("a GameType: %w", err)
 	}
-	f.Deployment.print("a Deployment")
-	f.GameType.print("a GameType")
+	if _, err := sleepNow(ctx, e, gameType); err != nil {
+		return nil, err
+	}
+	for _, slow := range []struct {
+		name    string
+		figures *wakeFigures
+		change  func(*v1alpha1.ServerSpec)
+	}{
+		{"raid", &f.Slow, func(*v1alpha1.ServerSpec) {}},
+		{"dungeon", &f.SlowSDK, func(s *v1alpha1.ServerSpec) {
+			s.Readiness = v1alpha1.ServerReadinessSDK
+			s.Template.Spec.Containers[0].Args = append(s.Template.Spec.Containers[0].Args, "--sdk-ready")
+		}},
+	} {
+		g := sleeper{env.Game{Namespace: ns.Name, Name: slow.name, TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
+		if err := e.CreateGameType(ctx, ns.Name, g.Name, 0, func(s *v1alpha1.GameTypeSpec) {
+			game := &s.Template.Spec.Template.Spec.Containers[0]
+			game.Args = append(game.Args, "--boot-delay=3s", "--boot-spread=5s")
+			slow.change(&s.Template.Spec)
+		}); err != nil {
+			return nil, err
+		}
+		if *slow.figures, err = wakeOften(ctx, e, g, o.slow); err != nil {
+			return nil, fmt.Errorf("a game that boots slowly: %w", err)
+		}
+		if _, err := sleepNow(ctx, e, g); err != nil {
+			return nil, err
+		}
+	}
+	f.Deployment.print("a Deployment whose server listens at once")
+	f.GameType.print("a GameType whose server listens at once")
+	f.Slow.print("a GameType whose server boots for 3 to 8 seconds")
+	f.SlowSDK.print("a GameType whose server boots for 3 to 8 seconds, with the SDK")
 	fmt.Printf("%d clients at once:\n", o.clients)
 	fmt.Println("  listening -> first byte      ", f.FanIn)
 	return f, nil
@@ -114,7 +149,7 @@ func wakeOften(ctx context.Context, e *env.Env, g sleeper, runs int) (wakeFigure
 }
 
 func (f wakeFigures) print(what string) {
-	fmt.Printf("%d wakes of %s whose server listens at once:\n", f.Runs, what)
+	fmt.Printf("%d wakes of %s:\n", f.Runs, what)
 	fmt.Println("  packet -> wake call          ", f.PacketToWakeCall)
 	fmt.Println("  wake call -> Pod object      ", f.WakeCallToPod)
 	fmt.Println("  packet -> Pod object         ", f.PacketToPod)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	spread "math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -28,10 +29,14 @@ type Options struct {
 	HTTPAddress string
 	// SDK is the URL of the sidecar to tell how many play; empty is none.
 	SDK string
+	// SDKReady tells it when the game ports are open.
+	SDKReady bool
 	// A2S is the address that answers A2S_INFO; empty is none.
 	A2S string
 	// BootDelay is the time from the start until the game ports open.
 	BootDelay time.Duration
+	// BootSpread is up to how much longer that is, by chance.
+	BootSpread time.Duration
 	// CrashFirst is how many starts end after BootDelay, before anything
 	// listens. They are counted in CrashFile.
 	CrashFirst int
@@ -93,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	select {
-	case <-time.After(o.BootDelay):
+	case <-time.After(o.BootDelay + spread.N(o.BootSpread+1)): //nolint:gosec // any number will do
 	case <-ctx.Done():
 		return fail(fmt.Errorf("boot: %w", context.Cause(ctx)))
 	}
@@ -116,6 +121,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		if err := s.serveA2S(ctx, o.A2S); err != nil {
 			sockets.close()
 			return fail(err)
+		}
+	}
+	if o.SDKReady {
+		if _, _, err := callSDK(ctx, http.MethodPost, o.SDK+"/ready", []byte("{}")); err != nil {
+			return fail(fmt.Errorf("tell the sidecar that the game is ready: %w", err))
 		}
 	}
 	if o.SDK != "" {
