@@ -91,10 +91,11 @@ type change struct {
 	canWait bool
 }
 
-// whilePodStarts is the change as it counts while the Pod isn't ready: that the game takes
-// players may wait, since the Server takes none before its Pod is ready.
+// whilePodStarts is the change as it counts while the Pod isn't ready: that a game takes players
+// which says nothing of itself may wait, since the Server takes none before its Pod is ready. A
+// resolver gives players to one that does say so.
 func (c change) whilePodStarts() change {
-	if c.reason == reasonState && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
+	if c.reason == reasonState && !c.status.Game.Reported && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
 		(c.status.Players == nil || c.status.Players.Current == 0) {
 		c.urgent, c.canWait = false, true
 	}

@@ -384,3 +384,17 @@ func TestAnOlderReportIsNotTaken(t *testing.T) {
 		}
 	}
 }
+
+// While the Pod isn't ready kubelet's word is waited for where nobody else has one. What a game
+// says itself a held player waits for.
+func TestWhatAGameSaysOfItselfIsWrittenBeforeItsPodIsReady(t *testing.T) {
+	t.Parallel()
+	for reported, urgent := range map[bool]bool{false: false, true: true} {
+		c := change{reason: reasonState, urgent: true, status: &v1alpha1.ServerStatus{
+			DeletionAllowed: true, Game: &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: reported},
+		}}
+		if got := c.whilePodStarts(); got.urgent != urgent || got.canWait == urgent {
+			t.Errorf("of a game that has said something of itself, %t: urgent %t, can wait %t; want %t", reported, got.urgent, got.canWait, urgent)
+		}
+	}
+}

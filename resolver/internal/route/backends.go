@@ -13,7 +13,7 @@ import (
 // Backends finds a port's addresses in the private Service's slices. The port's number is
 // looked up in each slice by the port's name, because it may differ between pods. An address in
 // several slices counts once, in its best state.
-func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, closed closedPods) []Backend {
+func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, o overrides) []Backend {
 	found := map[netip.AddrPort]Backend{}
 	for _, slice := range all {
 		number, ok := portNumber(slice, port, network)
@@ -23,7 +23,8 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, cl
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
 			serving, terminating := conditionsOf(endpoint)
-			terminating = terminating || closed.has(slice.Namespace, endpoint)
+			serving = serving || o.up(slice.Namespace, endpoint)
+			terminating = terminating || o.closed(slice.Namespace, endpoint)
 			for _, text := range endpoint.Addresses {
 				address, err := netip.ParseAddr(text)
 				if err != nil {
@@ -47,18 +48,29 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, cl
 	return out
 }
 
-// closedPods are pods that get no new clients and count as terminating, whatever their
-// endpoints' conditions are.
-type closedPods struct {
+// overrides are what counts of pods whatever their endpoints' conditions are.
+type overrides struct {
+	// early are the games that take players though kubelet hasn't found that out.
+	early map[types.NamespacedName]early
 	// draining are the Servers that drain, whose pods have their names.
 	draining map[types.NamespacedName]bool
 	// beforeSleep are the pods that may be ended by a sleep that is over.
 	beforeSleep map[types.UID]bool
 }
 
-func (c *closedPods) has(namespace string, e *discoveryv1.Endpoint) bool {
+// closed reports whether a pod gets no new clients, and counts as terminating.
+func (o *overrides) closed(namespace string, e *discoveryv1.Endpoint) bool {
 	pod := e.TargetRef
-	return pod != nil && (c.draining[types.NamespacedName{Namespace: namespace, Name: pod.Name}] || c.beforeSleep[pod.UID])
+	return pod != nil && (o.draining[types.NamespacedName{Namespace: namespace, Name: pod.Name}] || o.beforeSleep[pod.UID])
+}
+
+// up reports whether a pod's game takes players by its own word.
+func (o *overrides) up(namespace string, e *discoveryv1.Endpoint) bool {
+	if e.TargetRef == nil {
+		return false
+	}
+	is := o.early[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
+	return is.pod == e.TargetRef.UID && is.pod != "" && !is.found
 }
 
 // portNumber is the resolved target port.

@@ -37,6 +37,7 @@ func (t *Table) SetServer(s *v1alpha1.Server) {
 	defer t.mu.Unlock()
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	t.setPlayers(name, s)
+	t.setEarly(name, s, podThatTakesPlayers(s))
 	t.setDraining(name, s, s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs())
 }
 
@@ -46,6 +47,7 @@ func (t *Table) DeleteServer(s *v1alpha1.Server) {
 	defer t.mu.Unlock()
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	t.setPlayers(name, nil)
+	t.setEarly(name, s, "")
 	t.setDraining(name, s, false)
 }
 

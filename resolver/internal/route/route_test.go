@@ -299,7 +299,7 @@ func TestBackends(t *testing.T) {
 			for _, s := range tc.slices {
 				all = append(all, s.EndpointSlice)
 			}
-			if diff := cmp.Diff(tc.want, Backends(all, "game", TCP, closedPods{}), byAddress); diff != "" {
+			if diff := cmp.Diff(tc.want, Backends(all, "game", TCP, overrides{}), byAddress); diff != "" {
 				t.Errorf("backends (-want +got):\n%s", diff)
 			}
 		})
@@ -471,11 +471,11 @@ func TestWhatIsStrippedIsNotWhatRoutesAreMadeOf(t *testing.T) {
 		t.Error("nothing was stripped")
 	}
 	pods := newSlice("s1", "p").port("game", corev1.ProtocolTCP, 1).endpoint("10.0.0.1", true, false).pod()
-	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP, closedPods{})
+	backends := Backends([]*discoveryv1.EndpointSlice{pods.DeepCopy()}, "game", TCP, overrides{})
 	if _, err := stripSlice(pods.EndpointSlice); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(backends, Backends([]*discoveryv1.EndpointSlice{pods.EndpointSlice}, "game", TCP, closedPods{})) {
+	if !slices.Equal(backends, Backends([]*discoveryv1.EndpointSlice{pods.EndpointSlice}, "game", TCP, overrides{})) {
 		t.Error("the backends changed")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +40,7 @@ type claim struct {
 // costs only the routes that it affects.
 type Table struct {
 	sink Sink
+	now  func() time.Time
 
 	mu     sync.Mutex
 	routes map[types.UID]*Route
@@ -54,6 +56,8 @@ type Table struct {
 	slices map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice
 	// draining are the Servers that take no new players; a Server's pod has its name.
 	draining map[types.NamespacedName]bool
+	// early are the Servers whose games take players; a Server's pod has its name.
+	early map[types.NamespacedName]early
 	// players are the Servers' last reports by the Server's name.
 	players map[types.NamespacedName]reported
 	// targets finds the routes by what they scale.
@@ -73,6 +77,8 @@ func NewTable(sink Sink) *Table {
 		private:  map[types.NamespacedName]types.UID{},
 		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 		draining: map[types.NamespacedName]bool{},
+		early:    map[types.NamespacedName]early{},
+		now:      time.Now,
 		players:  map[types.NamespacedName]reported{},
 		targets:  map[Target][]types.UID{},
 		shown:    map[types.UID]*Route{},
@@ -124,6 +130,7 @@ func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
 		t.slices[owner] = map[string]*discoveryv1.EndpointSlice{}
 	}
 	t.slices[owner][slice.Name] = slice
+	t.findServing(slice)
 	if uid, ok := t.private[owner]; ok {
 		t.show([]types.UID{uid})
 	}
@@ -260,16 +267,16 @@ func (t *Table) complete(r *Route) *Route {
 	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
 		all = append(all, slice)
 	}
-	closed := closedPods{draining: t.draining}
+	o := overrides{early: t.early, draining: t.draining}
 	if len(r.PodsBeforeSleep) > 0 {
-		closed.beforeSleep = map[types.UID]bool{}
+		o.beforeSleep = map[types.UID]bool{}
 	}
 	for _, uid := range r.PodsBeforeSleep {
-		closed.beforeSleep[uid] = true
+		o.beforeSleep[uid] = true
 	}
 	for i := range full.Ports {
 		p := &full.Ports[i]
-		p.Backends = Backends(all, p.Name, p.Network, closed)
+		p.Backends = Backends(all, p.Name, p.Network, o)
 		first := t.routes[t.claims[claim{p.Network, p.ResolverPort}][0]]
 		switch {
 		case first.UID != r.UID:

@@ -150,7 +150,7 @@ func stripService(object any) (any, error) {
 	return object, nil
 }
 
-// stripServer keeps whether a Server drains, its players, and its owners.
+// stripServer keeps whether a Server drains, its players, whether it takes more, and its owners.
 func stripServer(object any) (any, error) {
 	s, ok := object.(*v1alpha1.Server)
 	if !ok {
@@ -163,6 +163,9 @@ func stripServer(object any) (any, error) {
 	if p, game := s.Status.Players, s.Status.Game; p != nil && game != nil {
 		slim.Status.Players = &v1alpha1.PlayersStatus{Current: p.Current, Capacity: p.Capacity}
 		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID}
+	}
+	if game := s.Status.Game; podThatTakesPlayers(s) != "" {
+		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID, State: game.State, Since: game.Since, Reported: true}
 	}
 	slim.Labels = map[string]string{}
 	for _, l := range []string{wellknown.FleetLabel, wellknown.GameTypeLabel} {
