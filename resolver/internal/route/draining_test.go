@@ -13,8 +13,8 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
-func serverOf(label, of string) *v1alpha1.Server {
-	return &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby-0", Labels: map[string]string{label: of}}}
+func serverOf(label string) *v1alpha1.Server {
+	return &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby-0", Labels: map[string]string{label: "lobby"}}}
 }
 
 // A Server that drains keeps its players, so its address stays; it is its pod's
@@ -33,7 +33,7 @@ func TestAServerThatDrainsTakesNobody(t *testing.T) {
 		other := newService("web", "u2", time.Hour).port("game", v1alpha1.ProtocolTCP, 10002)
 		other.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: c.kind, Name: "lobby"}
 		table.SetService(other.ElasticService)
-		server := serverOf(c.label, "lobby")
+		server := serverOf(c.label)
 		table.SetServer(server)
 		table.SetSlice(newSlice("s1", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.1", true, false).pod().EndpointSlice)
 		s.expect(t, "update u1", "update u2", "update u1")
@@ -109,7 +109,7 @@ func TestAStrippedServerStillDrains(t *testing.T) {
 		func(s *v1alpha1.Server) { s.Spec.Drain = true },
 		func(s *v1alpha1.Server) { s.DeletionTimestamp = &metav1.Time{Time: epoch} },
 	} {
-		s := serverOf(wellknown.FleetLabel, "lobby")
+		s := serverOf(wellknown.FleetLabel)
 		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game"}}
 		change(s)
 		stripped, err := stripServer(s)

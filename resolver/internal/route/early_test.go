@@ -41,7 +41,7 @@ func (w *world) endpoint(serving bool) {
 // game is what the game says, as it comes through the watch.
 func (w *world) game(change func(*v1alpha1.Server)) {
 	w.t.Helper()
-	s := serverOf(wellknown.GameTypeLabel, "lobby")
+	s := serverOf(wellknown.GameTypeLabel)
 	s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, PodUID: "pod-1", Reported: true, Since: &metav1.Time{Time: epoch}}
 	change(s)
 	stripped, err := stripServer(s)
@@ -76,7 +76,7 @@ func TestAGameThatTakesPlayersGetsThemAtOnce(t *testing.T) {
 	w.endpoint(false) // its node is lost
 	w.game(func(s *v1alpha1.Server) { s.Status.Players = &v1alpha1.PlayersStatus{Current: 1} })
 	w.wantServing("when kubelet says no after that", false)
-	w.table.DeleteServer(serverOf(wellknown.GameTypeLabel, "lobby"))
+	w.table.DeleteServer(serverOf(wellknown.GameTypeLabel))
 	if len(w.table.early) != 0 {
 		t.Error("something is left of a Server that is gone")
 	}

@@ -98,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	select {
-	case <-time.After(o.BootDelay + spread.N(o.BootSpread+1)): //nolint:gosec // any number will do
+	case <-time.After(o.BootDelay + spread.N(o.BootSpread+1)):
 	case <-ctx.Done():
 		return fail(fmt.Errorf("boot: %w", context.Cause(ctx)))
 	}
