@@ -150,6 +150,11 @@ const (
 	GameUnhealthy GameState = "Unhealthy"
 )
 
+// TakesPlayers reports whether a game in this state is Ready, or Allocated or Reserved.
+func (s GameState) TakesPlayers() bool {
+	return s == GameReady || s == GameAllocated || s == GameReserved
+}
+
 // GameStatus is what a game's sidecar last said beyond the players.
 type GameStatus struct {
 	// state is Starting, Ready, Allocated, Reserved, Shutdown or Unhealthy.

@@ -37,7 +37,7 @@ var (
 	// ErrMalformed means that this is no token of a sidecar.
 	ErrMalformed = errors.New("the report's token is malformed")
 	// ErrSignature means that the signature is not the key's.
-	ErrSignature = errors.New("the report's token is not signed with the namespace's key")
+	ErrSignature = errors.New("the report's token is not signed with the namespace's key: if its Secret isn't the operator's, delete it, and replace the Server")
 	// ErrTime means that it was signed too long ago, or is to be signed.
 	ErrTime = errors.New("the report's token is more than 5 minutes old, or from the future: do the clocks of the nodes differ?")
 )

@@ -46,9 +46,6 @@ func (r *Reconciler) reportKey(ctx context.Context, s *v1alpha1.Server, t *corev
 
 // lacksKey is the ID of the key whose Secret a Pod waits for; empty: it waits for none.
 func lacksKey(pod *corev1.Pod) string {
-	if pod == nil {
-		return ""
-	}
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name == wellknown.SidecarContainer && c.State.Waiting != nil && c.State.Waiting.Reason == configError {
 			return pod.Annotations[wellknown.ReportKeyAnnotation]

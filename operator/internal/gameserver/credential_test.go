@@ -11,6 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
@@ -65,7 +68,6 @@ func TestAKeyThatIsMissingIsMadeAgain(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"no Pod":                   {nil, ""},
 		"the sidecar waits for it": {waiting(wellknown.SidecarContainer, "CreateContainerConfigError"), "abc"},
 		"it waits for an image":    {waiting(wellknown.SidecarContainer, "ImagePullBackOff"), ""},
 		"another container waits":  {waiting("fetch", "CreateContainerConfigError"), ""},
@@ -134,6 +136,41 @@ func TestAKeyThatCannotBeMadeIsGivenUp(t *testing.T) {
 	} {
 		if never := (&Reconciler{Keys: keys{c.failed}}).restoreKey(t.Context(), full(), "abc"); never != c.never {
 			t.Errorf("%s: given up %t, want %t", name, never, c.never)
+		}
+	}
+}
+
+// Such a Pod is replaced, unless its game runs.
+func TestAPodThatNeverGetsItsKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("exceeded quota"))
+	for name, c := range map[string]struct {
+		failed   error
+		running  bool
+		replaced bool
+	}{
+		"it never gets it": {failed: quota, replaced: true},
+		"it gets it":       {},
+		"it may get it":    {failed: apierrors.NewServiceUnavailable("later")},
+		"its sidecar has crashed beside the game": {failed: quota, running: true},
+	} {
+		s := full()
+		pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+		if c.running {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		}
+		world := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(pod).WithStatusSubresource(pod).Build()
+		if err := world.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler{Client: world, Keys: keys{c.failed}}
+		r.Init()
+		if _, err := r.apply(t.Context(), s, observed{pod: pod}, plan{restoreKey: "abc"}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		err := world.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})
+		if replaced := apierrors.IsNotFound(err); replaced != c.replaced {
+			t.Errorf("%s: its Pod is deleted %t (%v), want %t", name, replaced, err, c.replaced)
 		}
 	}
 }

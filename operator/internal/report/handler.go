@@ -248,7 +248,7 @@ func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity)
 	}
 	// A key that was stolen is good for no Pod that began with another.
 	if id.ReportKey != "" && pod.Annotations[wellknown.ReportKeyAnnotation] != id.ReportKey {
-		return nil, refuse(fasthttp.StatusUnauthorized, "the token is signed with a key that Pod %s/%s didn't begin with", pod.Namespace, pod.Name)
+		return nil, refuse(fasthttp.StatusUnauthorized, "the token is signed with a key that Pod %s/%s didn't begin with, by its annotation %s", pod.Namespace, pod.Name, wellknown.ReportKeyAnnotation)
 	}
 	return pod, nil
 }

@@ -34,7 +34,7 @@ import (
 const dataKey = "report-keys"
 
 // ErrUnknown means that there is no key of that ID, or not any more.
-var ErrUnknown = errors.New("the report's token is signed with a key that there isn't")
+var ErrUnknown = errors.New("the report's token is signed with a key that isn't accepted: replace the Server")
 
 // Keeper keeps the cluster's keys. It is a reconciler that runs on each replica: whichever is first
 // makes them, and the others read them.

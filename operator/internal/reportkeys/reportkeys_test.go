@@ -34,10 +34,12 @@ type cluster struct {
 	// creates counts Secrets that were to be created, and refuse refuses them.
 	creates atomic.Int32
 	refuse  error
+	// made has a word for each that was created.
+	made chan struct{}
 }
 
 func newCluster() *cluster {
-	c := &cluster{}
+	c := &cluster{made: make(chan struct{}, 100)}
 	c.set(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	c.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).
 		WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: ownsecret.Name}}).
@@ -45,7 +47,9 @@ func newCluster() *cluster {
 			if c.creates.Add(1); c.refuse != nil {
 				return c.refuse
 			}
-			return to.Create(ctx, o, opts...)
+			err := to.Create(ctx, o, opts...)
+			c.made <- struct{}{}
+			return err
 		}}).Build()
 	return c
 }
@@ -336,14 +340,16 @@ func TestANamespaceGetsItsSecretOnce(t *testing.T) {
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
+	<-c.made // the first one
 	c.wait(sureFor)
 	provided(t, k)
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	select {
+	case <-c.made:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the Secret isn't made again beside a Pod")
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Error(err)
 	}
 	for range 2 {
 		if err := k.Restore(t.Context(), games, id); err != nil {

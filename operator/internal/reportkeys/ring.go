@@ -107,9 +107,9 @@ func (k *keys) of(id, namespace string) ([]byte, error) {
 	i := slices.IndexFunc(k.ring, func(k key) bool { return k.ID == id })
 	switch {
 	case i < 0:
-		return nil, fmt.Errorf("%w: it names key %q", ErrUnknown, id)
+		return nil, fmt.Errorf("%w (there is no key %q)", ErrUnknown, id)
 	case slices.Contains(k.revoked, id):
-		return nil, fmt.Errorf("%w: key %s was revoked", ErrUnknown, id)
+		return nil, fmt.Errorf("%w (key %s was revoked)", ErrUnknown, id)
 	}
 	return reporttoken.NamespaceKey(k.ring[i].Secret, namespace) //nolint:wrapcheck // it says all
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -52,6 +53,7 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, o 
 type overrides struct {
 	// early are the games that take players though kubelet hasn't found that out.
 	early map[types.NamespacedName]early
+	now   time.Time
 	// draining are the Servers that drain, whose pods have their names.
 	draining map[types.NamespacedName]bool
 	// beforeSleep are the pods that may be ended by a sleep that is over.
@@ -70,7 +72,7 @@ func (o *overrides) up(namespace string, e *discoveryv1.Endpoint) bool {
 		return false
 	}
 	is := o.early[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
-	return is.pod == e.TargetRef.UID && is.pod != "" && !is.found
+	return is.pod == e.TargetRef.UID && o.now.Before(is.until)
 }
 
 // portNumber is the resolved target port.

@@ -14,31 +14,25 @@ import (
 // probe, up to a second later, and held clients needn't wait for it. Once kubelet has, its word
 // counts alone: it also tells of a node that is lost.
 
-// earlyFor is for how long a game's word is new. After that kubelet must have found it out, or the
+// earlyFor is for how long a game's word counts. After that kubelet must have found it out, or the
 // word is left of a node that doesn't answer any more.
 const earlyFor = 30 * time.Second
 
 // early is a Server whose game takes players.
 type early struct {
 	pod types.UID
-	// found is set once kubelet has found it out, too.
-	found bool
+	// until is when the game's word ends; zero once kubelet has found it out, too.
+	until time.Time
 }
 
 // podThatTakesPlayers is the UID of the pod whose game takes players by its own word, or by what it
 // answers to a probe; empty: there is none. Of a game that says nothing the sidecar doesn't know
 // whether it listens.
 func podThatTakesPlayers(s *v1alpha1.Server) types.UID {
-	game := s.Status.Game
-	if game == nil || !game.Reported {
-		return ""
-	}
-	switch game.State {
-	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameReserved:
+	if game := s.Status.Game; game != nil && game.Reported && game.State.TakesPlayers() {
 		return types.UID(game.PodUID)
-	default:
-		return ""
 	}
+	return ""
 }
 
 // setEarly takes in which of a Server's pods takes players. It is called with the table's lock.
@@ -51,11 +45,12 @@ func (t *Table) setEarly(name types.NamespacedName, s *v1alpha1.Server, pod type
 	if pod == "" {
 		delete(t.early, name)
 	} else {
-		since := s.Status.Game.Since
-		is.found = since == nil || t.now().Sub(since.Time) > earlyFor || t.serves(s, pod)
+		if since := s.Status.Game.Since; since != nil && !t.serves(s, pod) {
+			is.until = since.Add(earlyFor)
+		}
 		t.early[name] = is
 	}
-	if was.pod != "" && !was.found || is.pod != "" && !is.found {
+	if now := t.now(); now.Before(was.until) || now.Before(is.until) {
 		for _, of := range targetsOf(s) {
 			t.show(slices.Clone(t.targets[of]))
 		}
@@ -88,9 +83,8 @@ func (t *Table) findServing(slice *discoveryv1.EndpointSlice) {
 			continue
 		}
 		name := types.NamespacedName{Namespace: slice.Namespace, Name: e.TargetRef.Name}
-		if is := t.early[name]; is.pod == e.TargetRef.UID && !is.found && is.pod != "" {
-			is.found = true
-			t.early[name] = is
+		if is, ok := t.early[name]; ok && is.pod == e.TargetRef.UID {
+			t.early[name] = early{pod: is.pod}
 		}
 	}
 }

@@ -17,16 +17,20 @@ type world struct {
 	t     *testing.T
 	sink  *sink
 	table *Table
+	now   time.Time
+	lobby *v1alpha1.ElasticService
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, sink: newSink()}
 	w.table = NewTable(w.sink)
-	w.table.now = func() time.Time { return epoch }
+	w.now = epoch
+	w.table.now = func() time.Time { return w.now }
 	lobby := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001)
 	lobby.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: "lobby"}
-	w.table.SetService(lobby.ElasticService)
+	w.lobby = lobby.ElasticService
+	w.table.SetService(w.lobby)
 	return w
 }
 
@@ -114,6 +118,13 @@ func TestWhoseWordDoesNotCount(t *testing.T) {
 	w.game(nothing)
 	w.game(func(s *v1alpha1.Server) { s.Status.Game.State = v1alpha1.GameUnhealthy })
 	w.wantServing("once it is broken", false)
+	// One that kubelet never finds ready, on a node that is lost perhaps.
+	w = newWorld(t)
+	w.endpoint(false)
+	w.game(nothing)
+	w.now = epoch.Add(earlyFor)
+	w.table.SetService(w.lobby) // whatever changes
+	w.wantServing("once its word is old", false)
 	// A resolver that starts beside one that runs.
 	w = newWorld(t)
 	w.endpoint(true)

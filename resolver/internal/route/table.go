@@ -267,7 +267,7 @@ func (t *Table) complete(r *Route) *Route {
 	for _, slice := range t.slices[types.NamespacedName{Namespace: r.Namespace, Name: r.PrivateService}] {
 		all = append(all, slice)
 	}
-	o := overrides{early: t.early, draining: t.draining}
+	o := overrides{early: t.early, now: t.now(), draining: t.draining}
 	if len(r.PodsBeforeSleep) > 0 {
 		o.beforeSleep = map[types.UID]bool{}
 	}

@@ -160,12 +160,11 @@ func stripServer(object any) (any, error) {
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
 	slim.DeletionTimestamp = s.DeletionTimestamp
 	slim.Spec.Drain, slim.Spec.Running, slim.Spec.Replicas = s.Spec.Drain, s.Spec.Running, s.Spec.Replicas
-	if p, game := s.Status.Players, s.Status.Game; p != nil && game != nil {
-		slim.Status.Players = &v1alpha1.PlayersStatus{Current: p.Current, Capacity: p.Capacity}
-		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID}
+	if game := s.Status.Game; game != nil {
+		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID, State: game.State, Since: game.Since, Reported: game.Reported}
 	}
-	if game := s.Status.Game; podThatTakesPlayers(s) != "" {
-		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID, State: game.State, Since: game.Since, Reported: true}
+	if p := s.Status.Players; p != nil {
+		slim.Status.Players = &v1alpha1.PlayersStatus{Current: p.Current, Capacity: p.Capacity}
 	}
 	slim.Labels = map[string]string{}
 	for _, l := range []string{wellknown.FleetLabel, wellknown.GameTypeLabel} {

@@ -163,8 +163,7 @@ func (c *core) state(now time.Time) (v1alpha1.GameState, string) {
 func (c *core) open(now time.Time) bool {
 	switch {
 	case c.config.Readiness == v1alpha1.ServerReadinessSDK:
-		p := c.phase(now).state
-		return p == v1alpha1.GameReady || p == v1alpha1.GameAllocated || p == v1alpha1.GameReserved
+		return c.phase(now).state.TakesPlayers()
 	case c.config.Probed:
 		return c.words.answer.said()
 	}

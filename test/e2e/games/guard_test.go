@@ -26,7 +26,13 @@ func occupied(ctx context.Context, t *testing.T, namespace string, spec v1alpha1
 // playing makes a Server that is ready.
 func playing(ctx context.Context, t *testing.T, namespace string, spec v1alpha1.ServerSpec) *v1alpha1.Server {
 	t.Helper()
-	s, err := suite.Cluster.CreateServer(ctx, namespace, "lobby", spec)
+	return another(ctx, t, namespace, "lobby", spec)
+}
+
+// another is playing for a Server beside others.
+func another(ctx context.Context, t *testing.T, namespace, name string, spec v1alpha1.ServerSpec) *v1alpha1.Server {
+	t.Helper()
+	s, err := suite.Cluster.CreateServer(ctx, namespace, name, spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,16 +160,3 @@ func otherNode(ctx context.Context, t *testing.T, node string) string {
 	t.Fatal("there is no other node")
 	return ""
 }
-
-// another makes one more Server, and waits until it is ready.
-func another(ctx context.Context, t *testing.T, ns, name string, spec v1alpha1.ServerSpec) *v1alpha1.Server {
-	t.Helper()
-	s, err := suite.Cluster.CreateServer(ctx, ns, name, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err = suite.Cluster.WaitState(ctx, client.ObjectKeyFromObject(s), v1alpha1.ServerReady); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
