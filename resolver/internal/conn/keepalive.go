@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"errors"
 	"net/netip"
 	"os"
 	"strconv"
@@ -27,8 +26,8 @@ func (k KeepAlive) userTimeout() time.Duration { return k.Idle + time.Duration(k
 // option is a socket option.
 type option struct{ level, name, value int }
 
-func (k KeepAlive) options() []option {
-	return []option{
+func (k KeepAlive) options() [5]option {
+	return [...]option{
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(k.Idle.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(k.Interval.Seconds())},
@@ -37,19 +36,26 @@ func (k KeepAlive) options() []option {
 	}
 }
 
-func (k KeepAlive) set(fd int) error { return set(fd, k.options()) }
+func (k KeepAlive) set(fd int) error {
+	options := k.options()
+	return set(fd, options[:])
+}
 
 // Prepare sets DefaultKeepAlive on a TCP socket, and has it send without delay.
 func Prepare(fd int) error {
-	return set(fd, append(DefaultKeepAlive.options(), option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}))
+	if err := DefaultKeepAlive.set(fd); err != nil {
+		return err
+	}
+	return set(fd, []option{{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}})
 }
 
 func set(fd int, options []option) error {
-	var failed error
 	for _, o := range options {
-		failed = errors.Join(failed, unix.SetsockoptInt(fd, o.level, o.name, o.value))
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
 	}
-	return os.NewSyscallError("setsockopt", failed)
+	return nil
 }
 
 // AddressOf converts the kernel's socket address. IPv4-mapped addresses are returned as IPv4.

@@ -42,25 +42,26 @@ func nameOfFront(key route.FrontKey) types.NamespacedName {
 // setFront leads the hosts of a route to its port, and the hosts that it has no more nowhere. A
 // nil route has none. It is called after the ports have been set, with the Server's lock.
 func (s *Server) setFront(sv *served, was, is *route.Front) {
-	var now route.Front
+	var now *route.Front
 	if is != nil && len(is.Hosts) > 0 {
 		if p := sv.portNamed(is.Port); p != nil && p.tcp != nil {
-			now = *is
+			now = is
 			if s.fronts[now.FrontKey] == nil {
-				s.fronts[now.FrontKey] = s.newFront(&now)
+				s.fronts[now.FrontKey] = s.newFront(now)
 			}
-			s.fronts[now.FrontKey].take(sv, &now)
+			s.fronts[now.FrontKey].take(sv, now)
 			s.fronts[now.FrontKey].Lead(now.Hosts, p.tcp)
 		}
 	}
 	if was == nil || s.fronts[was.FrontKey] == nil {
 		return
 	}
+	stays := now != nil && now.FrontKey == was.FrontKey
 	// Hosts that stay are never dropped, or their clients would be refused meanwhile.
 	s.fronts[was.FrontKey].Drop(slices.DeleteFunc(slices.Clone(was.Hosts), func(host string) bool {
-		return was.FrontKey == now.FrontKey && slices.Contains(now.Hosts, host)
+		return stays && slices.Contains(now.Hosts, host)
 	}), sv.Service)
-	if was.FrontKey != now.FrontKey {
+	if !stays {
 		s.fronts[was.FrontKey].drop(sv)
 	}
 	s.endFront(was.FrontKey)

@@ -44,8 +44,9 @@ type Queue struct {
 	mu    sync.Mutex
 	route *route.Route
 	// ports are few: a map would take more memory.
-	ports  []*port
-	closed bool
+	ports []*port
+	// waking is set while the wake loop runs.
+	closed, waking bool
 	// loads are the pods' players, where backends are chosen by them; nil before the first.
 	loads map[string]*load
 
@@ -57,7 +58,6 @@ type Queue struct {
 	// asked is the last client that the last wake call was made for. Approved is the last that
 	// may be connected while the service's phase is Asleep.
 	asked, approved uint64
-	waking          bool
 	lastCall        time.Time
 	lastResult      wake.Result
 	// slept is the last sleep that the operator reported.

@@ -57,8 +57,8 @@ type serviceKey struct{ namespace, service string }
 // service is a service that has ports. The metrics' lock guards it.
 type service struct {
 	key serviceKey
-	// ports are few, and has is nil before the first series.
-	ports []*Port
+	// ports are a list, for they are few, and has is nil before the first series.
+	ports *Port
 	has   map[series]struct{}
 	// gone is set once the service was forgotten. What is counted of it from then on is
 	// discarded.
@@ -238,14 +238,13 @@ func (m *Metrics) Port(namespace, name, protocol string) *Port {
 		of = &service{key: key}
 		m.services[key] = of
 	}
-	for _, p := range of.ports {
+	for p := of.ports; p != nil; p = p.next {
 		if p.protocol == protocol {
 			return p
 		}
 	}
-	p := &Port{all: m, of: of, protocol: protocol}
-	of.ports = append(of.ports, p)
-	return p
+	of.ports = &Port{all: m, of: of, protocol: protocol, next: of.ports}
+	return of.ports
 }
 
 // Port counts for one service and protocol. A nil Port counts nothing.
@@ -253,6 +252,8 @@ type Port struct {
 	all      *Metrics
 	of       *service
 	protocol string
+	// next is another port of the service.
+	next *Port
 
 	// found is nil before the first thing is counted.
 	found atomic.Pointer[found]

@@ -70,8 +70,7 @@ func (p *Port) reach(g hold.Release) *conn.Stream {
 // Failed is the backend, which is to blame if the client can't be delivered; the zero value where
 // it is not to blame.
 func (p *Port) reachReleased(g hold.Release) (made *conn.Stream, failed netip.AddrPort) {
-	p.tcp.dials <- struct{}{}
-	defer func() { <-p.tcp.dials }()
+	defer p.tcp.dial()()
 	began := time.Now()
 	made, err := p.dial(g)
 	if err != nil && !blames(err) {

@@ -16,6 +16,7 @@ package tcp
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -32,13 +33,22 @@ const parallelDials = 128
 
 // Service is what a service's TCP ports have in common.
 type Service struct {
-	// dials bounds how many held clients connect at once.
+	// dials bounds how many held clients connect at once. It is made for the first of them: most
+	// services sleep, and it would take more memory than the rest.
 	dials   chan struct{}
+	once    sync.Once
 	follows follows
 }
 
 // NewService makes one.
-func NewService() *Service { return &Service{dials: make(chan struct{}, parallelDials)} }
+func NewService() *Service { return &Service{} }
+
+// dial waits for a held client's turn to connect. What it returns ends that.
+func (s *Service) dial() (done func()) {
+	s.once.Do(func() { s.dials = make(chan struct{}, parallelDials) })
+	s.dials <- struct{}{}
+	return func() { <-s.dials }
+}
 
 // Port is a service's TCP port.
 type Port struct {
