@@ -129,6 +129,11 @@ func (s *session) leaveOut(size int) (over bool) {
 
 // start relays the session in a goroutine of its own.
 func (s *session) start(release hold.Release) {
+	s.mu.Lock()
+	if s.parts > 0 { // else it was over before it was released
+		s.parts++
+	}
+	s.mu.Unlock()
 	s.port.Running.Go(func() { s.run(release) })
 }
 
@@ -138,6 +143,7 @@ func (s *session) run(release hold.Release) {
 	defer utilruntime.HandleCrash()
 	p := s.port
 	if err := s.reach(release); err != nil {
+		defer s.partEnded()
 		release.Slot.Leave()
 		if conn.Local(err) {
 			s.noRoom()
@@ -149,6 +155,7 @@ func (s *session) run(release hold.Release) {
 	s.line.Served(release.Address)
 	reader, err := conn.NewDatagramReader(s.upstream)
 	if err != nil {
+		defer s.partEnded()
 		s.over(string(relay.ByServer))
 		release.Slot.Leave()
 		return
@@ -188,6 +195,7 @@ func (s *session) serve(reader *conn.Reader, release hold.Release) bool {
 func (s *session) leave() {
 	s.port.End(s.query)
 	s.slot.Leave()
+	s.partEnded()
 }
 
 // errUnproven means that a backend accepted nothing of what it was sent.

@@ -55,6 +55,9 @@ type session struct {
 	adopted bool
 	// query is set while the client only queries, which keeps nothing awake.
 	query bool
+	// parts counts what must end before the session's place is given back: its entry among the
+	// socket's sessions, and what relays it. The session's lock guards it.
+	parts int8
 	// refused is set once the backend refused a datagram, and answered once it sent one.
 	refused, answered atomic.Bool
 	// validated is set once the client sent something after it was answered.
@@ -130,6 +133,19 @@ func (s *session) lose(lost map[netip.AddrPort]bool) {
 }
 
 func (s *session) budget() *conn.Budget { return s.kept }
+
+// partEnded gives back the session's place once all its parts have ended. Places given back
+// earlier would let a flood begin sessions faster than others end.
+func (s *session) partEnded() {
+	s.mu.Lock()
+	last := s.parts == 1
+	s.parts = max(0, s.parts-1)
+	s.mu.Unlock()
+	if last {
+		s.port.GiveSession()
+		s.port.udp.strangers.gone(s)
+	}
+}
 
 // keep adds a datagram, which has been charged, to what is held.
 func (s *session) keep(datagram []byte) {

@@ -216,3 +216,22 @@ func TestASessionIsSmall(t *testing.T) {
 		t.Errorf("a session takes %d bytes, want at most %d", size, most)
 	}
 }
+
+// A flood begins sessions as fast as others give their places back. What an earlier session takes
+// has to be free by then, or the flood has more than its places.
+func TestAPlaceIsFreeOnceItsSessionIsGone(t *testing.T) {
+	w := newWorld(t)
+	server := listen(t)
+	w.serve(addressOf(server))
+	for range 20 {
+		w.client = listen(t)
+		w.say("hello")
+		s := w.session(sessionLive)
+		hears(t, server, "hello")
+		s.over("")
+		w.eventually("the session's place is free", func() bool { return w.service.FilesTaken() == 0 })
+		if n := w.service.Active.Relayed.Load(); n != 0 {
+			t.Fatalf("%d sessions are relayed, and have no place", n)
+		}
+	}
+}

@@ -123,8 +123,7 @@ func (u *socket) forget(s *session) {
 	}
 	last := u.endLocked()
 	u.mu.Unlock()
-	s.port.GiveSession()
-	s.port.udp.strangers.gone(s)
+	s.partEnded()
 	s.mu.Lock()
 	moved := s.moved
 	s.mu.Unlock()
@@ -155,7 +154,7 @@ func (u *socket) admit(datagram []byte, from netip.AddrPort, to netip.Addr) {
 // sessionOf makes a client's session; nil: there may be no more sessions.
 func (u *socket) sessionOf(datagram []byte, from netip.AddrPort, to netip.Addr, query bool) *session {
 	p := u.port.Load()
-	s := &session{socket: u, port: p, client: from, replier: u.packets.Replier(u.packets.Source(to), from), max: int32(p.Route().Hold.MaxBytes), query: query} //nolint:gosec // at most 1 MiB
+	s := &session{socket: u, port: p, client: from, replier: u.packets.Replier(u.packets.Source(to), from), max: int32(p.Route().Hold.MaxBytes), query: query, parts: 1} //nolint:gosec // at most 1 MiB
 	var reason proto.Reason
 	if s.stay, reason = p.Guard.Admit(p.Policy().Rules, from.Addr(), p.Held); reason == "" && !p.takeSession() {
 		s.stay.Leave()
@@ -220,7 +219,7 @@ func (u *socket) classify(datagram []byte, from netip.AddrPort, to netip.Addr) b
 // restart replaces a session whose backend accepted nothing of what it was sent, and gives the
 // new one what was sent.
 func (u *socket) restart(s *session, sent []byte) {
-	n := &session{socket: u, port: s.port, client: s.client, replier: s.replier, max: s.max, queue: sent, kept: s.kept, line: s.line}
+	n := &session{socket: u, port: s.port, client: s.client, replier: s.replier, max: s.max, queue: sent, kept: s.kept, line: s.line, parts: 1}
 	heard, _ := s.clientAt.Last()
 	n.clientAt.Note(heard)
 	s.mu.Lock()
