@@ -61,8 +61,9 @@ func (p *port) update(now *route.Port) {
 	p.backends = backends
 	p.group()
 	if changed {
-		p.tries = 0
+		p.tries, p.failures = 0, 0
 		p.notBefore = time.Time{}
+		p.refuted = false
 	}
 	// A change of the phase, too, may let clients in.
 	p.wake()
@@ -104,7 +105,7 @@ func (p *port) usable(s *backend, anyUp bool, now time.Time) bool {
 	switch {
 	case s.Terminating || now.Before(s.aside) || !s.stands(now):
 		return false
-	case p.probed:
+	case p.probed && !p.refuted:
 		return s.Serving
 	case s.up:
 		return true
@@ -178,13 +179,20 @@ func (p *port) releaseTo(s *backend) Release {
 // hasRoom reports whether a backend may get another player.
 func (s *backend) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
 
-// avoid leaves a backend alone for asideFor.
+// avoid leaves a backend alone for asideFor. If there is no other, readiness probes are not relied
+// on until one has taken a connection.
 func (p *port) avoid(address netip.AddrPort) {
+	now := time.Now()
+	found := false
 	for _, s := range p.backends {
 		if s.Address == address {
 			s.up, s.trying = false, false
-			s.aside = time.Now().Add(asideFor)
+			s.aside = now.Add(asideFor)
+			found = true
 		}
+	}
+	if found && p.probed && p.find(now, p.anyUp()) < 0 {
+		p.refuted = true
 	}
 }
 
@@ -228,10 +236,10 @@ func (p *port) failed(address netip.AddrPort) {
 	}
 	wait := dialPeriod
 	if p.probed {
-		// Only the clients' own dials find out when it is up.
-		p.tries++
-		wait = min(dialPeriod<<min(p.tries, 5), dialLong)
+		// Each that takes connections and none of what was held would get all that wait again.
+		wait = min(dialPeriod<<min(p.failures, 5), dialLong)
 	}
+	p.failures++
 	p.notBefore = now.Add(wait)
 }
 
@@ -251,4 +259,5 @@ func (p *port) reached(address netip.AddrPort) {
 			s.aside = time.Time{}
 		}
 	}
+	p.refuted = false
 }

@@ -50,7 +50,7 @@ func (p *port) dialLoop() {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}
-		if p.probed {
+		if p.probed && !p.refuted {
 			if !up {
 				wait := p.calm(now)
 				q.mu.Unlock()
@@ -62,6 +62,9 @@ func (p *port) dialLoop() {
 		}
 		p.tries++
 		tries, ticket, querier := p.tries, p.waiting[first], p.querier
+		if p.probed {
+			querier = nil // a server that is ready need not answer queries
+		}
 		p.space(now)
 		q.mu.Unlock()
 		if p.Network == route.UDP {
@@ -90,12 +93,12 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 // pods that are from before it.
 func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
 
-// candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
-// UDP only those whose container runs, because nothing else answers.
+// candidates are the addresses worth a dial: pods that neither terminate nor are full. They must
+// serve where that is probed, and for UDP, because nothing else answers than a running container.
 func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.backends {
-		if s.Terminating || !s.hasRoom(now) || (p.Network == route.UDP && !s.Serving) {
+		if s.Terminating || !s.hasRoom(now) || !s.Serving && (p.probed || p.Network == route.UDP) {
 			continue
 		}
 		out = append(out, s.Address)

@@ -28,17 +28,22 @@ type port struct {
 	// ready is set where the pods have a readiness probe, and probed where a backend is up once
 	// Kubernetes reports it as serving.
 	ready, probed bool
-	backends      []*backend
-	next          int
+	// refuted is set while no backend can be reached though Kubernetes reports one as serving:
+	// without a probe of its own a game's pod is ready before the game listens. Only a connection
+	// shows then that a backend is up.
+	refuted  bool
+	backends []*backend
+	next     int
 	// querier is what backends are queried with before they count as up; nil: they aren't.
 	querier proto.Querier
 
 	dialing bool
 	// rouse makes the dialer look again.
 	rouse chan struct{}
-	// notBefore spaces the dials; tries counts those since the backends changed.
-	notBefore time.Time
-	tries     int
+	// notBefore spaces the dials; tries counts those since the backends changed. Failures counts
+	// how often since then clients came back from a backend.
+	notBefore       time.Time
+	tries, failures int
 	// addressAt and upAt are when the first client that waits now could have been sent to an
 	// address, and to a backend that was up.
 	addressAt, upAt time.Time
@@ -70,7 +75,7 @@ func (p *port) take(t *Ticket) {
 // delivered notes the stages of the first delivery since clients began to wait.
 func (p *port) delivered() {
 	q := p.queue
-	p.tries = 0
+	p.tries, p.failures = 0, 0
 	if p.upAt.IsZero() {
 		return
 	}
