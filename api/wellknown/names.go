@@ -32,6 +32,11 @@ const (
 	// it each Pod has a token in a volume.
 	ReportCredentialAnnotation = "dormouse.dev/report-credential"
 
+	// SidecarStartAnnotation is on the Pods of the sidecar's PodTemplate; its value says when the
+	// sidecar may start: AfterGame, if it outlives the game by itself. Without it the sidecar is
+	// an init container, which starts before the game and ends after it.
+	SidecarStartAnnotation = "dormouse.dev/sidecar-start"
+
 	// RotateReportKeysAnnotation is on the operator's Secret; its value is a time, as in RFC
 	// 3339. New Pods get a key for reports that is younger than that.
 	RotateReportKeysAnnotation = "dormouse.dev/rotate-report-keys"
@@ -177,6 +182,9 @@ const (
 
 // ReportCredentialKey is ReportCredentialAnnotation's value for a sidecar that can sign.
 const ReportCredentialKey = "Key"
+
+// SidecarStartAfterGame is SidecarStartAnnotation's value for a sidecar that outlives the game.
+const SidecarStartAfterGame = "AfterGame"
 
 // Names of the sidecar's environment variables: the key with which it signs its reports, and its
 // Pod's UID.

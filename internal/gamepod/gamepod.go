@@ -55,15 +55,24 @@ func Ready(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	return c != nil && c.Ready
 }
 
+// SidecarStatus is the status of the Pod's sidecar, which is an init container or an ordinary one;
+// nil while there is none.
+func SidecarStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == wellknown.SidecarContainer {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
 // SidecarRunning reports whether the Pod's sidecar runs. Its reports are then newer than
 // kubelet's.
 func SidecarRunning(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == wellknown.SidecarContainer {
-			return c.State.Running != nil
-		}
-	}
-	return false
+	c := SidecarStatus(pod)
+	return c != nil && c.State.Running != nil
 }
 
 // PortName is the name of a Server's port in its Pod, unless the template's own ports leave it none.

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/dev/devcluster/container"
+	"dormouse.dev/dormouse/internal/gamepod"
 )
 
 // The programs, by the names of their Deployments.
@@ -106,11 +106,9 @@ func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (container.Contai
 	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(s), pod); err != nil {
 		return container.Container{}, fmt.Errorf("read the Pod of Server %s: %w", s.Name, err)
 	}
-	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == wellknown.SidecarContainer {
-			_, id, _ := strings.Cut(c.ContainerID, "://")
-			return e.Cluster.Container(id)
-		}
+	if c := gamepod.SidecarStatus(pod); c != nil {
+		_, id, _ := strings.Cut(c.ContainerID, "://")
+		return e.Cluster.Container(id)
 	}
 	return container.Container{}, fmt.Errorf("the Pod of Server %s has no sidecar", s.Name)
 }

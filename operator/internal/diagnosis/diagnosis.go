@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -91,10 +92,10 @@ func explain(now time.Time, in Input) Finding {
 }
 
 // NobodyOn reports whether no container of these pods runs, so that no client can be on one of
-// them. Sidecars, which run before the others are started, take no clients.
+// them. Sidecars take no clients.
 func NobodyOn(pods []corev1.Pod) bool {
 	for i := range pods {
-		sidecars := map[string]bool{}
+		sidecars := map[string]bool{wellknown.SidecarContainer: true}
 		for _, c := range pods[i].Spec.InitContainers {
 			sidecars[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		}

@@ -164,6 +164,13 @@ func TestExplain(t *testing.T) {
 			})},
 			now: 40, want: broken(reasons.ServerNotReady), says: []string{"its startup probe doesn't succeed"},
 		},
+		"a game whose sidecar waits for its word": {
+			pods: []corev1.Pod{pod("p", state(runs(3)), func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[0].Ready = true
+				p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "dormouse-sidecar", State: runs(3)})
+			})}, events: []corev1.Event{},
+			now: 3600, want: startingStill, says: []string{"nothing is wrong so far"},
+		},
 		"a readiness gate": {
 			pods: []corev1.Pod{pod("p", state(runs(3)), func(p *corev1.Pod) {
 				p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/attached"}}
@@ -287,6 +294,8 @@ func TestNobodyIsOnPodsWithoutAContainerThatRuns(t *testing.T) {
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", State: running}}
 		return p
 	}
+	behind := with(waiting, running)
+	behind.Status.ContainerStatuses[1].Name = "dormouse-sidecar"
 	deleted := with(running)
 	deleted.DeletionTimestamp = &metav1.Time{}
 	for name, c := range map[string]struct {
@@ -296,6 +305,7 @@ func TestNobodyIsOnPodsWithoutAContainerThatRuns(t *testing.T) {
 		"no pod":                    {nil, true},
 		"a crashed one":             {[]corev1.Pod{with(waiting)}, true},
 		"only its sidecar":          {[]corev1.Pod{initial(new(corev1.ContainerRestartPolicyAlways))}, true},
+		"only its sidecar, behind":  {[]corev1.Pod{behind}, true},
 		"one that is made ready":    {[]corev1.Pod{initial(nil)}, false},
 		"one of two containers":     {[]corev1.Pod{with(waiting, running)}, false},
 		"one of two pods":           {[]corev1.Pod{with(waiting), with(running)}, false},

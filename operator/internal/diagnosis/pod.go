@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/podstatus"
 )
 
@@ -69,7 +70,8 @@ func explainPod(now time.Time, pod *corev1.Pod, events []corev1.Event) Finding {
 		}
 	}
 	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Running != nil && !s.Ready {
+		// A game's sidecar says through its probe what it knows of the game.
+		if s.State.Running != nil && !s.Ready && s.Name != wellknown.SidecarContainer {
 			return explainUnready(now, pod, s)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 )
@@ -46,10 +47,8 @@ func (r *Reconciler) reportKey(ctx context.Context, s *v1alpha1.Server, t *corev
 
 // lacksKey is the ID of the key whose Secret a Pod waits for; empty: it waits for none.
 func lacksKey(pod *corev1.Pod) string {
-	for _, c := range pod.Status.InitContainerStatuses {
-		if c.Name == wellknown.SidecarContainer && c.State.Waiting != nil && c.State.Waiting.Reason == configError {
-			return pod.Annotations[wellknown.ReportKeyAnnotation]
-		}
+	if c := gamepod.SidecarStatus(pod); c != nil && c.State.Waiting != nil && c.State.Waiting.Reason == configError {
+		return pod.Annotations[wellknown.ReportKeyAnnotation]
 	}
 	return ""
 }

@@ -69,8 +69,14 @@ func TestAKeyThatIsMissingIsMadeAgain(t *testing.T) {
 		want string
 	}{
 		"the sidecar waits for it": {waiting(wellknown.SidecarContainer, "CreateContainerConfigError"), "abc"},
-		"it waits for an image":    {waiting(wellknown.SidecarContainer, "ImagePullBackOff"), ""},
-		"another container waits":  {waiting("fetch", "CreateContainerConfigError"), ""},
+		"behind the game, too": {func() *corev1.Pod {
+			p := waiting(wellknown.SidecarContainer, "CreateContainerConfigError")
+			p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "game"}}, p.Status.InitContainerStatuses...)
+			p.Status.InitContainerStatuses = nil
+			return p
+		}(), "abc"},
+		"it waits for an image":   {waiting(wellknown.SidecarContainer, "ImagePullBackOff"), ""},
+		"another container waits": {waiting("fetch", "CreateContainerConfigError"), ""},
 		"a Pod that has no such key": {func() *corev1.Pod {
 			p := waiting(wellknown.SidecarContainer, "CreateContainerConfigError")
 			p.Annotations = nil

@@ -39,6 +39,8 @@ type Sidecar struct {
 	// ReportKey is the ID of the key with which it signs its reports; empty: it has a token in
 	// a volume.
 	ReportKey string
+	// AfterGame is set where it may start after the game, because it outlives the game by itself.
+	AfterGame bool
 }
 
 // createPod creates a Server's Pod, with the host ports that were picked. refused is what its
@@ -52,7 +54,8 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 	if len(t.Template.Spec.Containers) == 0 {
 		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
 	}
-	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t)}
+	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t),
+		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame}
 	if err := r.keepClaims(ctx, s); err != nil {
 		return forUser(err)
 	}
@@ -98,7 +101,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 	if i >= 0 {
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
-	pod.Spec.InitContainers = append([]corev1.Container{buildSidecar(s, sidecar, hostPorts)}, pod.Spec.InitContainers...)
+	addSidecar(&pod.Spec, buildSidecar(s, sidecar, hostPorts), sidecar.AfterGame)
 	if sidecar.ReportKey != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.ReportKeyAnnotation, sidecar.ReportKey)
 	} else {
@@ -106,6 +109,35 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 		pod.Spec.Volumes = append(pod.Spec.Volumes, tokenVolume())
 	}
 	return pod
+}
+
+// addSidecar adds the sidecar to a Pod's containers. Where that works it is the last of them, so
+// that the game needn't wait for it to start. Else it is an init container that restarts always,
+// which kubelet starts before the game and ends after it:
+//   - in a Pod that doesn't restart always, which would not end with its game;
+//   - on the node's network, where the game's sockets are among the node's;
+//   - beside init containers of the template that restart always, which end after the sidecar.
+func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
+	always := func(c corev1.Container) bool {
+		return ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+	}
+	restarts := spec.RestartPolicy == "" || spec.RestartPolicy == corev1.RestartPolicyAlways
+	if !afterGame || !restarts || spec.HostNetwork || slices.ContainsFunc(spec.InitContainers, always) {
+		c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		spec.InitContainers = append([]corev1.Container{c}, spec.InitContainers...)
+		return
+	}
+	var ports []string
+	for _, game := range spec.Containers {
+		for _, p := range game.Ports {
+			ports = append(ports, fmt.Sprintf("%d/%s", p.ContainerPort, orDefault(string(p.Protocol), string(corev1.ProtocolTCP))))
+		}
+	}
+	c.Args = append(c.Args, "--outlive-game")
+	if len(ports) > 0 {
+		c.Args = append(c.Args, "--game-ports="+strings.Join(ports, ","))
+	}
+	spec.Containers = append(spec.Containers, c)
 }
 
 // setDeletable notes on a Pod whether it may be evicted.
@@ -139,8 +171,8 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 	}
 }
 
-// buildSidecar builds the container beside the game. It starts before the game and ends after
-// it, and the Pod is ready only while the sidecar reports that the game takes players.
+// buildSidecar builds the container beside the game. The Pod is ready only while the sidecar
+// reports that the game takes players.
 func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1.Container {
 	health := s.Spec.Health
 	args := []string{
@@ -171,7 +203,7 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	}
 	c := sidecar.Container.DeepCopy()
 	c.Name = wellknown.SidecarContainer
-	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	c.RestartPolicy = nil
 	c.Args = args
 	setEnv(c, "SERVER_NAME", s.Name)
 	setEnv(c, "SERVER_NAMESPACE", s.Namespace)

@@ -152,6 +152,48 @@ func TestSidecarStandsBesideTheGame(t *testing.T) {
 	}
 }
 
+// Behind the game the sidecar doesn't let it wait. What it takes it has to be before the game for is
+// a Pod that would not end otherwise, or whose sockets it could not tell apart.
+func TestTheGameNeedNotWaitForItsSidecar(t *testing.T) {
+	always := new(corev1.ContainerRestartPolicyAlways)
+	for name, c := range map[string]struct {
+		before bool
+		change func(*v1alpha1.Server, *Sidecar)
+	}{
+		"as it is shipped":      {false, func(*v1alpha1.Server, *Sidecar) {}},
+		"that restarts always":  {false, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
+		"of an earlier version": {true, func(_ *v1alpha1.Server, c *Sidecar) { c.AfterGame = false }},
+		"of a game that ends":   {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever }},
+		"of a game that may end": {true, func(s *v1alpha1.Server, _ *Sidecar) {
+			s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		}},
+		"on the node's network":         {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.HostNetwork = true }},
+		"beside a sidecar of the users": {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.InitContainers[0].RestartPolicy = always }},
+	} {
+		t.Run("a sidecar "+name, func(t *testing.T) {
+			s, beside := full(), sidecar
+			beside.AfterGame = true
+			c.change(s, &beside)
+			spec := buildPod(s, beside, []int32{7000, 7001, 0}, true).Spec
+			in, among, names := spec.Containers[len(spec.Containers)-1], len(spec.Containers), 3
+			if c.before {
+				in, among, names = spec.InitContainers[0], len(spec.InitContainers), 2
+			}
+			if in.Name != wellknown.SidecarContainer || among != names || len(spec.Containers)+len(spec.InitContainers) != 4 {
+				t.Fatalf("the init containers are %+v, the others %+v", spec.InitContainers, spec.Containers)
+			}
+			outlives := []string{"--outlive-game", "--game-ports=7778/TCP,7000/TCP,7000/UDP,7778/UDP,80/TCP"}
+			if c.before {
+				if slices.Contains(in.Args, outlives[0]) || in.RestartPolicy == nil || *in.RestartPolicy != *always {
+					t.Errorf("the sidecar restarts %v, with %v; kubelet lets it outlive the game", in.RestartPolicy, in.Args)
+				}
+			} else if diff := cmp.Diff(outlives, in.Args[len(in.Args)-2:]); diff != "" || in.RestartPolicy != nil {
+				t.Errorf("the sidecar restarts %v, arguments (-want +got):\n%s", in.RestartPolicy, diff)
+			}
+		})
+	}
+}
+
 // A game that isn't said how to ask is asked in the protocol that one of its ports speaks.
 func TestAGameIsAskedInItsOwnProtocol(t *testing.T) {
 	ports := []v1alpha1.ServerPort{

@@ -14,11 +14,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/flags"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
+	"dormouse.dev/dormouse/sidecar/internal/outlive"
 )
 
 // Names of the environment variables that identify the Server. The game's own container has
@@ -46,6 +49,10 @@ type Options struct {
 	// probed.
 	ProbeType v1alpha1.ProbeType
 	ProbePort int
+	// OutliveGame is set where the sidecar, once it was told to end, goes on until the game is
+	// gone. GamePorts are the game's.
+	OutliveGame bool
+	GamePorts   []outlive.Port
 	// Game has the settings of the Server's spec for its game.
 	Game game.Config
 }
@@ -59,7 +66,7 @@ var probeTypes = map[v1alpha1.ProbeType]bool{
 // returns flag.ErrHelp.
 func Parse(args []string, env func(string) (string, bool), out io.Writer) (Options, error) {
 	var o Options
-	var readiness, unreported, probe string
+	var readiness, unreported, probe, gamePorts string
 	var capacity int
 	fs := flag.NewFlagSet("sidecar", flag.ContinueOnError)
 	fs.SetOutput(out)
@@ -79,6 +86,8 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.IntVar(&o.Game.Health.FailureThreshold, "health-failure-threshold", 3, "how many periods in a row without a word make a game Unhealthy")
 	fs.BoolVar(&o.Game.Health.Disabled, "health-disabled", false, "whether every game is taken for healthy")
 	fs.StringVar(&probe, "probe", "", "how to ask the game for its players, such as minecraft:25565; empty: it isn't asked")
+	fs.BoolVar(&o.OutliveGame, "outlive-game", false, "whether the sidecar goes on after it was told to end while the game has one of --game-ports open, or a connection to the SDK")
+	fs.StringVar(&gamePorts, "game-ports", "", "the game's ports, such as 7777/UDP,7778/TCP")
 	level := flags.LogLevel(fs)
 	fs.Usage = func() {
 		_, _ = fmt.Fprintf(out, "Usage: sidecar [flags]\nEach flag can be set in the environment, too: --token-file as %sTOKEN_FILE.\n"+
@@ -108,11 +117,29 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 		}
 		o.ProbeType, o.ProbePort, o.Game.Probed = v1alpha1.ProbeType(kind), number, true
 	}
+	if o.GamePorts, err = parsePorts(gamePorts); err != nil {
+		return Options{}, err
+	}
 	if capacity < 0 || capacity > game.MaxPlayers {
 		return Options{}, fmt.Errorf("--capacity must be from 0 to %d", game.MaxPlayers)
 	}
 	o.Game.Capacity = int32(capacity)
 	return o, o.validate()
+}
+
+func parsePorts(text string) (ports []outlive.Port, _ error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if text == "" {
+			break
+		}
+		number, protocol, _ := strings.Cut(part, "/")
+		n, err := strconv.Atoi(number)
+		if err != nil || !isPort(n) || protocol != string(corev1.ProtocolTCP) && protocol != string(corev1.ProtocolUDP) {
+			return nil, fmt.Errorf("--game-ports must be ports with TCP or UDP, such as 7777/UDP,7778/TCP, not %q", text)
+		}
+		ports = append(ports, outlive.Port{Number: n, Protocol: corev1.Protocol(protocol)})
+	}
+	return ports, nil
 }
 
 func isPort(n int) bool { return n >= 1 && n <= 65535 }

@@ -14,9 +14,13 @@ import (
 )
 
 const (
-	// retry is the time between two probes while the game hasn't answered yet: somebody may be
-	// waiting for just that. It is also the least time between two while the operator waits for
-	// the game's answer to a shutdown.
+	// bootRetry is the least time between two probes while the game hasn't answered yet: somebody
+	// may be waiting for just that. The longer the game boots the longer it is, up to retry.
+	bootRetry = 20 * time.Millisecond
+	// bootPart is how long the game has booted, to the time between two probes.
+	bootPart = 400
+	// retry is the least time between two while the operator waits for the game's answer to a
+	// shutdown.
 	retry = 250 * time.Millisecond
 	// Bounds of how long a probe waits for its answer. A game that starts may lose a question,
 	// and is asked again earlier then.
@@ -38,13 +42,24 @@ type Loop struct {
 // its answer to a shutdown.
 func (l *Loop) Run(ctx context.Context) error {
 	failing := false
+	var boots time.Time // since when it hasn't answered
 	for ctx.Err() == nil {
 		before := l.Game.Snapshot()
 		began := time.Now()
+		if before.Answered {
+			boots = time.Time{}
+		} else if boots.IsZero() {
+			boots = began
+		}
 		failing = l.ask(ctx, before, began, failing)
-		l.pause(ctx, before, began)
+		l.pause(ctx, before, began, whileBooting(began.Sub(boots)))
 	}
 	return nil
+}
+
+// whileBooting is the time between two probes of a game that has booted for a time.
+func whileBooting(booted time.Duration) time.Duration {
+	return min(max(bootRetry, booted/bootPart), retry)
 }
 
 // ask probes once and reports whether that failed; failing is the previous result.
@@ -75,8 +90,8 @@ func (l *Loop) ask(ctx context.Context, before game.Snapshot, began time.Time, f
 }
 
 // pause waits until it is time to probe again, which is at once when the operator drains the
-// game, or has it looked at.
-func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time) {
+// game, or has it looked at. A game that hasn't answered yet is probed again after unanswered.
+func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time, unanswered time.Duration) {
 	drained := before.LastAnswer.Drain
 	for {
 		now, changed := l.Game.Watch()
@@ -88,7 +103,10 @@ func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time)
 		}
 		drained = now.LastAnswer.Drain
 		interval := l.Period
-		if !now.Answered || (now.LastAnswer.Shutdown && !now.ShutdownSeen) {
+		switch {
+		case !now.Answered:
+			interval = min(interval, unanswered)
+		case now.LastAnswer.Shutdown && !now.ShutdownSeen:
 			interval = min(interval, retry)
 		}
 		timer := time.NewTimer(time.Until(began.Add(interval)))

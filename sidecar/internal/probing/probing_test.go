@@ -125,6 +125,18 @@ func TestAGameThatBootsIsAskedOften(t *testing.T) {
 	}
 }
 
+// A player who waits for the game waits for a probe, too: for a small part of its boot.
+func TestHowOftenAGameThatBootsIsAsked(t *testing.T) {
+	t.Parallel()
+	for booted, want := range map[time.Duration]time.Duration{
+		0: 20 * time.Millisecond, 8 * time.Second: 20 * time.Millisecond, 40 * time.Second: 100 * time.Millisecond, time.Hour: 250 * time.Millisecond,
+	} {
+		if got := whileBooting(booted); got != want {
+			t.Errorf("a game that has booted for %s is asked each %s, want %s", booted, got, want)
+		}
+	}
+}
+
 func TestWhatTheOperatorTellsIsAskedForAtOnce(t *testing.T) {
 	p, g := start(t)
 	p.next().players <- 2

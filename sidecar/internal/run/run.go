@@ -1,5 +1,5 @@
-// Package run assembles the sidecar and shuts it down in order: first the last report is sent,
-// and then everything is released.
+// Package run assembles the sidecar and shuts it down in order: first the game ends, then the
+// last report is sent, and then everything is released.
 package run
 
 import (
@@ -25,6 +25,7 @@ import (
 	"dormouse.dev/dormouse/sidecar/internal/local"
 	"dormouse.dev/dormouse/sidecar/internal/metrics"
 	"dormouse.dev/dormouse/sidecar/internal/options"
+	"dormouse.dev/dormouse/sidecar/internal/outlive"
 	"dormouse.dev/dormouse/sidecar/internal/probe"
 	"dormouse.dev/dormouse/sidecar/internal/probing"
 	"dormouse.dev/dormouse/sidecar/internal/report"
@@ -43,7 +44,8 @@ func credential(opts options.Options) (report.Token, error) {
 	return reporttoken.NewSigner(opts.ReportKeyID, opts.ReportKey, pod) //nolint:wrapcheck // it says all
 }
 
-// Run runs the sidecar until the context ends and the last report is sent.
+// Run runs the sidecar until the context ends, the game that it outlives is gone, and the last
+// report is sent.
 func Run(ctx context.Context, p program.Process, opts options.Options) error {
 	log := p.Log
 	g := game.New(opts.Game, clock.RealClock{})
@@ -97,10 +99,24 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 		loop := &probing.Loop{Prober: prober, Game: g, Period: opts.Game.Health.Period, Metrics: m, Log: log}
 		group.Go(func() error { return loop.Run(groupCtx) })
 	}
-	// The reporter ends with ctx, after its last report, and all else ends after it.
-	reporting, cancel := context.WithCancel(ctx)
+	// The reporter ends once the game is gone, after its last report, and all else ends after it.
+	reporting, cancel := context.WithCancel(groupCtx)
 	defer cancel()
-	context.AfterFunc(groupCtx, cancel)
+	group.Go(func() error {
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-groupCtx.Done():
+		}
+		if !opts.OutliveGame {
+			return nil
+		}
+		g := outlive.Game{Ports: opts.GamePorts, SDKPorts: []int{private.grpcPort, private.httpPort}}
+		if err := g.Wait(groupCtx); err != nil {
+			log.Error(err, "The sidecar ends without knowing whether the game has")
+		}
+		return nil
+	})
 	group.Go(func() error {
 		defer stop()
 		defer private.close()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(gameEnv); address != "" {
+		os.Exit(stayConnected(address))
+	}
 	goleak.VerifyTestMain(m,
 		// fasthttp never ends these.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
@@ -34,10 +38,12 @@ const within = 20 * time.Second
 
 // sidecar is a whole one, on ports of its own.
 type sidecar struct {
-	t                *testing.T
-	grpcPort         int
-	httpPort         int
-	public           string
+	t        *testing.T
+	grpcPort int
+	httpPort int
+	public   string
+	// cancel tells it to end, and stop waits for that, too.
+	cancel           context.CancelFunc
 	stop             func() error
 	transport        *http.Transport
 	operator         *reports.Operator
@@ -91,6 +97,7 @@ func (s *sidecar) run(opts options.Options, log logr.Logger) {
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, program.Process{Name: "sidecar", Log: log}, opts) }()
 	ended := false
+	s.cancel = cancel
 	s.stop = func() error {
 		if ended {
 			return nil

@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/test/e2e/suite"
 )
 
@@ -159,7 +160,8 @@ func TestASidecarThatCrashesRemembersThePlayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := waitPod(ctx, s, "restarted and ready", func(p *corev1.Pod) bool {
-		return len(p.Status.InitContainerStatuses) > 0 && p.Status.InitContainerStatuses[0].RestartCount == 1 && podReady(p)
+		beside := gamepod.SidecarStatus(p)
+		return beside != nil && beside.RestartCount == 1 && podReady(p)
 	}); err != nil {
 		t.Fatal(err)
 	}

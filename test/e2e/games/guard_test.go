@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -294,7 +295,8 @@ func TestACrashedGameStartsAgainWithoutPlayers(t *testing.T) {
 	}
 	// The status speaks of the process before it until the next one has started.
 	if _, err := waitPod(ctx, s, "restarted and ready", func(p *corev1.Pod) bool {
-		return p.UID == pod.UID && p.Status.ContainerStatuses[0].RestartCount == 1 && podReady(p)
+		game := gamepod.Status(s, p)
+		return p.UID == pod.UID && game != nil && game.RestartCount == 1 && podReady(p)
 	}); err != nil {
 		t.Fatal(err)
 	}

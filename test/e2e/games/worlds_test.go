@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/dev/devcluster"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/env/node"
@@ -227,7 +228,8 @@ func TestAWorldOutlastsSleepUpdateAndCrash(t *testing.T) {
 	}
 	_ = player.Leave() // its session is over, whoever ended it
 	if _, err := waitPod(ctx, updated, "running again", func(p *corev1.Pod) bool {
-		return p.UID == pod.UID && p.Status.ContainerStatuses[0].RestartCount > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+		game := gamepod.Status(updated, p)
+		return p.UID == pod.UID && game != nil && game.RestartCount > 0 && game.State.Running != nil
 	}); err != nil {
 		t.Fatal(err)
 	}
