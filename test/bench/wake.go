@@ -20,19 +20,27 @@ import (
 	"dormouse.dev/dormouse/test/player"
 )
 
-// oneWake bounds a single run.
-const oneWake = time.Minute
+const (
+	// oneWake bounds a single run.
+	oneWake = time.Minute
+	// queryPort is where a game answers probes.
+	queryPort = 7002
+)
 
 // figures are what wake.json has: of a Deployment, of which a wake makes a
 // ReplicaSet's Pod, and of a GameType, of which it makes a Fleet's Server's.
 type figures struct {
 	Deployment wakeFigures `json:"deployment"`
 	GameType   wakeFigures `json:"gametype"`
-	// Slow is of a GameType whose game boots for 3 to 8 seconds, and SlowSDK of one that says when
-	// it is ready.
-	Slow    wakeFigures `json:"gametype_slow_boot"`
-	SlowSDK wakeFigures `json:"gametype_slow_boot_sdk"`
-	FanIn   quantiles   `json:"fanin_500_ms"`
+	// Floor is of Pods with the GameType's game that are made by hand, and dialled as soon as
+	// they have an address.
+	Floor wakeFigures `json:"floor"`
+	// Slow is of a GameType whose game boots for 3 to 8 seconds, SlowSDK of one that says when
+	// it is ready, and SlowProbe of one that answers a probe then.
+	Slow      wakeFigures `json:"gametype_slow_boot"`
+	SlowSDK   wakeFigures `json:"gametype_slow_boot_sdk"`
+	SlowProbe wakeFigures `json:"gametype_slow_boot_probe"`
+	FanIn     quantiles   `json:"fanin_500_ms"`
 }
 
 type wakeFigures struct {
@@ -76,6 +84,9 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	if _, err := sleepNow(ctx, e, deployment); err != nil {
 		return nil, err
 	}
+	if f.Floor, err = often(o.runs, func() (stages, error) { return floorOnce(ctx, e, ns.Name) }); err != nil {
+		return nil, fmt.Errorf("a bare Pod: %w", err)
+	}
 	gameType := sleeper{env.Game{Namespace: ns.Name, Name: "arena", TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
 	if err := e.CreateGameType(ctx, ns.Name, gameType.Name, 0); err != nil {
 		return nil, err
@@ -96,6 +107,11 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 			s.Readiness = v1alpha1.ServerReadinessSDK
 			s.Template.Spec.Containers[0].Args = append(s.Template.Spec.Containers[0].Args, "--sdk-ready")
 		}},
+		{"siege", &f.SlowProbe, func(s *v1alpha1.ServerSpec) {
+			s.Template.Spec.Containers[0].Args = append(s.Template.Spec.Containers[0].Args, fmt.Sprintf("--a2s=%d", queryPort))
+			s.Ports = append(s.Ports, v1alpha1.ServerPort{Name: "query", ContainerPort: queryPort, Protocol: v1alpha1.ServerProtocolUDP})
+			s.Players.Probe = &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeSource, Port: "query"}
+		}},
 	} {
 		g := sleeper{env.Game{Namespace: ns.Name, Name: slow.name, TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
 		if err := e.CreateGameType(ctx, ns.Name, g.Name, 0, func(s *v1alpha1.GameTypeSpec) {
@@ -113,9 +129,11 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 		}
 	}
 	f.Deployment.print("a Deployment whose server listens at once")
+	f.Floor.print("a bare Pod whose server listens at once, dialled every 2 ms")
 	f.GameType.print("a GameType whose server listens at once")
 	f.Slow.print("a GameType whose server boots for 3 to 8 seconds")
 	f.SlowSDK.print("a GameType whose server boots for 3 to 8 seconds, with the SDK")
+	f.SlowProbe.print("a GameType whose server boots for 3 to 8 seconds, and answers a probe")
 	fmt.Printf("%d clients at once:\n", o.clients)
 	fmt.Println("  listening -> first byte      ", f.FanIn)
 	return f, nil
@@ -123,9 +141,14 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 
 // wakeOften wakes a game so many times.
 func wakeOften(ctx context.Context, e *env.Env, g sleeper, runs int) (wakeFigures, error) {
+	return often(runs, func() (stages, error) { return wakeOnce(ctx, e, g) })
+}
+
+// often measures so many wakes.
+func often(runs int, once func() (stages, error)) (wakeFigures, error) {
 	var packetToCall, callToPod, packetToPod, podToListening, listeningToByte, total []time.Duration
 	for i := range runs {
-		s, err := wakeOnce(ctx, e, g)
+		s, err := once()
 		if err != nil {
 			return wakeFigures{}, fmt.Errorf("wake %d: %w", i+1, err)
 		}
@@ -150,8 +173,10 @@ func wakeOften(ctx context.Context, e *env.Env, g sleeper, runs int) (wakeFigure
 
 func (f wakeFigures) print(what string) {
 	fmt.Printf("%d wakes of %s:\n", f.Runs, what)
-	fmt.Println("  packet -> wake call          ", f.PacketToWakeCall)
-	fmt.Println("  wake call -> Pod object      ", f.WakeCallToPod)
+	if f.PacketToWakeCall != (quantiles{}) {
+		fmt.Println("  packet -> wake call          ", f.PacketToWakeCall)
+		fmt.Println("  wake call -> Pod object      ", f.WakeCallToPod)
+	}
 	fmt.Println("  packet -> Pod object         ", f.PacketToPod)
 	fmt.Println("  Pod object -> listening      ", f.PodToListening)
 	fmt.Println("  listening -> first byte      ", f.ListeningToFirstByte)
