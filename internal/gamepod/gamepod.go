@@ -75,6 +75,38 @@ func SidecarRunning(pod *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
+// Probe is the spec's player probe. Where it names none, a port's protocol tells how to ask the
+// game; nil: the game isn't asked.
+func Probe(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {
+	if s.Players != nil && s.Players.Probe != nil {
+		if s.Players.Probe.Type == v1alpha1.ProbeNone {
+			return nil
+		}
+		return s.Players.Probe
+	}
+	for _, p := range s.Ports {
+		switch t := v1alpha1.ProbeType(p.Protocol); t {
+		case v1alpha1.ProbeMinecraft, v1alpha1.ProbeBedrock, v1alpha1.ProbeSource, v1alpha1.ProbeQuake3:
+			return &v1alpha1.PlayersProbe{Type: t, Port: p.Name}
+		case v1alpha1.ProbeNone:
+		}
+	}
+	return nil
+}
+
+// Counts reports whether somebody counts the players of a Server's game, or asks when it takes any.
+func Counts(s *v1alpha1.ServerSpec) bool {
+	if s.Players != nil || s.Readiness == v1alpha1.ServerReadinessSDK || Probe(s) != nil {
+		return true
+	}
+	for i := range s.Template.Spec.Containers {
+		if s.Template.Spec.Containers[i].ReadinessProbe != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // PortName is the name of a Server's port in its Pod, unless the template's own ports leave it none.
 // A TCPUDP port has two names.
 func PortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {

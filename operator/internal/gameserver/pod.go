@@ -198,7 +198,7 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	if players := s.Spec.Players; players != nil {
 		args = append(args, fmt.Sprintf("--capacity=%d", players.Capacity))
 	}
-	if probe := probeOf(&s.Spec); probe != nil {
+	if probe := gamepod.Probe(&s.Spec); probe != nil {
 		args = append(args, fmt.Sprintf("--probe=%s:%d", probe.Type, probePort(s, probe.Port, hostPorts)))
 	}
 	c := sidecar.Container.DeepCopy()
@@ -214,25 +214,6 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	}
 	setCredential(c, sidecar.ReportKey)
 	return *c
-}
-
-// probeOf is the spec's player probe. Where it names none, a port's protocol tells how to ask the
-// game; nil: the game isn't asked.
-func probeOf(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {
-	if s.Players != nil && s.Players.Probe != nil {
-		if s.Players.Probe.Type == v1alpha1.ProbeNone {
-			return nil
-		}
-		return s.Players.Probe
-	}
-	for _, p := range s.Ports {
-		switch t := v1alpha1.ProbeType(p.Protocol); t {
-		case v1alpha1.ProbeMinecraft, v1alpha1.ProbeBedrock, v1alpha1.ProbeSource, v1alpha1.ProbeQuake3:
-			return &v1alpha1.PlayersProbe{Type: t, Port: p.Name}
-		case v1alpha1.ProbeNone:
-		}
-	}
-	return nil
 }
 
 // probePort is the number of the port that the player probe uses: the one of that name, else the

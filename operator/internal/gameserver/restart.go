@@ -15,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
@@ -36,7 +37,7 @@ func podHash(s *v1alpha1.ServerSpec) string {
 		Health    v1alpha1.HealthSpec
 		Disks     []disk
 	}{
-		Template: s.Template, Container: s.GameContainer, Players: s.Players, Probe: probeOf(s), Readiness: s.Readiness, Health: s.Health,
+		Template: s.Template, Container: s.GameContainer, Players: s.Players, Probe: gamepod.Probe(s), Readiness: s.Readiness, Health: s.Health,
 	}
 	for _, p := range s.Ports {
 		made.Ports = append(made.Ports, port{p.Name, string(p.Protocol.Transport()), string(p.Expose), p.ContainerPort, p.HostPort})

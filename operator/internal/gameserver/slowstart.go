@@ -40,7 +40,7 @@ func slowStart(now time.Time, s *v1alpha1.Server, o observed) (awaited string, s
 		}
 	}
 	since := "The game runs since " + started.UTC().Format(time.TimeOnly) + " UTC and "
-	switch probe := probeOf(&s.Spec); {
+	switch probe := gamepod.Probe(&s.Spec); {
 	case s.Spec.Readiness == v1alpha1.ServerReadinessSDK:
 		return fmt.Sprintf("%shasn't called Ready through the SDK, which readiness: SDK waits for; %s. Look at the game's log.", since, heard), true
 	case probe != nil:

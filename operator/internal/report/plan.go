@@ -92,9 +92,12 @@ type change struct {
 }
 
 // whilePodStarts is the change as it counts while the Pod isn't ready: that a game takes players
-// which says nothing of itself may wait, since the Server takes none before its Pod is ready. A
-// resolver gives players to one that does say so.
-func (c change) whilePodStarts() change {
+// which says nothing of itself may wait, since the Server takes none before its Pod is ready. For
+// a GameType's Server a resolver may hold players, which it connects by that word.
+func (c change) whilePodStarts(server *v1alpha1.Server) change {
+	if server.Labels[wellknown.GameTypeLabel] != "" {
+		return c
+	}
 	if c.reason == reasonState && !c.status.Game.Reported && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
 		(c.status.Players == nil || c.status.Players.Current == 0) {
 		c.urgent, c.canWait = false, true

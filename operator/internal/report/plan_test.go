@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -386,15 +387,19 @@ func TestAnOlderReportIsNotTaken(t *testing.T) {
 }
 
 // While the Pod isn't ready kubelet's word is waited for where nobody else has one. What a game
-// says itself a held player waits for.
+// says itself a held player waits for, and of a GameType's also that its sidecar is there.
 func TestWhatAGameSaysOfItselfIsWrittenBeforeItsPodIsReady(t *testing.T) {
 	t.Parallel()
-	for reported, urgent := range map[bool]bool{false: false, true: true} {
+	for _, test := range []struct{ reported, held, urgent bool }{{}, {reported: true, urgent: true}, {held: true, urgent: true}, {true, true, true}} {
 		c := change{reason: reasonState, urgent: true, status: &v1alpha1.ServerStatus{
-			DeletionAllowed: true, Game: &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: reported},
+			DeletionAllowed: true, Game: &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: test.reported},
 		}}
-		if got := c.whilePodStarts(); got.urgent != urgent || got.canWait == urgent {
-			t.Errorf("of a game that has said something of itself, %t: urgent %t, can wait %t; want %t", reported, got.urgent, got.canWait, urgent)
+		s := &v1alpha1.Server{}
+		if test.held {
+			s.Labels = map[string]string{wellknown.GameTypeLabel: "lobby"}
+		}
+		if got := c.whilePodStarts(s); got.urgent != test.urgent || got.canWait == test.urgent {
+			t.Errorf("%+v: urgent %t, can wait %t", test, got.urgent, got.canWait)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error
 	}
 	c := compare(server, s)
 	if !ready && server.DeletionTimestamp.IsZero() {
-		c = c.whilePodStarts()
+		c = c.whilePodStarts(server)
 	}
 	if c.none() || s.supersededBy(&server.Status) {
 		e.write.seen = time.Time{}

@@ -106,7 +106,7 @@ func (p *port) usable(s *backend, anyUp bool, now time.Time) bool {
 	case s.Terminating || now.Before(s.aside) || !s.stands(now):
 		return false
 	case p.probed && !p.refuted:
-		return s.Serving
+		return s.Serving || s.Unasked && s.up
 	case s.up:
 		return true
 	case !anyUp || !s.Serving:

@@ -46,18 +46,17 @@ func (p *port) dialLoop() {
 			continue
 		}
 		up := p.choose(now) >= 0
-		if p.Network == route.UDP && up {
+		if up && (p.Network == route.UDP || p.probed) {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}
-		if p.probed && !p.refuted {
-			if !up {
-				wait := p.calm(now)
-				q.mu.Unlock()
-				p.pause(wait)
-				continue
-			}
-			p.release(netip.AddrPort{}, nil)
+		if p.probed {
+			candidates = p.unproven(now)
+		}
+		if len(candidates) == 0 {
+			wait := p.calm(now)
+			q.mu.Unlock()
+			p.pause(wait)
 			continue
 		}
 		p.tries++
@@ -93,15 +92,27 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 // pods that are from before it.
 func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
 
-// candidates are the addresses worth a dial: pods that neither terminate nor are full. They must
-// serve where that is probed, and for UDP, because nothing else answers than a running container.
+// candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
+// UDP only those whose container runs, because nothing else answers.
 func (p *port) candidates(now time.Time) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, s := range p.backends {
-		if s.Terminating || !s.hasRoom(now) || !s.Serving && (p.probed || p.Network == route.UDP) {
+		if s.Terminating || !s.hasRoom(now) || (p.Network == route.UDP && !s.Serving) {
 			continue
 		}
 		out = append(out, s.Address)
+	}
+	return out
+}
+
+// unproven are the addresses worth a dial though there are probes: those whose game nobody asks,
+// and those that serve where that was refuted.
+func (p *port) unproven(now time.Time) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range p.backends {
+		if !s.Terminating && s.hasRoom(now) && (s.Unasked || p.refuted && s.Serving) {
+			out = append(out, s.Address)
+		}
 	}
 	return out
 }

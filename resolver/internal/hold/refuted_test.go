@@ -94,3 +94,59 @@ func TestAServerThatIsReadyBeforeItListens(t *testing.T) {
 	}
 	ticket.Delivered()
 }
+
+// A game that nobody asks whether it listens is dialled, though its pod isn't ready.
+func TestAGameThatNobodyAsksIsDialled(t *testing.T) {
+	t.Parallel()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	address := netip.MustParseAddrPort(listener.Addr().String())
+	const refusals = 3
+	var dials atomic.Int32
+	at := func(b route.Backend) *route.Route {
+		b.Address = address
+		return &route.Route{Phase: v1alpha1.PhaseWaking, Hold: route.Hold{Timeout: time.Minute, MaxConnections: 10}, Ports: []route.Port{{
+			Name: "game", Network: route.TCP, Probed: true, Backends: []route.Backend{b},
+		}}}
+	}
+	q := New(at(route.Backend{}), Options{Waker: accepting{}, Dial: func(ctx context.Context, to netip.AddrPort, timeout time.Duration) (*conn.Stream, error) {
+		if dials.Add(1) <= refusals {
+			return nil, errors.New("connection refused")
+		}
+		return conn.Dial(ctx, to, timeout)
+	}})
+	defer q.Wait()
+	defer q.Close()
+	id := PortID{"game", route.TCP}
+	w := waiter{t, make(chan Release, 10)}
+	var tickets []*Ticket
+	for range 2 {
+		ticket, err := q.Hold(id, w, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tickets = append(tickets, ticket)
+	}
+	q.Update(at(route.Backend{Unasked: true}))
+	first, second := <-w.releases, <-w.releases
+	if first.Conn == nil || second.Conn != nil || second.Address != address || dials.Load() != refusals+1 {
+		t.Errorf("the clients are released to %+v and %+v after %d dials, want one with the connection that is made after %d", first, second, dials.Load(), refusals+1)
+	}
+	if first.Conn != nil {
+		_ = first.Conn.Close()
+	}
+	for _, ticket := range tickets {
+		ticket.Delivered()
+	}
+	if _, ok := q.Pick(id); !ok {
+		t.Error("the next client has to wait")
+	}
+	// The game says that it takes nobody.
+	q.Update(at(route.Backend{}))
+	if _, ok := q.Pick(id); ok {
+		t.Error("a client is sent to a game that takes nobody")
+	}
+}

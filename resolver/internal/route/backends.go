@@ -32,7 +32,10 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, o 
 					continue
 				}
 				at := netip.AddrPortFrom(address.Unmap(), number)
-				b := Backend{Address: at, Pod: pod(endpoint), Serving: serving, Terminating: terminating}
+				b := Backend{
+					Address: at, Pod: pod(endpoint), Serving: serving, Terminating: terminating,
+					Unasked: !serving && !terminating && o.unasked(slice.Namespace, endpoint),
+				}
 				if was, ok := found[at]; !ok || better(b, was) {
 					found[at] = b
 				}
@@ -54,6 +57,8 @@ type overrides struct {
 	// early are the games that take players though kubelet hasn't found that out.
 	early map[types.NamespacedName]early
 	now   time.Time
+	// silent are the games that may listen though nobody says so, of a service that isn't awake.
+	silent map[types.NamespacedName]silent
 	// draining are the Servers that drain, whose pods have their names.
 	draining map[types.NamespacedName]bool
 	// beforeSleep are the pods that may be ended by a sleep that is over.
@@ -73,6 +78,11 @@ func (o *overrides) up(namespace string, e *discoveryv1.Endpoint) bool {
 	}
 	is := o.early[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}]
 	return is.pod == e.TargetRef.UID && o.now.Before(is.until)
+}
+
+// unasked reports whether only a connection shows if a pod's game listens.
+func (o *overrides) unasked(namespace string, e *discoveryv1.Endpoint) bool {
+	return e.TargetRef != nil && o.silent[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}].listensUnasked(e.TargetRef.UID)
 }
 
 // portNumber is the resolved target port.

@@ -137,6 +137,9 @@ type Backend struct {
 	// Serving reports whether the pod is ready or, terminating, still serves. In the private
 	// Service's slices the condition ready itself is always true.
 	Serving bool
+	// Unasked reports whether only a connection shows if the backend is up: nobody asks its game
+	// whether it listens.
+	Unasked bool
 	// Terminating reports whether the backend takes no new clients: its pod is being deleted,
 	// or may be because it is from before a sleep, or its Server drains.
 	Terminating bool

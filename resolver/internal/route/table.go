@@ -58,6 +58,8 @@ type Table struct {
 	draining map[types.NamespacedName]bool
 	// early are the Servers whose games take players; a Server's pod has its name.
 	early map[types.NamespacedName]early
+	// silent are the Servers whose games say nothing of themselves.
+	silent map[types.NamespacedName]silent
 	// players are the Servers' last reports by the Server's name.
 	players map[types.NamespacedName]reported
 	// targets finds the routes by what they scale.
@@ -78,6 +80,7 @@ func NewTable(sink Sink) *Table {
 		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 		draining: map[types.NamespacedName]bool{},
 		early:    map[types.NamespacedName]early{},
+		silent:   map[types.NamespacedName]silent{},
 		now:      time.Now,
 		players:  map[types.NamespacedName]reported{},
 		targets:  map[Target][]types.UID{},
@@ -268,6 +271,9 @@ func (t *Table) complete(r *Route) *Route {
 		all = append(all, slice)
 	}
 	o := overrides{early: t.early, now: t.now(), draining: t.draining}
+	if r.Phase != v1alpha1.PhaseAwake {
+		o.silent = t.silent
+	}
 	if len(r.PodsBeforeSleep) > 0 {
 		o.beforeSleep = map[types.UID]bool{}
 	}
