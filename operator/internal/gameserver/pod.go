@@ -54,8 +54,10 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 	if len(t.Template.Spec.Containers) == 0 {
 		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
 	}
-	sidecar := Sidecar{Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t),
-		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame}
+	sidecar := Sidecar{
+		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t),
+		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
+	}
 	if err := r.keepClaims(ctx, s); err != nil {
 		return forUser(err)
 	}

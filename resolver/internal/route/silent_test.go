@@ -26,7 +26,7 @@ func TestWhoseGameIsDialledUnasked(t *testing.T) {
 			change(s.Status.Game)
 		}
 	}
-	with := func(change func(*v1alpha1.Server), more func(*v1alpha1.Server)) func(*v1alpha1.Server) {
+	with := func(change, more func(*v1alpha1.Server)) func(*v1alpha1.Server) {
 		return func(s *v1alpha1.Server) {
 			change(s)
 			more(s)

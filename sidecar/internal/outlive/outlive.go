@@ -105,7 +105,8 @@ func ownSockets(proc procfs.FS) (map[string]bool, error) {
 
 // socketsOf are all sockets of the Pod.
 func socketsOf(proc procfs.FS) (list []socket, _ error) {
-	for _, read := range []func() (procfs.NetTCP, error){proc.NetTCP, proc.NetTCP6} {
+	// The kernel's text is slow where there are very many sockets, which a Pod hasn't.
+	for _, read := range []func() (procfs.NetTCP, error){proc.NetTCP, proc.NetTCP6} { //nolint:staticcheck // deprecated for that
 		rows, err := read()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel may have no IPv6
 			return nil, err
