@@ -94,19 +94,6 @@ func Probe(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {
 	return nil
 }
 
-// Counts reports whether somebody counts the players of a Server's game, or asks when it takes any.
-func Counts(s *v1alpha1.ServerSpec) bool {
-	if s.Players != nil || s.Readiness == v1alpha1.ServerReadinessSDK || Probe(s) != nil {
-		return true
-	}
-	for i := range s.Template.Spec.Containers {
-		if s.Template.Spec.Containers[i].ReadinessProbe != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // PortName is the name of a Server's port in its Pod, unless the template's own ports leave it none.
 // A TCPUDP port has two names.
 func PortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {

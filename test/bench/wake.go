@@ -32,8 +32,8 @@ const (
 type figures struct {
 	Deployment wakeFigures `json:"deployment"`
 	GameType   wakeFigures `json:"gametype"`
-	// Uncounted is of a GameType whose game neither counts its players nor answers a probe.
-	Uncounted wakeFigures `json:"gametype_uncounted"`
+	// Silent is of a GameType whose game says nothing of itself, and answers no probe.
+	Silent wakeFigures `json:"gametype_silent"`
 	// Floor is of Pods with the GameType's game that are made by hand, and dialled as soon as
 	// they have an address.
 	Floor wakeFigures `json:"floor"`
@@ -99,18 +99,18 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	if _, err := sleepNow(ctx, e, gameType); err != nil {
 		return nil, err
 	}
-	uncounted := sleeper{env.Game{Namespace: ns.Name, Name: "parlor", TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
-	if err := e.CreateGameType(ctx, ns.Name, uncounted.Name, 0, func(s *v1alpha1.GameTypeSpec) {
+	silent := sleeper{env.Game{Namespace: ns.Name, Name: "parlor", TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
+	if err := e.CreateGameType(ctx, ns.Name, silent.Name, 0, func(s *v1alpha1.GameTypeSpec) {
 		s.Template.Spec.Players = nil
 		game := &s.Template.Spec.Template.Spec.Containers[0]
 		game.Args = append(game.Args, "--sdk=")
 	}); err != nil {
 		return nil, err
 	}
-	if f.Uncounted, err = wakeOften(ctx, e, uncounted, o.runs); err != nil {
-		return nil, fmt.Errorf("a GameType whose players nobody counts: %w", err)
+	if f.Silent, err = wakeOften(ctx, e, silent, o.runs); err != nil {
+		return nil, fmt.Errorf("a GameType that says nothing: %w", err)
 	}
-	if _, err := sleepNow(ctx, e, uncounted); err != nil {
+	if _, err := sleepNow(ctx, e, silent); err != nil {
 		return nil, err
 	}
 	for _, slow := range []struct {
@@ -147,7 +147,7 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	f.Deployment.print("a Deployment whose server listens at once")
 	f.Floor.print("a bare Pod whose server listens at once, dialled every 2 ms")
 	f.GameType.print("a GameType whose game counts its players, and whose server listens at once")
-	f.Uncounted.print("a GameType whose players nobody counts, and whose server listens at once")
+	f.Silent.print("a GameType whose game says nothing, and whose server listens at once")
 	f.Slow.print("a GameType whose server boots for 3 to 8 seconds")
 	f.SlowSDK.print("a GameType whose server boots for 3 to 8 seconds, with the SDK")
 	f.SlowProbe.print("a GameType whose server boots for 3 to 8 seconds, and answers a probe")

@@ -57,8 +57,9 @@ type overrides struct {
 	// early are the games that take players though kubelet hasn't found that out.
 	early map[types.NamespacedName]early
 	now   time.Time
-	// silent are the games that may listen though nobody says so, of a service that isn't awake.
-	silent map[types.NamespacedName]silent
+	// silent are the pods whose games may listen though nobody says so, of a service that isn't
+	// awake.
+	silent map[types.NamespacedName]types.UID
 	// draining are the Servers that drain, whose pods have their names.
 	draining map[types.NamespacedName]bool
 	// beforeSleep are the pods that may be ended by a sleep that is over.
@@ -82,7 +83,8 @@ func (o *overrides) up(namespace string, e *discoveryv1.Endpoint) bool {
 
 // unasked reports whether only a connection shows if a pod's game listens.
 func (o *overrides) unasked(namespace string, e *discoveryv1.Endpoint) bool {
-	return e.TargetRef != nil && o.silent[types.NamespacedName{Namespace: namespace, Name: e.TargetRef.Name}].listensUnasked(e.TargetRef.UID)
+	pod := e.TargetRef
+	return pod != nil && pod.UID != "" && o.silent[types.NamespacedName{Namespace: namespace, Name: pod.Name}] == pod.UID
 }
 
 // portNumber is the resolved target port.

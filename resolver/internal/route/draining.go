@@ -38,7 +38,7 @@ func (t *Table) SetServer(s *v1alpha1.Server) {
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	t.setPlayers(name, s)
 	t.setEarly(name, s, podThatTakesPlayers(s))
-	t.setSilent(name, s, silentOf(s))
+	t.setSilent(name, s, silentPod(s))
 	t.setDraining(name, s, s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs())
 }
 
@@ -49,7 +49,7 @@ func (t *Table) DeleteServer(s *v1alpha1.Server) {
 	name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	t.setPlayers(name, nil)
 	t.setEarly(name, s, "")
-	t.setSilent(name, s, silent{})
+	t.setSilent(name, s, "")
 	t.setDraining(name, s, false)
 }
 

@@ -9,51 +9,28 @@ import (
 )
 
 // A game may say nothing of itself, and answer no probe. Its pod is ready once kubelet has probed
-// its sidecar, whether the game listens or not. Held clients needn't wait for that: a connection
-// shows when the game listens. Where somebody counts the players the sidecar must be there first,
-// or the first ones would not be counted.
+// its sidecar, whether the game listens or not. Held clients needn't wait for that: once the sidecar
+// is there, so that nobody plays uncounted, a connection shows when the game listens.
 
-// silent is a Server whose game says nothing of itself.
-type silent struct {
-	// reported is the UID of the pod whose sidecar has reported that.
-	reported types.UID
-	// uncounted is set where nobody counts the game's players, so that the sidecar isn't waited
-	// for. Spoken is the UID of the pod whose game said something all the same.
-	uncounted bool
-	spoken    types.UID
-}
-
-// silentOf is a Server as it was stripped.
-func silentOf(s *v1alpha1.Server) silent {
-	is := silent{uncounted: s.Spec.Players == nil}
-	switch game := s.Status.Game; {
-	case game == nil:
-	case game.State == v1alpha1.GameReady && !game.Reported:
-		is.reported = types.UID(game.PodUID)
-	default:
-		is.spoken = types.UID(game.PodUID)
+// silentPod is the UID of the pod whose sidecar has reported, and whose game says nothing of itself;
+// empty: there is none.
+func silentPod(s *v1alpha1.Server) types.UID {
+	if game := s.Status.Game; game != nil && game.State == v1alpha1.GameReady && !game.Reported {
+		return types.UID(game.PodUID)
 	}
-	if !is.uncounted && is.reported == "" {
-		return silent{} // nothing that counts
-	}
-	return is
+	return ""
 }
 
-// listensUnasked reports whether a pod's game may listen though nobody says so.
-func (is silent) listensUnasked(pod types.UID) bool {
-	return pod != "" && (pod == is.reported || is.uncounted && pod != is.spoken)
-}
-
-// setSilent takes in what a Server's sidecar doesn't know of its game. It is called with the
-// table's lock.
-func (t *Table) setSilent(name types.NamespacedName, s *v1alpha1.Server, is silent) {
-	if t.silent[name] == is {
+// setSilent takes in which of a Server's pods has a game that says nothing of itself. It is called
+// with the table's lock.
+func (t *Table) setSilent(name types.NamespacedName, s *v1alpha1.Server, pod types.UID) {
+	if t.silent[name] == pod {
 		return
 	}
-	if is == (silent{}) {
+	if pod == "" {
 		delete(t.silent, name)
 	} else {
-		t.silent[name] = is
+		t.silent[name] = pod
 	}
 	for _, of := range targetsOf(s) {
 		t.show(slices.Clone(t.targets[of]))

@@ -3,71 +3,51 @@ package route
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Held players needn't wait for kubelet to probe the sidecar of a game that says nothing of itself.
-// They wait for the sidecar where somebody counts them.
+// They wait for the sidecar, which counts them.
 func TestWhoseGameIsDialledUnasked(t *testing.T) {
 	t.Parallel()
-	uncounted := func(s *v1alpha1.Server) { s.Status.Game = nil }
-	counted := func(s *v1alpha1.Server) {
-		s.Spec.Players = &v1alpha1.PlayersSpec{Capacity: 8}
-		s.Status.Game = nil
-	}
-	reported := func(change func(*v1alpha1.GameStatus)) func(*v1alpha1.Server) {
+	unasked := func(change func(*v1alpha1.GameStatus)) func(*v1alpha1.Server) {
 		return func(s *v1alpha1.Server) {
-			counted(s)
-			s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, PodUID: "pod-1", Since: &metav1.Time{Time: epoch}}
+			s.Status.Game.Reported = false
 			change(s.Status.Game)
 		}
 	}
-	with := func(change, more func(*v1alpha1.Server)) func(*v1alpha1.Server) {
-		return func(s *v1alpha1.Server) {
-			change(s)
-			more(s)
-		}
+	waking := func() *world {
+		w := newWorld(t)
+		w.lobby.Status.Phase = v1alpha1.PhaseWaking
+		w.table.SetService(w.lobby)
+		return w
 	}
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Server)
 		want   bool
 	}{
-		"whose players nobody counts": {uncounted, true},
-		"that waits for the SDK":      {with(uncounted, func(s *v1alpha1.Server) { s.Spec.Readiness = v1alpha1.ServerReadinessSDK }), false},
-		"that answers probes":         {with(uncounted, func(s *v1alpha1.Server) { s.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", Protocol: "minecraft"}} }), false},
-		"that kubelet probes": {with(uncounted, func(s *v1alpha1.Server) {
-			s.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game", ReadinessProbe: &corev1.Probe{}}}
-		}), false},
-		"that is uncounted and says something": {with(uncounted, func(s *v1alpha1.Server) {
-			s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameUnhealthy, PodUID: "pod-1", Reported: true}
-		}), false},
-		"whose Pod before said something": {with(uncounted, func(s *v1alpha1.Server) {
-			s.Status.Game = &v1alpha1.GameStatus{State: v1alpha1.GameUnhealthy, PodUID: "pod-0", Reported: true}
-		}), true},
-		"whose sidecar isn't there yet":              {counted, false},
-		"whose sidecar is there":                     {reported(func(*v1alpha1.GameStatus) {}), true},
-		"whose sidecar was there, in its Pod before": {reported(func(g *v1alpha1.GameStatus) { g.PodUID = "pod-0" }), false},
-		"that starts":                                {reported(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameStarting }), false},
-		"that is broken":                             {reported(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameUnhealthy }), false},
-		"that shuts down":                            {reported(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameShutdown }), false},
+		"whose sidecar is there":                     {unasked(func(*v1alpha1.GameStatus) {}), true},
+		"whose sidecar isn't there":                  {func(s *v1alpha1.Server) { s.Status.Game = nil }, false},
+		"whose sidecar was there, in its Pod before": {unasked(func(g *v1alpha1.GameStatus) { g.PodUID = "pod-0" }), false},
+		"whose sidecar tells no Pod":                 {unasked(func(g *v1alpha1.GameStatus) { g.PodUID = "" }), false},
+		"that starts":                                {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameStarting }), false},
+		"that is broken":                             {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameUnhealthy }), false},
+		"that shuts down":                            {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameShutdown }), false},
+		"of another GameType":                        {func(s *v1alpha1.Server) { s.Name, s.Status.Game.Reported = "arena-0", false }, false},
 	} {
-		w := newWorld(t)
-		w.lobby.Status.Phase = v1alpha1.PhaseWaking
-		w.table.SetService(w.lobby)
+		w := waking()
 		w.endpoint(false)
 		w.game(c.change)
 		w.wantUnasked("of a game "+name, c.want)
 	}
-	w := newWorld(t)
-	w.lobby.Status.Phase = v1alpha1.PhaseWaking
-	w.table.SetService(w.lobby)
-	w.game(uncounted)
+	w, silent := waking(), unasked(func(*v1alpha1.GameStatus) {})
+	w.game(silent)
 	w.endpoint(false)
 	w.wantUnasked("with an address that comes later", true)
+	w.game(nothing)
+	w.wantUnasked("of a game that has said that it takes players", false)
+	w.game(silent)
 	w.endpoint(true)
 	w.wantUnasked("once kubelet has found it ready", false)
 	w.endpoint(false)

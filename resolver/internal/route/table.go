@@ -58,8 +58,8 @@ type Table struct {
 	draining map[types.NamespacedName]bool
 	// early are the Servers whose games take players; a Server's pod has its name.
 	early map[types.NamespacedName]early
-	// silent are the Servers whose games say nothing of themselves.
-	silent map[types.NamespacedName]silent
+	// silent are the pods whose games say nothing of themselves, by their Servers' names.
+	silent map[types.NamespacedName]types.UID
 	// players are the Servers' last reports by the Server's name.
 	players map[types.NamespacedName]reported
 	// targets finds the routes by what they scale.
@@ -80,7 +80,7 @@ func NewTable(sink Sink) *Table {
 		slices:   map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 		draining: map[types.NamespacedName]bool{},
 		early:    map[types.NamespacedName]early{},
-		silent:   map[types.NamespacedName]silent{},
+		silent:   map[types.NamespacedName]types.UID{},
 		now:      time.Now,
 		players:  map[types.NamespacedName]reported{},
 		targets:  map[Target][]types.UID{},

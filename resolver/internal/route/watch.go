@@ -20,7 +20,6 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/namespaces"
 )
 
@@ -161,9 +160,6 @@ func stripServer(object any) (any, error) {
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
 	slim.DeletionTimestamp = s.DeletionTimestamp
 	slim.Spec.Drain, slim.Spec.Running, slim.Spec.Replicas = s.Spec.Drain, s.Spec.Running, s.Spec.Replicas
-	if gamepod.Counts(&s.Spec) {
-		slim.Spec.Players = &v1alpha1.PlayersSpec{} // which says just that
-	}
 	if game := s.Status.Game; game != nil {
 		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID, State: game.State, Since: game.Since, Reported: game.Reported}
 	}
