@@ -13,7 +13,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -42,7 +41,6 @@ type state struct {
 	scale         scaleState
 	players       playerState
 	lastObstacle  string
-	start         kit.Start
 	diagnosis     lookout.History
 	wake          wakestages.Wake
 	// pendingSlices are slices that were written and that the cache doesn't show yet.

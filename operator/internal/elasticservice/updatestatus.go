@@ -35,11 +35,6 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Resul
 
 func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	es, m, before := p.es, p.state, p.original.Status.Phase
-	wakes := before == v1alpha1.PhaseAsleep && p.plan.Phase == v1alpha1.PhaseWaking && p.found.Flaw == nil && p.observed.Scale.Err == nil
-	if wait := m.start.Wait(p.now, wakes); wait > 0 {
-		p.plan.RequeueAfter.AtMost(wait)
-		return nil
-	}
 	status.Set(p.now, es, p.observed, p.found, p.plan)
 	if p.plan.Phase != v1alpha1.PhaseFallingAsleep {
 		m.stayAwake()
