@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/dev/devcluster/container"
 	"dormouse.dev/dormouse/internal/gamepod"
 )
@@ -113,11 +114,13 @@ func (e *Env) Sidecar(ctx context.Context, s *v1alpha1.Server) (container.Contai
 	return container.Container{}, fmt.Errorf("the Pod of Server %s has no sidecar", s.Name)
 }
 
-// ContainerID is the runtime's name of a pod's first container.
+// ContainerID is the runtime's name of a pod's first container that is not a sidecar.
 func ContainerID(pod corev1.Pod) string {
-	if len(pod.Status.ContainerStatuses) == 0 {
-		return ""
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name != wellknown.SidecarContainer {
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			return id
+		}
 	}
-	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	return id
+	return ""
 }
