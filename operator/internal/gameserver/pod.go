@@ -132,6 +132,9 @@ func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
 	var ports []string
 	for _, game := range spec.Containers {
 		for _, p := range game.Ports {
+			if p.Protocol == corev1.ProtocolSCTP {
+				continue // the sidecar's tables don't show it
+			}
 			ports = append(ports, fmt.Sprintf("%d/%s", p.ContainerPort, orDefault(string(p.Protocol), string(corev1.ProtocolTCP))))
 		}
 	}

@@ -173,6 +173,7 @@ func TestTheGameNeedNotWaitForItsSidecar(t *testing.T) {
 		t.Run("a sidecar "+name, func(t *testing.T) {
 			s, beside := full(), sidecar
 			beside.AfterGame = true
+			s.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9899, Protocol: corev1.ProtocolSCTP}}
 			c.change(s, &beside)
 			spec := buildPod(s, beside, []int32{7000, 7001, 0}, true).Spec
 			in, among, names := spec.Containers[len(spec.Containers)-1], len(spec.Containers), 3

@@ -179,19 +179,22 @@ func (p *port) releaseTo(s *backend) Release {
 // hasRoom reports whether a backend may get another player.
 func (s *backend) hasRoom(now time.Time) bool { return s.load == nil || !s.load.at(now).Full() }
 
-// avoid leaves a backend alone for asideFor. If there is no other, readiness probes are not relied
-// on until one has taken a connection.
+// avoid leaves a backend alone for asideFor.
 func (p *port) avoid(address netip.AddrPort) {
-	now := time.Now()
-	found := false
 	for _, s := range p.backends {
 		if s.Address == address {
 			s.up, s.trying = false, false
-			s.aside = now.Add(asideFor)
-			found = true
+			s.aside = time.Now().Add(asideFor)
 		}
 	}
-	if found && p.probed && p.find(now, p.anyUp()) < 0 {
+}
+
+// refuse takes in that a backend refused a client. If there is no other, readiness probes are not
+// relied on until one has taken a connection.
+func (p *port) refuse(address netip.AddrPort) {
+	p.avoid(address)
+	has := slices.ContainsFunc(p.backends, func(s *backend) bool { return s.Address == address })
+	if has && p.probed && p.find(time.Now(), p.anyUp()) < 0 {
 		p.refuted = true
 	}
 }
@@ -220,7 +223,7 @@ func (p *port) silent(s *backend, began, now time.Time) {
 // failed takes in that a backend that clients were released to could not be reached. If there
 // is no other it is tried again rather than left alone.
 func (p *port) failed(address netip.AddrPort) {
-	p.avoid(address)
+	p.refuse(address)
 	now := time.Now()
 	if p.find(now, p.anyUp()) < 0 {
 		for _, s := range p.backends {

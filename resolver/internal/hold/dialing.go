@@ -61,7 +61,7 @@ func (p *port) dialLoop() {
 		}
 		p.tries++
 		tries, ticket, querier := p.tries, p.waiting[first], p.querier
-		if p.probed {
+		if p.refuted {
 			querier = nil // a server that is ready need not answer queries
 		}
 		p.space(now)
@@ -234,6 +234,9 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int, querier proto.Que
 		q.mu.Lock()
 		p.reached(d.address)
 		p.tries = 0
+		if p.probed {
+			p.notBefore = time.Time{} // those that come back set the next dial
+		}
 		if q.route.Balance != "" && len(candidates) > 1 {
 			// Being the first to answer is no reason to be chosen.
 			_ = d.conn.Close()

@@ -28,9 +28,9 @@ type port struct {
 	// ready is set where the pods have a readiness probe, and probed where a backend is up once
 	// Kubernetes reports it as serving.
 	ready, probed bool
-	// refuted is set while no backend can be reached though Kubernetes reports one as serving:
-	// without a probe of its own a game's pod is ready before the game listens. Only a connection
-	// shows then that a backend is up.
+	// refuted is set once the only backend that probes say is up has refused a client: without a
+	// probe of its own a game's pod is ready before the game listens. Only a connection shows then
+	// that a backend is up.
 	refuted  bool
 	backends []*backend
 	next     int

@@ -212,7 +212,7 @@ func (q *Queue) Avoid(id PortID, backend netip.AddrPort) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.port(id); p != nil {
-		p.avoid(backend)
+		p.refuse(backend)
 	}
 }
 

@@ -3,6 +3,8 @@ package route
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 )
@@ -11,10 +13,13 @@ import (
 // They wait for the sidecar, which counts them.
 func TestWhoseGameIsDialledUnasked(t *testing.T) {
 	t.Parallel()
-	unasked := func(change func(*v1alpha1.GameStatus)) func(*v1alpha1.Server) {
+	unasked := func(change func(*v1alpha1.GameStatus), pods ...func(*corev1.PodSpec)) func(*v1alpha1.Server) {
 		return func(s *v1alpha1.Server) {
 			s.Status.Game.Reported = false
 			change(s.Status.Game)
+			for _, f := range pods {
+				f(&s.Spec.Template.Spec)
+			}
 		}
 	}
 	waking := func() *world {
@@ -34,7 +39,16 @@ func TestWhoseGameIsDialledUnasked(t *testing.T) {
 		"that starts":                                {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameStarting }), false},
 		"that is broken":                             {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameUnhealthy }), false},
 		"that shuts down":                            {unasked(func(g *v1alpha1.GameStatus) { g.State = v1alpha1.GameShutdown }), false},
-		"of another GameType":                        {func(s *v1alpha1.Server) { s.Name, s.Status.Game.Reported = "arena-0", false }, false},
+		"that kubelet probes, too": {unasked(func(*v1alpha1.GameStatus) {}, func(s *corev1.PodSpec) {
+			s.Containers = []corev1.Container{{Name: "game"}, {Name: "map", ReadinessProbe: &corev1.Probe{}}}
+		}), false},
+		"beside a sidecar of its own that is probed": {unasked(func(*v1alpha1.GameStatus) {}, func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{{Name: "vpn", ReadinessProbe: &corev1.Probe{}}}
+		}), false},
+		"that somebody else has to release": {unasked(func(*v1alpha1.GameStatus) {}, func(s *corev1.PodSpec) {
+			s.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/released"}}
+		}), false},
+		"of another GameType": {func(s *v1alpha1.Server) { s.Name, s.Status.Game.Reported = "arena-0", false }, false},
 	} {
 		w := waking()
 		w.endpoint(false)

@@ -271,7 +271,7 @@ func (t *Table) complete(r *Route) *Route {
 		all = append(all, slice)
 	}
 	o := overrides{early: t.early, now: t.now(), draining: t.draining}
-	if r.Phase != v1alpha1.PhaseAwake {
+	if r.dialsUnasked() {
 		o.silent = t.silent
 	}
 	if len(r.PodsBeforeSleep) > 0 {

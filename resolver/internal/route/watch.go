@@ -160,6 +160,10 @@ func stripServer(object any) (any, error) {
 	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = s.Namespace, s.Name, s.UID, s.ResourceVersion
 	slim.DeletionTimestamp = s.DeletionTimestamp
 	slim.Spec.Drain, slim.Spec.Running, slim.Spec.Replicas = s.Spec.Drain, s.Spec.Running, s.Spec.Replicas
+	if waits(&s.Spec.Template.Spec) {
+		// Nothing more is read of the template.
+		slim.Spec.Template.Spec.Containers = []corev1.Container{{ReadinessProbe: &corev1.Probe{}}}
+	}
 	if game := s.Status.Game; game != nil {
 		slim.Status.Game = &v1alpha1.GameStatus{PodUID: game.PodUID, State: game.State, Since: game.Since, Reported: game.Reported}
 	}
