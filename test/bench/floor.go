@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,14 +28,23 @@ func floorOnce(ctx context.Context, e *env.Env, namespace string) (stages, error
 	template := e.ServerSpec().Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "floor"}, Spec: template.Spec}
 	pod.Spec.AutomountServiceAccountToken = new(false) // a volume takes kubelet 300 ms
+	var address string
+	addressed, err := first(ctx, e, sleeper{Game: env.Game{Namespace: namespace}}, &corev1.PodList{}, func(event watch.Event) (time.Time, bool) {
+		if now, ok := event.Object.(*corev1.Pod); ok && now.Name == pod.Name {
+			address = now.Status.PodIP
+		}
+		return time.Now(), address != ""
+	})
+	if err != nil {
+		return stages{}, err
+	}
 	began := time.Now()
 	if err := e.Client.Create(ctx, pod); err != nil {
 		return stages{}, fmt.Errorf("create a Pod: %w", err)
 	}
 	created := time.Now()
-	address, err := addressOf(ctx, e, pod)
-	if err != nil {
-		return stages{}, err
+	if _, err := within(ctx, addressed); err != nil {
+		return stages{}, fmt.Errorf("wait for the bare Pod's address: %w", err)
 	}
 	p, err := dialOften(ctx, net.JoinHostPort(address, strconv.Itoa(env.GameTCP)))
 	if err != nil {
@@ -60,24 +69,6 @@ func floorOnce(ctx context.Context, e *env.Env, namespace string) (stages, error
 		listeningToByte: stats.ListeningToFirstByte(),
 		total:           stats.FirstReply.Sub(began),
 	}, err
-}
-
-// addressOf is a Pod's address once it has one.
-func addressOf(ctx context.Context, e *env.Env, pod *corev1.Pod) (string, error) {
-	events, err := e.Client.Watch(ctx, &corev1.PodList{}, &client.ListOptions{
-		Namespace: pod.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name),
-		Raw: &metav1.ListOptions{ResourceVersion: pod.ResourceVersion},
-	})
-	if err != nil {
-		return "", fmt.Errorf("watch a Pod: %w", err)
-	}
-	defer events.Stop()
-	for event := range events.ResultChan() {
-		if now, ok := event.Object.(*corev1.Pod); ok && now.Status.PodIP != "" {
-			return now.Status.PodIP, nil
-		}
-	}
-	return "", fmt.Errorf("the bare Pod has no address: %w", context.Cause(ctx))
 }
 
 // dialOften dials a Pod's address until it answers, from the host: players have no route to Pods.

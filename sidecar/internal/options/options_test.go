@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/sidecar/internal/game"
+	"dormouse.dev/dormouse/sidecar/internal/outlive"
 )
 
 func environment(more map[string]string) func(string) (string, bool) {
@@ -31,6 +33,7 @@ func TestWhatTheOperatorPasses(t *testing.T) {
 		"--operator=http://operator:8080", "--token-file=/var/run/secrets/dormouse.dev/token", "--grpc-port=9357", "--http-port=9358",
 		"--listen=:9359", "--readiness=SDK", "--unreported=Denied", "--capacity=20", "--health-initial-delay=1m0s",
 		"--health-period=10s", "--health-failure-threshold=5", "--health-disabled", "--probe=minecraft:25565",
+		"--outlive-game", "--game-ports=25565/TCP,19132/UDP",
 	}, environment(nil), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +41,7 @@ func TestWhatTheOperatorPasses(t *testing.T) {
 	want := Options{
 		Name: "lobby", Namespace: "games", OperatorURL: "http://operator:8080", TokenFile: "/var/run/secrets/dormouse.dev/token",
 		GRPCPort: 9357, HTTPPort: 9358, ListenAddress: ":9359", ProbeType: v1alpha1.ProbeMinecraft, ProbePort: 25565,
+		OutliveGame: true, GamePorts: []outlive.Port{{Number: 25565, Protocol: corev1.ProtocolTCP}, {Number: 19132, Protocol: corev1.ProtocolUDP}},
 		Game: game.Config{
 			Readiness: v1alpha1.ServerReadinessSDK, Unreported: v1alpha1.DeletionDenied, Capacity: 20, Probed: true,
 			Health: game.Health{InitialDelay: time.Minute, Period: 10 * time.Second, FailureThreshold: 5, Disabled: true},
@@ -95,6 +99,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		"--health-initial-delay=25h":    "--health-initial-delay",
 		"--health-period=999ms":         "--health-period",
 		"--health-failure-threshold=0":  "--health-failure-threshold",
+		"--game-ports=7777":             "--game-ports",
+		"--game-ports=7777/SCTP":        "--game-ports",
+		"--game-ports=1/TCP,0/UDP":      "--game-ports",
+		"--game-ports=1/TCP,":           "--game-ports",
 		"--probe=minecraft":             "--probe",
 		"--probe=chess:1":               "--probe",
 		"--probe=quake3:0":              "--probe",

@@ -1,26 +1,23 @@
 package outlive
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/test/again"
 )
 
-// gameEnv makes the test's program a game, which opens the socket that it names.
-const gameEnv = "OUTLIVE_GAME"
-
 func TestMain(m *testing.M) {
-	if what := os.Getenv(gameEnv); what != "" {
+	if what := again.Argument(); what != "" {
 		if err := play(what); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -69,37 +66,12 @@ func play(what string) error {
 // game starts one in another process, and returns its port. What it returns ends it.
 func game(t *testing.T, what string) (port int, end func()) {
 	t.Helper()
-	program, err := os.Executable()
+	line, end := again.Run(t, what)
+	port, err := strconv.Atoi(line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(os.Environ(), gameEnv+"="+what)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if port, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
-		t.Fatal(err)
-	}
-	return port, func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
+	return port, end
 }
 
 func TestTheSidecarOutlivesTheGame(t *testing.T) {

@@ -228,8 +228,8 @@ func (r *Reporter) fail(err error) {
 	}
 }
 
-// sayLast reports once more: the game's container has ended before the sidecar is told to. It
-// doesn't wait for the operator's orders.
+// sayLast reports once more: the game's process has ended by now. It doesn't wait for the
+// operator's orders.
 func (r *Reporter) sayLast(ctx context.Context) {
 	snapshot := r.game.Snapshot()
 	if !snapshot.Restored {

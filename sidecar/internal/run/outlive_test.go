@@ -1,25 +1,21 @@
 package run
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"testing"
 	"time"
 
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/test/again"
 	"dormouse.dev/dormouse/test/reports"
 )
 
-// gameEnv makes the test's program a game, which stays connected to the address that it names.
-const gameEnv = "SIDECAR_TEST_GAME"
-
-// stayConnected stays connected until its input ends.
+// stayConnected is a game that stays connected until its input ends.
 func stayConnected(address string) (exitCode int) {
 	c, err := net.DialTimeout("tcp", address, within)
 	if err != nil {
@@ -39,7 +35,7 @@ func TestTheSDKIsThereWhileTheGameEnds(t *testing.T) {
 		t.Run("the sidecar is ended "+name, func(t *testing.T) {
 			operator := reports.New(t)
 			s := start(t, operator, "--outlive-game="+strconv.FormatBool(outlives))
-			end := connectedGame(t, s.httpPort)
+			_, end := again.Run(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.httpPort)))
 			defer end()
 			s.cancel()
 			stopped := make(chan error, 1)
@@ -67,36 +63,5 @@ func TestTheSDKIsThereWhileTheGameEnds(t *testing.T) {
 				t.Error("the sidecar goes on")
 			}
 		})
-	}
-}
-
-// connectedGame starts another process that is connected to a port. What it returns ends it.
-func connectedGame(t *testing.T, port int) (end func()) {
-	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(os.Environ(), gameEnv+"="+net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if in.Close() == nil {
-			_ = cmd.Wait()
-		}
 	}
 }

@@ -21,11 +21,12 @@ import (
 
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/sidecar/internal/options"
+	"dormouse.dev/dormouse/test/again"
 	"dormouse.dev/dormouse/test/reports"
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(gameEnv); address != "" {
+	if address := again.Argument(); address != "" {
 		os.Exit(stayConnected(address))
 	}
 	goleak.VerifyTestMain(m,
