@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -25,11 +26,12 @@ func (e *Env) WaitRouted(ctx context.Context, es *v1alpha1.ElasticService, famil
 }
 
 // WaitDirect waits until kube-proxy on every node of the local cluster sends an
-// ElasticService's new clients to no resolver.
+// ElasticService's new clients somewhere, and to no resolver: it refuses those of a Service
+// whose endpoints it hasn't heard of.
 func (e *Env) WaitDirect(ctx context.Context, es *v1alpha1.ElasticService, families int) error {
 	return e.waitRules(ctx, families, "routes "+es.Name+" past the resolver", func(rules string) bool {
 		for _, p := range es.Status.Ports {
-			if routes(rules, p) {
+			if routes(rules, p) || !leads(rules, es, p) {
 				return false
 			}
 		}
@@ -41,6 +43,12 @@ func (e *Env) WaitDirect(ctx context.Context, es *v1alpha1.ElasticService, famil
 func routes(rules string, p v1alpha1.PortStatus) bool {
 	target := fmt.Sprintf(" . %d", p.ResolverPort)
 	return strings.Contains(rules, target+" }") || strings.Contains(rules, target+",")
+}
+
+// leads reports whether kube-proxy's rules send a Service's clients to any endpoint.
+func leads(rules string, es *v1alpha1.ElasticService, p v1alpha1.PortStatus) bool {
+	name := regexp.QuoteMeta(fmt.Sprintf("-%s/%s/%s/%s", es.Namespace, es.Spec.Service, strings.ToLower(string(p.Protocol.Transport())), p.Name))
+	return regexp.MustCompile("goto service-[A-Z0-9]+" + name + `[,\s]`).MatchString(rules)
 }
 
 // waitRules waits until the rules of every node are as wanted, in each of the
