@@ -35,6 +35,15 @@ type event struct {
 // wait.
 func (p *Port) await(c *Client, ticket *hold.Ticket) {
 	defer utilruntime.HandleCrash()
+	c.pause()
+	p.goOn(c, ticket)
+}
+
+// goOn goes on with what ended a client's pause. It is never inlined, or its variables would be
+// on the stack during the pause.
+//
+//go:noinline
+func (p *Port) goOn(c *Client, ticket *hold.Ticket) {
 	e, here := c.wait()
 	if e.read {
 		p.Running.Go(func() { p.await(c, ticket) })
@@ -134,6 +143,17 @@ func (c *Client) await() event {
 	c.called = false
 	_ = c.conn.SetReadDeadline(time.Time{})
 	return e
+}
+
+// pause waits until wait has something to do, on the smallest stack that a goroutine has. It may
+// return before that.
+func (c *Client) pause() {
+	if c.questions != nil {
+		c.arm(c.questions.due)
+	}
+	if !c.ended && len(c.sent) < c.max {
+		_ = c.reader.Wait()
+	}
 }
 
 // wait waits until the client is released to a backend or refused, or has sent something,
