@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -211,5 +212,36 @@ func TestWhoEndsItsSideWhileItWaitsIsGoneWhereThatIsAsked(t *testing.T) {
 				t.Errorf("%v clients are counted as gone, want 1", n)
 			}
 		})
+	}
+}
+
+// Many clients wait, so each of them waits on the smallest stack that a goroutine has, which is
+// 2 KiB, also after it has sent something.
+func TestAClientWaitsOnASmallStack(t *testing.T) {
+	if raceFactor > 1 {
+		t.Skip("the race detector takes more of the stack")
+	}
+	const clients = 1000
+	stacks := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.StackInuse) //nolint:gosec // some MiB
+	}
+	r := newRig(t)
+	r.route.Hold.MaxConnections = clients
+	address := r.serve("game", route.TCP)
+	before := stacks()
+	for range clients {
+		write(t, dialTCP(t, address), "hello")
+	}
+	r.queued(clients)
+	each := 0
+	ok := within(5*time.Second, func() bool {
+		each = (stacks() - before) / clients
+		return each < 3<<10
+	})
+	if !ok {
+		t.Errorf("each client's stack has %d bytes", each)
 	}
 }
