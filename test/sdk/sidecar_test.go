@@ -226,6 +226,13 @@ func startClient(t *testing.T, grpcPort int) *client {
 // try makes a call and gives what came of it.
 func (c *client) try(name string, args ...any) answer {
 	c.t.Helper()
+	c.begin(name, args...)
+	return c.ended(name)
+}
+
+// begin makes a call, of which ended gives what came.
+func (c *client) begin(name string, args ...any) {
+	c.t.Helper()
 	line, err := json.Marshal(map[string]any{"call": name, "args": args})
 	if err != nil {
 		c.t.Fatal(err)
@@ -233,6 +240,10 @@ func (c *client) try(name string, args ...any) answer {
 	if _, err := c.in.Write(append(line, '\n')); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+func (c *client) ended(name string) answer {
+	c.t.Helper()
 	select {
 	case a := <-c.answers:
 		return a
