@@ -103,7 +103,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 	if i >= 0 {
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
-	addSidecar(&pod.Spec, buildSidecar(s, sidecar, hostPorts), sidecar.AfterGame)
+	addSidecar(&pod.Spec, buildSidecar(s, sidecar, hostPorts), sidecar.AfterGame && !awaitsSidecar(s))
 	if sidecar.ReportKey != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.ReportKeyAnnotation, sidecar.ReportKey)
 	} else {
@@ -116,6 +116,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 // addSidecar adds the sidecar to a Pod's containers. Where that works it is the last of them, so
 // that the game needn't wait for it to start. Else it is an init container that restarts always,
 // which kubelet starts before the game and ends after it:
+//   - where the game awaits it;
 //   - in a Pod that doesn't restart always, which would not end with its game;
 //   - on the node's network, where the game's sockets are among the node's;
 //   - beside init containers of the template that restart always, which end after the sidecar.
@@ -143,6 +144,13 @@ func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
 		c.Args = append(c.Args, "--game-ports="+strings.Join(ports, ","))
 	}
 	spec.Containers = append(spec.Containers, c)
+}
+
+// awaitsSidecar reports whether a game has no players before it has told the sidecar that it is
+// ready. The SDK's clients that find nobody there try again after a second, which is longer than
+// the sidecar takes.
+func awaitsSidecar(s *v1alpha1.Server) bool {
+	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK
 }
 
 // setDeletable notes on a Pod whether it may be evicted.
