@@ -20,7 +20,7 @@ import (
 func nobodyYet(t *testing.T) (port int, refused <-chan struct{}) {
 	t.Helper()
 	for range 100 {
-		port = 20_000 + rand.N(10_000) //nolint:gosec // any will do
+		port = 20_000 + rand.N(10_000)
 		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
@@ -76,7 +76,7 @@ func TestAClientInGoMayComeBeforeTheSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
 	c.Connect()
 	await(t, refused)
 	operator := reports.New(t)

@@ -226,7 +226,7 @@ func TestAClientWaitsOnASmallStack(t *testing.T) {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		return int(m.StackInuse) //nolint:gosec // some MiB
+		return int(m.StackInuse)
 	}
 	r := newRig(t)
 	r.route.Hold.MaxConnections = clients
