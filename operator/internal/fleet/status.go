@@ -129,11 +129,6 @@ func allReady(desired int32, c counts, p plan) string {
 	return b.String()
 }
 
-// onlyStarts reports whether the first Servers of a wake start, and none is ready yet.
-func onlyStarts(before, after *v1alpha1.FleetStatus) bool {
-	return before.ObservedGeneration != 0 && before.Replicas == 0 && after.Replicas > 0 && after.ReadyReplicas == 0
-}
-
 // onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.FleetStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.FleetStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })

@@ -312,10 +312,9 @@ func podExists(s *v1alpha1.Server) string {
 }
 
 // What a Server that starts may leave unwritten, and for how long: that its Pod has no node
-// yet, that it starts, and then what changes with each step of the Pod.
+// yet, and then what changes with each step of the Pod.
 const (
 	putOffPending  = 3 * time.Second
-	putOffFirst    = 1500 * time.Millisecond
 	putOffStarting = 10 * time.Second
 )
 
@@ -325,8 +324,6 @@ func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed) time.D
 	switch {
 	case before.Status.State == "" && after.Status.State == v1alpha1.ServerPending && readyOf(after).reason == reasons.Pending:
 		return before.CreationTimestamp.Add(putOffPending).Sub(now)
-	case before.Status.State == "" && after.Status.State == v1alpha1.ServerStarting && readyOf(after).reason == reasons.Starting && o.pod != nil:
-		return o.pod.CreationTimestamp.Add(putOffFirst).Sub(now)
 	case before.Status.State == v1alpha1.ServerStarting && after.Status.State == v1alpha1.ServerStarting && o.pod != nil &&
 		sameForPeople(before.Status.Conditions, after.Status.Conditions):
 		return o.pod.CreationTimestamp.Add(putOffStarting).Sub(now)

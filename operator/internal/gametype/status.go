@@ -234,11 +234,6 @@ func takers(servers int32) string {
 	return fmt.Sprintf("%d of earlier ones take", servers)
 }
 
-// onlyStarts reports whether the first Servers of a wake start, and none is ready yet.
-func onlyStarts(before, after *v1alpha1.GameTypeStatus) bool {
-	return before.ObservedGeneration != 0 && before.Replicas == 0 && after.Replicas > 0 && after.ReadyReplicas == 0
-}
-
 // onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.GameTypeStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.GameTypeStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })
