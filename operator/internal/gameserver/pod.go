@@ -116,7 +116,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 // addSidecar adds the sidecar to a Pod's containers. Where that works it is the last of them, so
 // that the game needn't wait for it to start. Else it is an init container that restarts always,
 // which kubelet starts before the game and ends after it:
-//   - where the game awaits it;
+//   - where the Pod's start waits for it;
 //   - in a Pod that doesn't restart always, which would not end with its game;
 //   - on the node's network, where the game's sockets are among the node's;
 //   - beside init containers of the template that restart always, which end after the sidecar.
@@ -146,11 +146,15 @@ func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
 	spec.Containers = append(spec.Containers, c)
 }
 
-// awaitsSidecar reports whether a game has no players before it has told the sidecar that it is
-// ready. The SDK's clients that find nobody there try again after a second, which is longer than
-// the sidecar takes.
+// awaitsSidecar reports whether a Pod's start waits for its sidecar:
+//   - the game tells it that it is ready. The SDK's clients that find nobody there try again after
+//     a second, which is longer than the sidecar takes;
+//   - a container has a postStart hook, which may wait for it. kubelet starts the next container
+//     after the hook.
 func awaitsSidecar(s *v1alpha1.Server) bool {
-	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK
+	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK || slices.ContainsFunc(s.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return c.Lifecycle != nil && c.Lifecycle.PostStart != nil
+	})
 }
 
 // setDeletable notes on a Pod whether it may be evicted.

@@ -164,7 +164,10 @@ func TestTheGameNeedNotWaitForItsSidecar(t *testing.T) {
 		"that restarts always":     {false, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
 		"of an earlier version":    {true, func(_ *v1alpha1.Server, c *Sidecar) { c.AfterGame = false }},
 		"of a game that awaits it": {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Readiness = v1alpha1.ServerReadinessSDK }},
-		"of a game that ends":      {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever }},
+		"that a hook may await": {true, func(s *v1alpha1.Server, _ *Sidecar) {
+			s.Spec.Template.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{}}
+		}},
+		"of a game that ends": {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever }},
 		"of a game that may end": {true, func(s *v1alpha1.Server, _ *Sidecar) {
 			s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		}},
