@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/test/reports"
 )
 
@@ -60,15 +62,17 @@ func TestAClientMayComeBeforeTheSidecar(t *testing.T) {
 	c.begin("connect")
 	await(t, refused)
 	operator := reports.New(t)
-	startSidecar(t, operator, fmt.Sprintf("--grpc-port=%d", port), "--readiness=SDK")
+	startSidecar(t, operator, fmt.Sprintf("--grpc-port=%d", port))
 	if a := c.ended("connect"); a.Error != nil {
 		t.Fatalf("connect: %+v", *a.Error)
 	}
 	c.call("ready")
-	operator.Wait("a game that is ready", inState(v1alpha1.GameReady))
+	operator.Wait("a game that says that it is ready", func(r reportapi.Report) bool {
+		return r.Game.State == v1alpha1.GameReady && r.Game.Reported
+	})
 }
 
-// So it is with gRPC's client for Go, which Agones' SDK for Go waits with until it is connected.
+// The same holds for gRPC's client for Go, with which Agones' SDK for Go waits until it is connected.
 func TestAClientInGoMayComeBeforeTheSidecar(t *testing.T) {
 	t.Parallel()
 	port, refused := nobodyYet(t)
@@ -80,9 +84,13 @@ func TestAClientInGoMayComeBeforeTheSidecar(t *testing.T) {
 	c.Connect()
 	await(t, refused)
 	operator := reports.New(t)
-	startSidecar(t, operator, fmt.Sprintf("--grpc-port=%d", port), "--readiness=SDK")
-	if err := c.Invoke(t.Context(), "/agones.dev.sdk.SDK/Ready", &emptypb.Empty{}, &emptypb.Empty{}, grpc.WaitForReady(true)); err != nil {
+	startSidecar(t, operator, fmt.Sprintf("--grpc-port=%d", port))
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	if err := c.Invoke(ctx, "/agones.dev.sdk.SDK/Ready", &emptypb.Empty{}, &emptypb.Empty{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
-	operator.Wait("a game that is ready", inState(v1alpha1.GameReady))
+	operator.Wait("a game that says that it is ready", func(r reportapi.Report) bool {
+		return r.Game.State == v1alpha1.GameReady && r.Game.Reported
+	})
 }

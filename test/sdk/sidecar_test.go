@@ -230,7 +230,7 @@ func (c *client) try(name string, args ...any) answer {
 	return c.ended(name)
 }
 
-// begin makes a call, of which ended gives what came.
+// begin makes a call; ended returns its result.
 func (c *client) begin(name string, args ...any) {
 	c.t.Helper()
 	line, err := json.Marshal(map[string]any{"call": name, "args": args})

@@ -39,7 +39,7 @@ func (p *Port) await(c *Client, ticket *hold.Ticket) {
 	p.goOn(c, ticket)
 }
 
-// goOn goes on with what ended a client's pause. It is never inlined, or its variables would be
+// goOn goes on with what ended a client's pause. It must not be inlined, or its variables would be
 // on the stack during the pause.
 //
 //go:noinline
@@ -145,8 +145,8 @@ func (c *Client) await() event {
 	return e
 }
 
-// pause waits until wait has something to do, on the smallest stack that a goroutine has. It may
-// return before that.
+// pause waits until wait has something to do, on the stack that a goroutine begins with. It may
+// return before that, as for a client that has sent all that is kept.
 func (c *Client) pause() {
 	if c.questions != nil {
 		c.arm(c.questions.due)
