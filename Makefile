@@ -91,6 +91,7 @@ test: test-unit test-api test-e2e test-chaos ## Run all tests
 .PHONY: test-unit
 test-unit: race ## Run the tests that need nothing but Go
 	$(GO) test -race $(TEST_FLAGS) $(call packages,-v '$(is_api)|$(is_e2e)')
+	$(GO) test $(TEST_FLAGS) -run='^TestAClientWaitsOnASmallStack$$' ./resolver/internal/dataplane
 
 .PHONY: test-api
 test-api: race ## Run the tests against a real API server

@@ -220,7 +220,7 @@ func TestWhoEndsItsSideWhileItWaitsIsGoneWhereThatIsAsked(t *testing.T) {
 // it has sent something.
 func TestAClientWaitsOnASmallStack(t *testing.T) {
 	if raceFactor > 1 {
-		t.Skip("the race detector takes more of the stack")
+		t.Skip("the race detector takes more of the stack: make test-unit runs it without")
 	}
 	const clients, greeting = 1000, "hello"
 	stacks := func() int {
