@@ -232,7 +232,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	}
 	why, _ := unschedulable(orEmpty(o.pod))
 	r.picker.Wait(client.ObjectKeyFromObject(s), hostports.Awaited(why) || done.ports.trouble != nil)
-	if left := putOffFor(now, original, s, o); left > 0 && done.refused == nil {
+	if left := putOffFor(now, original, s, o, p); left > 0 && done.refused == nil {
 		p.requeueAfter.AtMost(left)
 		return p.requeueAfter.Duration(), nil
 	}

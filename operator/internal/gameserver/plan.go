@@ -47,7 +47,8 @@ type plan struct {
 	guard permission
 	// restoreKey is the ID of the key whose Secret is to be made again; empty: none is missing.
 	restoreKey string
-	// changed is set where the spec has changed since the last pass.
+	// changed is set where the spec has changed since a pass wrote the status. A new Server's
+	// has not: its Pod is made from it.
 	changed bool
 	// waits is how long a Server that wants a Pod and has none waits for it.
 	waits        time.Duration
@@ -63,7 +64,7 @@ type plan struct {
 func makePlan(now time.Time, s *v1alpha1.Server, o observed) plan {
 	var p plan
 	p.guard = mayGo(now, s, o)
-	p.changed = s.Status.ObservedGeneration != s.Generation
+	p.changed = s.Status.ObservedGeneration != s.Generation && (s.Status.ObservedGeneration != 0 || s.Generation > 1)
 	p.requeueAfter.AtMost(p.guard.requeueAfter)
 	_, left := o.nodeLost(now)
 	p.requeueAfter.AtMost(left)

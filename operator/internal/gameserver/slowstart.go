@@ -153,7 +153,8 @@ func bootOf(s *v1alpha1.Server) string {
 
 // noteBoot takes in a boot that has just ended.
 func (r *Reconciler) noteBoot(now time.Time, before, s *v1alpha1.Server, o observed) {
-	if before.Status.State != v1alpha1.ServerStarting || s.Status.State != v1alpha1.ServerReady || o.pod == nil {
+	starting := before.Status.State == v1alpha1.ServerStarting || before.Status.State == "" // unwritten so far
+	if !starting || s.Status.State != v1alpha1.ServerReady || o.pod == nil {
 		return
 	}
 	if started := gameStarted(o.pod); !started.IsZero() {

@@ -100,6 +100,11 @@ func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
 	if !slow(other, time.Minute) {
 		t.Error("another game has its measure")
 	}
+	unwritten, quick := other.DeepCopy(), other.DeepCopy()
+	quick.Status.State = v1alpha1.ServerReady
+	if r.noteBoot(began.Add(2*time.Minute), unwritten, quick, observed{pod: pod}); r.boots.of(bootOf(other)) != 2*time.Minute {
+		t.Errorf("a game that was ready before anybody wrote that it starts took %s", r.boots.of(bootOf(other)))
+	}
 	for range 40 {
 		r.noteBoot(began.Add(10*time.Second), starting, ready, observed{pod: pod})
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
 // versionBytes is how much of a hash identifies an answer.
@@ -35,11 +37,11 @@ func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) rep
 			DeletionTimestamp: deleted,
 			Labels:            server.Labels,
 			Annotations:       visible(server.Annotations),
-			State:             server.Status.State,
-			Address:           server.Status.Address,
+			State:             state(server),
+			Address:           address(server, pod),
 			PodIP:             pod.Status.PodIP,
 			NodeName:          pod.Spec.NodeName,
-			Ports:             server.Status.Ports,
+			Ports:             hostports.Status(server, pod),
 			Counters:          server.Spec.Counters,
 			Lists:             server.Spec.Lists,
 		},
@@ -52,6 +54,23 @@ func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) rep
 	}
 	a.Version = version(a)
 	return a
+}
+
+// state is a Server's state. The controller leaves it unwritten while the Pod of a new one starts.
+func state(server *v1alpha1.Server) v1alpha1.ServerState {
+	if server.Status.State == "" {
+		return v1alpha1.ServerStarting
+	}
+	return server.Status.State
+}
+
+// address is where players reach a Server: its node, or else its Pod, whose address is known
+// before the controller writes it.
+func address(server *v1alpha1.Server, pod *corev1.Pod) string {
+	if slices.ContainsFunc(server.Spec.Ports, hostports.Exposed) {
+		return server.Status.Address
+	}
+	return pod.Status.PodIP
 }
 
 // version is a short hash of an answer without Version and Restored.

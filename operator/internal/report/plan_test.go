@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -84,7 +85,17 @@ func TestCompare(t *testing.T) {
 		"the deletion is allowed again":        {server(func(s *v1alpha1.Server) { s.Status.DeletionAllowed = false }), report(), want{Reason: reasonOther, Status: true}},
 		"the sidecar knows of the deletion":    {server(), report(func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, Urgent: true, Status: true}},
 		"the game gave a permission":           {server(), report(func(r *reportapi.Report) { r.Game.Permission = v1alpha1.DeletionAllowed }), want{Reason: reasonOther, Status: true}},
-		"a counter":                            {server(), report(func(r *reportapi.Report) { r.Game.Counters = map[string]v1alpha1.Counter{"a": {Count: 1, Capacity: 2}} }), want{Reason: reasonOther, Status: true}},
+		"a new Server's game that is Denied": {
+			server(func(s *v1alpha1.Server) { s.Status = v1alpha1.ServerStatus{} }),
+			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }), want{Reason: reasonDenied, Urgent: true, Status: true},
+		},
+		"a new Server's game that is Denied until it says otherwise": {
+			server(func(s *v1alpha1.Server) {
+				s.Status, s.Spec.Deletion.Unreported = v1alpha1.ServerStatus{}, v1alpha1.DeletionDenied
+			}),
+			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }), want{CanWait: true},
+		},
+		"a counter": {server(), report(func(r *reportapi.Report) { r.Game.Counters = map[string]v1alpha1.Counter{"a": {Count: 1, Capacity: 2}} }), want{Reason: reasonOther, Status: true}},
 		"a list that lost its values": {server(func(s *v1alpha1.Server) {
 			s.Status.Lists = map[string]v1alpha1.List{"a": {Capacity: 1, Values: []string{"x"}}}
 		}), report(func(r *reportapi.Report) { r.Game.Lists = map[string]v1alpha1.List{"a": {Capacity: 1}} }), want{Reason: reasonOther, Status: true}},
@@ -251,7 +262,9 @@ func TestRestored(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	started := noon.Add(time.Hour)
 	pod := &corev1.Pod{
-		Spec: corev1.PodSpec{NodeName: "node-1"},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{
+			{Name: "helper"}, {Name: "game", Ports: []corev1.ContainerPort{{ContainerPort: 7777, HostPort: 7001, Protocol: corev1.ProtocolUDP}}},
+		}},
 		Status: corev1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "helper", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: noon}}}},
 			{Name: "game", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: started}}}},
@@ -262,13 +275,14 @@ func TestAnswer(t *testing.T) {
 		s.Annotations = map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}
 		s.Labels = map[string]string{"l": "m"}
 		s.Spec.Players = &v1alpha1.PlayersSpec{Capacity: 16}
+		s.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort}}
 		s.Status.Address = "192.0.2.1"
-		s.Status.Ports = []v1alpha1.ServerPortStatus{{Name: "game", Port: 7001, Protocol: v1alpha1.ServerProtocolUDP}}
 	})
 	want := reportapi.Answer{GameStarted: &started, Server: reportapi.Server{
 		Name: "lobby-1", Namespace: "games", UID: "server-1", Generation: 1, CreationTimestamp: noon,
 		Labels: map[string]string{"l": "m"}, Annotations: map[string]string{"a": "b"}, State: v1alpha1.ServerReady,
-		Address: "192.0.2.1", PodIP: "10.0.0.1", NodeName: "node-1", Ports: s.Status.Ports, Capacity: 16,
+		Address: "192.0.2.1", PodIP: "10.0.0.1", NodeName: "node-1", Capacity: 16,
+		Ports: []v1alpha1.ServerPortStatus{{Name: "game", Port: 7001, Protocol: v1alpha1.ServerProtocolUDP}},
 	}}
 	base := Answer(s, pod, nil)
 	if diff := cmp.Diff(want, base, cmpopts.IgnoreFields(reportapi.Answer{}, "Version")); diff != "" {
@@ -294,10 +308,16 @@ func TestAnswer(t *testing.T) {
 		"a deletion changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.DeletionTimestamp = &metav1.Time{Time: noon} }, true, func(a reportapi.Answer) bool {
 			return a.Drain && a.Shutdown && a.Server.DeletionTimestamp.Equal(noon)
 		}},
-		"a stop changes it":            {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Running = new(false) }, true, func(a reportapi.Answer) bool { return a.Drain && a.Shutdown }},
-		"the state changes it":         {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.State = v1alpha1.ServerAllocated }, true, nil},
-		"the address changes it":       {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Address = "192.0.2.2" }, true, nil},
-		"a port changes it":            {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Ports = nil }, true, nil},
+		"a stop changes it":      {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Running = new(false) }, true, func(a reportapi.Answer) bool { return a.Drain && a.Shutdown }},
+		"the state changes it":   {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.State = v1alpha1.ServerAllocated }, true, nil},
+		"the address changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Address = "192.0.2.2" }, true, nil},
+		"a port changes it":      {func(_ *v1alpha1.Server, p *corev1.Pod) { p.Spec.Containers[1].Ports[0].HostPort++ }, true, nil},
+		"a status that isn't written yet says what the Pod says": {func(s *v1alpha1.Server, _ *corev1.Pod) {
+			s.Status, s.Spec.Ports[0].Expose = v1alpha1.ServerStatus{}, v1alpha1.ExposeNone
+		}, true, func(a reportapi.Answer) bool {
+			port := v1alpha1.ServerPortStatus{Name: "game", Port: 7777, Protocol: v1alpha1.ServerProtocolUDP}
+			return a.Server.State == v1alpha1.ServerStarting && a.Server.Address == "10.0.0.1" && slices.Equal(a.Server.Ports, []v1alpha1.ServerPortStatus{port})
+		}},
 		"a label changes it":           {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Labels = map[string]string{"l": "n"} }, true, nil},
 		"a game that ended changes it": {func(_ *v1alpha1.Server, p *corev1.Pod) { p.Status.ContainerStatuses[1].State = corev1.ContainerState{} }, true, func(a reportapi.Answer) bool { return a.GameStarted == nil }},
 		"when a game ended changes it": {func(_ *v1alpha1.Server, p *corev1.Pod) {

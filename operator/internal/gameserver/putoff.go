@@ -1,0 +1,71 @@
+package gameserver
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/hostports"
+)
+
+// What a Server that starts may leave unwritten, and for how long: that its Pod has no node
+// yet; that it starts; and then what changes with each step of the Pod. Meanwhile a player may
+// wait for the Pod, for which the API server and the node have better things to do.
+const (
+	putOffPending  = 3 * time.Second
+	putOffFirst    = 1500 * time.Millisecond
+	putOffStarting = 10 * time.Second
+)
+
+// putOffFor is how long the result of a pass may stay unwritten; 0: it is to be written now. What
+// the pass did, and a spec that was changed, is always to be written.
+func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed, p plan) time.Duration {
+	if p.failed || p.forced || p.retire != "" || p.changed {
+		return 0
+	}
+	state := before.Status.State
+	switch ready := readyOf(after); {
+	case state == "" && after.Status.State == v1alpha1.ServerPending && ready.reason == reasons.Pending:
+		return leftOf(now, before.CreationTimestamp, putOffPending)
+	case after.Status.State != v1alpha1.ServerStarting || o.pod == nil:
+		return 0
+	case state == "" && ready.reason == reasons.Starting && !tellsAddress(before):
+		return leftOf(now, o.pod.CreationTimestamp, putOffFirst)
+	case state == v1alpha1.ServerStarting && sameForPeople(before.Status.Conditions, after.Status.Conditions):
+		return leftOf(now, o.pod.CreationTimestamp, putOffStarting)
+	}
+	return 0
+}
+
+// tellsAddress reports whether a Server's status tells its game, while that starts, at which
+// address it is reached.
+func tellsAddress(s *v1alpha1.Server) bool {
+	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK || slices.ContainsFunc(s.Spec.Ports, hostports.Exposed)
+}
+
+// leftOf is what is left of a time that began by the API server's clock; nothing, where that is
+// ahead of this one.
+func leftOf(now time.Time, began metav1.Time, whole time.Duration) time.Duration {
+	age := now.Sub(began.Time)
+	if age < 0 {
+		return 0
+	}
+	return max(0, whole-age)
+}
+
+// sameForPeople reports whether two states of a Server's conditions mean the same to a person:
+// why it isn't ready, and whether it may be deleted.
+func sameForPeople(a, b []metav1.Condition) bool {
+	for _, kind := range []string{conditions.Ready, conditions.DeletionAllowed} {
+		before, after := meta.FindStatusCondition(a, kind), meta.FindStatusCondition(b, kind)
+		if before == nil || after == nil || before.Status != after.Status || kind == conditions.Ready && before.Reason != after.Reason {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,67 @@
+package gameserver
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// startingFor is a Server whose Pod was made some time ago, and whose status has said since then
+// that it starts.
+func startingFor(age time.Duration, changes ...func(*world)) *world {
+	w := newWorld(silent, func(w *world) {
+		w.server.Generation = 1
+		w.server.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		w.o.pod.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		w.o.pod.Status.Conditions = nil
+	})
+	p := makePlan(noon, w.server, w.o)
+	setStatus(noon, w.server, w.o, p, w.ports)
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+// unwritten takes away what earlier passes wrote.
+func unwritten(w *world) { w.server.Status = v1alpha1.ServerStatus{} }
+
+// A start is written a little later, if nothing is new but its steps. What counts for a later
+// pass, for somebody who waits or for a person is written at once.
+func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
+	unscheduled := func(w *world) {
+		w.o.pod.Spec.NodeName, w.o.pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+	}
+	for name, c := range map[string]struct {
+		world *world
+		want  time.Duration
+	}{
+		"a step of a start":                       {startingFor(4 * time.Second), 6 * time.Second},
+		"a start that takes long":                 {startingFor(10 * time.Second), 0},
+		"a Pod that ended":                        {startingFor(4*time.Second, podEnded), 0},
+		"a game that asks for its end":            {startingFor(4*time.Second, func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), 0},
+		"a changed spec":                          {startingFor(4*time.Second, func(w *world) { w.server.Generation++ }), 0},
+		"a clock that is behind the API server's": {startingFor(-time.Minute), 0},
+		"a new Server whose Pod has no node":      {startingFor(time.Second, unwritten, unscheduled), 2 * time.Second},
+		"one that has had none for long":          {startingFor(3*time.Second, unwritten, unscheduled), 0},
+		"a new Server that starts":                {startingFor(time.Second, unwritten), 500 * time.Millisecond},
+		"one that has started for longer":         {startingFor(1500*time.Millisecond, unwritten), 0},
+		"a new Server with a port on its node": {startingFor(time.Second, unwritten, func(w *world) {
+			w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}}
+		}), 0},
+		"a new Server whose game asks for itself": {startingFor(time.Second, unwritten, func(w *world) { w.server.Spec.Readiness = v1alpha1.ServerReadinessSDK }), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.world.server.DeepCopy()
+			p := makePlan(noon, c.world.server, c.world.o)
+			setStatus(noon, c.world.server, c.world.o, p, c.world.ports)
+			if got := max(0, putOffFor(noon, before, c.world.server, c.world.o, p)); got != c.want {
+				t.Errorf("the status %s (%+v) may wait for %s, want %s", c.world.server.Status.State, readyOf(c.world.server), got, c.want)
+			}
+		})
+	}
+}
