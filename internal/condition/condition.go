@@ -48,3 +48,11 @@ func SetAll(conditions *[]metav1.Condition, generation int64, now metav1.Time, s
 		meta.SetStatusCondition(conditions, c)
 	}
 }
+
+// ReasonOf is the reason of one of the conditions; empty, where it isn't there.
+func ReasonOf(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return c.Reason
+	}
+	return ""
+}

@@ -119,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 // writeStatus writes what changed. The players change all the time and wait a little, so that
 // one write covers many changes.
 func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, f *v1alpha1.Fleet, m *state, p *plan) error {
-	_, wait, err := m.status.Write(ctx, r.Client, now, original, f, func() bool { return onlyPlayersDiffer(&original.Status, &f.Status) })
+	_, wait, err := m.status.Write(ctx, r.Client, now, original, f, onlyStarts(&original.Status, &f.Status), func() bool { return onlyPlayersDiffer(&original.Status, &f.Status) })
 	p.requeueAfter.AtMost(wait)
 	return err
 }

@@ -129,6 +129,15 @@ func allReady(desired int32, c counts, p plan) string {
 	return b.String()
 }
 
+// onlyStarts reports whether nothing is new in a Fleet's status but that the first Servers of a
+// wake start.
+func onlyStarts(before, after *v1alpha1.FleetStatus) bool {
+	return before.ObservedGeneration != 0 && before.Replicas == 0 && before.DrainingReplicas == 0 &&
+		after.Replicas > 0 && after.ReadyReplicas == 0 && after.DrainingReplicas == 0 &&
+		condition.ReasonOf(after.Conditions, conditions.Ready) == reasons.ServersMissing &&
+		condition.ReasonOf(before.Conditions, conditions.Updated) == condition.ReasonOf(after.Conditions, conditions.Updated)
+}
+
 // onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.FleetStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.FleetStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })

@@ -237,3 +237,35 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 func conditionOf(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: kind, Status: status, Reason: reason, Message: "why", LastTransitionTime: metav1.Time{Time: t0}}}
 }
+
+// Only a wake's first Servers may be written of later. What else is new is written at once.
+func TestWhatIsNewInAFleetBesideAStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after []server
+		plan          plan
+		backoff       backoff
+		fresh         bool
+		want          bool
+	}{
+		"the first Server starts":            {after: []server{has("a", 0, starting)}, want: true},
+		"a Fleet that never had a status":    {fresh: true, after: []server{has("a", 0, starting)}},
+		"the first Server is ready":          {after: []server{has("a", 0)}},
+		"another Server starts":              {before: []server{has("a", 0, starting)}, after: []server{has("a", 0, starting), has("b", 0, starting)}},
+		"one starts while an old one drains": {before: []server{has("o", 1, byFleet)}, after: []server{has("o", 1, byFleet), has("a", 0, starting)}},
+		"the old one has gone meanwhile":     {before: []server{has("o", 1, byFleet)}, after: []server{has("a", 0, starting)}},
+		"the API server refuses the next":    {after: []server{has("a", 0, starting)}, plan: plan{create: 1}, backoff: backoff{refusal: "quota"}},
+		"one of an earlier template starts":  {after: []server{has("a", 0, starting, outdated)}},
+		"nothing starts":                     {},
+	} {
+		f := lobbies()
+		if !c.fresh {
+			setStatus(t0, f, c.before, plan{}, backoff{})
+		}
+		before := f.Status.DeepCopy()
+		setStatus(t0, f, c.after, c.plan, c.backoff)
+		if got := onlyStarts(before, &f.Status); got != c.want {
+			t.Errorf("%s: only a start is new: %t, want %t (%+v)", name, got, c.want, f.Status)
+		}
+	}
+}

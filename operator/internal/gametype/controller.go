@@ -218,7 +218,7 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 // writeStatus writes what changed and emits the events. The players change all the time and
 // wait a little, so that one write covers many changes.
 func (r *Reconciler) writeStatus(ctx context.Context, now time.Time, original, gt *v1alpha1.GameType, m *state, p *plan) error {
-	written, wait, err := m.status.Write(ctx, r.Client, now, original, gt, func() bool { return onlyPlayersDiffer(&original.Status, &gt.Status) })
+	written, wait, err := m.status.Write(ctx, r.Client, now, original, gt, onlyStarts(&original.Status, &gt.Status), func() bool { return onlyPlayersDiffer(&original.Status, &gt.Status) })
 	p.requeueAfter.AtMost(wait)
 	if written {
 		kit.Emit(r.Events, gt, transitionEvents(&original.Status, &gt.Status)...)

@@ -234,6 +234,15 @@ func takers(servers int32) string {
 	return fmt.Sprintf("%d of earlier ones take", servers)
 }
 
+// onlyStarts reports whether nothing is new in a GameType's status but that the first Servers of a
+// wake start.
+func onlyStarts(before, after *v1alpha1.GameTypeStatus) bool {
+	return before.ObservedGeneration != 0 && before.Replicas == 0 && before.DrainingReplicas == 0 &&
+		after.Replicas > 0 && after.ReadyReplicas == 0 && after.DrainingReplicas == 0 &&
+		condition.ReasonOf(after.Conditions, conditions.Available) == reasons.ServersMissing &&
+		condition.ReasonOf(before.Conditions, conditions.Progressing) == condition.ReasonOf(after.Conditions, conditions.Progressing)
+}
+
 // onlyPlayersDiffer reports whether two statuses differ only in how many play.
 func onlyPlayersDiffer(a, b *v1alpha1.GameTypeStatus) bool {
 	return kit.OnlyPlayersDiffer(a, b, func(s *v1alpha1.GameTypeStatus) (players, capacity *int32) { return &s.Players, &s.Capacity })

@@ -153,3 +153,39 @@ func TestADeletedGameTypeSaysWhatItWaitsFor(t *testing.T) {
 		t.Error("each pass changes the status")
 	}
 }
+
+// Only a wake's first Servers may be written of later. What else is new is written at once.
+func TestWhatIsNewInAGameTypeBesideAStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		asked         int32 // before
+		before, after []fleet
+		fresh         bool
+		refused       string
+		want          bool
+	}{
+		"the first Server starts":               {before: []fleet{newest(0, 0)}, after: []fleet{newest(1, 0)}, want: true},
+		"a GameType that never had a status":    {fresh: true, after: []fleet{newest(1, 0)}},
+		"the first Server is ready":             {before: []fleet{newest(0, 0)}, after: []fleet{newest(1, 1)}},
+		"another Server starts":                 {asked: 1, before: []fleet{newest(1, 0)}, after: []fleet{newest(2, 0)}},
+		"an update begins":                      {before: []fleet{earlier(0, 0, 0)}, after: []fleet{earlier(0, 0, 0), newest(1, 0)}},
+		"a Server of an earlier revision drain": {before: []fleet{newest(0, 0), earlier(0, 0, 1)}, after: []fleet{newest(1, 0), earlier(0, 0, 1)}},
+		"a Fleet is refused":                    {before: []fleet{newest(0, 0)}, after: []fleet{newest(1, 0)}, refused: "quota"},
+	} {
+		gt := gameTypeOf(c.asked)
+		if !c.fresh {
+			gt.Status.ObservedGeneration = 1
+			current := newest(0, 0)
+			gt.Status.UpdateRevision = &v1alpha1.Revision{Name: revisionName(gt, current.name), Number: 2}
+			gt.Status.CurrentRevision = gt.Status.UpdateRevision.DeepCopy()
+			statusOf(gt, t0, outcome{}, c.before...)
+		}
+		before := gt.Status.DeepCopy()
+		gt.Spec.Replicas = new(c.asked + 1)
+		gt.Generation++
+		statusOf(gt, t0, outcome{refused: c.refused}, c.after...)
+		if got := onlyStarts(before, &gt.Status); got != c.want {
+			t.Errorf("%s: only a start is new: %t, want %t\n%+v\n%+v", name, got, c.want, before, gt.Status)
+		}
+	}
+}

@@ -15,15 +15,38 @@ import (
 // changed. They change all the time.
 const playersPause = time.Second
 
+// StartPause is how long a status waits in which nothing is new but that a service's first pods
+// start. Meanwhile the API server and the node have them to start, and a player may wait for that.
+const StartPause = 500 * time.Millisecond
+
+// Start is since when a status waits for a start.
+type Start struct{ since time.Time }
+
+// Wait is for how long a status may wait, where it only shows a start; 0: it is to be written.
+func (s *Start) Wait(now time.Time, onlyStarts bool) time.Duration {
+	if !onlyStarts {
+		s.since = time.Time{}
+		return 0
+	}
+	if s.since.IsZero() {
+		s.since = now
+	}
+	return max(0, s.since.Add(StartPause).Sub(now))
+}
+
 // PlayersStatus writes a status that counts players, so that one write covers many changes of
 // them.
 type PlayersStatus struct {
 	written time.Time
+	start   Start
 }
 
 // Write writes what changed. Where onlyPlayers reports that nothing else differs it may leave
-// that to a later pass, and returns how much later.
-func (p *PlayersStatus) Write(ctx context.Context, c client.Client, now time.Time, original, changed client.Object, onlyPlayers func() bool) (written bool, requeueAfter time.Duration, err error) {
+// that to a later pass, and returns how much later; and so where it shows only a start.
+func (p *PlayersStatus) Write(ctx context.Context, c client.Client, now time.Time, original, changed client.Object, onlyStarts bool, onlyPlayers func() bool) (written bool, requeueAfter time.Duration, err error) {
+	if wait := p.start.Wait(now, onlyStarts); wait > 0 {
+		return false, wait, nil
+	}
 	if wait := p.written.Add(playersPause).Sub(now); wait > 0 && onlyPlayers() {
 		return false, wait, nil
 	}

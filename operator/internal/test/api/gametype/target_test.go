@@ -12,6 +12,7 @@ import (
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -76,6 +77,8 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	want(false, "GameType "+w.Namespace+"/"+game+" wants no pods yet")
 	scale(1)
 	want(false, "GameType "+w.Namespace+"/"+game+" has a controller that hasn't taken in that it wants 1 replicas")
+	w.settled()
+	w.Clock.Pass(kit.StartPause) // a wake's first status waits
 	w.settled()
 	want(true, "")
 
