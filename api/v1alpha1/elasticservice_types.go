@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Sessions",type=integer,JSONPath=`.status.sessions`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Last-Wake",type=date,JSONPath=`.status.lastWakeTime`
+// +kubebuilder:printcolumn:name="Wake-Took",type=string,priority=1,JSONPath=`.status.lastWake.took`
 // +kubebuilder:printcolumn:name="Target",type=string,priority=1,JSONPath=`.spec.scaleTargetRef.name`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -419,6 +420,11 @@ type ElasticServiceStatus struct {
 	// +optional
 	LastWakeTime *metav1.MicroTime `json:"lastWakeTime,omitempty"`
 
+	// lastWake says where the time of the last wake from zero went, of those that a client
+	// caused and one leader of the operator saw from their beginning to their end.
+	// +optional
+	LastWake *LastWake `json:"lastWake,omitempty"`
+
 	// lastSleepTime is when the service last fell asleep.
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
@@ -448,6 +454,33 @@ type ElasticServiceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// LastWake is where the time of a wake went: its stages follow each other, and their sum is took.
+// Kubernetes tells when pods were scheduled and started to a second only.
+type LastWake struct {
+	// asked is when the first client asked.
+	Asked metav1.MicroTime `json:"asked"`
+	// took is how long it was from then until new clients went to a server; with handoff Never
+	// until a server was up.
+	Took metav1.Duration `json:"took"`
+	// message is a sentence about the stages.
+	Message string `json:"message"`
+	// scheduled is how long it took until the first pod had a node. It isn't set where the pods
+	// were gone when the operator looked.
+	// +optional
+	Scheduled *metav1.Duration `json:"scheduled,omitempty"`
+	// started is how long it took from there until a pod's containers were started: that their
+	// images were pulled and their disks mounted.
+	// +optional
+	Started *metav1.Duration `json:"started,omitempty"`
+	// up is how long it took from there until a server was up: that the game booted. Where it
+	// isn't known when the pods started it is from asked.
+	Up metav1.Duration `json:"up"`
+	// handedOver is how long it took from there until the Service's endpoints were written; not
+	// set with handoff Never.
+	// +optional
+	HandedOver *metav1.Duration `json:"handedOver,omitempty"`
 }
 
 // PodReadiness is whether the target's pods have a readiness probe.

@@ -81,6 +81,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 		pods    []corev1.Pod
 		passes  []seenAt
 		want    map[string][2]float64
+		says    string
 	}{
 		"each once, and their sum is the total": {
 			pods: []corev1.Pod{startedPod(11, 12)},
@@ -92,6 +93,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 				{at: 13.9, woken: 13.3, o: seen.Of(1, seen.UpServer), phase: awake, written: 13.9},
 			},
 			want: map[string][2]float64{"scheduled": {1, .7}, "started": {1, 1}, "up": {1, .9}, "handed_over": {1, .05}, "total": {1, 2.65}},
+			says: "The wake took 2.65s: a pod had a node after 700ms, its containers were started 1s later, a server was up after 900ms more, and new clients went to it 50ms later.",
 		},
 		"whole seconds make none of them negative": {
 			pods: []corev1.Pod{startedPod(10, 10)},
@@ -101,6 +103,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 				{at: 10.9, woken: 10.3, o: seen.Of(1, seen.UpServer), phase: awake, written: 10.95},
 			},
 			want: map[string][2]float64{"scheduled": {1, 0}, "started": {1, 0}, "up": {1, .6}, "handed_over": {1, .05}, "total": {1, .65}},
+			says: "The wake took 650ms: a pod had a node after 0s, its containers were started 0s later, a server was up after 600ms more, and new clients went to it 50ms later.",
 		},
 		"the first of several pods counts": {
 			pods: []corev1.Pod{startedPod(14, 15), startedPod(11, 16), startedPod(12, 13), {}},
@@ -109,6 +112,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 				{at: 20, woken: 10, o: seen.Of(3, seen.UpServer), phase: awake, written: 20},
 			},
 			want: map[string][2]float64{"scheduled": {1, 1}, "started": {1, 2}, "up": {1, 7}, "handed_over": {1, 0}, "total": {1, 10}},
+			says: "The wake took 10s: a pod had a node after 1s, its containers were started 2s later, a server was up after 7s more, and new clients went to it 0s later.",
 		},
 		"with handoff Never nothing is handed over": {
 			handoff: v1alpha1.HandoffNever, pods: []corev1.Pod{startedPod(11, 12)},
@@ -117,6 +121,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 				{at: 13, woken: 10, o: seen.Of(1, seen.UpServer), phase: awake, written: 14},
 			},
 			want: map[string][2]float64{"scheduled": {1, 1}, "started": {1, 1}, "up": {1, 1}, "total": {1, 3}},
+			says: "The wake took 3s: a pod had a node after 1s, its containers were started 1s later, a server was up after 1s more.",
 		},
 		"a person who scales it up is no client": {
 			passes: []seenAt{
@@ -141,6 +146,7 @@ func TestTheStagesOfAWake(t *testing.T) {
 				{at: 11, woken: 10, o: seen.Of(1, seen.UpServer), phase: awake, written: 12},
 			},
 			want: map[string][2]float64{"handed_over": {1, 1}, "total": {1, 2}},
+			says: "The wake took 2s: a server was up after 1s, and new clients went to it 1s later.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +166,9 @@ func TestTheStagesOfAWake(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, stages(t, registry)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := r.stateOf(es).lastWake; (got == nil) != (c.says == "") || got != nil && got.Message != c.says {
+				t.Errorf("the status says %+v, want %q", got, c.says)
 			}
 			if api.lists > 1 {
 				t.Errorf("pods were listed %d times, want once at most", api.lists)

@@ -43,6 +43,8 @@ type state struct {
 	lastObstacle  string
 	diagnosis     lookout.History
 	wake          wakestages.Wake
+	// lastWake is where the time of the last wake went, once one was measured.
+	lastWake *v1alpha1.LastWake
 	// pendingSlices are slices that were written and that the cache doesn't show yet.
 	pendingSlices endpoints.PendingSlices
 	// strangers are the names, by UID, of pods that a selector matches and that aren't the

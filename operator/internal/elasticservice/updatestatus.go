@@ -11,6 +11,7 @@ import (
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -36,6 +37,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Resul
 func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	es, m, before := p.es, p.state, p.original.Status.Phase
 	status.Set(p.now, es, p.observed, p.found, p.plan)
+	if m.lastWake != nil {
+		es.Status.LastWake = m.lastWake
+	}
 	if p.plan.Phase != v1alpha1.PhaseFallingAsleep {
 		m.stayAwake()
 	}
@@ -89,20 +93,25 @@ func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obst
 // wakePodsTime bounds the look at the pods of a wake that is over.
 const wakePodsTime = 2 * time.Second
 
+// lastWakeDelay is how long a wake that is over stays unwritten: a later pass most often has more
+// to write, and nobody waits for this.
+const lastWakeDelay = 2 * time.Second
+
 // timeWake measures a wake once it is over: a server was up when the pass observed, and the
-// Service's endpoints were written when its plan was applied.
+// Service's endpoints were written when its plan was applied. The next pass writes it.
 func (r *Reconciler) timeWake(ctx context.Context, p *pass) {
 	wake := &p.state.wake
 	if p.observed.Scale.Err != nil || !wake.Pass(p.es, p.observed.Scale.Replicas, p.plan.Phase) {
 		return
 	}
-	wake.HandedOver(r.Metrics, p.es, p.now, p.applied)
 	ctx, cancel := context.WithTimeout(ctx, wakePodsTime)
 	defer cancel()
 	pods, _, err := r.podsOf(ctx, p.es, p.observed)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "measure the stages of a wake")
-		return
 	}
-	wake.Started(r.Metrics, p.es, p.now, pods)
+	last := wake.Took(p.es, p.now, p.applied, pods)
+	wakestages.Observe(r.Metrics, p.es, last)
+	p.state.lastWake = last
+	p.plan.RequeueAfter.AtMost(lastWakeDelay)
 }

@@ -4,9 +4,11 @@
 package wakestages
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -49,32 +51,56 @@ func (w *Wake) Pass(es *v1alpha1.ElasticService, replicas int32, phase v1alpha1.
 	return !w.asked.IsZero() // otherwise somebody else scaled the target up
 }
 
-// HandedOver measures the stages that end with a server that was up at now, and with endpoints
-// that were written at applied.
-func (w *Wake) HandedOver(to *metrics.Controller, es *v1alpha1.ElasticService, now, applied time.Time) {
-	end := now
-	if spec.Handoff(es) == v1alpha1.HandoffDirect {
-		to.WakeTook(es.Namespace, es.Name, es.Spec.Service, metrics.StageHandedOver, applied.Sub(now))
-		end = applied
+// Took is where a wake's time went, in a status: its server was up at now, and its endpoints were
+// written at applied. The pods are the target's.
+func (w *Wake) Took(es *v1alpha1.ElasticService, now, applied time.Time, pods []corev1.Pod) *v1alpha1.LastWake {
+	asked, end := w.asked, now
+	last := &v1alpha1.LastWake{Asked: metav1.NewMicroTime(asked)}
+	began, text := asked, ""
+	if scheduled, started := podTimes(pods); !scheduled.IsZero() && !started.IsZero() { // else the pods are gone again
+		scheduled = times.Within(asked, scheduled, now)
+		started = times.Within(scheduled, started, now)
+		last.Scheduled, last.Started = durationOf(scheduled.Sub(asked)), durationOf(started.Sub(scheduled))
+		text = fmt.Sprintf("a pod had a node after %s, its containers were started %s later, ", shown(*last.Scheduled), shown(*last.Started))
+		began = started
 	}
-	to.WakeTook(es.Namespace, es.Name, es.Spec.Service, metrics.StageTotal, end.Sub(w.asked))
+	last.Up = *durationOf(now.Sub(began))
+	text += fmt.Sprintf("a server was up after %s", shown(last.Up))
+	if last.Started != nil {
+		text += " more"
+	}
+	if spec.Handoff(es) == v1alpha1.HandoffDirect {
+		end = times.Latest(now, applied)
+		last.HandedOver = durationOf(end.Sub(now))
+		text += fmt.Sprintf(", and new clients went to it %s later", shown(*last.HandedOver))
+	}
+	last.Took = *durationOf(end.Sub(asked))
+	last.Message = fmt.Sprintf("The wake took %s: %s.", shown(last.Took), text)
+	return last
 }
 
-// Started measures the stages that the pods show, of a wake whose server was up at now.
-func (w *Wake) Started(to *metrics.Controller, es *v1alpha1.ElasticService, now time.Time, pods []corev1.Pod) {
-	scheduled, started := podTimes(pods)
-	if scheduled.IsZero() || started.IsZero() {
-		return // the pods are gone again
+// Observe counts a wake in the metrics.
+func Observe(to *metrics.Controller, es *v1alpha1.ElasticService, last *v1alpha1.LastWake) {
+	for _, stage := range []struct {
+		name metrics.Stage
+		took *metav1.Duration
+	}{
+		{metrics.StageScheduled, last.Scheduled}, {metrics.StageStarted, last.Started}, {metrics.StageHandedOver, last.HandedOver},
+		{metrics.StageTotal, &last.Took},
+	} {
+		if stage.took != nil {
+			to.WakeTook(es.Namespace, es.Name, es.Spec.Service, stage.name, stage.took.Duration)
+		}
 	}
-	scheduled = times.Within(w.asked, scheduled, now)
-	started = times.Within(scheduled, started, now)
-	took := func(stage metrics.Stage, d time.Duration) {
-		to.WakeTook(es.Namespace, es.Name, es.Spec.Service, stage, d)
+	if last.Started != nil {
+		to.WakeTook(es.Namespace, es.Name, es.Spec.Service, metrics.StageUp, last.Up.Duration)
 	}
-	took(metrics.StageScheduled, scheduled.Sub(w.asked))
-	took(metrics.StageStarted, started.Sub(scheduled))
-	took(metrics.StageUp, now.Sub(started))
 }
+
+func durationOf(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: max(0, d)} }
+
+// shown is a duration as a person reads it.
+func shown(d metav1.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 // podTimes are when the first of the pods was scheduled, and when the first one had its
 // containers started, to a second.
