@@ -144,6 +144,21 @@ func TestTwoHundredClientsAtOnceWakeOneServerOnce(t *testing.T) {
 			t.Errorf("resolver %s made %.0f wake calls in %s, want at most %.0f", pod, calls, took, most)
 		}
 	}
+	// The status says where the time went.
+	es, err := suite.Cluster.WaitFor(ctx, g.Key(), "a last wake in the status", func(es *v1alpha1.ElasticService) bool { return es.Status.LastWake != nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := es.Status.LastWake
+	if last.Scheduled == nil || last.Started == nil || last.HandedOver == nil {
+		t.Fatalf("stages are missing: %+v", last)
+	}
+	if sum := last.Scheduled.Duration + last.Started.Duration + last.Up.Duration + last.HandedOver.Duration; sum != last.Took.Duration {
+		t.Errorf("the stages are %s together, want %s: %+v", sum, last.Took.Duration, last)
+	}
+	if asked := last.Asked.Time; asked.Before(started.Add(-time.Second)) || asked.After(started.Add(took)) {
+		t.Errorf("the first client asked at %s by the status, between %s and %s in truth", asked, started, started.Add(took))
+	}
 }
 
 // Scenario 11.

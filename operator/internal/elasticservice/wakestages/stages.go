@@ -54,28 +54,31 @@ func (w *Wake) Pass(es *v1alpha1.ElasticService, replicas int32, phase v1alpha1.
 // Took is where a wake's time went, in a status: its server was up at now, and its endpoints were
 // written at applied. The pods are the target's.
 func (w *Wake) Took(es *v1alpha1.ElasticService, now, applied time.Time, pods []corev1.Pod) *v1alpha1.LastWake {
-	asked, end := w.asked, now
+	asked := w.asked
 	last := &v1alpha1.LastWake{Asked: metav1.NewMicroTime(asked)}
 	began, text := asked, ""
 	if scheduled, started := podTimes(pods); !scheduled.IsZero() && !started.IsZero() { // else the pods are gone again
 		scheduled = times.Within(asked, scheduled, now)
 		started = times.Within(scheduled, started, now)
 		last.Scheduled, last.Started = durationOf(scheduled.Sub(asked)), durationOf(started.Sub(scheduled))
-		text = fmt.Sprintf("a pod had a node after %s, its containers were started %s later, ", shown(*last.Scheduled), shown(*last.Started))
+		text = fmt.Sprintf("a pod had a node after %s, its containers were started %s later, ", last.Scheduled.Duration, last.Started.Duration)
 		began = started
 	}
 	last.Up = *durationOf(now.Sub(began))
-	text += fmt.Sprintf("a server was up after %s", shown(last.Up))
+	text += fmt.Sprintf("a server was up after %s", last.Up.Duration)
 	if last.Started != nil {
 		text += " more"
 	}
 	if spec.Handoff(es) == v1alpha1.HandoffDirect {
-		end = times.Latest(now, applied)
-		last.HandedOver = durationOf(end.Sub(now))
-		text += fmt.Sprintf(", and new clients went to it %s later", shown(*last.HandedOver))
+		last.HandedOver = durationOf(applied.Sub(now))
+		text += fmt.Sprintf(", and new clients went to it %s later", last.HandedOver.Duration)
 	}
-	last.Took = *durationOf(end.Sub(asked))
-	last.Message = fmt.Sprintf("The wake took %s: %s.", shown(last.Took), text)
+	for _, stage := range []*metav1.Duration{last.Scheduled, last.Started, &last.Up, last.HandedOver} {
+		if stage != nil {
+			last.Took.Duration += stage.Duration
+		}
+	}
+	last.Message = fmt.Sprintf("The wake took %s: %s.", last.Took.Duration, text)
 	return last
 }
 
@@ -97,10 +100,10 @@ func Observe(to *metrics.Controller, es *v1alpha1.ElasticService, last *v1alpha1
 	}
 }
 
-func durationOf(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: max(0, d)} }
-
-// shown is a duration as a person reads it.
-func shown(d metav1.Duration) time.Duration { return d.Round(time.Millisecond) }
+// durationOf is a duration as the status has it, to a millisecond.
+func durationOf(d time.Duration) *metav1.Duration {
+	return &metav1.Duration{Duration: max(0, d).Round(time.Millisecond)}
+}
 
 // podTimes are when the first of the pods was scheduled, and when the first one had its
 // containers started, to a second.
