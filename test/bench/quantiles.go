@@ -14,8 +14,11 @@ type quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// quantilesOf takes the nearest rank: each figure is one that was measured.
+// quantilesOf takes the nearest rank: each figure is one that was measured. Of nothing they are 0.
 func quantilesOf(durations []time.Duration) quantiles {
+	if len(durations) == 0 {
+		return quantiles{}
+	}
 	sorted := slices.Sorted(slices.Values(durations))
 	rank := func(q float64) float64 {
 		i := int(math.Ceil(q*float64(len(sorted)))) - 1

@@ -16,4 +16,7 @@ func TestQuantilesAreMeasuredValuesByNearestRank(t *testing.T) {
 	if got, want := quantilesOf(ds[:1]), (quantiles{P50: 30, P90: 30, Max: 30}); got != want {
 		t.Errorf("quantiles of one value = %+v, want %+v", got, want)
 	}
+	if got := quantilesOf(nil); got != (quantiles{}) {
+		t.Errorf("quantiles of nothing = %+v", got)
+	}
 }
