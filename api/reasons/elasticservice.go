@@ -14,7 +14,7 @@ const (
 	// ServiceTaken means that an older ElasticService has the same Service, or
 	// that the front's is the own Service of one.
 	ServiceTaken = "ServiceTaken"
-	// TargetTaken means that an older ElasticService has the same target.
+	// TargetTaken means that an older object of the kind has the same target.
 	TargetTaken = "TargetTaken"
 	// ServiceUnsupported means that the Service is of a kind that can't
 	// sleep: of type ExternalName, headless, or without ports.

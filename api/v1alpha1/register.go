@@ -14,6 +14,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ElasticService{}, &ElasticServiceList{},
 		&Fleet{}, &FleetList{},
+		&GameAutoscaler{}, &GameAutoscalerList{},
 		&GameType{}, &GameTypeList{},
 		&Server{}, &ServerList{},
 	)

@@ -20,7 +20,7 @@ const (
 
 	// AllowedNamespacesAnnotation is on the Service of a front; its value are the names of the
 	// other namespaces whose ElasticServices may share it, with commas between them, or * for
-	// all.
+	// all. On the Service of a webhook they are those whose GameAutoscalers may ask it.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
 	// ReportKeyAnnotation is on a Server's Pod whose sidecar signs its reports; its value is the
