@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	_ "time/tzdata" // the image has no time zones of its own, and schedules name some
 
 	ctrl "sigs.k8s.io/controller-runtime"
 

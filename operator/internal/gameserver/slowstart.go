@@ -145,11 +145,23 @@ func (b *boots) took(game string, d time.Duration) {
 func bootOf(s *v1alpha1.Server) string {
 	for _, label := range []string{wellknown.GameTypeLabel, wellknown.FleetLabel} {
 		if name := s.Labels[label]; name != "" {
-			return s.Namespace + "/" + label + "/" + name
+			return bootKey(s.Namespace, label, name)
 		}
 	}
 	return s.Namespace + "/" + s.Name
 }
+
+// UsualBoot is how long the Servers of a GameType or a Fleet usually take from their container's
+// start until they are Ready, as this process has seen it; 0: not known.
+func (r *Reconciler) UsualBoot(kind, namespace, name string) time.Duration {
+	label := wellknown.GameTypeLabel
+	if kind == "Fleet" {
+		label = wellknown.FleetLabel
+	}
+	return r.boots.of(bootKey(namespace, label, name))
+}
+
+func bootKey(namespace, label, name string) string { return namespace + "/" + label + "/" + name }
 
 // noteBoot takes in a boot that has just ended.
 func (r *Reconciler) noteBoot(now time.Time, before, s *v1alpha1.Server, o observed) {

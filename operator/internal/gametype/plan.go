@@ -204,7 +204,7 @@ func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
 	if places.Has(&spec.Template) {
 		return placeBounds(spec)
 	}
-	b := bounds{replicas: replicas(spec)}
+	b := bounds{replicas: Replicas(spec)}
 	surge := scaled(spec.Update.MaxSurge, "25%", b.replicas, true)
 	fewer := scaled(spec.Update.MaxUnavailable, "0", b.replicas, false)
 	if surge == 0 && fewer == 0 {
@@ -386,8 +386,8 @@ const (
 	historyLimit = 5
 )
 
-// replicas is how many Servers there are to be now.
-func replicas(spec *v1alpha1.GameTypeSpec) int32 { return scaleOf(spec).Replicas }
+// Replicas is how many Servers a GameType is to have now; 0 while it sleeps.
+func Replicas(spec *v1alpha1.GameTypeSpec) int32 { return scaleOf(spec).Replicas }
 
 func sum(list []int32) int32 {
 	total := int32(0)

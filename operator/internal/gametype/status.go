@@ -37,7 +37,7 @@ func setStatus(now time.Time, gt *v1alpha1.GameType, fleets []fleet, p *plan, o 
 	status.Revisions = revisions(gt, fleets)
 	if p.current != nil {
 		status.UpdateRevision = &v1alpha1.Revision{Name: revisionName(gt, p.current.name), Number: p.number}
-		if p.done && replicas(&gt.Spec) > 0 && p.current.ready >= p.current.desired || settled(gt, p) {
+		if p.done && Replicas(&gt.Spec) > 0 && p.current.ready >= p.current.desired || settled(gt, p) {
 			status.CurrentRevision = status.UpdateRevision.DeepCopy()
 		}
 	}
@@ -142,11 +142,11 @@ func progressing(now time.Time, gt *v1alpha1.GameType, p *plan, o outcome, c cou
 		return condition.True(kind, reasons.Updating, "Revision %d is about to begin.", p.number)
 	case gt.Status.CurrentRevision != nil && *gt.Status.CurrentRevision == *gt.Status.UpdateRevision && p.done:
 		return condition.True(kind, reasons.Updated, "All Servers that take players are of revision %d.%s", p.number, retirees(c))
-	case replicas(&gt.Spec) == 0:
+	case Replicas(&gt.Spec) == 0:
 		return condition.True(kind, reasons.Asleep, "No Servers are asked for; the next ones are of revision %d.%s", p.number, retirees(c))
 	}
 	report := fmt.Sprintf("Revision %d has %d of %d Servers ready; %s players.%s",
-		p.number, p.current.ready, replicas(&gt.Spec), takers(c.old), retirees(c))
+		p.number, p.current.ready, Replicas(&gt.Spec), takers(c.old), retirees(c))
 	if p.why != "" {
 		report += " " + p.why
 	}
@@ -184,7 +184,7 @@ func updated(update *metav1.Condition, p *plan) metav1.Condition {
 // available is the condition Available.
 func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 	const kind = conditions.Available
-	desired := replicas(&gt.Spec)
+	desired := Replicas(&gt.Spec)
 	switch {
 	case !gt.DeletionTimestamp.IsZero():
 		return condition.False(kind, reasons.Draining, "The GameType is being deleted.")
@@ -207,7 +207,7 @@ func available(gt *v1alpha1.GameType, p *plan, c counts) metav1.Condition {
 // phase is the phase of a GameType whose ElasticService has none.
 func phase(spec *v1alpha1.GameTypeSpec, c counts) v1alpha1.Phase {
 	switch {
-	case replicas(spec) == 0:
+	case Replicas(spec) == 0:
 		return v1alpha1.PhaseAsleep
 	case c.ready == 0:
 		return v1alpha1.PhaseWaking

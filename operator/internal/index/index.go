@@ -56,6 +56,7 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		}},
 		{&v1alpha1.ElasticService{}, Front, FrontKeys},
 		{&v1alpha1.ElasticService{}, Players, playerListKeys},
+		{&v1alpha1.GameAutoscaler{}, AutoscalerTarget, autoscalerTarget},
 		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[wellknown.PrivateServiceLabel]}
 		}},

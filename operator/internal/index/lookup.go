@@ -43,10 +43,7 @@ func ForService(ctx context.Context, c client.Reader, namespace, service string)
 
 // OlderThan reports whether a is older than b. Ties within a second are broken, too.
 func OlderThan(a, b *v1alpha1.ElasticService) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.UID < b.UID
+	return olderObject(a, b)
 }
 
 // SortByAge sorts by age, the oldest first.

@@ -40,6 +40,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/fronts"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/gameserver"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -95,7 +96,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := keys.Setup(mgr); err != nil {
 		return err
 	}
-	if err := setupServers(mgr, o, keys, p.Errors); err != nil {
+	servers, err := setupServers(mgr, o, keys, p.Errors)
+	if err != nil {
 		return err
 	}
 	if err := setupFleets(ctx, mgr, p.Errors); err != nil {
@@ -119,6 +121,9 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	if err := setupController(mgr, o, token, scaler, reports.Peers, p.Errors); err != nil {
+		return err
+	}
+	if err := setupAutoscalers(ctx, mgr, o, scaler, reports.Peers, servers.UsualBoot, p.Errors); err != nil {
 		return err
 	}
 
@@ -241,12 +246,16 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		},
 	}
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
+	maps.Copy(byObject, gameautoscaler.CachedObjects())
 	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
 	if o.WebhookListen != "" {
 		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()
 	}
 	for _, meta := range elasticservice.WatchedTargets() {
 		byObject[meta] = cache.ByObject{Transform: slim}
+		if meta.Kind == "GameType" || meta.Kind == "Fleet" {
+			byObject[meta] = cache.ByObject{Transform: slimScaled}
+		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
@@ -292,6 +301,36 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
+// maxAnnotations bounds what is kept for webhooks of an object's annotations, in bytes.
+const maxAnnotations = 4 << 10
+
+// slimScaled is slim for what GameAutoscalers scale: webhooks are told its annotations, so short ones
+// are kept, too. The cache has one transform for a kind, whether it has the objects whole or as
+// metadata.
+func slimScaled(o any) (any, error) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return o, nil
+	}
+	all := object.GetAnnotations()
+	if _, err := slim(o); err != nil {
+		return nil, err
+	}
+	kept, left := maps.Clone(object.GetAnnotations()), maxAnnotations
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if left -= len(name) + len(all[name]); name == corev1.LastAppliedConfigAnnotation || left < 0 {
+			left += len(name) + len(all[name])
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[name] = all[name]
+	}
+	object.SetAnnotations(kept)
+	return o, nil
+}
+
 func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
@@ -331,7 +370,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	return f.Setup(mgr)
 }
 
-func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reporter *errortracking.Reporter) error {
+func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
@@ -344,7 +383,7 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 		HighPort:        o.HighHostPort,
 		NodeLostAfter:   o.NodeLostAfter,
 	}
-	return r.Setup(mgr)
+	return r, r.Setup(mgr)
 }
 
 func setupFleets(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.Reporter) error {

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,5 +47,20 @@ func TestOnlyAGameTypesServicesKeepTheirAnnotationsInTheCache(t *testing.T) {
 		if len(s.Annotations) != want {
 			t.Errorf("one labelled %s has the annotations %v", label, s.Annotations)
 		}
+	}
+}
+
+// Webhooks are told the short annotations of what is scaled; what kubectl apply keeps there, and what
+// is long, isn't kept. What controllers read is kept all the same.
+func TestWhatIsScaledKeepsItsShortAnnotationsInTheCache(t *testing.T) {
+	gt := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"team": "blue", "long": strings.Repeat("x", maxAnnotations), corev1.LastAppliedConfigAnnotation: "{}",
+		wellknown.UndoToAnnotation: strings.Repeat("y", maxAnnotations),
+	}}}
+	if _, err := slimScaled(gt); err != nil {
+		t.Fatal(err)
+	}
+	if len(gt.Annotations) != 2 || gt.Annotations["team"] != "blue" || len(gt.Annotations[wellknown.UndoToAnnotation]) != maxAnnotations {
+		t.Errorf("it has %d annotations: %.200v", len(gt.Annotations), gt.Annotations)
 	}
 }

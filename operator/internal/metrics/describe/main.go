@@ -39,6 +39,7 @@ func register(registry prometheus.Registerer) {
 	close(leads)
 	metrics.NewServices(registry, one{}, leads)
 	metrics.NewFleets(registry, one{}, leads)
+	metrics.NewAutoscalers(registry, one{}, leads)
 }
 
 // one is a cluster with one object of each kind.
@@ -55,6 +56,10 @@ func (one) List(_ context.Context, list client.ObjectList, _ ...client.ListOptio
 		}}}
 	case *v1alpha1.FleetList:
 		list.Items = []v1alpha1.Fleet{{}}
+	case *v1alpha1.GameAutoscalerList:
+		list.Items = []v1alpha1.GameAutoscaler{{Status: v1alpha1.GameAutoscalerStatus{
+			Conditions: []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionTrue}},
+		}}}
 	case *v1alpha1.ServerList:
 	default:
 		return fmt.Errorf("list %T: there are none of them", list)
