@@ -13,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/front"
@@ -98,6 +99,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if err := r.observePlayers(ctx, now, es, &o); err != nil {
 		return o, err
 	}
+	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
+		return o, err
+	}
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
 	m.up(now, endpoints.CountUp(o.Servers) > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)
@@ -112,6 +116,18 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		}
 	}
 	return o, nil
+}
+
+// keptAwake finds the GameAutoscaler that keeps the target awake, if one does.
+func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService) (idleness.KeptAwake, error) {
+	if !target.Of(es).HasServers() {
+		return idleness.KeptAwake{}, nil
+	}
+	gas, err := index.AutoscalerOf(ctx, r.Client, es.Namespace, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
+	if err != nil || gas == nil || gas.Status.KeepAwakeUntil == nil {
+		return idleness.KeptAwake{}, err
+	}
+	return idleness.KeptAwake{Until: gas.Status.KeepAwakeUntil.Time, By: "GameAutoscaler " + gas.Name}, nil
 }
 
 // observeSiblings looks for an older ElasticService with the same target.

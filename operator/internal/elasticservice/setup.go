@@ -93,6 +93,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byServer}.Handler(), builder.WithPredicates(serverChanged())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byTarget("Server")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
+		Watches(&v1alpha1.GameAutoscaler{}, kit.Debounce{Wait: debounce, Find: r.byAutoscaler, Before: true}.Handler(), builder.WithPredicates(keptAwakeChanged())).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
 		b = b.WatchesMetadata(meta, kit.Debounce{Wait: debounce, Find: r.byTarget(meta.Kind)}.Handler(),
@@ -129,6 +130,27 @@ func (r *Reconciler) bySibling(ctx context.Context, o client.Object) []reconcile
 func (r *Reconciler) byTarget(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return index.Find(ctx, r.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Target: kind + "/" + o.GetName()})
+	}
+}
+
+// byAutoscaler finds the ElasticServices of a GameAutoscaler's target.
+func (r *Reconciler) byAutoscaler(ctx context.Context, o client.Object) []reconcile.Request {
+	gas, ok := o.(*v1alpha1.GameAutoscaler)
+	if !ok {
+		return nil
+	}
+	return index.Find(ctx, r.Client, client.InNamespace(gas.Namespace), client.MatchingFields{index.Target: index.AutoscalerTargetOf(gas)})
+}
+
+// keptAwakeChanged lets through GameAutoscalers that begin or cease to keep their target awake.
+func keptAwakeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.GameAutoscaler)
+			after, ok2 := e.ObjectNew.(*v1alpha1.GameAutoscaler)
+			return ok1 && ok2 && (!before.Status.KeepAwakeUntil.Equal(after.Status.KeepAwakeUntil) || before.Spec.TargetRef != after.Spec.TargetRef)
+		},
 	}
 }
 

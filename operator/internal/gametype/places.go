@@ -83,7 +83,7 @@ func occupantOf(s *v1alpha1.Server, of types.UID) occupant {
 // placeBounds are the bounds of an update of Servers with places. The new Server of a place
 // starts when the old one has left its disk, so there is no surge.
 func placeBounds(spec *v1alpha1.GameTypeSpec) bounds {
-	n := replicas(spec)
+	n := Replicas(spec)
 	fewer := max(1, scaled(spec.Update.MaxUnavailable, "0", n, false))
 	if spec.Update.Strategy == v1alpha1.UpdateRecreate {
 		fewer = n
@@ -105,7 +105,7 @@ func trialOf(now time.Time, spec *v1alpha1.GameTypeSpec, current *fleet, old []*
 		return "", 0 // it lost its place before it could get ready
 	}
 	since, err := time.Parse(time.RFC3339, current.trial)
-	if err == nil && replicas(spec) == 0 {
+	if err == nil && Replicas(spec) == 0 {
 		if now.Sub(since) < bootTime {
 			return "", 0
 		}

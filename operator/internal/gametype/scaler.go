@@ -17,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -71,15 +72,21 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 	return target.Raised{After: want.FromZero, Version: meta.ResourceVersion}, nil
 }
 
-// asked is how many Servers a wake brings where the ElasticService doesn't say: as many as a GameType
-// says now, which may have changed in its sleep.
+// asked is how many Servers a wake brings. Where the ElasticService doesn't say it is as many as a
+// GameType says now, which may have changed in its sleep. A GameAutoscaler has them between its
+// bounds.
 func (c *Scaler) asked(ctx context.Context, ref target.Ref, want target.Replicas) target.Replicas {
-	gt := &v1alpha1.GameType{}
-	if !want.AsBefore || !ref.HasServers() || ref.Kind != kind.Kind || c.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, gt) != nil {
+	if !ref.HasServers() {
 		return want
 	}
-	if awake := ptr.Deref(gt.Spec.Replicas, 1); awake > 0 {
-		want.FromZero = awake
+	gt := &v1alpha1.GameType{}
+	if want.AsBefore && ref.Kind == kind.Kind && c.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, gt) == nil {
+		if awake := ptr.Deref(gt.Spec.Replicas, 1); awake > 0 {
+			want.FromZero = awake
+		}
+	}
+	if gas, err := index.AutoscalerOf(ctx, c.Client, ref.Namespace, ref.Kind, ref.Name); err == nil && gas != nil {
+		want.FromZero = max(ptr.Deref(gas.Spec.MinReplicas, 1), min(want.FromZero, gas.Spec.MaxReplicas))
 	}
 	return want
 }
@@ -145,7 +152,7 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 
 	// Observe the GameType and its Fleets.
 	gt := &v1alpha1.GameType{}
-	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, replicasOf(gt)) {
+	if c.Client.Get(ctx, key, gt) != nil || !asleep(&gt.ObjectMeta, Replicas(&gt.Spec)) {
 		return nil, nil
 	}
 	var list v1alpha1.FleetList
@@ -202,8 +209,6 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 func asleep(meta *metav1.ObjectMeta, replicas int32) bool {
 	return replicas == 0 && meta.DeletionTimestamp.IsZero()
 }
-
-func replicasOf(gt *v1alpha1.GameType) int32 { return replicas(&gt.Spec) }
 
 // cacheLags reports whether the cache is about to show a later GameType, because a Fleet is as
 // that one wants it. The wait is bounded.

@@ -46,6 +46,10 @@ func TestDecide(t *testing.T) {
 		"the last client must have been gone for sleepAfter":    {change: func(i *Signals) { i.LastActive = fixture.At(-50) }, again: 10 * time.Second},
 		"the service must have been awake for sleepAfter":       {change: func(i *Signals) { i.AwakeSince = fixture.At(-20) }, again: 40 * time.Second},
 		"a trigger that was never asked is no sign of idleness": {change: func(i *Signals) { i.Triggers = trigger.Reading{} }},
+		"an autoscaler keeps awake for a time": {
+			change: func(i *Signals) { i.KeptAwake = KeptAwake{Until: fixture.At(90), By: "GameAutoscaler evening"} }, again: 90 * time.Second,
+		},
+		"an autoscaler kept awake before": {change: func(i *Signals) { i.KeptAwake = KeptAwake{Until: fixture.At(0), By: "GameAutoscaler evening"} }, sleep: true},
 
 		"players alone tell that a service is idle":       {change: byPlayers, sleep: true},
 		"a player by a Server's status keeps awake":       {change: with(byPlayers, func(i *Signals) { i.Players.Busy = "lobby-1" })},

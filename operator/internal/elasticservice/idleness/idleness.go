@@ -39,6 +39,14 @@ type Signals struct {
 	// HasPlayers reports whether players keep the service awake.
 	HasPlayers bool
 	Players    Players
+	// KeptAwake is by whom and until when it is kept awake whether it is idle or not.
+	KeptAwake KeptAwake
+}
+
+// KeptAwake is until when something keeps a service awake; zero: nothing does. By names that.
+type KeptAwake struct {
+	Until time.Time
+	By    string
 }
 
 // Verdict is Decide's result.
@@ -82,6 +90,12 @@ func Decide(now time.Time, in Signals) Verdict {
 		return Verdict{Reason: fmt.Sprintf("Somebody plays on Server %s.", in.Players.Busy), Used: true}
 	}
 	since, left := in.left(now)
+	if kept := in.KeptAwake.Until.Sub(now); kept > 0 {
+		return Verdict{
+			Reason:       fmt.Sprintf("%s keeps it awake until %s.", in.KeptAwake.By, in.KeptAwake.Until.UTC().Format(time.RFC3339)),
+			RequeueAfter: kept, idleSince: since,
+		}
+	}
 	// Reports that keep it awake are asked for again, to find out when they no longer do.
 	if reports := in.Players.Reports; in.HasPlayers && (left <= 0 || !reports.Asked.IsZero() && !reports.NobodyPlays()) {
 		if v := decideByReports(now, reports); v != nil {

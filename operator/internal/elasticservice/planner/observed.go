@@ -64,6 +64,8 @@ type Observed struct {
 	Lists playerlist.Lists
 	// Players are the target's Servers' players, where the spec asks for them.
 	Players idleness.Players
+	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does.
+	KeptAwake idleness.KeptAwake
 	// SleepBegun is status.lastWakeTime as it was when this process wrote FallingAsleep; nil
 	// when it did not. Another value now means that a client came, whatever the replicas'
 	// clocks are.

@@ -151,6 +151,7 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 		Triggers:    o.Triggers,
 		HasPlayers:  spec.HasPlayers(es),
 		Players:     o.Players,
+		KeptAwake:   o.KeptAwake,
 	})
 	p.Idle.Used = p.Idle.Used || Blocked(es, o) != nil
 	p.RequeueAfter.AtMost(p.Idle.RequeueAfter)

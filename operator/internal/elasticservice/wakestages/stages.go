@@ -88,7 +88,9 @@ func Observe(to *metrics.Controller, es *v1alpha1.ElasticService, last *v1alpha1
 		name metrics.Stage
 		took *metav1.Duration
 	}{
-		{metrics.StageScheduled, last.Scheduled}, {metrics.StageStarted, last.Started}, {metrics.StageHandedOver, last.HandedOver},
+		{metrics.StageScheduled, last.Scheduled},
+		{metrics.StageStarted, last.Started},
+		{metrics.StageHandedOver, last.HandedOver},
 		{metrics.StageTotal, &last.Took},
 	} {
 		if stage.took != nil {

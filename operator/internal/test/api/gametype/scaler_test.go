@@ -95,6 +95,32 @@ func TestAWakeMakesTheServersOfAGameTypeInOneGo(t *testing.T) {
 	}
 }
 
+// A wake brings what the target's autoscaler would raise it to at once, and no more than it allows.
+func TestAWakeIsWithinTheAutoscalersBounds(t *testing.T) {
+	w := newWorld(t, true)
+	w.create(asleep)
+	gas := &v1alpha1.GameAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: game},
+		Spec: v1alpha1.GameAutoscalerSpec{
+			TargetRef: v1alpha1.AutoscalerTarget{Name: game}, MinReplicas: new(int32(2)), MaxReplicas: 3,
+			Policies: []v1alpha1.AutoscalerPolicy{{Name: "load", ActivePlayers: &v1alpha1.ActivePlayersPolicy{}}},
+		},
+	}
+	if err := w.Admin.Create(t.Context(), gas); err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[int32]int32{1: 2, 9: 3} {
+		w.settled()
+		if _, after := w.raise("GameType", game, asked); after != want || w.gameType().Spec.Scale.Replicas != want {
+			t.Errorf("a wake that asks for %d left %d replicas, want %d", asked, after, want)
+		}
+		w.settled()
+		w.change(func(gt *v1alpha1.GameType) { gt.Spec.Scale.Replicas = 0 })
+		w.eventually("no Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 0) })
+		w.guard()
+	}
+}
+
 // Two resolvers ask two operators, while the controllers look on.
 func TestManyWakesAtOnceMakeEachServerOnce(t *testing.T) {
 	for _, kind := range []string{"GameType", "Fleet"} {

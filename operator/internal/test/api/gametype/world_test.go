@@ -27,6 +27,7 @@ import (
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -51,6 +52,7 @@ type world struct {
 // kinds are those whose cache must be current for a test to look at what is done.
 var kinds = []client.ObjectList{
 	&v1alpha1.GameTypeList{}, &v1alpha1.FleetList{}, &v1alpha1.ServerList{}, &v1alpha1.ElasticServiceList{}, &corev1.ServiceList{},
+	&v1alpha1.GameAutoscalerList{},
 }
 
 // newWorld gives a world whose passes are the test's.
@@ -58,7 +60,7 @@ func newWorld(t *testing.T, realFleets bool) *world {
 	t.Helper()
 	w := &world{t: t, Controlled: fixture.NewControlled(t, "gametype", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
 	indexer := w.Manager.GetFieldIndexer()
-	if err := errors.Join(fleet.SetupIndexes(t.Context(), indexer), gametype.SetupIndexes(t.Context(), indexer)); err != nil {
+	if err := errors.Join(fleet.SetupIndexes(t.Context(), indexer), gametype.SetupIndexes(t.Context(), indexer), index.Setup(t.Context(), indexer)); err != nil {
 		t.Fatal(err)
 	}
 	w.reconciler = &gametype.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}
@@ -67,7 +69,7 @@ func newWorld(t *testing.T, realFleets bool) *world {
 		w.fleets = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: events.NewFakeRecorder(10000), Now: w.Clock.Now}
 		w.fleets.Init()
 	}
-	for _, o := range []client.Object{&v1alpha1.GameType{}, &v1alpha1.Fleet{}, &v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}} {
+	for _, o := range []client.Object{&v1alpha1.GameType{}, &v1alpha1.Fleet{}, &v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}, &v1alpha1.GameAutoscaler{}} {
 		if _, err := w.Manager.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
 			t.Fatal(err)
 		}
