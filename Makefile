@@ -26,6 +26,9 @@ BEFORE ?= HEAD~1
 RUNS ?= 200
 # Flags for bench-report.
 BENCH_FLAGS ?=
+# What chance goes by in make sim. SIM_FLAGS may be -plot=FILE.
+SEEDS ?= 101,202,303
+SIM_FLAGS ?=
 # Flags for every go test. The linter vets.
 TEST_FLAGS ?= -vet=off
 
@@ -170,6 +173,11 @@ bench-abuse: ## Attack the wake endpoint with 200,000 bad calls
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	@$(GO) run ./test/bench abuse
+
+# It needs no cluster.
+.PHONY: sim
+sim: ## Replay weeks of players, by SEEDS, against each way to scale, and write bin/sim
+	@$(GO) run ./operator/internal/gameautoscaler/sim/cmd/sim -seeds=$(SEEDS) $(SIM_FLAGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME
