@@ -70,6 +70,7 @@ func (s *Server) handler(sidecar string) http.Handler {
 			s.crash()
 		}
 	})
+	mux.HandleFunc("POST /scale", scale)
 	if sidecar != "" {
 		mux.HandleFunc("/sdk/", forwardSDK(sidecar))
 	}
