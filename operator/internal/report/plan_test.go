@@ -87,13 +87,15 @@ func TestCompare(t *testing.T) {
 		"the game gave a permission":           {server(), report(func(r *reportapi.Report) { r.Game.Permission = v1alpha1.DeletionAllowed }), want{Reason: reasonOther, Status: true}},
 		"a new Server's game that is Denied": {
 			server(func(s *v1alpha1.Server) { s.Status = v1alpha1.ServerStatus{} }),
-			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }), want{Reason: reasonDenied, Urgent: true, Status: true},
+			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }),
+			want{Reason: reasonDenied, Urgent: true, Status: true},
 		},
 		"a new Server's game that is Denied until it says otherwise": {
 			server(func(s *v1alpha1.Server) {
 				s.Status, s.Spec.Deletion.Unreported = v1alpha1.ServerStatus{}, v1alpha1.DeletionDenied
 			}),
-			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }), want{CanWait: true},
+			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }),
+			want{CanWait: true},
 		},
 		"a counter": {server(), report(func(r *reportapi.Report) { r.Game.Counters = map[string]v1alpha1.Counter{"a": {Count: 1, Capacity: 2}} }), want{Reason: reasonOther, Status: true}},
 		"a list that lost its values": {server(func(s *v1alpha1.Server) {

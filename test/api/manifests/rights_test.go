@@ -54,6 +54,8 @@ var rights = map[string]struct{ anywhere, own []string }{
 			"create fleets.dormouse.dev", "delete fleets.dormouse.dev", "list fleets.dormouse.dev", "patch fleets.dormouse.dev",
 			"watch fleets.dormouse.dev", "patch fleets/status.dormouse.dev",
 			"list gametypes.dormouse.dev", "patch gametypes.dormouse.dev", "watch gametypes.dormouse.dev", "patch gametypes/status.dormouse.dev",
+			"list gameautoscalers.dormouse.dev", "watch gameautoscalers.dormouse.dev", "patch gameautoscalers/status.dormouse.dev",
+			"list horizontalpodautoscalers.autoscaling", "watch horizontalpodautoscalers.autoscaling",
 			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",
 			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "patch servers/status.dormouse.dev",
 			"create pods", "delete pods", "get pods", "list pods", "patch pods", "watch pods", "list nodes", "watch nodes",

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,6 +124,46 @@ func TestWhoMayNotScaleAWorkloadMayNotHaveItScaled(t *testing.T) {
 	}
 }
 
+// The same goes for whoever has a GameAutoscaler scale a game.
+func TestWhoMayNotScaleAGameMayNotHaveItAutoscaled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	const user = "autoscaling-tenant"
+	grant(ctx, t, admin, user,
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gameautoscalers"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gametypes/scale"}, Verbs: []string{"update"}},
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"fleets/scale"}, ResourceNames: []string{"mine"}, Verbs: []string{"patch"}},
+	)
+	scaler := func(kind v1alpha1.AutoscalerTargetKind, target string) *v1alpha1.GameAutoscaler {
+		return &v1alpha1.GameAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "scaler"},
+			Spec: v1alpha1.GameAutoscalerSpec{
+				TargetRef: v1alpha1.AutoscalerTarget{Kind: kind, Name: target}, MaxReplicas: 2,
+				Policies: []v1alpha1.AutoscalerPolicy{{Name: "spare", Buffer: &v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(1))}}},
+			},
+		}
+	}
+	// The API server takes a moment to know of the policy, and of the rights.
+	var err error
+	for err = context.Canceled; err != nil && ctx.Err() == nil; {
+		err = makeAs(ctx, t, user, scaler(v1alpha1.AutoscalerTargetFleet, "theirs"))
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "you may not scale fleets theirs") {
+			err = nil
+		} else {
+			err = fmt.Errorf("Fleet theirs: want it refused for that, and not %w", err)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gas := range []*v1alpha1.GameAutoscaler{scaler("", "any"), scaler(v1alpha1.AutoscalerTargetGameType, "any"), scaler(v1alpha1.AutoscalerTargetFleet, "mine")} {
+		if err := makeAs(ctx, t, user, gas); err != nil {
+			t.Errorf("a GameAutoscaler of %s %s: %v", gas.Spec.TargetRef.Kind, gas.Spec.TargetRef.Name, err)
+		}
+	}
+}
+
 // Who may view or edit a namespace may view or edit Dormouse's objects in it.
 func TestKubernetesOwnRolesAreForDormousesKindsToo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -165,7 +206,7 @@ func TestKubernetesOwnRolesAreForDormousesKindsToo(t *testing.T) {
 		for !may(c.allowed[0], "elasticservices", "") && ctx.Err() == nil {
 			continue
 		}
-		for _, resource := range []string{"elasticservices", "servers", "fleets", "gametypes"} {
+		for _, resource := range []string{"elasticservices", "servers", "fleets", "gametypes", "gameautoscalers"} {
 			for _, verb := range verbs {
 				if got := may(verb, resource, ""); got != slices.Contains(c.allowed, verb) {
 					t.Errorf("%s may %s %s: %v", name, verb, resource, got)

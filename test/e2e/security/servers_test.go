@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -64,7 +65,7 @@ func liveServers(ctx context.Context, t *testing.T) {
 	gone(ctx, t, fleet, guard)
 }
 
-// liveGameType updates a GameType and deletes it.
+// liveGameType updates a GameType, has it scaled and deletes it.
 func liveGameType(ctx context.Context, t *testing.T) {
 	t.Helper()
 	_, ns := suite.Namespace(t)
@@ -91,10 +92,37 @@ func liveGameType(ctx context.Context, t *testing.T) {
 	if err := suite.Cluster.Client.Patch(ctx, changed, client.MergeFrom(gt)); err != nil {
 		t.Fatal(err)
 	}
+	updated(2)
+	autoscale(ctx, t, key)
 	if err := suite.Cluster.Client.Delete(ctx, updated(2)); err != nil {
 		t.Fatal(err)
 	}
 	gone(ctx, t, gt)
+}
+
+// autoscale has a GameAutoscaler decide about a GameType of one Server, and takes it away.
+func autoscale(ctx context.Context, t *testing.T, key types.NamespacedName) {
+	t.Helper()
+	gas := &v1alpha1.GameAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: v1alpha1.GameAutoscalerSpec{
+			TargetRef: v1alpha1.AutoscalerTarget{Name: key.Name}, MaxReplicas: 1,
+			Policies: []v1alpha1.AutoscalerPolicy{{Name: "spare", Buffer: &v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(1))}}},
+		},
+	}
+	if err := suite.Cluster.Client.Create(ctx, gas); err != nil {
+		t.Fatalf("create GameAutoscaler %s: %v", key, err)
+	}
+	_, err := env.Wait(ctx, suite.Cluster, &v1alpha1.GameAutoscalerList{}, key, "evaluated", func(gas *v1alpha1.GameAutoscaler) bool {
+		return gas.Status.DesiredReplicas == 1
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Cluster.Client.Delete(ctx, gas); err != nil {
+		t.Fatal(err)
+	}
+	gone(ctx, t, gas)
 }
 
 // withDisk makes a Server whose disk goes with it. No node takes its Pod while
