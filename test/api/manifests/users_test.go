@@ -131,7 +131,7 @@ func TestWhoMayNotScaleAGameMayNotHaveItAutoscaled(t *testing.T) {
 	admin := install(ctx, t)
 	const user = "autoscaling-tenant"
 	grant(ctx, t, admin, user,
-		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gameautoscalers"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gameautoscalers"}, Verbs: []string{"create", "update", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gametypes/scale"}, Verbs: []string{"update"}},
 		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"fleets/scale"}, ResourceNames: []string{"mine"}, Verbs: []string{"patch"}},
 	)
@@ -161,6 +161,31 @@ func TestWhoMayNotScaleAGameMayNotHaveItAutoscaled(t *testing.T) {
 		if err := makeAs(ctx, t, user, gas); err != nil {
 			t.Errorf("a GameAutoscaler of %s %s: %v", gas.Spec.TargetRef.Kind, gas.Spec.TargetRef.Name, err)
 		}
+	}
+
+	// Another's may be labelled, but its bounds scale, too.
+	theirs := scaler(v1alpha1.AutoscalerTargetFleet, "theirs")
+	config := fixture.Config(t)
+	c, err := client.New(config, client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	as, err := client.New(config, client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labelled, raised := theirs.DeepCopy(), theirs.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	raised.Spec.MinReplicas = new(int32(2))
+	if err := as.Patch(ctx, labelled, client.MergeFrom(theirs), client.DryRunAll); err != nil {
+		t.Errorf("a label: %v", err)
+	}
+	if err := as.Patch(ctx, raised, client.MergeFrom(theirs), client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "you may not scale fleets theirs") {
+		t.Errorf("another minReplicas: want it refused for who may not scale, and not %v", err)
 	}
 }
 
