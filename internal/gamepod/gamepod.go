@@ -103,3 +103,12 @@ func PortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {
 	const longest = 15 - len("-udp")
 	return strings.TrimRight(p.Name[:min(len(p.Name), longest)], "-") + "-udp"
 }
+
+// DeletionAllowed reports whether a Server's game may be ended by what its status says, or will say of a
+// new one: the controller leaves that unwritten while the Pod starts.
+func DeletionAllowed(s *v1alpha1.Server) bool {
+	if s.Status.State == "" && s.Status.Game == nil {
+		return s.Spec.Deletion.Unreported != v1alpha1.DeletionDenied
+	}
+	return s.Status.DeletionAllowed
+}

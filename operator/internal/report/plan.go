@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -135,7 +136,7 @@ func compare(server *v1alpha1.Server, s *said) change {
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)
 	switch {
-	case allowedSoFar(server) && !after.DeletionAllowed:
+	case gamepod.DeletionAllowed(server) && !after.DeletionAllowed:
 		c.reason, c.urgent = reasonDenied, true
 	case stored.State != game.State:
 		c.reason, c.urgent = reasonState, true
@@ -161,15 +162,6 @@ func compare(server *v1alpha1.Server, s *said) change {
 	c.canWait = !c.urgent && game.State == v1alpha1.GameStarting && nobody && server.DeletionTimestamp.IsZero() && !server.Spec.Drain
 	c.urgent = c.urgent || guard && !c.canWait
 	return c
-}
-
-// allowedSoFar reports whether a Server may be deleted by what its status says, or will say of a
-// new one: the controller leaves that unwritten while the Pod starts.
-func allowedSoFar(server *v1alpha1.Server) bool {
-	if server.Status.State == "" {
-		return server.Spec.Deletion.Unreported != v1alpha1.DeletionDenied
-	}
-	return server.Status.DeletionAllowed
 }
 
 // wantedStatus is the reports' part of the status according to this report.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -83,5 +84,5 @@ func BusyOf(games []Game) string {
 
 // Busy reports whether by a Server's status somebody plays, or its game may not be deleted.
 func Busy(s *v1alpha1.Server) bool {
-	return !s.Status.DeletionAllowed || s.Status.Players != nil && s.Status.Players.Current > 0
+	return !gamepod.DeletionAllowed(s) || s.Status.Players != nil && s.Status.Players.Current > 0
 }

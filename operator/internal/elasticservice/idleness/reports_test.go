@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
@@ -43,5 +44,29 @@ func TestJudgeReports(t *testing.T) {
 	}
 	if (Reports{}).NobodyPlays() {
 		t.Error("reports that nobody asked for count as quiet")
+	}
+}
+
+// Of a Server whose status isn't written yet, because its Pod starts, nobody is known to play, unless
+// its game may not go before it has said so.
+func TestAServerThatStartsIsNotBusy(t *testing.T) {
+	reported := v1alpha1.ServerStatus{Game: &v1alpha1.GameStatus{State: v1alpha1.GameReady}}
+	for name, c := range map[string]struct {
+		status     v1alpha1.ServerStatus
+		unreported v1alpha1.DeletionPermission
+		want       bool
+	}{
+		"nothing is written":                           {},
+		"nothing is written, and it may not go so":     {unreported: v1alpha1.DeletionDenied, want: true},
+		"its game has said that it may not go":         {status: reported, want: true},
+		"the controller has written that it may go":    {status: v1alpha1.ServerStatus{State: v1alpha1.ServerStarting, DeletionAllowed: true}},
+		"the controller has written that it may not":   {status: v1alpha1.ServerStatus{State: v1alpha1.ServerStarting}, want: true},
+		"somebody plays where nothing else is written": {status: v1alpha1.ServerStatus{Players: &v1alpha1.PlayersStatus{Current: 1}}, want: true},
+	} {
+		s := &v1alpha1.Server{Status: c.status}
+		s.Spec.Deletion.Unreported = c.unreported
+		if got := Busy(s); got != c.want {
+			t.Errorf("%s: busy %t, want %t", name, got, c.want)
+		}
 	}
 }
