@@ -149,10 +149,11 @@ func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
 // awaitsSidecar reports whether a Pod's start waits for its sidecar:
 //   - the game tells it that it is ready. The SDK's clients that find nobody there try again after
 //     a second, which is longer than the sidecar takes;
+//   - a port is exposed on the node, where players may come before kubelet shows the Pod's address;
 //   - a container has a postStart hook, which may wait for it. kubelet starts the next container
 //     after the hook.
 func awaitsSidecar(s *v1alpha1.Server) bool {
-	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK || slices.ContainsFunc(s.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+	return s.Spec.Readiness == v1alpha1.ServerReadinessSDK || slices.ContainsFunc(s.Spec.Ports, hostports.Exposed) || slices.ContainsFunc(s.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return c.Lifecycle != nil && c.Lifecycle.PostStart != nil
 	})
 }

@@ -160,10 +160,11 @@ func TestTheGameNeedNotWaitForItsSidecar(t *testing.T) {
 		before bool
 		change func(*v1alpha1.Server, *Sidecar)
 	}{
-		"as it is shipped":         {false, func(*v1alpha1.Server, *Sidecar) {}},
-		"that restarts always":     {false, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
-		"of an earlier version":    {true, func(_ *v1alpha1.Server, c *Sidecar) { c.AfterGame = false }},
-		"of a game that awaits it": {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Readiness = v1alpha1.ServerReadinessSDK }},
+		"as it is shipped":                  {false, func(*v1alpha1.Server, *Sidecar) {}},
+		"that restarts always":              {false, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways }},
+		"of an earlier version":             {true, func(_ *v1alpha1.Server, c *Sidecar) { c.AfterGame = false }},
+		"of a game with a port on its node": {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Ports[1].Expose = v1alpha1.ExposeHostPort }},
+		"of a game that awaits it":          {true, func(s *v1alpha1.Server, _ *Sidecar) { s.Spec.Readiness = v1alpha1.ServerReadinessSDK }},
 		"that a hook may await": {true, func(s *v1alpha1.Server, _ *Sidecar) {
 			s.Spec.Template.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{}}
 		}},
@@ -178,8 +179,12 @@ func TestTheGameNeedNotWaitForItsSidecar(t *testing.T) {
 			s, beside := full(), sidecar
 			beside.AfterGame = true
 			s.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9899, Protocol: corev1.ProtocolSCTP}}
+			s.Spec.Ports[0].ContainerPort = 7000
+			for i := range s.Spec.Ports {
+				s.Spec.Ports[i].Expose = v1alpha1.ExposeNone
+			}
 			c.change(s, &beside)
-			spec := buildPod(s, beside, []int32{7000, 7001, 0}, true).Spec
+			spec := buildPod(s, beside, []int32{0, 0, 0}, true).Spec
 			in, among, names := spec.Containers[len(spec.Containers)-1], len(spec.Containers), 3
 			if c.before {
 				in, among, names = spec.InitContainers[0], len(spec.InitContainers), 2
