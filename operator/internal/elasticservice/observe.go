@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -118,6 +119,10 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	return o, nil
 }
 
+// keptAwakeOver is for how long a target is kept awake beyond what its GameAutoscaler says: that may be
+// about to say more.
+const keptAwakeOver = 5 * time.Second
+
 // keptAwake finds the GameAutoscaler that keeps the target awake, if one does.
 func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService) (idleness.KeptAwake, error) {
 	if !target.Of(es).HasServers() {
@@ -127,7 +132,7 @@ func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService)
 	if err != nil || gas == nil || gas.Status.KeepAwakeUntil == nil {
 		return idleness.KeptAwake{}, err
 	}
-	return idleness.KeptAwake{Until: gas.Status.KeepAwakeUntil.Time, By: "GameAutoscaler " + gas.Name}, nil
+	return idleness.KeptAwake{Until: gas.Status.KeepAwakeUntil.Add(keptAwakeOver), By: "GameAutoscaler " + gas.Name}, nil
 }
 
 // observeSiblings looks for an older ElasticService with the same target.

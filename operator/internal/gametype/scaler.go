@@ -87,6 +87,7 @@ func (c *Scaler) asked(ctx context.Context, ref target.Ref, want target.Replicas
 	}
 	if gas, err := index.AutoscalerOf(ctx, c.Client, ref.Namespace, ref.Kind, ref.Name); err == nil && gas != nil {
 		want.FromZero = max(ptr.Deref(gas.Spec.MinReplicas, 1), min(want.FromZero, gas.Spec.MaxReplicas))
+		want.AtLeast = min(want.AtLeast, gas.Spec.MaxReplicas)
 	}
 	return want
 }
