@@ -9,6 +9,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -83,6 +84,15 @@ type state struct {
 	history history
 	// wrote is the last write of the target's replicas.
 	wrote write
+	// refusedUntil is until when a refused change of replicas isn't tried again.
+	refusedUntil time.Time
+	refusal      verdict
+	// stale is set while the Servers' last reports were too old to change replicas by.
+	stale bool
+	// target is what all of this is about.
+	target types.UID
+	// untold are events that are emitted once the status is written.
+	untold []kit.Notice
 	// wordsWritten is when the status was last written.
 	wordsWritten time.Time
 	// asks is set while webhooks are asked.
@@ -112,7 +122,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, err
 	}
 	now, m, original := r.Now(), r.states.Of(req.NamespacedName, gas.UID), gas.DeepCopy()
-	m.begin(gas)
 
 	// Observe.
 	t, obstacle, err := r.findTarget(ctx, gas)
@@ -124,8 +133,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		m.history = history{lastUp: m.history.lastUp, lastDown: m.history.lastDown, weeks: m.history.weeks}
 		setObstacle(now, gas, obstacle)
 		requeueAfter, err := r.writeStatus(ctx, now, original, gas, m)
+		if err == nil {
+			kit.Emit(r.Events, gas, failures(&original.Status, &gas.Status)...)
+		}
 		return reconcile.Result{RequeueAfter: requeueAfter}, err
 	}
+	memories := memoriesOf(gas)
+	if m.target != t.uid {
+		r.Webhooks.Forget(req.Namespace, req.Name) // what they answered is about another one
+	}
+	if m.target != "" && m.target != t.uid {
+		*m, memories = state{begun: true}, nil // and so is what was learnt
+	}
+	m.target = t.uid
+	m.begin(gas)
 	if m.wrote.lags(now, t.desired) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
@@ -136,10 +157,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	var requeueAfter requeue.After
 	o.answers = r.ask(now, gas, m, t, o, &requeueAfter)
 
-	// Plan. Replicas change by fresh reports alone, and forecasts learn from nothing else.
+	// Plan. Replicas change by fresh reports alone, and forecasts learn from nothing else. The
+	// replicas are asked for them where one of the two would happen, and while they were stale.
 	p := makePlan(now, &gas.Spec, m.history, o)
-	if p.desired != o.desired && o.desired > 0 && needsReports(&gas.Spec) || o.players > 0 && learns(m.history, p.history) {
-		if o.fresh = r.fresh(ctx, t); !o.fresh {
+	changes := p.desired != o.desired && needsReports(&gas.Spec)
+	if o.desired > 0 && (m.stale || changes || learns(m.history, p.history)) {
+		o.fresh = r.fresh(ctx, t)
+		m.stale = !o.fresh
+		if !o.fresh {
 			p = makePlan(now, &gas.Spec, m.history, o)
 		}
 	}
@@ -148,32 +173,53 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	before := m.history
 	m.history = p.history
 	if p.desired != o.desired {
-		err := r.scale(ctx, t, p.desired)
-		switch {
-		case err == nil:
-			m.wrote = write{from: o.desired, to: p.desired, at: now}
-			gas.Status.LastScaleTime = secondsOf(now)
-			r.Metrics.Scaled(o.desired, p.desired)
-		case refusal.Is(err), target.IsUserError(err), errors.Is(err, target.ErrForbidden):
-			m.history.lastUp, m.history.lastDown = before.lastUp, before.lastDown // the rest was seen all the same
-			p.desired = o.desired
-			p.refused(err)
-			p.requeueAfter.AtMost(refusedRetry)
-		default:
+		if err := r.change(ctx, now, t, m, &p); err != nil {
 			m.history = before
 			return reconcile.Result{}, err
 		}
+		if p.desired == o.desired { // it was refused; what was seen is remembered all the same
+			m.history.lastUp, m.history.lastDown = before.lastUp, before.lastDown
+		}
+	}
+	if last := gas.Status.LastScaleTime; !m.wrote.at.IsZero() && (last == nil || last.Time.Before(m.wrote.at.Truncate(time.Second))) {
+		gas.Status.LastScaleTime = secondsOf(m.wrote.at)
 	}
 	setStatus(now, gas, o, p)
-	keepMemory(original, gas, m.history)
+	keepMemory(memories, gas, m.history)
 	wait, err := r.writeStatus(ctx, now, original, gas, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	kit.Emit(r.Events, gas, notices(&original.Status, &gas.Status, o, p)...)
+	kit.Emit(r.Events, gas, append(m.untold, failures(&original.Status, &gas.Status)...)...)
+	m.untold = nil
 	requeueAfter.AtMost(wait)
 	requeueAfter.AtMost(p.requeueAfter.Duration())
 	return reconcile.Result{RequeueAfter: requeueAfter.Duration()}, nil
+}
+
+// change changes the target's replicas as planned. Where that is refused the plan says so instead, and
+// it is tried again later.
+func (r *Reconciler) change(ctx context.Context, now time.Time, t *scalable, m *state, p *plan) error {
+	if left := m.refusedUntil.Sub(now); left > 0 {
+		p.requeueAfter.AtMost(left)
+		p.desired, p.able = t.desired, m.refusal
+		return nil
+	}
+	err := r.scale(ctx, t, p.desired)
+	switch {
+	case err == nil:
+		m.wrote = write{from: t.desired, to: p.desired, at: now}
+		m.untold = append(m.untold, scaledNotice(t.desired, p))
+		r.Metrics.Scaled(t.desired, p.desired)
+	case refusal.Is(err), target.IsUserError(err), errors.Is(err, target.ErrForbidden):
+		p.desired = t.desired
+		p.refused(err)
+		m.refusedUntil, m.refusal = now.Add(refusedRetry), p.able
+		p.requeueAfter.AtMost(refusedRetry)
+	default:
+		return err
+	}
+	return nil
 }
 
 // refusedRetry follows a refusal of the API server.
@@ -186,7 +232,7 @@ func (m *state) begin(gas *v1alpha1.GameAutoscaler) {
 	}
 	m.begun = true
 	if last := gas.Status.LastScaleTime; last != nil {
-		m.history.lastUp, m.history.lastDown = last.Time, last.Time
+		m.history.lastDown = last.Time // after any change none are taken away for a while
 	}
 	m.history.weeks = weeksOf(gas)
 }

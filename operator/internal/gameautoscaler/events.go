@@ -15,12 +15,13 @@ import (
 // noEvents are the reasons that are no failure, or none yet.
 var noEvents = []string{reasons.Asleep, reasons.TargetDeleted, reasons.WebhookNotAnswered}
 
-// notices are the events of a pass: one for a change of replicas, and one when a failure begins
-// or becomes another.
-func notices(before, after *v1alpha1.GameAutoscalerStatus, o observed, p plan) (list []kit.Notice) {
-	if p.desired != o.desired {
-		list = append(list, kit.Normal("Scaled", "Scale", "From %d to %s. %s", o.desired, servers(p.desired), p.active.message))
-	}
+// scaledNotice is the event about a change of replicas.
+func scaledNotice(from int32, p *plan) kit.Notice {
+	return kit.Normal("Scaled", "Scale", "From %d to %s. %s", from, servers(p.desired), p.active.message)
+}
+
+// failures are the events about failures that begin with a pass, or become others.
+func failures(before, after *v1alpha1.GameAutoscalerStatus) (list []kit.Notice) {
 	for _, kind := range []string{conditions.Active, conditions.AbleToScale} {
 		is, was := meta.FindStatusCondition(after.Conditions, kind), meta.FindStatusCondition(before.Conditions, kind)
 		if is == nil || is.Status != metav1.ConditionFalse || slices.Contains(noEvents, is.Reason) ||

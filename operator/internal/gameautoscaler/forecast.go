@@ -37,8 +37,12 @@ func forecast(now time.Time, p *v1alpha1.ForecastPolicy, w weekly, o observed) (
 	this, ahead := hourShown(now, zone), hourShown(now.Add(lead), zone)
 	players, expected := expectation(p, w, hourOfWeek(this))
 	from := this
-	if more, then := expectation(p, w, hourOfWeek(ahead)); then && (!expected || more > players) {
-		players, expected, from = more, true, ahead
+	awakeUntil := hourEnds(now, zone)
+	if more, then := expectation(p, w, hourOfWeek(ahead)); then {
+		awakeUntil = hourEnds(now.Add(lead), zone)
+		if !expected || more > players {
+			players, expected, from = more, true, ahead
+		}
 	}
 	again := nextHour(now, lead, zone)
 	if !expected {
@@ -56,10 +60,7 @@ func forecast(now time.Time, p *v1alpha1.ForecastPolicy, w weekly, o observed) (
 	r := wants(replicas, reasons.PlayersExpected, fmt.Sprintf("%d players are expected in the hour from %s.%s", players, from.Format("Mon 15:04"), score(w)))
 	r.again = again
 	if p.Wake {
-		r.keepAwake = hourEnds(now, zone)
-		if from.Equal(ahead) {
-			r.keepAwake = hourEnds(now.Add(lead), zone)
-		}
+		r.keepAwake = awakeUntil
 	}
 	return r, w
 }

@@ -49,7 +49,7 @@ func TestAForecastWishesAheadOfPlayers(t *testing.T) {
 		"in the lead":                       {wake, remembered(10, 30, 30), evening(17, 55, 0), 0, want{3, reasons.PlayersExpected, "18:00:00", "19:00:00"}},
 		"in the hour":                       {wake, remembered(10, 30, 30), evening(18, 0, 0), 0, want{3, reasons.PlayersExpected, "18:55:00", "19:00:00"}},
 		"in the next one's lead":            {wake, remembered(10, 30, 30), evening(18, 56, 0), 0, want{3, reasons.PlayersExpected, "19:00:00", "19:00:00"}},
-		"fewer are expected next":           {wake, falling, evening(17, 56, 0), 0, want{3, reasons.PlayersExpected, "18:00:00", "18:00:00"}},
+		"fewer are expected next":           {wake, falling, evening(17, 56, 0), 0, want{3, reasons.PlayersExpected, "18:00:00", "19:00:00"}},
 		"after the hour":                    {wake, remembered(10, 30, 30), evening(19, 0, 0), 0, want{-1, reasons.NobodyExpected, "19:55:00", ""}},
 		"on another day":                    {wake, remembered(10, 30, 30), evening(42, 0, 0), 0, want{-1, reasons.NobodyExpected, "18:55:00", ""}},
 		"without wake":                      {v1alpha1.ForecastPolicy{}, remembered(10, 30, 30), evening(18, 0, 0), 0, want{3, reasons.PlayersExpected, "18:55:00", ""}},

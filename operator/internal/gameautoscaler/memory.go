@@ -4,28 +4,31 @@ import "dormouse.dev/dormouse/api/v1alpha1"
 
 // What forecasts remember is kept in the status, where another leader finds it.
 
-// weeksOf is what the status has of the forecasts' weeks. What can't be read is learnt anew.
+// memoriesOf are what the status has of the forecasts, by the policies' names.
+func memoriesOf(gas *v1alpha1.GameAutoscaler) map[string]string {
+	memories := map[string]string{}
+	for i := range gas.Status.Policies {
+		if p := &gas.Status.Policies[i]; p.Memory != "" {
+			memories[p.Name] = p.Memory
+		}
+	}
+	return memories
+}
+
+// weeksOf are the forecasts' weeks by the status. What can't be read is learnt anew.
 func weeksOf(gas *v1alpha1.GameAutoscaler) map[string]weekly {
 	weeks := map[string]weekly{}
-	for i := range gas.Status.Policies {
-		p := &gas.Status.Policies[i]
-		if p.Memory == "" {
-			continue
-		}
-		if w, err := weeklyOf(p.Memory); err == nil {
-			weeks[p.Name] = w
+	for name, memory := range memoriesOf(gas) {
+		if w, err := weeklyOf(memory); err == nil {
+			weeks[name] = w
 		}
 	}
 	return weeks
 }
 
-// keepMemory puts the forecasts' weeks into the status, as it was before where their hour is still the
-// same: peaks change with each player.
-func keepMemory(before, gas *v1alpha1.GameAutoscaler, h history) {
-	had := map[string]string{}
-	for i := range before.Status.Policies {
-		had[before.Status.Policies[i].Name] = before.Status.Policies[i].Memory
-	}
+// keepMemory puts the forecasts' weeks into the status; as they were there before, where their hour is
+// still the same: peaks change with each player.
+func keepMemory(had map[string]string, gas *v1alpha1.GameAutoscaler, h history) {
 	for i := range gas.Status.Policies {
 		p := &gas.Status.Policies[i]
 		w, ok := h.weeks[p.Name]

@@ -64,7 +64,7 @@ func (r *Reconciler) findTarget(ctx context.Context, gas *v1alpha1.GameAutoscale
 		return nil, &obstacle.Obstacle{Reason: reasons.TargetNotFound, Message: fmt.Sprintf(
 			"There is no %s %s in namespace %s: create it, or correct targetRef.", t.ref.Kind, t.ref.Name, gas.Namespace)}, err
 	}
-	if owner := t.labels[ownerLabel]; owner != "" {
+	if owner := t.labels[ownerLabel]; owner != "" && t.ref.Kind == string(v1alpha1.AutoscalerTargetFleet) {
 		return nil, &obstacle.Obstacle{Reason: reasons.TargetOwned, Message: fmt.Sprintf(
 			"Fleet %s belongs to GameType %s, which sets its replicas: name that in targetRef.", t.ref.Name, owner)}, nil
 	}

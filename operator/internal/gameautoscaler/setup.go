@@ -26,8 +26,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// maxConcurrent bounds how many GameAutoscalers are evaluated at once. No pass waits for a webhook.
-const maxConcurrent = 4
+// maxConcurrent bounds how many GameAutoscalers are evaluated at once. No pass waits for a webhook, but
+// one that changes something asks the operator's other replicas.
+const maxConcurrent = 16
 
 // ownerLabel is on the Fleets of a GameType.
 const ownerLabel = wellknown.GameTypeLabel
@@ -83,13 +84,22 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, answered <-chan event.TypedGenericE
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GameType{}, kit.Debounce{Wait: kit.ChildrenDebounce, Find: r.byTarget("GameType")}.Handler(), builder.WithPredicates(matters())).
 		Watches(&v1alpha1.Fleet{}, kit.Debounce{Wait: kit.ChildrenDebounce, Find: r.byTarget("Fleet")}.Handler(), builder.WithPredicates(matters())).
-		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(r.byHPA)).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, kit.Debounce{Wait: kit.OwnDebounce, Find: r.byHPA, Before: true}.Handler(), builder.WithPredicates(targetMoved())).
 		WatchesRawSource(source.Channel(answered, &handler.TypedEnqueueRequestForObject[*v1alpha1.GameAutoscaler]{})).
 		Complete(reconcilers.Wrap(r.Reporter, "gameautoscaler", "GameAutoscaler", r))
 	if err != nil {
 		return fmt.Errorf("set up the GameAutoscaler controller: %w", err)
 	}
 	return nil
+}
+
+// targetMoved lets through HorizontalPodAutoscalers that come, go, or scale something else.
+func targetMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
+		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
+		return !ok1 || !ok2 || before.Spec.ScaleTargetRef != after.Spec.ScaleTargetRef
+	}}
 }
 
 func (r *Reconciler) byTarget(kind string) handler.MapFunc {

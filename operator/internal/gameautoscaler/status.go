@@ -28,7 +28,11 @@ func setStatus(now time.Time, gas *v1alpha1.GameAutoscaler, o observed, p plan) 
 	if !p.keepAwake.IsZero() {
 		s.KeepAwakeUntil = secondsOf(p.keepAwake)
 	}
-	s.Policies = nil
+	if p.wishes == nil {
+		keepOnlyMemory(s, p.active.reason)
+	} else {
+		s.Policies = nil
+	}
 	for _, w := range p.wishes {
 		s.Policies = append(s.Policies, v1alpha1.AutoscalerPolicyStatus{Name: w.policy, Wish: w.replicas, Reason: w.reason, Message: text.Bounded(w.message)})
 	}
@@ -40,11 +44,21 @@ func setStatus(now time.Time, gas *v1alpha1.GameAutoscaler, o observed, p plan) 
 func setObstacle(now time.Time, gas *v1alpha1.GameAutoscaler, ob *obstacle.Obstacle) {
 	s := &gas.Status
 	s.ObservedGeneration = gas.Generation
-	s.CurrentReplicas, s.DesiredReplicas, s.Policies, s.KeepAwakeUntil = 0, 0, nil, nil
+	s.CurrentReplicas, s.DesiredReplicas, s.KeepAwakeUntil = 0, 0, nil
+	keepOnlyMemory(s, ob.Reason)
 	condition.SetAll(&s.Conditions, gas.Generation, metav1.NewTime(now),
 		condition.False(conditions.Active, ob.Reason, "%s", ob.Message),
 		condition.Unknown(conditions.AbleToScale, ob.Reason, "%s", ob.Message),
 		condition.Unknown(conditions.Limited, ob.Reason, "%s", ob.Message))
+}
+
+// keepOnlyMemory clears what the policies wish, where they aren't asked for that reason, but not what
+// they remember.
+func keepOnlyMemory(s *v1alpha1.GameAutoscalerStatus, reason string) {
+	s.Policies = slices.DeleteFunc(slices.Clone(s.Policies), func(p v1alpha1.AutoscalerPolicyStatus) bool { return p.Memory == "" })
+	for i := range s.Policies {
+		s.Policies[i].Wish, s.Policies[i].Reason, s.Policies[i].Message = nil, reason, ""
+	}
 }
 
 // refused notes that the API server refuses the change.

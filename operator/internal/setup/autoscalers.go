@@ -139,8 +139,9 @@ func (r *reservedAddresses) look(ctx context.Context) {
 	var slicesOf discoveryv1.EndpointSliceList
 	err := r.live.List(ctx, &slicesOf, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
 	if err != nil {
-		ctrl.Log.WithName("webhooks").Info("the API server's endpoints can't be read; its other addresses are never asked as webhooks", "cause", err.Error())
-		r.looked.CompareAndSwap(nil, &list)
+		if r.looked.CompareAndSwap(nil, &list) {
+			ctrl.Log.WithName("webhooks").Info("the API server's endpoints can't be read; its other addresses are never asked as webhooks", "cause", err.Error())
+		}
 		return
 	}
 	for i := range slicesOf.Items {

@@ -1,13 +1,19 @@
 package gameautoscaler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -15,7 +21,10 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/scalewebhook"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
@@ -212,8 +221,8 @@ func TestStaleReportsDecideNothing(t *testing.T) {
 func TestOfTwoAutoscalersTheYoungerSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.gameType(2)
-	w.plays(0, 0)
+	w.gameType(3)
+	w.plays(0, 0, 0)
 	older := w.autoscaler("zulu", buffer(2))
 	// Ages are to a second.
 	w.autoscaler("alpha", buffer(6))
@@ -243,11 +252,12 @@ func TestWhatIsNotItsOwnToScaleIsLeftAlone(t *testing.T) {
 	w.pass()
 	active := func(reason string) {
 		t.Helper()
-		s := w.status(scaler)
-		for _, c := range s.Conditions {
-			if c.Type == conditions.Active && (c.Status != isFalse || c.Reason != reason) {
-				t.Errorf("Active is %+v, want False %s", c, reason)
-			}
+		c := meta.FindStatusCondition(w.status(scaler).Conditions, conditions.Active)
+		if c == nil || c.Status != isFalse || c.Reason != reason {
+			t.Errorf("Active is %+v, want False %s", c, reason)
+		}
+		if n := w.Emitted(reason); n != 1 {
+			t.Errorf("%d events say %s, want 1", n, reason)
 		}
 	}
 	active(reasons.TargetNotFound)
@@ -365,4 +375,153 @@ func TestAForecastOutlastsItsLeader(t *testing.T) {
 	if policy.Reason != reasons.PlayersExpected || policy.Wish == nil || *policy.Wish != 1 {
 		t.Errorf("a week later the forecast of another leader says %+v", policy)
 	}
+}
+
+// Servers that stay silent are said to be for as long as they are, and nothing is taken away.
+func TestSilentServersAreSaidForAsLongAsTheyAre(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gameType(4)
+	w.plays(0, 0, 0, 0)
+	gas := w.autoscaler(scaler, buffer(1))
+	gas.Spec.Behavior.ScaleDown = v1alpha1.AutoscalerScaleDown{} // with the default window
+	if err := w.Admin.Update(t.Context(), gas); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	delete(w.reports.recent, game+"-02")
+	w.after(5 * time.Minute)
+	for range 30 {
+		w.want(4, scaler, conditions.Active, isFalse, reasons.ReportsStale)
+		w.after(30 * time.Second)
+	}
+	if n := w.Emitted(reasons.ReportsStale); n != 1 {
+		t.Errorf("%d events about Servers that stay silent, want 1", n)
+	}
+	w.plays(0, 0, 0, 0)
+	w.after(30 * time.Second)
+	w.want(4, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated) // the window begins anew
+	w.after(5 * time.Minute)
+	w.want(1, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated)
+}
+
+// What was answered and learnt about one target is nothing to another.
+func TestAnotherTargetBeginsAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gameType(2)
+	w.plays(4, 4)
+	gas := w.autoscaler(scaler, v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{}}, webhook())
+	w.pass()
+	w.after(time.Hour)
+	memory := func() string { return w.status(scaler).Policies[0].Memory }
+	first, forgotten := memory(), w.webhooks.forgotten
+	if first == "" {
+		t.Fatal("nothing is remembered")
+	}
+	f := &v1alpha1.Fleet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "plain"},
+		Spec:       v1alpha1.FleetSpec{Replicas: new(int32(2)), Template: v1alpha1.ServerTemplate{Spec: serverSpec()}},
+	}
+	if err := w.Admin.Create(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Admin.Get(t.Context(), client.ObjectKeyFromObject(gas), gas); err != nil {
+		t.Fatal(err)
+	}
+	gas.Spec.TargetRef = v1alpha1.AutoscalerTarget{Kind: v1alpha1.AutoscalerTargetFleet, Name: f.Name}
+	if err := w.Admin.Update(t.Context(), gas); err != nil {
+		t.Fatal(err)
+	}
+	w.after(time.Second)
+	if memory() == first {
+		t.Error("another target's weeks are remembered")
+	}
+	if w.webhooks.forgotten == forgotten {
+		t.Error("another target's answers count")
+	}
+}
+
+// A change that the API server refuses is said, and tried again after a while only.
+func TestAChangeThatIsRefusedIsTriedAgainLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gameType(2)
+	w.plays(0, 0)
+	refused := &refusing{Scaler: w.reconciler.Scaler, err: apierrors.NewForbidden(schema.GroupResource{Resource: "gametypes"}, game, errors.New("a policy says no"))}
+	w.reconciler.Scaler = refused
+	w.autoscaler(scaler, buffer(3))
+	for range 29 {
+		w.pass()
+		w.Clock.Pass(time.Second)
+	}
+	w.want(2, scaler, conditions.AbleToScale, isFalse, reasons.ScaleRefused)
+	if refused.tried != 1 || w.Emitted(reasons.ScaleRefused) != 1 {
+		t.Errorf("it was tried %d times within half a minute, want once with one event", refused.tried)
+	}
+	refused.err = nil
+	w.after(time.Second)
+	w.want(3, scaler, conditions.AbleToScale, isTrue, reasons.ReadyToScale)
+	if s := w.status(scaler); s.LastScaleTime == nil {
+		t.Error("the status doesn't say when it was scaled")
+	}
+}
+
+// refusing refuses to write scales while err is set.
+type refusing struct {
+	gameautoscaler.Scaler
+	err   error
+	tried int
+}
+
+func (r *refusing) Set(ctx context.Context, ref target.Ref, scale *autoscalingv1.Scale, replicas int32) error {
+	if r.tried++; r.err != nil {
+		return r.err
+	}
+	return r.Scaler.Set(ctx, ref, scale, replicas)
+}
+
+// A change is told of, with its time, though the status could not be written with it.
+func TestAChangeIsToldOfThoughTheStatusWasWrittenInBetween(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gameType(2)
+	w.plays(0, 0)
+	w.autoscaler(scaler, buffer(2))
+	w.pass()
+	w.plays(1, 1)
+	fixture.Eventually(t, promptly, "the cache shows the players", func(context.Context) error {
+		if !w.CacheIsCurrent(kinds...) { //nolint:contextcheck // it has the test's
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	// Somebody writes the object just before the status is.
+	w.reconciler.Scaler = &before{Scaler: w.reconciler.Scaler, do: func() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+		gas := &v1alpha1.GameAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: scaler}}
+		if err := w.Admin.Patch(t.Context(), gas, patch); err != nil {
+			t.Error(err)
+		}
+	}}
+	w.Clock.Pass(30 * time.Second)
+	w.pass()
+	w.want(4, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated)
+	if s := w.status(scaler); s.LastScaleTime == nil || !s.LastScaleTime.Time.Equal(w.Clock.Now()) {
+		t.Errorf("the status says that it was scaled at %v, want %s", s.LastScaleTime, w.Clock.Now())
+	}
+	if n := w.Emitted("Scaled"); n != 1 {
+		t.Errorf("%d events about one change", n)
+	}
+}
+
+// before does something just before a scale is written.
+type before struct {
+	gameautoscaler.Scaler
+	do func()
+}
+
+func (b *before) Set(ctx context.Context, ref target.Ref, scale *autoscalingv1.Scale, replicas int32) error {
+	b.do()
+	return b.Scaler.Set(ctx, ref, scale, replicas)
 }

@@ -62,6 +62,8 @@ type webhooks struct {
 	of     []scalewebhook.Endpoint
 	// none is set until there is an answer.
 	none bool
+	// forgotten counts how often the answers were.
+	forgotten int
 }
 
 func (w *webhooks) Poll(_ scalewebhook.Subject, every time.Duration, e scalewebhook.Endpoint, r scalewebhook.Review) scalewebhook.Result {
@@ -75,7 +77,11 @@ func (w *webhooks) Poll(_ scalewebhook.Subject, every time.Duration, e scalewebh
 	return result
 }
 
-func (w *webhooks) Forget(string, string) {}
+func (w *webhooks) Forget(string, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgotten++
+}
 
 // reports are what the operator's replicas know of the Servers.
 type reports struct {
