@@ -158,6 +158,10 @@ bench-report: ## Measure what 10,000 sidecars' reports cost the operator
 # namespace; who isn't root must have them. BENCH_FLAGS may be
 # "-measures=udp,ping -rounds=1" for a look at a change, and -before=PROGRAM for another
 # version of bin/bench-dataplane beside it.
+.PHONY: bench-autoscalers
+bench-autoscalers: ## Measure what 500 GameAutoscalers cost one operator
+	@env $$($(GO) run ./hack/testassets) $(GO) test -vet=off -run '^$$' -bench FiveHundred -benchtime 1x -timeout 10m ./operator/internal/test/api/gameautoscaler
+
 .PHONY: bench-proxy
 bench-proxy: ## Measure relaying beside HAProxy and nginx, and write bin/bench/proxy.json
 	@$(GO) build -o bin/bench-dataplane ./resolver/internal/dataplane/benchhost

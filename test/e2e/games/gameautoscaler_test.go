@@ -1,7 +1,10 @@
 package games
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
@@ -57,30 +60,37 @@ func scaledTo(ctx context.Context, t *testing.T, g env.Game, replicas int32) {
 	})
 }
 
-// A spare Server is added when players come, and the one on which nobody plays goes when they
-// have left; the one with players stays.
+// A Server is added when players come, and the one on which nobody plays goes when they have left.
 func TestAGameAutoscalerFollowsItsPlayers(t *testing.T) {
 	t.Parallel()
-	ctx, ns := suite.Namespace(t)
-	g := newGameType(ctx, t, ns, 1)
-	first := serversOf(ctx, t, g)
-	newAutoscaler(ctx, t, g, v1alpha1.AutoscalerPolicy{Name: "spare", Buffer: &v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(1))}})
-	waitAutoscaler(ctx, t, g, conditions.Active, reasons.PoliciesEvaluated)
-	for _, s := range first {
-		if err := suite.Cluster.SetPlayers(ctx, s, 3); err != nil {
-			t.Fatal(err)
-		}
+	for name, policy := range map[string]v1alpha1.AutoscalerPolicy{
+		"a spare Server": {Name: "spare", Buffer: &v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(1))}},
+		"the load":       {Name: "load", ActivePlayers: &v1alpha1.ActivePlayersPolicy{MaxPlayersPerServer: new(int32(3))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, ns := suite.Namespace(t)
+			g := newGameType(ctx, t, ns, 1)
+			first := serversOf(ctx, t, g)
+			newAutoscaler(ctx, t, g, policy)
+			waitAutoscaler(ctx, t, g, conditions.Active, reasons.PoliciesEvaluated)
+			for _, s := range first {
+				if err := suite.Cluster.SetPlayers(ctx, s, 3); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scaledTo(ctx, t, g, 2)
+			for name, s := range serversOf(ctx, t, g) {
+				if first[name] == nil {
+					continue
+				}
+				if err := suite.Cluster.SetPlayers(ctx, s, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scaledTo(ctx, t, g, 1)
+		})
 	}
-	scaledTo(ctx, t, g, 2)
-	for name, s := range serversOf(ctx, t, g) {
-		if first[name] == nil {
-			continue
-		}
-		if err := suite.Cluster.SetPlayers(ctx, s, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	scaledTo(ctx, t, g, 1)
 }
 
 // A webhook of either format says how many Servers there are; one that fails changes nothing, and
@@ -180,4 +190,71 @@ func TestAScheduleWakesAGameType(t *testing.T) {
 	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A forecast that has learnt wakes a game that sleeps. What it has learnt is given to it as an earlier
+// leader would have left it in the status: that five players came in each hour of the last two weeks.
+func TestAForecastWakesAGameType(t *testing.T) {
+	t.Parallel()
+	ctx, ns := suite.Namespace(t)
+	g := env.Game{Namespace: ns, Name: "lobby", TCP: []int32{env.GameTCP}, UDP: []int32{env.GameUDP}}
+	gas := newAutoscaler(ctx, t, g, v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{Wake: true}})
+	waitAutoscaler(ctx, t, g, conditions.Active, reasons.TargetNotFound)
+	if err := suite.Cluster.Client.Get(ctx, g.Key(), gas); err != nil {
+		t.Fatal(err)
+	}
+	before := gas.DeepCopy()
+	gas.Status.Policies = []v1alpha1.AutoscalerPolicyStatus{{Name: "usual", Memory: twoWeeksOf(t, 5)}}
+	if err := suite.Cluster.Client.Status().Patch(ctx, gas, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	// Once the operator has seen a later change it has seen that, too.
+	before = gas.DeepCopy()
+	gas.Spec.Sync.Interval = &metav1.Duration{Duration: 2 * time.Second}
+	if err := suite.Cluster.Client.Patch(ctx, gas, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := env.Wait(ctx, suite.Cluster, &v1alpha1.GameAutoscalerList{}, g.Key(), "seen by the operator", func(seen *v1alpha1.GameAutoscaler) bool {
+		return seen.Status.ObservedGeneration == gas.Generation
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = suite.Cluster.CreateGameType(ctx, ns, g.Name, 0, func(s *v1alpha1.GameTypeSpec) {
+		s.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Second}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scaledTo(ctx, t, g, 1)
+	_, err = env.Wait(ctx, suite.Cluster, &v1alpha1.GameAutoscalerList{}, g.Key(), "expects players", func(gas *v1alpha1.GameAutoscaler) bool {
+		return len(gas.Status.Policies) == 1 && gas.Status.Policies[0].Reason == reasons.PlayersExpected && gas.Status.KeepAwakeUntil != nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// twoWeeksOf is a forecast's memory of so many players in each hour of the last two weeks of the six
+// that it has.
+func twoWeeksOf(t *testing.T, players uint16) string {
+	t.Helper()
+	var memory struct {
+		Version      uint8
+		Peaks        [7 * 24][6]uint16
+		Hour         int64
+		Peak         uint16
+		Expected     uint8
+		Right, Wrong uint16
+		Room         uint32
+	}
+	memory.Version = 1
+	for hour := range memory.Peaks {
+		memory.Peaks[hour][0], memory.Peaks[hour][1] = players+1, players+1
+	}
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.BigEndian, memory); err != nil {
+		t.Fatal(err)
+	}
+	return base64.RawStdEncoding.EncodeToString(b.Bytes())
 }
