@@ -9,7 +9,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -89,8 +88,8 @@ type state struct {
 	refusal      verdict
 	// stale is set while the Servers' last reports were too old to change replicas by.
 	stale bool
-	// target is what all of this is about.
-	target types.UID
+	// target is what all of this is about; another object of its name is the same game.
+	target target.Ref
 	// untold are events that are emitted once the status is written.
 	untold []kit.Notice
 	// wordsWritten is when the status was last written.
@@ -139,13 +138,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{RequeueAfter: requeueAfter}, err
 	}
 	memories := memoriesOf(gas)
-	if m.target != t.uid {
+	if m.target != t.ref {
 		r.Webhooks.Forget(req.Namespace, req.Name) // what they answered is about another one
+		if m.begun {
+			*m, memories = state{begun: true}, nil // and so is what was learnt
+		}
+		m.target = t.ref
 	}
-	if m.target != "" && m.target != t.uid {
-		*m, memories = state{begun: true}, nil // and so is what was learnt
-	}
-	m.target = t.uid
 	m.begin(gas)
 	if m.wrote.lags(now, t.desired) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil

@@ -367,8 +367,17 @@ func TestAForecastOutlastsItsLeader(t *testing.T) {
 		t.Errorf("the forecast says %+v", policy)
 	}
 
-	// A week later, with another leader, those five are expected.
+	// A week later, with another leader and the game made anew, those five are expected.
 	w.replaceLeader()
+	w.pass()
+	if err := w.Admin.Delete(t.Context(), &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: game}}); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	if memory() != second {
+		t.Error("without its target it remembers nothing")
+	}
+	w.gameType(1)
 	w.plays(0)
 	w.after(7*24*time.Hour - time.Hour)
 	policy = w.status(scaler).Policies[0]
