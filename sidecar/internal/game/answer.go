@@ -22,7 +22,9 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 		c.lookSince = now
 	}
 	c.lastAnswer = answer
-	c.begin(answer.GameStarted, now)
+	if answer.GameStarted != nil || answer.GameEnded != nil || !c.config.AfterGame || !c.started.IsZero() {
+		c.begin(answer.GameStarted, now)
+	} // else kubelet hasn't told the operator yet that the game was started, and it was
 	if answer.GameEnded != nil {
 		ended := answer.GameEnded.Truncate(time.Second)
 		c.words.forget(ended)

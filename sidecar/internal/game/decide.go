@@ -24,6 +24,8 @@ type Config struct {
 	Capacity int32
 	// Probed reports whether the game is probed for its players.
 	Probed bool
+	// AfterGame is set where kubelet starts this sidecar after the game.
+	AfterGame bool
 	// Health has the settings of when a game counts as broken.
 	Health Health
 }

@@ -89,6 +89,38 @@ func TestStates(t *testing.T) {
 
 func readySDK() Config { return sdkGame() }
 
+// A sidecar that was started after the game needs nobody to tell it that the game was started: the
+// operator learns that from kubelet, and says before that it doesn't run.
+func TestASidecarAfterTheGameKnowsThatItWasStarted(t *testing.T) {
+	after := plainGame()
+	after.AfterGame = true
+	late := func(w *world) { w.answered(func(a *reportapi.Answer) { a.GameStarted = nil }) }
+	started := func(w *world) { w.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(morning) }) }
+	ended := func(w *world) {
+		w.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = nil, wholeSecond(w.clock.Now()) })
+	}
+	for name, c := range map[string]struct {
+		config Config
+		happen []func(*world)
+		ready  bool
+	}{
+		"before the operator answers":                {after, nil, true},
+		"while the operator hasn't heard of it":      {after, []func(*world){late}, true},
+		"once it has":                                {after, []func(*world){late, started}, true},
+		"when a replica hasn't that the others have": {after, []func(*world){started, late}, false},
+		"when it has ended":                          {after, []func(*world){late, ended}, false},
+		"for a sidecar that was started first":       {plainGame(), []func(*world){late}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.config)
+			for _, happen := range c.happen {
+				happen(w)
+			}
+			w.wantReady(c.ready)
+		})
+	}
+}
+
 func TestAPlainGameHasReportedNothing(t *testing.T) {
 	w := answeredWorld(t, plainGame())
 	if w.Snapshot().Game.Reported {

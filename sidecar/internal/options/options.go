@@ -123,7 +123,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	if capacity < 0 || capacity > game.MaxPlayers {
 		return Options{}, fmt.Errorf("--capacity must be from 0 to %d", game.MaxPlayers)
 	}
-	o.Game.Capacity = int32(capacity)
+	o.Game.Capacity, o.Game.AfterGame = int32(capacity), o.OutliveGame
 	return o, o.validate()
 }
 

@@ -43,7 +43,7 @@ func TestWhatTheOperatorPasses(t *testing.T) {
 		GRPCPort: 9357, HTTPPort: 9358, ListenAddress: ":9359", ProbeType: v1alpha1.ProbeMinecraft, ProbePort: 25565,
 		OutliveGame: true, GamePorts: []outlive.Port{{Number: 25565, Protocol: corev1.ProtocolTCP}, {Number: 19132, Protocol: corev1.ProtocolUDP}},
 		Game: game.Config{
-			Readiness: v1alpha1.ServerReadinessSDK, Unreported: v1alpha1.DeletionDenied, Capacity: 20, Probed: true,
+			Readiness: v1alpha1.ServerReadinessSDK, Unreported: v1alpha1.DeletionDenied, Capacity: 20, Probed: true, AfterGame: true,
 			Health: game.Health{InitialDelay: time.Minute, Period: 10 * time.Second, FailureThreshold: 5, Disabled: true},
 		},
 	}
