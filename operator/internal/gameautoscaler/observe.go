@@ -1,6 +1,7 @@
 package gameautoscaler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -39,13 +40,8 @@ type scalable struct {
 func refOf(gas *v1alpha1.GameAutoscaler) target.Ref {
 	of := gas.Spec.TargetRef
 	ref := target.Ref{Namespace: gas.Namespace}
-	ref.APIVersion, ref.Kind, ref.Name = of.APIVersion, string(of.Kind), of.Name
-	if ref.APIVersion == "" {
-		ref.APIVersion = v1alpha1.GroupVersion.String()
-	}
-	if ref.Kind == "" {
-		ref.Kind = string(v1alpha1.AutoscalerTargetGameType)
-	}
+	ref.APIVersion = cmp.Or(of.APIVersion, v1alpha1.GroupVersion.String())
+	ref.Kind, ref.Name = string(cmp.Or(of.Kind, v1alpha1.AutoscalerTargetGameType)), of.Name
 	return ref
 }
 

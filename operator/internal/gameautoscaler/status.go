@@ -105,7 +105,6 @@ func wordless(s *v1alpha1.GameAutoscalerStatus) *v1alpha1.GameAutoscalerStatus {
 	for i := range s.Policies {
 		s.Policies[i].Message = ""
 	}
-	s.Conditions = slices.Clip(s.Conditions)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"dormouse.dev/dormouse/operator/internal/fair"
@@ -56,11 +57,13 @@ type Client struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	polls  map[Subject]*poll
-	swept  time.Time
-	closed bool
-	wait   sync.WaitGroup
+	mu    sync.Mutex
+	polls map[Subject]*poll
+	// subjects are those of polls, by their GameAutoscaler.
+	subjects map[types.NamespacedName][]Subject
+	swept    time.Time
+	closed   bool
+	wait     sync.WaitGroup
 }
 
 // New makes a client. Start or Close must be called.
@@ -72,6 +75,7 @@ func New(options Options) *Client {
 		ofEndpoint:  fair.New(math.MaxInt, perEndpoint),
 		ofNamespace: fair.New(inFlight, perNamespace),
 		polls:       map[Subject]*poll{},
+		subjects:    map[types.NamespacedName][]Subject{},
 	}
 	if c.clock == nil {
 		c.clock = clock.RealClock{}

@@ -3,7 +3,10 @@ package scalewebhook
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -21,6 +24,11 @@ type Subject struct {
 	Namespace, Name string
 	// Policy tells its policies apart, by name or number.
 	Policy string
+}
+
+// object is the GameAutoscaler's key.
+func (s Subject) object() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
 // Result is what Poll last heard.
@@ -76,6 +84,7 @@ func (c *Client) Poll(s Subject, every time.Duration, e Endpoint, r Review) Resu
 		}
 		p = &poll{key: key}
 		c.polls[s] = p
+		c.subjects[s.object()] = append(c.subjects[s.object()], s)
 	}
 	if p.key != key {
 		p.key, p.result, p.started = key, Result{}, time.Time{}
@@ -142,15 +151,17 @@ func (c *Client) start(s Subject, p *poll, e Endpoint, r Review, now time.Time) 
 func (c *Client) Forget(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s, p := range c.polls {
-		if s.Namespace == namespace && s.Name == name {
-			c.forget(s, p)
-		}
+	for _, s := range slices.Clone(c.subjects[types.NamespacedName{Namespace: namespace, Name: name}]) {
+		c.forget(s, c.polls[s])
 	}
 }
 
 func (c *Client) forget(s Subject, p *poll) {
 	delete(c.polls, s)
+	of := s.object()
+	if c.subjects[of] = slices.DeleteFunc(c.subjects[of], func(other Subject) bool { return other == s }); len(c.subjects[of]) == 0 {
+		delete(c.subjects, of)
+	}
 	if p.cancel != nil {
 		p.cancel()
 	}

@@ -170,12 +170,12 @@ func TestForgottenAndIdleSubjectsLeaveNothing(t *testing.T) {
 	poll("rare", time.Hour)
 	c.Forget("games", "gone")
 	c.Forget("others", "idle")
-	if _, ok := c.polls[subject("gone")]; ok || len(c.polls) != 3-1 {
+	if _, ok := c.polls[subject("gone")]; ok || len(c.polls) != 3-1 || len(c.subjects) != 2 {
 		t.Errorf("there are %d", len(c.polls))
 	}
 	clock.SetTime(start.Add(idleAfter + time.Second))
 	poll("new", every)
-	if _, ok := c.polls[subject("rare")]; !ok || len(c.polls) != 2 {
+	if _, ok := c.polls[subject("rare")]; !ok || len(c.polls) != 2 || len(c.subjects) != 2 {
 		t.Errorf("after a while there are %d, want the new and the rare one", len(c.polls))
 	}
 }

@@ -333,15 +333,21 @@ func scheme(t *testing.T) *runtime.Scheme {
 // makeAs makes an object in a dry run, as a user.
 func makeAs(ctx context.Context, t *testing.T, user string, o client.Object) error {
 	t.Helper()
+	made, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		t.Fatalf("%T is no object", o)
+	}
+	return clientAs(t, user).Create(ctx, made, client.DryRunAll)
+}
+
+// clientAs is a user's client.
+func clientAs(t *testing.T, user string) client.Client {
+	t.Helper()
 	config := fixture.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	as, err := client.New(config, client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		t.Fatalf("%T is no object", o)
-	}
-	return as.Create(ctx, made, client.DryRunAll)
+	return as
 }

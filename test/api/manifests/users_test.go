@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -95,19 +94,14 @@ func TestWhoMayNotScaleAWorkloadMayNotHaveItScaled(t *testing.T) {
 
 	// Another's may be changed, but for its target.
 	theirs := elastic("theirs", "apps/v1", "Deployment", "theirs")
-	config := fixture.Config(t)
-	c, err := client.New(config, client.Options{Scheme: scheme(t)})
+	c, err := client.New(fixture.Config(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Create(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	as, err := client.New(config, client.Options{Scheme: scheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	as := clientAs(t, user)
 	change := func(with func(*v1alpha1.ElasticService)) error {
 		changed := theirs.DeepCopy()
 		with(changed)
@@ -165,19 +159,14 @@ func TestWhoMayNotScaleAGameMayNotHaveItAutoscaled(t *testing.T) {
 
 	// Another's may be labelled, but its bounds scale, too.
 	theirs := scaler(v1alpha1.AutoscalerTargetFleet, "theirs")
-	config := fixture.Config(t)
-	c, err := client.New(config, client.Options{Scheme: scheme(t)})
+	c, err := client.New(fixture.Config(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Create(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	as, err := client.New(config, client.Options{Scheme: scheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	as := clientAs(t, user)
 	labelled, raised := theirs.DeepCopy(), theirs.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
 	raised.Spec.MinReplicas = new(int32(2))
