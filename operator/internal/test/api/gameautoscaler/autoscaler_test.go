@@ -1,30 +1,20 @@
 package gameautoscaler_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/scalewebhook"
-	"dormouse.dev/dormouse/operator/internal/target"
-	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
@@ -152,40 +142,6 @@ func TestAWebhookThatFailsChangesNothing(t *testing.T) {
 	w.want(1, scaler, conditions.Limited, isTrue, reasons.TooFewReplicas)
 }
 
-// Asleep, an autoscaler rests. A schedule may wake, and keeps awake.
-func TestAScheduleWakesAndTheOthersRest(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(0)
-	now := w.Clock.Now().UTC()
-	opens := now.Truncate(time.Minute).Add(10 * time.Minute)
-	evening := v1alpha1.AutoscalerPolicy{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{
-		Cron: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Hour}, Replicas: 3, Wake: true,
-	}}
-	w.autoscaler(scaler, evening, buffer(2), webhook())
-	w.pass()
-	w.want(0, scaler, conditions.Active, isFalse, reasons.Asleep)
-	if len(w.webhooks.asked) > 0 {
-		t.Error("a webhook was asked about a target that sleeps")
-	}
-	result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.Namespace, Name: scaler}})
-	if left := opens.Sub(now); err != nil || result.RequeueAfter != left {
-		t.Errorf("it looks again after %s, want %s: %v", result.RequeueAfter, left, err)
-	}
-
-	w.Clock.Pass(opens.Sub(now))
-	w.pass()
-	w.want(3, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated)
-	if s := w.status(scaler); s.KeepAwakeUntil == nil || !s.KeepAwakeUntil.Time.Equal(opens.Add(time.Hour)) {
-		t.Errorf("it keeps awake until %v, want %s", s.KeepAwakeUntil, opens.Add(time.Hour))
-	}
-	w.plays(0, 0, 0)
-	w.after(time.Hour)
-	if s := w.status(scaler); s.KeepAwakeUntil != nil {
-		t.Errorf("it keeps awake until %v after its window", s.KeepAwakeUntil)
-	}
-}
-
 // Reports that are stale change nothing, and are asked for only where something would change.
 func TestStaleReportsDecideNothing(t *testing.T) {
 	t.Parallel()
@@ -299,93 +255,6 @@ func TestWhatIsNotItsOwnToScaleIsLeftAlone(t *testing.T) {
 	active(reasons.TargetOwned)
 }
 
-// Sentences with numbers that change all the time are written once an interval, and nothing is
-// written while nothing changes.
-func TestARestingAutoscalerWritesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(2)
-	w.plays(5, 5)
-	w.autoscaler(scaler, byPlayers())
-	w.pass()
-	w.Writes.Take()
-	key := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.Namespace, Name: scaler}}
-	for i := range 29 {
-		w.plays(5, int32(5+i%2))
-		w.Clock.Pass(time.Second)
-		result, err := w.reconciler.Reconcile(t.Context(), key)
-		if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > 30*time.Second {
-			t.Fatalf("it looks again after %s: %v", result.RequeueAfter, err)
-		}
-	}
-	if did := w.Writes.Take(); len(did) > 0 {
-		t.Errorf("within an interval it made %v", did)
-	}
-	w.plays(5, 6)
-	w.after(time.Second)
-	if message := w.status(scaler).Policies[0].Message; message != "11 of 20 players are on 2 Servers." {
-		t.Errorf("after the interval the status says %q", message)
-	}
-	for range 10 {
-		w.Clock.Pass(30 * time.Second)
-		if _, err := w.reconciler.Reconcile(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if did := w.Writes.Take(); len(did) > 0 {
-		t.Errorf("at rest it made %v", did)
-	}
-}
-
-// What a forecast remembers is written once an hour, and another leader goes on with it.
-func TestAForecastOutlastsItsLeader(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(1)
-	w.plays(4)
-	usual := v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{MinWeeks: new(int32(1))}}
-	w.autoscaler(scaler, usual)
-	w.Clock.Pass(time.Hour - time.Duration(w.Clock.Now().UTC().Minute())*time.Minute - time.Duration(w.Clock.Now().Second())*time.Second)
-	w.pass()
-	memory := func() string { return w.status(scaler).Policies[0].Memory }
-	first := memory()
-	if first == "" {
-		t.Fatal("nothing is remembered")
-	}
-	w.plays(5)
-	w.after(10 * time.Minute)
-	if memory() != first {
-		t.Error("it was written within the hour")
-	}
-	w.after(50 * time.Minute)
-	second := memory()
-	if second == first {
-		t.Error("it was not written after the hour")
-	}
-	policy := w.status(scaler).Policies[0]
-	if policy.Reason != reasons.NobodyExpected {
-		t.Errorf("the forecast says %+v", policy)
-	}
-
-	// A week later, with another leader and the game made anew, those five are expected.
-	w.replaceLeader()
-	w.pass()
-	if err := w.Admin.Delete(t.Context(), &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: game}}); err != nil {
-		t.Fatal(err)
-	}
-	w.pass()
-	if memory() != second {
-		t.Error("without its target it remembers nothing")
-	}
-	w.gameType(1)
-	w.plays(0)
-	w.after(7*24*time.Hour - time.Hour)
-	policy = w.status(scaler).Policies[0]
-	if policy.Reason != reasons.PlayersExpected || policy.Wish == nil || *policy.Wish != 1 {
-		t.Errorf("a week later the forecast of another leader says %+v", policy)
-	}
-}
-
 // Servers that stay silent are said to be for as long as they are, and nothing is taken away.
 func TestSilentServersAreSaidForAsLongAsTheyAre(t *testing.T) {
 	t.Parallel()
@@ -412,125 +281,4 @@ func TestSilentServersAreSaidForAsLongAsTheyAre(t *testing.T) {
 	w.want(4, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated) // the window begins anew
 	w.after(5 * time.Minute)
 	w.want(1, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated)
-}
-
-// What was answered and learnt about one target is nothing to another.
-func TestAnotherTargetBeginsAnew(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(2)
-	w.plays(4, 4)
-	gas := w.autoscaler(scaler, v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{}}, webhook())
-	w.pass()
-	w.after(time.Hour)
-	memory := func() string { return w.status(scaler).Policies[0].Memory }
-	first, forgotten := memory(), w.webhooks.forgotten
-	if first == "" {
-		t.Fatal("nothing is remembered")
-	}
-	f := &v1alpha1.Fleet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "plain"},
-		Spec:       v1alpha1.FleetSpec{Replicas: new(int32(2)), Template: v1alpha1.ServerTemplate{Spec: serverSpec()}},
-	}
-	if err := w.Admin.Create(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Admin.Get(t.Context(), client.ObjectKeyFromObject(gas), gas); err != nil {
-		t.Fatal(err)
-	}
-	gas.Spec.TargetRef = v1alpha1.AutoscalerTarget{Kind: v1alpha1.AutoscalerTargetFleet, Name: f.Name}
-	if err := w.Admin.Update(t.Context(), gas); err != nil {
-		t.Fatal(err)
-	}
-	w.after(time.Second)
-	if memory() == first {
-		t.Error("another target's weeks are remembered")
-	}
-	if w.webhooks.forgotten == forgotten {
-		t.Error("another target's answers count")
-	}
-}
-
-// A change that the API server refuses is said, and tried again after a while only.
-func TestAChangeThatIsRefusedIsTriedAgainLater(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(2)
-	w.plays(0, 0)
-	refused := &refusing{Scaler: w.reconciler.Scaler, err: apierrors.NewForbidden(schema.GroupResource{Resource: "gametypes"}, game, errors.New("a policy says no"))}
-	w.reconciler.Scaler = refused
-	w.autoscaler(scaler, buffer(3))
-	for range 29 {
-		w.pass()
-		w.Clock.Pass(time.Second)
-	}
-	w.want(2, scaler, conditions.AbleToScale, isFalse, reasons.ScaleRefused)
-	if refused.tried != 1 || w.Emitted(reasons.ScaleRefused) != 1 {
-		t.Errorf("it was tried %d times within half a minute, want once with one event", refused.tried)
-	}
-	refused.err = nil
-	w.after(time.Second)
-	w.want(3, scaler, conditions.AbleToScale, isTrue, reasons.ReadyToScale)
-	if s := w.status(scaler); s.LastScaleTime == nil {
-		t.Error("the status doesn't say when it was scaled")
-	}
-}
-
-// refusing refuses to write scales while err is set.
-type refusing struct {
-	gameautoscaler.Scaler
-	err   error
-	tried int
-}
-
-func (r *refusing) Set(ctx context.Context, ref target.Ref, scale *autoscalingv1.Scale, replicas int32) error {
-	if r.tried++; r.err != nil {
-		return r.err
-	}
-	return r.Scaler.Set(ctx, ref, scale, replicas)
-}
-
-// A change is told of, with its time, though the status could not be written with it.
-func TestAChangeIsToldOfThoughTheStatusWasWrittenInBetween(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gameType(2)
-	w.plays(0, 0)
-	w.autoscaler(scaler, buffer(2))
-	w.pass()
-	w.plays(1, 1)
-	fixture.Eventually(t, promptly, "the cache shows the players", func(context.Context) error {
-		if !w.CacheIsCurrent(kinds...) { //nolint:contextcheck // it has the test's
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	// Somebody writes the object just before the status is.
-	w.reconciler.Scaler = &before{Scaler: w.reconciler.Scaler, do: func() {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-		gas := &v1alpha1.GameAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: scaler}}
-		if err := w.Admin.Patch(t.Context(), gas, patch); err != nil {
-			t.Error(err)
-		}
-	}}
-	w.Clock.Pass(30 * time.Second)
-	w.pass()
-	w.want(4, scaler, conditions.Active, isTrue, reasons.PoliciesEvaluated)
-	if s := w.status(scaler); s.LastScaleTime == nil || !s.LastScaleTime.Time.Equal(w.Clock.Now()) {
-		t.Errorf("the status says that it was scaled at %v, want %s", s.LastScaleTime, w.Clock.Now())
-	}
-	if n := w.Emitted("Scaled"); n != 1 {
-		t.Errorf("%d events about one change", n)
-	}
-}
-
-// before does something just before a scale is written.
-type before struct {
-	gameautoscaler.Scaler
-	do func()
-}
-
-func (b *before) Set(ctx context.Context, ref target.Ref, scale *autoscalingv1.Scale, replicas int32) error {
-	b.do()
-	return b.Scaler.Set(ctx, ref, scale, replicas)
 }
