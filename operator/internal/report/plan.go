@@ -20,6 +20,9 @@ const (
 	// startTime is how long reports during a game's start may wait for the report that it has
 	// started, which is written anyway.
 	startTime = 5 * time.Second
+	// firstWords is how long it may wait to be written that a game takes players which has said
+	// nothing of itself yet: one that speaks does so as soon as its sidecar listens.
+	firstWords = 250 * time.Millisecond
 )
 
 // Reasons of a write, for metrics.
@@ -87,21 +90,26 @@ type change struct {
 	reason string
 	// urgent reports whether it is to be written at once.
 	urgent bool
-	// canWait is set where the game starts, and the report that it has started will write this,
-	// too.
-	canWait bool
+	// patience is for how long this may wait where the game starts, since a report to come will
+	// write it, too.
+	patience time.Duration
 }
 
-// whilePodStarts is the change as it counts while the Pod isn't ready: that a game takes players
-// which says nothing of itself may wait, since the Server takes none before its Pod is ready. For
-// a GameType's Server a resolver may hold players, which it connects by that word.
-func (c change) whilePodStarts(server *v1alpha1.Server) change {
-	if server.Labels[wellknown.GameTypeLabel] != "" {
+// byDefault is the change as it counts where a game takes players that says nothing of itself.
+// That may wait for the game's first words, and while the Pod isn't ready for that: the Server
+// takes no players before. For a GameType's Server a resolver may hold players, which it connects
+// by that word.
+func (c change) byDefault(server *v1alpha1.Server, podReady bool) change {
+	if server.Labels[wellknown.GameTypeLabel] != "" || !server.DeletionTimestamp.IsZero() {
 		return c
 	}
-	if c.reason == reasonState && !c.status.Game.Reported && c.status.Game.State == v1alpha1.GameReady && c.status.DeletionAllowed &&
-		(c.status.Players == nil || c.status.Players.Current == 0) {
-		c.urgent, c.canWait = false, true
+	if c.reason != reasonState || c.status.Game.Reported || c.status.Game.State != v1alpha1.GameReady || !c.status.DeletionAllowed ||
+		c.status.Players != nil && c.status.Players.Current > 0 {
+		return c
+	}
+	c.urgent, c.patience = false, startTime
+	if podReady {
+		c.patience = firstWords
 	}
 	return c
 }
@@ -159,8 +167,10 @@ func compare(server *v1alpha1.Server, s *said) change {
 		c.reason = reasonMetadata
 	}
 	nobody := after.Players == nil || after.Players.Current == 0
-	c.canWait = !c.urgent && game.State == v1alpha1.GameStarting && nobody && server.DeletionTimestamp.IsZero() && !server.Spec.Drain
-	c.urgent = c.urgent || guard && !c.canWait
+	if !c.urgent && game.State == v1alpha1.GameStarting && nobody && server.DeletionTimestamp.IsZero() && !server.Spec.Drain {
+		c.patience = startTime
+	}
+	c.urgent = c.urgent || guard && c.patience == 0
 	return c
 }
 
@@ -221,8 +231,8 @@ func missing(have, want map[string]string) map[string]string {
 // was last written at written.
 func due(now, seen, written time.Time, c change) time.Duration {
 	at := written.Add(pace)
-	if c.canWait && seen.Add(startTime).After(at) {
-		at = seen.Add(startTime)
+	if waits := seen.Add(c.patience); c.patience > 0 && waits.After(at) {
+		at = waits
 	}
 	return max(at.Sub(now), 0)
 }

@@ -108,7 +108,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := compare(c.server, c.said)
-			if diff := cmp.Diff(c.want, want{got.reason, got.urgent, got.canWait && !got.none() || c.want.CanWait && got.canWait, got.status != nil}); diff != "" {
+			if diff := cmp.Diff(c.want, want{got.reason, got.urgent, got.patience > 0 && !got.none() || c.want.CanWait && got.patience > 0, got.status != nil}); diff != "" {
 				t.Errorf("change (-want +got):\n%s", diff)
 			}
 			if got.none() != (c.want.Reason == "") {
@@ -207,7 +207,7 @@ func TestSuperseded(t *testing.T) {
 }
 
 func TestDue(t *testing.T) {
-	players, denied := change{reason: reasonPlayers}, change{reason: reasonPlayers, canWait: true}
+	players, denied := change{reason: reasonPlayers}, change{reason: reasonPlayers, patience: startTime}
 	for name, c := range map[string]struct {
 		seen, written time.Time
 		change        change
@@ -408,20 +408,31 @@ func TestAnOlderReportIsNotTaken(t *testing.T) {
 	}
 }
 
-// While the Pod isn't ready kubelet's word is waited for where nobody else has one. What a game
-// says itself a held player waits for, and of a GameType's also that its sidecar is there.
-func TestWhatAGameSaysOfItselfIsWrittenBeforeItsPodIsReady(t *testing.T) {
+// While the Pod isn't ready kubelet's word is waited for where nobody else has one, and after
+// that the game's first words for a moment. What a game says itself a held player waits for, and
+// of a GameType's also that its sidecar is there.
+func TestThatAGameTakesPlayersByDefaultMayWait(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ reported, held, urgent bool }{{}, {reported: true, urgent: true}, {held: true, urgent: true}, {true, true, true}} {
+	for name, test := range map[string]struct {
+		reported, ofType, podReady bool
+		want                       time.Duration
+	}{
+		"silent, its Pod starts":                 {want: startTime},
+		"silent, its Pod is ready":               {podReady: true, want: firstWords},
+		"it says so, its Pod starts":             {reported: true},
+		"it says so, its Pod is ready":           {reported: true, podReady: true},
+		"silent, a GameType's":                   {ofType: true},
+		"silent, a GameType's, its Pod is ready": {ofType: true, podReady: true},
+	} {
 		c := change{reason: reasonState, urgent: true, status: &v1alpha1.ServerStatus{
 			DeletionAllowed: true, Game: &v1alpha1.GameStatus{State: v1alpha1.GameReady, Reported: test.reported},
 		}}
 		s := &v1alpha1.Server{}
-		if test.held {
+		if test.ofType {
 			s.Labels = map[string]string{wellknown.GameTypeLabel: "lobby"}
 		}
-		if got := c.whilePodStarts(s); got.urgent != test.urgent || got.canWait == test.urgent {
-			t.Errorf("%+v: urgent %t, can wait %t", test, got.urgent, got.canWait)
+		if got := c.byDefault(s, test.podReady); got.urgent != (test.want == 0) || got.patience != test.want {
+			t.Errorf("%s: urgent %t, may wait %s, want %s", name, got.urgent, got.patience, test.want)
 		}
 	}
 }

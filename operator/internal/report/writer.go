@@ -128,10 +128,7 @@ func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error
 	if err != nil || server == nil {
 		return 0, err
 	}
-	c := compare(server, s)
-	if !ready && server.DeletionTimestamp.IsZero() {
-		c = c.whilePodStarts(server)
-	}
+	c := compare(server, s).byDefault(server, ready)
 	if c.none() || s.supersededBy(&server.Status) {
 		e.write.seen = time.Time{}
 		return 0, nil
