@@ -210,6 +210,8 @@ type Looked struct {
 	Replied bool `json:"replied,omitempty"`
 	// DeletionAllowed is whether the Server may be deleted now.
 	DeletionAllowed bool `json:"deletionAllowed,omitempty"`
+	// ShutdownSeen is set where the sidecar knows that its game is to end.
+	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
 	// Players is how many play; 0 also where nothing has reported that.
 	Players int32 `json:"players,omitempty"`
 }

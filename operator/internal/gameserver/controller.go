@@ -71,6 +71,9 @@ type Reconciler struct {
 	// SidecarTemplate names the PodTemplate whose first container runs beside
 	// each game.
 	SidecarTemplate types.NamespacedName
+	// Reports are the sidecars' reports at this replica, and the way to ask them; nil: reports are
+	// known from the Servers' status only.
+	Reports Reports
 	// Keys are those with which sidecars sign their reports; nil: all have mounted tokens.
 	Keys Keys
 	// OperatorURL is where sidecars report.
@@ -90,8 +93,10 @@ type Reconciler struct {
 	missing *absences
 	boots   *boots
 	learn   sync.Once
-	// freed brings the Servers that wait for a host port when one comes free.
-	freed chan types.NamespacedName
+	looks   *lastLooks
+	// again brings Servers: those that wait for a host port when one comes free, and those whose
+	// sidecar has replied.
+	again chan types.NamespacedName
 }
 
 // Keys are what sidecars sign their reports with.
@@ -109,9 +114,15 @@ func (r *Reconciler) Init() {
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
 	r.boots = &boots{usual: map[string]time.Duration{}}
-	r.freed = make(chan types.NamespacedName, 1024)
+	r.again = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now
+	}
+	if r.Reports != nil {
+		r.looks = &lastLooks{
+			ask: r.Reports.Look, now: r.Now, replies: map[types.UID]lastReply{},
+			replied: func(key types.NamespacedName) { r.tell([]types.NamespacedName{key}) },
+		}
 	}
 }
 
@@ -125,6 +136,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
+	}
+	if r.Reports != nil {
+		original = r.Reports.Latest(original)
 	}
 	s := original.DeepCopy()
 	if !controllerutil.ContainsFinalizer(s, wellknown.DeletionGuardFinalizer) {
@@ -140,6 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	now := r.Now()
 	p := makePlan(now, s, o)
+	if p.guard.lookFirst && r.looks != nil {
+		p.requeueAfter.AtMost(r.looks.begin(ctx, s, o.pod))
+	}
 	if p.release {
 		if found, err := r.unseen(ctx, s, o); found || err != nil {
 			return reconcile.Result{RequeueAfter: staleRetry}, err
@@ -254,15 +271,27 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 // condition: a cache that lags would make that change, its time and its event twice.
 func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server) (bool, error) {
 	a, b := &original.Status, &s.Status
-	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
-		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
-		return patch.Status(ctx, r.Client, original, s)
-	}
 	if equality.Semantic.DeepEqual(a, b) {
 		return false, nil
 	}
+	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
+		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
+		wrote, err := patch.Status(ctx, r.Client, original, s)
+		return wrote, r.noteWrite(s, err)
+	}
 	err := r.Client.Status().Patch(ctx, s, client.MergeFrom(original))
-	return err == nil, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
+	if err = r.noteWrite(s, err); err == nil {
+		return true, nil
+	}
+	return false, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
+}
+
+// noteWrite tells the writer of reports how a write left a Server, unless that failed.
+func (r *Reconciler) noteWrite(s *v1alpha1.Server, err error) error {
+	if err == nil && r.Reports != nil {
+		r.Reports.Wrote(s.DeepCopy())
+	}
+	return err
 }
 
 // observe reads what a plan is made from, from the cache alone.
@@ -284,6 +313,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 		return o, nil
 	}
 	o.pod = pod
+	o.lookAllows = r.looks != nil && r.looks.allowed(s, pod)
 	r.made.forget(string(s.UID))
 	o.clashes = r.picker.Clashes(s, hostports.Of(s, pod))
 	o.patience = r.picker.Patience(s.UID)
@@ -316,6 +346,7 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 		return err
 	}
 	r.tell(r.picker.Hold(s.UID, nil))
+	r.looks.forget(s.UID)
 	err := kit.RemoveFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "release Server %s", client.ObjectKeyFromObject(s))
 }

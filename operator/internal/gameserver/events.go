@@ -35,6 +35,9 @@ func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
 	}
 	switch is.reason {
 	case reasons.OK:
+		if inFleet(after) && (was.reason == "" || was.reason == reasons.Pending || was.reason == reasons.Starting) {
+			break // as planned: ten thousand such events would hide those that matter
+		}
 		add(corev1.EventTypeNormal, "Ready", "Serve", is.message)
 	case reasons.Unhealthy, reasons.NodeLost, reasons.HostPortTaken, reasons.PodExists, reasons.SlowStart, reasons.PodDeleted,
 		reasons.ServerCrashing, reasons.ImageUnavailable, reasons.ContainerNotCreated, reasons.VolumeNotMounted, reasons.SandboxNotCreated:

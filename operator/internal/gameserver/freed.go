@@ -28,12 +28,11 @@ func (r *Reconciler) learnPorts(ctx context.Context) {
 	}
 }
 
-// tell wakes Servers that wait for a host port. A Server that isn't notified tries again by
-// itself later.
+// tell brings Servers again. One that isn't told tries again by itself later.
 func (r *Reconciler) tell(keys []types.NamespacedName) {
 	for _, key := range keys {
 		select {
-		case r.freed <- key:
+		case r.again <- key:
 		default:
 			return
 		}

@@ -21,6 +21,9 @@ type observed struct {
 	stranger bool
 	// orphan is such a Pod if an earlier Server of the same name left it.
 	orphan *corev1.Pod
+	// lookAllows is set where the Pod's sidecar, which knows of the end, has just replied that the
+	// Server may be deleted.
+	lookAllows bool
 	// events are the Pod's, where only they may tell why it doesn't start.
 	events []corev1.Event
 	// node is the Pod's; nil if it has none, or the node doesn't exist any more.

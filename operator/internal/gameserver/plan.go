@@ -196,6 +196,8 @@ type permission struct {
 	gone bool
 	// forced is set where it goes though its players are there.
 	forced bool
+	// lookFirst is set where it may go once its sidecar has said so again.
+	lookFirst bool
 	// reason and message are those of the condition DeletionAllowed.
 	reason, message string
 	// requeueAfter is after how long that may change by itself.
@@ -236,16 +238,14 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 	}
 	seen := report(s, o.pod) != nil && s.Status.Game.ShutdownSeen
 	asked, timeout := s.DeletionTimestamp, durationOf(s.Spec.Deletion.Timeout)
+	alone := leftAlone(now, o.pod)
 	switch {
 	case !gameRunning(s, o.pod):
 		p.allowed = true
+	case p.empty && (seen || o.lookAllows) && alone == 0:
+		p.allowed = true
 	case p.empty && seen:
-		// Players who were sent there before its endpoint was removed have arrived by then.
-		if p.requeueAfter = leftAlone(now, o.pod); p.requeueAfter == 0 {
-			p.allowed = true
-		} else {
-			p.reason, p.message = reasons.WaitingForSidecar, "Nobody plays; until its endpoints are known to be gone somebody may come."
-		}
+		p.waitAlone(alone)
 	case s.Spec.Deletion.Force:
 		p.allowed, p.forced = true, true
 	case lost:
@@ -254,7 +254,10 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		p.allowed = true
 	case timeout > 0 && asked != nil && !now.Before(asked.Add(timeout)):
 		p.allowed, p.forced = true, true
+	case p.empty && alone > 0:
+		p.waitAlone(alone)
 	case p.empty:
+		p.lookFirst = true
 		p.reason, p.message = reasons.WaitingForSidecar, "The game's sidecar hasn't answered to the deletion yet."
 	}
 	if !p.allowed && timeout > 0 && asked != nil {
@@ -263,6 +266,13 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		}
 	}
 	return p
+}
+
+// waitAlone has a Pod wait that nobody plays on: players who were sent there before its endpoint
+// was removed have arrived by then.
+func (p *permission) waitAlone(left time.Duration) {
+	p.requeueAfter = left
+	p.reason, p.message = reasons.WaitingForSidecar, "Nobody plays; until its endpoints are known to be gone somebody may come."
 }
 
 // withdrawn is how long after a Pod became unready new players may still be sent there: two of

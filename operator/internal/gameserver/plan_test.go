@@ -85,6 +85,12 @@ func deleted(seconds int) func(*world) {
 	return func(w *world) { w.server.DeletionTimestamp = at(seconds) }
 }
 
+// lookAllows lets the sidecar, which knows of the deletion, reply a last time that it may go.
+func lookAllows(w *world) {
+	unready(-10)(w)
+	w.o.lookAllows = true
+}
+
 // seen lets the sidecar know of the deletion, and the endpoints with it.
 func seen(w *world) {
 	w.server.Status.Game.ShutdownSeen = true
@@ -219,6 +225,10 @@ func TestPlan(t *testing.T) {
 		"a deleted Server that is empty and knows it goes":          {world: newWorld(deleted(0), seen), want: "remove"},
 		"a deleted Server whose Pod is still ready waits":           {world: newWorld(deleted(0), seen, stillReady), want: nothing, again: 2 * time.Second},
 		"a deleted Server waits for its endpoints to be gone":       {world: newWorld(deleted(0), seen, unready(-1)), want: nothing, again: time.Second},
+		"a deleted Server goes by its sidecar's last word":          {world: newWorld(deleted(0), lookAllows), want: "remove"},
+		"but not while its Pod is still ready":                      {world: newWorld(deleted(0), lookAllows, stillReady), want: nothing, again: 2 * time.Second},
+		"nor with players":                                          {world: newWorld(deleted(0), players(1), lookAllows), want: nothing},
+		"a stopped Server goes by its sidecar's last word":          {world: newWorld(stopped, lookAllows), want: "remove"},
 		"a game that is said to play is not taken for ended":        {world: newWorld(deleted(0), players(3), crashed, sidecarRuns), want: nothing},
 		"a game whose container has another name in the spec":       {world: newWorld(deleted(0), players(3), renamed), want: nothing},
 		"a node that says itself that it isn't ready answers":       {world: newWorld(deleted(0), players(3), nodeSilent(-3000), nodeUnready), want: nothing},

@@ -22,11 +22,21 @@ const (
 	putOffStarting = 10 * time.Second
 )
 
+// putOffEnding is for how long the status of a deleted Server stays as it was, on which nobody
+// plays: usually it is gone by then.
+const putOffEnding = 10 * time.Second
+
 // putOffFor is how long the result of a pass may stay unwritten; 0: it is to be written now. What
 // the pass did, and a spec that was changed, is always to be written.
 func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed, p plan) time.Duration {
 	if p.failed || p.forced || p.retire != "" || p.changed {
 		return 0
+	}
+	if !after.DeletionTimestamp.IsZero() {
+		if !p.guard.empty || !before.Status.DeletionAllowed {
+			return 0
+		}
+		return leftOf(now, *after.DeletionTimestamp, putOffEnding)
 	}
 	state := before.Status.State
 	switch ready := readyOf(after); {

@@ -80,8 +80,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // Setup registers the controller.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Init()
-	freed := make(chan event.TypedGenericEvent[*v1alpha1.Server])
-	if err := mgr.Add(leaderRunnable(func(ctx context.Context) error { return pass(ctx, r.freed, freed) })); err != nil {
+	again := make(chan event.TypedGenericEvent[*v1alpha1.Server])
+	if err := mgr.Add(leaderRunnable(func(ctx context.Context) error { return pass(ctx, r.again, again) })); err != nil {
 		return fmt.Errorf("set up the Server controller: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -94,7 +94,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			CreateFunc: func(event.CreateEvent) bool { return false },
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byElasticPort)).
-		WatchesRawSource(source.Channel(freed, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
+		WatchesRawSource(source.Channel(again, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
 		Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
 	return wrapf(err, "set up the Server controller")
 }

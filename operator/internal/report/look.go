@@ -123,7 +123,7 @@ func (t *table) await(ctx context.Context, server *v1alpha1.Server, podUID, word
 	if s.podUID != podUID {
 		return reportapi.Looked{}
 	}
-	looked := reportapi.Looked{Replied: true, DeletionAllowed: s.report.DeletionAllowed}
+	looked := reportapi.Looked{Replied: true, DeletionAllowed: s.report.DeletionAllowed, ShutdownSeen: s.report.ShutdownSeen}
 	if p := s.report.Game.Players; p != nil {
 		looked.Players = p.Current
 	}

@@ -23,6 +23,10 @@ const (
 	// firstWords is how long it may wait to be written that a game takes players which has said
 	// nothing of itself yet: one that speaks does so as soon as its sidecar listens.
 	firstWords = 250 * time.Millisecond
+	// endTime is how long the sidecar's word that it knows of the end may wait, where the Server
+	// may go: the controller asks it a last time, which leaves the word to sidecars that aren't
+	// asked or don't reply.
+	endTime = 5 * time.Second
 )
 
 // Reasons of a write, for metrics.
@@ -143,13 +147,19 @@ func compare(server *v1alpha1.Server, s *said) change {
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)
+	nobody := after.Players == nil || after.Players.Current == 0
 	switch {
 	case gamepod.DeletionAllowed(server) && !after.DeletionAllowed:
 		c.reason, c.urgent = reasonDenied, true
 	case stored.State != game.State:
 		c.reason, c.urgent = reasonState, true
 	case !stored.ShutdownSeen && game.ShutdownSeen:
-		c.reason, c.urgent = reasonShutdown, true
+		c.reason = reasonShutdown
+		if after.DeletionAllowed && nobody {
+			c.patience = endTime
+		} else {
+			c.urgent = true
+		}
 	case players:
 		c.reason = reasonPlayers
 	case other:
@@ -166,7 +176,6 @@ func compare(server *v1alpha1.Server, s *said) change {
 	} else if !c.none() {
 		c.reason = reasonMetadata
 	}
-	nobody := after.Players == nil || after.Players.Current == 0
 	if !c.urgent && game.State == v1alpha1.GameStarting && nobody && server.DeletionTimestamp.IsZero() && !server.Spec.Drain {
 		c.patience = startTime
 	}

@@ -83,8 +83,14 @@ func TestCompare(t *testing.T) {
 		"the players are not known any more":   {server(func(s *v1alpha1.Server) { s.Status.Players = &v1alpha1.PlayersStatus{Current: 2} }), report(), want{Reason: reasonPlayers, Status: true}},
 		"the deletion is not allowed any more": {server(), report(players(1), func(r *reportapi.Report) { r.DeletionAllowed = false }), want{Reason: reasonDenied, Urgent: true, Status: true}},
 		"the deletion is allowed again":        {server(func(s *v1alpha1.Server) { s.Status.DeletionAllowed = false }), report(), want{Reason: reasonOther, Status: true}},
-		"the sidecar knows of the deletion":    {server(), report(func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, Urgent: true, Status: true}},
-		"the game gave a permission":           {server(), report(func(r *reportapi.Report) { r.Game.Permission = v1alpha1.DeletionAllowed }), want{Reason: reasonOther, Status: true}},
+		"the sidecar knows of the deletion":    {server(), report(func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, CanWait: true, Status: true}},
+		"the sidecar knows of the deletion, with players": {
+			server(func(s *v1alpha1.Server) {
+				s.Status.Players, s.Status.DeletionAllowed = &v1alpha1.PlayersStatus{Current: 1}, false
+			}),
+			report(players(1), func(r *reportapi.Report) { r.ShutdownSeen, r.DeletionAllowed = true, false }), want{Reason: reasonShutdown, Urgent: true, Status: true},
+		},
+		"the game gave a permission": {server(), report(func(r *reportapi.Report) { r.Game.Permission = v1alpha1.DeletionAllowed }), want{Reason: reasonOther, Status: true}},
 		"a new Server's game that is Denied": {
 			server(func(s *v1alpha1.Server) { s.Status = v1alpha1.ServerStatus{} }),
 			report(starting, func(r *reportapi.Report) { r.DeletionAllowed = false }),

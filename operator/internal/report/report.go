@@ -80,6 +80,18 @@ func New(o Options) *Reports {
 	}
 }
 
+// Look has the sidecar of a Server's Pod look anew whether the Server may be deleted now.
+func (r *Reports) Look(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+	return r.Peers.Look(ctx, server, podUID)
+}
+
+// Latest is a Server as the cache has it, or as a write at this replica left it that the cache
+// doesn't have yet. It must not be changed.
+func (r *Reports) Latest(cached *v1alpha1.Server) *v1alpha1.Server { return r.table.newest(cached) }
+
+// Wrote notes how a write at this replica left a Server, which must not be changed any more.
+func (r *Reports) Wrote(server *v1alpha1.Server) { r.table.wrote(server) }
+
 // Register registers the endpoints for reports, and for other replicas.
 func (r *Reports) Register(s *httpserver.Server) {
 	r.report.Register(s)

@@ -43,8 +43,8 @@ type entry struct {
 	waiter   *waiter
 	// looks are under way, by their words.
 	looks map[string]*look
-	// written is the Server after the last write, until the cache has that; nil when nothing
-	// was written since.
+	// written is the Server after the last write here, of reports or of its controller, until the
+	// cache has that; nil when nothing was written since. It is never changed.
 	written *v1alpha1.Server
 	write   writing
 }
@@ -198,13 +198,23 @@ func (t *table) pending(uid types.UID) (*entry, *said) {
 	return e, e.last
 }
 
-// wrote remembers a Server after a write.
+// wrote remembers a Server after a write, unless a later one is remembered.
 func (t *table) wrote(server *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.entries[server.UID]; e != nil {
-		e.written = server
+	e := t.entries[server.UID]
+	if e == nil || e.written != nil && !later(server, e.written) {
+		return
 	}
+	server.ManagedFields = nil
+	e.written = server
+}
+
+// later reports whether one version of a Server is later than another; false where that can't be
+// told.
+func later(a, b *v1alpha1.Server) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
 }
 
 // newest is the Server in the cache, or the Server after the last write if the cache doesn't
@@ -216,8 +226,7 @@ func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
 	if e == nil || e.written == nil {
 		return cached
 	}
-	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, e.written.ResourceVersion)
-	if err != nil || order >= 0 {
+	if !later(e.written, cached) {
 		e.written = nil
 		return cached
 	}

@@ -214,7 +214,6 @@ func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c cha
 	if err := w.client.Status().Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return nil, fmt.Errorf("write the status: %w", err)
 	}
-	changed = reduced(changed)
 	w.table.wrote(changed)
 	return changed, nil
 }
@@ -227,7 +226,7 @@ func (w *Writer) patchMetadata(ctx context.Context, server *v1alpha1.Server, c c
 	if err := w.client.Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("write the metadata: %w", err)
 	}
-	w.table.wrote(reduced(changed))
+	w.table.wrote(changed)
 	return nil
 }
 

@@ -96,10 +96,6 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := keys.Setup(mgr); err != nil {
 		return err
 	}
-	servers, err := setupServers(mgr, o, keys, p.Errors)
-	if err != nil {
-		return err
-	}
 	if err := setupFleets(ctx, mgr, p.Errors); err != nil {
 		return err
 	}
@@ -117,6 +113,10 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	// The operator identifies itself to resolvers and to other replicas with the same token.
 	token := tokenfile.New(o.TokenFile)
 	reports, err := setupReports(ctx, mgr, o, &reportkeys.Verifier{Keys: keys, Accounts: verifier}, token)
+	if err != nil {
+		return err
+	}
+	servers, err := setupServers(mgr, o, keys, reports, p.Errors)
 	if err != nil {
 		return err
 	}
@@ -370,12 +370,13 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	return f.Setup(mgr)
 }
 
-func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
+func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
 		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Reporter:        reporter,
+		Reports:         reports,
 		Keys:            keys,
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 		OperatorURL:     o.OperatorURL,

@@ -1,0 +1,107 @@
+package gameserver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// TestALastLook asks sidecars that answer in different ways, and reads what counts.
+func TestALastLook(t *testing.T) {
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}
+	another := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "another"}}
+	for name, c := range map[string]struct {
+		reply   reportapi.Looked
+		allowed bool
+	}{
+		"it may go":                       {reportapi.Looked{Replied: true, ShutdownSeen: true, DeletionAllowed: true}, true},
+		"somebody plays":                  {reportapi.Looked{Replied: true, ShutdownSeen: true}, false},
+		"the sidecar doesn't know of it":  {reportapi.Looked{Replied: true, DeletionAllowed: true}, false},
+		"the sidecar doesn't reply":       {reportapi.Looked{}, false},
+		"a peer that isn't to be trusted": {reportapi.Looked{ShutdownSeen: true, DeletionAllowed: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked, told := 0, 0
+				l := &lastLooks{
+					now: time.Now, replies: map[types.UID]lastReply{},
+					ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
+						asked++
+						<-time.After(10 * time.Millisecond)
+						return c.reply
+					},
+					replied: func(types.NamespacedName) { told++ },
+				}
+				for range 3 {
+					l.begin(t.Context(), s, pod)
+				}
+				if l.allowed(s, pod) {
+					t.Error("it counts as allowed before the reply")
+				}
+				synctest.Wait()
+				<-time.After(20 * time.Millisecond)
+				if asked != 1 {
+					t.Errorf("the sidecar was asked %d times at once, want once", asked)
+				}
+				if got := l.allowed(s, pod); got != c.allowed {
+					t.Errorf("allowed is %t, want %t", got, c.allowed)
+				}
+				if l.allowed(s, another) {
+					t.Error("another Pod is allowed by that")
+				}
+				if want := map[bool]int{true: 1}[c.reply.Replied]; told != want {
+					t.Errorf("%d passes were caused, want %d", told, want)
+				}
+				<-time.After(lookCounts)
+				if l.allowed(s, pod) {
+					t.Error("an old reply counts")
+				}
+				if l.begin(t.Context(), s, pod); asked > 2 {
+					t.Errorf("it was asked %d times", asked)
+				}
+				l.forget(s.UID)
+				<-time.After(20 * time.Millisecond)
+				if len(l.replies) > 0 || l.asking != 0 {
+					t.Errorf("of a Server that is gone it keeps %v, and asks %d", l.replies, l.asking)
+				}
+			})
+		})
+	}
+}
+
+// Sidecars that don't answer don't pile up.
+func TestLastLooksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, most := 0, 0
+		l := &lastLooks{now: time.Now, replies: map[types.UID]lastReply{}, replied: func(types.NamespacedName) {}}
+		release := make(chan struct{})
+		done := make(chan struct{}, 2*maxLooks)
+		l.ask = func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
+			<-release
+			done <- struct{}{}
+			return reportapi.Looked{}
+		}
+		for i := range 2 * maxLooks {
+			s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{UID: types.UID(rune('a' + i))}}
+			if again := l.begin(t.Context(), s, &corev1.Pod{}); again <= 0 {
+				t.Errorf("Server %d is looked at again after %s", i, again)
+			}
+			running = l.asking
+			most = max(most, running)
+		}
+		close(release)
+		synctest.Wait()
+		if most != maxLooks || len(done) != maxLooks || l.asking != 0 {
+			t.Errorf("%d were asked at once, %d in all, and %d still are; want %d, %d, 0", most, len(done), l.asking, maxLooks, maxLooks)
+		}
+	})
+}
