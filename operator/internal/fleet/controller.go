@@ -38,11 +38,12 @@ type Reconciler struct {
 	Now func() time.Time
 
 	states kit.States[state]
+	window window
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[server]{}} }}
+	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[server]{}, starts: starts{}} }}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -56,6 +57,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, err
 	}
 	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(f), f.UID), f.DeepCopy()
+	if rest := m.pacing.rest(now, f.Generation); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	m.follow(f)
 
 	// Observe the Servers that the Fleet owns, as the cache has them, and the pending writes
@@ -71,6 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	servers, pendingFor := overlay.Over(m.writes, now, servers)
 	m.markOutdated(f, servers, list.Items)
+	m.starts.over(now, servers)
 	if m.first.see(now, f, servers); m.first.cacheLags(now) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
@@ -86,6 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	// Plan and apply; not for a Fleet that is being deleted.
 	var p plan
 	var o outcome
+	var worked time.Duration
 	if f.DeletionTimestamp.IsZero() {
 		m.backoff.learn(now, servers)
 		if at != nil {
@@ -93,8 +99,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		} else {
 			p = makePlan(now, &f.Spec, servers, m.backoff)
 		}
+		p.limit(r.window.room(now, req.NamespacedName, len(m.starts), m.starts.last()))
+		worked = r.Now().Sub(now)
 		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)
+		m.pacing.took(r.Now(), f.Generation, worked)
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
 
@@ -132,6 +141,9 @@ func (m *state) learn(now time.Time, p plan, o outcome) {
 		m.backoff.refused(now, o.refused)
 	case len(o.created) > 0:
 		m.backoff.accepted()
+	}
+	for _, name := range o.created {
+		m.starts[name] = now
 	}
 }
 

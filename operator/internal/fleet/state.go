@@ -20,6 +20,8 @@ type state struct {
 	compared map[types.UID]comparison
 	backoff  backoff
 	first    firstServers
+	starts   starts
+	pacing   pacing
 	// disksReported is set once the disks that earlier Servers left were looked for.
 	disksReported bool
 	// status writes the Fleet's status.

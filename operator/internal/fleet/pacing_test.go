@@ -1,0 +1,31 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+)
+
+func TestALongPassIsFollowedByARest(t *testing.T) {
+	for name, c := range map[string]struct {
+		worked     time.Duration
+		generation int64
+		after      time.Duration
+		want       time.Duration
+	}{
+		"a small Fleet's pass":           {300 * time.Microsecond, 1, 0, 0},
+		"a large Fleet's":                {10 * time.Millisecond, 1, 100 * time.Millisecond, 400 * time.Millisecond},
+		"the rest is over":               {10 * time.Millisecond, 1, 500 * time.Millisecond, 0},
+		"the Fleet has changed":          {10 * time.Millisecond, 2, 0, 0},
+		"a pass on a machine that hangs": {time.Second, 1, 0, maxRest},
+	} {
+		var p pacing
+		p.took(t0, 1, c.worked)
+		if got := max(0, p.rest(t0.Add(c.after), c.generation)); got != c.want {
+			t.Errorf("%s: the next one waits for %s, want %s", name, got, c.want)
+		}
+	}
+	var first pacing
+	if got := first.rest(t0, 1); got > 0 {
+		t.Errorf("the first pass waits for %s", got)
+	}
+}

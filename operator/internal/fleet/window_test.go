@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func fleetKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "games", Name: name}
+}
+
+func TestStartsAreBoundedOverAllFleets(t *testing.T) {
+	var w window
+	big, small := fleetKey("big"), fleetKey("small")
+	for i, step := range []struct {
+		fleet    types.NamespacedName
+		starting int
+		at, now  time.Duration
+		want     int
+	}{
+		{big, 0, 0, 0, maxStarting},
+		{big, maxStarting, 0, 0, 0},
+		{small, 0, 0, 0, minStarting}, // one of few never waits for one of many
+		{small, 3, 0, 0, minStarting - 3},
+		{small, minStarting, 0, 0, 0},
+		{big, 60, 0, time.Second, maxStarting - 60 - minStarting},
+		{big, 60, 0, startingFor - 1, maxStarting - 60 - minStarting},
+		// What the other started long ago counts no more, though it had no pass since.
+		{big, 60, 2 * time.Second, startingFor, maxStarting - 60},
+		{small, 0, 0, startingFor, maxStarting - 60},
+		{big, 0, 0, startingFor, maxStarting},
+	} {
+		if got := w.room(t0.Add(step.now), step.fleet, step.starting, t0.Add(step.at)); got != step.want {
+			t.Errorf("step %d: room for %d of %s, want %d", i, got, step.fleet.Name, step.want)
+		}
+	}
+	if len(w.fleets) > 0 {
+		t.Errorf("it keeps %v of Fleets that start nothing", w.fleets)
+	}
+}
+
+// A Fleet of a thousand whose Servers are up after some time never has more starting than may, and
+// is whole as soon as that allows.
+func TestALargeFleetStartsInAWindow(t *testing.T) {
+	const desired, boot, step = 1000, 900 * time.Millisecond, windowRetry
+	for name, boot := range map[string]time.Duration{"a quick game": boot, "a game that takes minutes": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			var w window
+			s, made := starts{}, map[string]time.Time{}
+			spec := v1alpha1.FleetSpec{Replicas: new(int32(desired))}
+			now := t0
+			for ; len(made) < desired && now.Sub(t0) < time.Minute; now = now.Add(step) {
+				var servers []server
+				for name, at := range made {
+					state := v1alpha1.ServerStarting
+					if now.Sub(at) >= boot {
+						state = v1alpha1.ServerReady
+					}
+					servers = append(servers, server{name: name, uid: types.UID(name), created: at, state: state})
+				}
+				s.over(now, servers)
+				p := makePlan(now, &spec, servers, backoff{})
+				p.limit(w.room(now, fleetKey("big"), len(s), s.last()))
+				for range p.create {
+					name := fmt.Sprint("server-", len(made))
+					made[name], s[name] = now, now
+				}
+				if len(s) > maxStarting {
+					t.Fatalf("%d start at once, want %d at most", len(s), maxStarting)
+				}
+				if p.create == 0 && len(s) < maxStarting && len(made) < desired {
+					t.Fatalf("%d start and there is room, but none is made", len(s))
+				}
+			}
+			most := time.Duration(desired/maxStarting) * (min(boot, startingFor) + step)
+			if took := now.Sub(t0); len(made) < desired || took > most {
+				t.Errorf("%d were made within %s, want %d within %s", len(made), took, desired, most)
+			}
+		})
+	}
+}
+
+func TestALimitedPlanLooksAgain(t *testing.T) {
+	p := plan{create: 5, places: []int32{0, 1, 2, 3, 4}}
+	p.limit(2)
+	if p.create != 2 || len(p.places) != 2 || p.requeueAfter.Duration() != windowRetry {
+		t.Errorf("it makes %d at %v and looks again after %s", p.create, p.places, p.requeueAfter.Duration())
+	}
+	q := plan{create: 2}
+	if q.limit(2); q.create != 2 || q.requeueAfter.Duration() != 0 {
+		t.Errorf("one with room makes %d and looks again after %s", q.create, q.requeueAfter.Duration())
+	}
+}
