@@ -40,8 +40,9 @@ func (a *absences) forget(what string) {
 type recent struct {
 	keep time.Duration
 
-	mu sync.Mutex
-	at map[string]time.Time
+	mu    sync.Mutex
+	at    map[string]time.Time
+	swept time.Time
 }
 
 func newRecent(keep time.Duration) *recent { return &recent{keep: keep, at: map[string]time.Time{}} }
@@ -49,9 +50,12 @@ func newRecent(keep time.Duration) *recent { return &recent{keep: keep, at: map[
 func (r *recent) add(what string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for other, at := range r.at {
-		if now.Sub(at) >= r.keep {
-			delete(r.at, other)
+	if now.Sub(r.swept) >= r.keep {
+		r.swept = now
+		for other, at := range r.at {
+			if now.Sub(at) >= r.keep {
+				delete(r.at, other)
+			}
 		}
 	}
 	r.at[what] = now

@@ -94,6 +94,7 @@ type Reconciler struct {
 	boots   *boots
 	learn   sync.Once
 	looks   *lastLooks
+	emptied emptied
 	// again brings Servers: those that wait for a host port when one comes free, and those whose
 	// sidecar has replied.
 	again chan types.NamespacedName
@@ -132,7 +133,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	original := &v1alpha1.Server{}
 	err = r.Client.Get(ctx, req.NamespacedName, original)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.tidy(ctx, req.NamespacedName)
+		requeueAfter, err := r.tidy(ctx, req.NamespacedName)
+		return reconcile.Result{RequeueAfter: requeueAfter}, err
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
@@ -357,8 +359,9 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *v1alpha1.Server) error
 }
 
 // tidy removes what a Server that is gone left behind: a Pod, if somebody removed the finalizer
-// by force, and the namespace's PodDisruptionBudget with its last Server.
-func (r *Reconciler) tidy(ctx context.Context, key types.NamespacedName) error {
+// by force, and the namespace's PodDisruptionBudget with its last Server. It returns after how
+// long to look for that; 0: not for this Server.
+func (r *Reconciler) tidy(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	r.picker.Wait(key, false)
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, key, pod)
@@ -366,18 +369,21 @@ func (r *Reconciler) tidy(ctx context.Context, key types.NamespacedName) error {
 		err = r.deleteOrphan(ctx, pod)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove what Server %s left: %w", key, err)
+		return 0, fmt.Errorf("remove what Server %s left: %w", key, err)
+	}
+	if look, after := r.emptied.look(key); !look {
+		return after, nil
 	}
 	var servers v1alpha1.ServerList
-	if err := r.Client.List(ctx, &servers, client.InNamespace(key.Namespace), client.Limit(1)); err != nil || len(servers.Items) > 0 {
-		return wrapf(err, "list Servers of namespace %s", key.Namespace)
+	if err := r.Client.List(ctx, &servers, client.InNamespace(key.Namespace), client.Limit(1), client.UnsafeDisableDeepCopy); err != nil || len(servers.Items) > 0 {
+		return 0, wrapf(err, "list Servers of namespace %s", key.Namespace)
 	}
 	guard := &policyv1.PodDisruptionBudget{}
 	err = r.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: guardName}, guard)
 	if err == nil {
 		err = r.Client.Delete(ctx, guard, client.Preconditions{UID: &guard.UID})
 	}
-	return wrapf(client.IgnoreNotFound(err), "delete the deletion guard of namespace %s", key.Namespace)
+	return 0, wrapf(client.IgnoreNotFound(err), "delete the deletion guard of namespace %s", key.Namespace)
 }
 
 func wrapf(err error, format string, args ...any) error {

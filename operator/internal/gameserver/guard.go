@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +61,36 @@ func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
 		return err
 	}
 	return nil
+}
+
+// emptiedAfter is how long after a Server went its namespace is looked at: a Fleet's Servers go
+// together, and each look costs as much as there are Servers.
+const emptiedAfter = time.Second
+
+// emptied notes for each namespace the Server after which it is to be looked at.
+type emptied struct {
+	mu    sync.Mutex
+	after map[string]string
+}
+
+// look reports, for a Server that is gone, whether to look now, and else after how long; 0: another
+// Server's pass does.
+func (e *emptied) look(key types.NamespacedName) (now bool, after time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.after[key.Namespace] {
+	case key.Name:
+		delete(e.after, key.Namespace)
+		return true, 0
+	case "":
+		if e.after == nil {
+			e.after = map[string]string{}
+		}
+		e.after[key.Namespace] = key.Name
+		return false, emptiedAfter
+	default:
+		return false, 0
+	}
 }
 
 func guards(have, desired *policyv1.PodDisruptionBudget) bool {
