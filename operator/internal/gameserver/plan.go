@@ -96,7 +96,11 @@ func planEnd(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	case o.pod == nil:
 		p.release = !s.DeletionTimestamp.IsZero()
 	case p.guard.gone:
-		p.erase = true
+		if left := removal(now, o); left > 0 {
+			p.requeueAfter.AtMost(left)
+		} else {
+			p.erase = true
+		}
 	case !p.guard.allowed:
 	case o.pod.DeletionTimestamp.IsZero():
 		p.remove, p.forced = true, p.guard.forced
@@ -104,6 +108,18 @@ func planEnd(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 		_, left := graceOver(o.pod, now)
 		p.requeueAfter.AtMost(left)
 	}
+}
+
+// removalTime is how long after its grace period a Pod's object may be there that has ended.
+const removalTime = 5 * time.Second
+
+// removal is how long the node of a deleted Pod that has ended still has to remove its object, which
+// it does by itself; 0 or less: no longer.
+func removal(now time.Time, o observed) time.Duration {
+	if lost, _ := o.nodeLost(now); lost || o.pod.DeletionTimestamp.IsZero() || !scheduled(o.pod) {
+		return 0
+	}
+	return o.pod.DeletionTimestamp.Add(removalTime).Sub(now)
 }
 
 // untilNextPod is how long a Server's next Pod waits because of earlier failures; 0 or less

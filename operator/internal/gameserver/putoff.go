@@ -29,10 +29,12 @@ const putOffEnding = 10 * time.Second
 // putOffFor is how long the result of a pass may stay unwritten; 0: it is to be written now. What
 // the pass did, and a spec that was changed, is always to be written.
 func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed, p plan) time.Duration {
-	if p.failed || p.forced || p.retire != "" || p.changed {
+	deleted := !after.DeletionTimestamp.IsZero()
+	// A deletion changes the generation, too.
+	if p.failed || p.forced || p.retire != "" || p.changed && !deleted {
 		return 0
 	}
-	if !after.DeletionTimestamp.IsZero() {
+	if deleted {
 		if !p.guard.empty || !before.Status.DeletionAllowed {
 			return 0
 		}

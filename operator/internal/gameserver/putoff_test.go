@@ -53,8 +53,10 @@ func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 		"a new Server with a port on its node": {startingFor(time.Second, unwritten, func(w *world) {
 			w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}}
 		}), 0},
-		"a new Server whose game asks for itself":     {startingFor(time.Second, unwritten, func(w *world) { w.server.Spec.Readiness = v1alpha1.ServerReadinessSDK }), 0},
-		"a deleted Server on which nobody plays":      {newWorld(deleted(-4)), 6 * time.Second},
+		"a new Server whose game asks for itself": {startingFor(time.Second, unwritten, func(w *world) { w.server.Spec.Readiness = v1alpha1.ServerReadinessSDK }), 0},
+		"a deleted Server on which nobody plays": {newWorld(deleted(-4), func(w *world) {
+			w.server.Generation, w.server.Status.ObservedGeneration = 2, 1 // as the API server has it
+		}), 6 * time.Second},
 		"one that takes long to go":                   {newWorld(deleted(-10)), 0},
 		"a deleted Server with players":               {newWorld(deleted(-4), players(1)), 0},
 		"a deleted Server whose status denies it yet": {newWorld(deleted(-4), crashed, func(w *world) { w.server.Status.DeletionAllowed = false }), 0},

@@ -22,8 +22,11 @@ import (
 
 const (
 	// maxWrites is how many calls that write a Server may cost from its creation
-	// until it is Ready: what makes it and its Pod, an event, and three of its status.
-	maxWrites = 6
+	// until it is Ready: what makes it and its Pod, and three of its status.
+	maxWrites = 5
+	// maxWritesOut is how many it may cost to go where nobody plays: the Server's and its Pod's
+	// deletion, and the finalizer.
+	maxWritesOut = 3
 	// maxRefused is how many more may be refused because something was written in
 	// between.
 	maxRefused = 2
@@ -37,8 +40,8 @@ var tells = []time.Duration{3 * time.Second, 5 * time.Second, 10 * time.Second}
 
 // TestAServerCostsFewWrites counts what our programs wrote, by the API server's
 // own record, from a Fleet's creation until a while after all its Servers are
-// Ready. Calls that were refused wrote nothing, and are counted apart. Nothing runs
-// beside it, so that the starts are short.
+// Ready, and then until they are gone. Calls that were refused wrote nothing, and
+// are counted apart. Nothing runs beside it, so that the starts are short.
 func TestAServerCostsFewWrites(t *testing.T) {
 	ctx, ns := suite.Namespace(t)
 	key := types.NamespacedName{Namespace: ns, Name: "lobbies"}
@@ -53,27 +56,14 @@ func TestAServerCostsFewWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := writes(ctx, ns, since)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := map[string][]audit.Entry{}
-	for _, e := range all {
-		of[subject(e, servers)] = append(of[subject(e, servers)], e)
-	}
+	of := writesOf(ctx, t, ns, since, servers)
 	for name := range servers {
 		found := count(of[name])
 		if found["create servers"] != 1 || found["create pods"] != 1 {
 			t.Errorf("Server %s was made by %d calls and its Pod by %d, want one of each: the record isn't whole",
 				name, found["create servers"], found["create pods"])
 		}
-		refused := 0
-		for _, e := range of[name] {
-			if e.Code >= 300 {
-				refused++
-			}
-		}
-		took, most := startOf(servers[name]), maxWrites
+		refused, took, most := refusals(of[name]), startOf(servers[name]), maxWrites
 		for _, age := range tells {
 			if took >= age {
 				most++
@@ -94,7 +84,51 @@ func TestAServerCostsFewWrites(t *testing.T) {
 		}
 		t.Logf("%s: %d\n%s", cmp.Or(name, "the Fleet and the namespace"), len(of[name]), table(count(of[name])))
 	}
+
+	since = time.Now()
+	suite.ScaleFleet(ctx, t, key, 0)
+	empty := func(f *v1alpha1.Fleet) bool { return f.Status.Replicas == 0 && f.Status.DrainingReplicas == 0 }
+	if _, err := suite.Cluster.WaitFleet(ctx, key, "all Servers gone", empty); err != nil {
+		t.Fatal(err)
+	}
+	of = writesOf(ctx, t, ns, since, servers)
+	for name := range servers {
+		found, refused := count(of[name]), refusals(of[name])
+		if found["delete servers"] != 1 || found["delete pods"] != 1 {
+			t.Errorf("Server %s was deleted by %d calls and its Pod by %d, want one of each: the record isn't whole",
+				name, found["delete servers"], found["delete pods"])
+		}
+		if n := len(of[name]) - refused; n > maxWritesOut || refused > maxRefused {
+			t.Errorf("Server %s went with %d writes and %d refused calls, want %d and %d at most:\n%s",
+				name, n, refused, maxWritesOut, maxRefused, calls(of[name]))
+		}
+	}
+}
+
+// writesOf are the calls of our programs that write in a namespace, by the Server that they are
+// about.
+func writesOf[T any](ctx context.Context, t *testing.T, namespace string, since time.Time, servers map[string]T) map[string][]audit.Entry {
+	t.Helper()
+	all, err := writes(ctx, namespace, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string][]audit.Entry{}
+	for _, e := range all {
+		of[subject(e, servers)] = append(of[subject(e, servers)], e)
+	}
 	t.Logf("all: %d\n%s", len(all), table(count(all)))
+	return of
+}
+
+// refusals is how many calls were refused.
+func refusals(entries []audit.Entry) (n int) {
+	for _, e := range entries {
+		if e.Code >= 300 {
+			n++
+		}
+	}
+	return n
 }
 
 // startOf is how long a Server took to be Ready, a second more at most: its times are
