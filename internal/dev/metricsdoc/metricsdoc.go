@@ -5,6 +5,7 @@ package metricsdoc
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,4 +72,29 @@ func labels(family *dto.MetricFamily) string {
 		names = append(names, "`"+l.GetName()+"`")
 	}
 	return strings.Join(names, ", ")
+}
+
+// bounded are the labels with few values, however many objects there are.
+var bounded = []string{"code", "direction", "outcome", "protocol", "reason", "stage"}
+
+// GrowingHistograms returns the labels of histograms that may have any number of values, each after
+// the name of its metric. A summary counts as one where it has quantiles.
+func GrowingHistograms(gatherer prometheus.Gatherer) ([]string, error) {
+	families, err := gatherer.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gather the metrics: %w", err)
+	}
+	var grow []string
+	for _, family := range families {
+		one := family.GetMetric()[0]
+		if one.GetHistogram() == nil && len(one.GetSummary().GetQuantile()) == 0 {
+			continue
+		}
+		for _, l := range one.GetLabel() {
+			if !slices.Contains(bounded, l.GetName()) {
+				grow = append(grow, family.GetName()+"{"+l.GetName()+"}")
+			}
+		}
+	}
+	return grow, nil
 }

@@ -1,6 +1,7 @@
 package metricsdoc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,5 +33,22 @@ func TestEveryMetricIsListedThoughItNeverCounted(t *testing.T) {
 		if !strings.Contains(w.String(), want) {
 			t.Errorf("no %q in:\n%s", want, w.String())
 		}
+	}
+}
+
+func TestHistogramsThatGrowWithObjectsAreFound(t *testing.T) {
+	got, err := GrowingHistograms(Sample(func(r prometheus.Registerer) {
+		quantiles := map[float64]float64{.5: .05}
+		r.MustRegister(
+			prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "a_seconds", Help: "A."}, []string{"service", "stage"}),
+			prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "b_seconds", Help: "B."}, []string{"stage"}),
+			prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "c_seconds", Help: "C.", Objectives: quantiles}, []string{"name"}),
+			prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "d_seconds", Help: "D."}, []string{"name"}),
+			prometheus.NewCounterVec(prometheus.CounterOpts{Name: "e_total", Help: "E."}, []string{"name"}),
+			prometheus.NewHistogram(prometheus.HistogramOpts{Name: "f_seconds", Help: "F."}),
+		)
+	}))
+	if want := []string{"a_seconds{service}", "c_seconds{name}"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
