@@ -250,7 +250,7 @@ func TestAWakeFillsEachStageOnce(t *testing.T) {
 			t.Errorf("%s %v: %v", metric, labels, err)
 		}
 	}
-	wakes("dormouse_service_wake_seconds", map[string]string{"namespace": ns, "service": "lobby"}, func(sum float64) bool { return sum == 1 })
+	wakes("dormouse_wakes_total", map[string]string{"namespace": ns, "service": "lobby"}, func(sum float64) bool { return sum == 1 })
 	// The stages are told of all services together; other tests' have theirs meanwhile.
 	for _, stage := range []string{"total", "scheduled", "started", "up", "handed_over"} {
 		wakes("dormouse_wake_seconds", map[string]string{"stage": stage}, func(sum float64) bool { return sum >= 1 })

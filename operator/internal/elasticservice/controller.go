@@ -114,7 +114,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	es := &v1alpha1.ElasticService{}
 	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
 		r.Triggers.Forget(req.NamespacedName)
-		r.Metrics.Forget(req.Namespace, req.Name)
 		if apierrors.IsNotFound(err) {
 			r.states.Forget(req.NamespacedName)
 		}

@@ -76,7 +76,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 		return reconcile.Result{}, fmt.Errorf("put the target to sleep: %w", err)
 	}
 	m.lastSleep.scaled = *live.Status.LastSleepTime
-	r.Metrics.PhaseChanged(es.Namespace, es.Name, string(v1alpha1.PhaseAsleep))
+	r.Metrics.PhaseChanged(string(v1alpha1.PhaseAsleep))
 	kit.Emit(r.Events, live, status.Asleep(es, scale.Spec.Replicas))
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }

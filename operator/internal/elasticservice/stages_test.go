@@ -52,21 +52,6 @@ func stages(t *testing.T, registry *prometheus.Registry) map[string][2]float64 {
 	return got
 }
 
-// wakesOfServices is how many wakes dormouse_service_wake_seconds has.
-func wakesOfServices(t *testing.T, registry *prometheus.Registry) (n float64) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			n += float64(m.GetSummary().GetSampleCount())
-		}
-	}
-	return n
-}
-
 func TestTheStagesOfAWake(t *testing.T) {
 	type seenAt struct {
 		at      float64
@@ -172,13 +157,6 @@ func TestTheStagesOfAWake(t *testing.T) {
 			}
 			if api.lists > 1 {
 				t.Errorf("pods were listed %d times, want once at most", api.lists)
-			}
-			if got, want := wakesOfServices(t, registry), c.want["total"]; got != want[0] {
-				t.Errorf("%v wakes of the service, want %v", got, want[0])
-			}
-			r.Metrics.Forget(es.Namespace, es.Name)
-			if left := wakesOfServices(t, registry); left > 0 {
-				t.Errorf("%v wakes are left of an ElasticService that is gone", left)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 		m.sleepBegun = &begun
 	}
 	if before != p.plan.Phase {
-		r.Metrics.PhaseChanged(es.Namespace, es.Name, string(p.plan.Phase))
+		r.Metrics.PhaseChanged(string(p.plan.Phase))
 	}
 	r.tellObstacle(es, p.found.Flaw)
 	kit.Emit(r.Events, es, status.Events(p.original, es, p.plan)...)
@@ -111,7 +111,7 @@ func (r *Reconciler) timeWake(ctx context.Context, p *pass) {
 		ctrl.LoggerFrom(ctx).Error(err, "measure the stages of a wake")
 	}
 	last := wake.Took(p.es, p.now, p.applied, pods)
-	wakestages.Observe(r.Metrics, p.es, last)
+	wakestages.Observe(r.Metrics, last)
 	p.state.lastWake = last
 	p.plan.RequeueAfter.AtMost(lastWakeDelay)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
 // Autoscalers counts what GameAutoscalers do.
@@ -17,9 +19,8 @@ type Autoscalers struct {
 	scales *prometheus.CounterVec
 }
 
-// NewAutoscalers registers the metrics of the GameAutoscalers in a cache. leads is closed once this
-// replica is the leader.
-func NewAutoscalers(reg prometheus.Registerer, reader client.Reader, leads <-chan struct{}) *Autoscalers {
+// NewAutoscalers registers the metric of all GameAutoscalers together.
+func NewAutoscalers(reg prometheus.Registerer) *Autoscalers {
 	m := &Autoscalers{scales: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dormouse_autoscaler_scales_total",
 		Help: "Changes of replicas by GameAutoscalers, by their direction: up, down, or wake from zero.",
@@ -27,15 +28,7 @@ func NewAutoscalers(reg prometheus.Registerer, reader client.Reader, leads <-cha
 	for _, direction := range []string{"up", "down", "wake"} {
 		m.scales.WithLabelValues(direction)
 	}
-	labels := []string{"namespace", "name"}
-	reg.MustRegister(m.scales, &autoscalers{
-		reader: reader,
-		leads:  leads,
-		replicas: prometheus.NewDesc("dormouse_autoscaler_replicas",
-			"Servers of a GameAutoscaler's target that are there (current) and that it wants (desired). The leader tells.", append(labels, "which"), nil),
-		active: prometheus.NewDesc("dormouse_autoscaler_active",
-			"1 where a GameAutoscaler decides about its target, 0 where it rests or can't, with the reason. The leader tells.", append(labels, "reason"), nil),
-	})
+	reg.MustRegister(m.scales)
 	return m
 }
 
@@ -54,48 +47,57 @@ func (m *Autoscalers) Scaled(from, to int32) {
 	m.scales.WithLabelValues(direction).Inc()
 }
 
+var (
+	autoscalerReplicas = &objectmetrics.Metric{
+		Name:   "dormouse_autoscaler_replicas",
+		Help:   "Servers of a GameAutoscaler's target that are there (current) and that it wants (desired). The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"name", "namespace", "which"},
+	}
+	autoscalerActive = &objectmetrics.Metric{
+		Name:   "dormouse_autoscaler_active",
+		Help:   "1 where a GameAutoscaler decides about its target, 0 where it rests or can't, with the reason. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"name", "namespace", "reason"},
+	}
+)
+
 // autoscalers exports the GameAutoscalers' statuses whenever metrics are collected. Only the leader
 // exports them, so that each is counted once.
 type autoscalers struct {
-	reader           client.Reader
-	leads            <-chan struct{}
-	replicas, active *prometheus.Desc
+	all   *objects[*v1alpha1.GameAutoscaler]
+	leads <-chan struct{}
 }
 
-// Describe implements prometheus.Collector.
-func (a *autoscalers) Describe(descs chan<- *prometheus.Desc) {
-	descs <- a.replicas
-	descs <- a.active
+// AddAutoscalers adds the metrics of the GameAutoscalers in a cache. leads is closed once this
+// replica is the leader.
+func AddAutoscalers(ctx context.Context, g *objectmetrics.Gatherer, informers cache.Informers, leads <-chan struct{}) error {
+	all, err := watch(ctx, informers, &v1alpha1.GameAutoscaler{})
+	if err != nil {
+		return err
+	}
+	g.Add(&autoscalers{all, leads})
+	return nil
 }
 
-// Collect implements prometheus.Collector.
-func (a *autoscalers) Collect(out chan<- prometheus.Metric) {
-	select {
-	case <-a.leads:
-	default:
-		return
+// Families implements objectmetrics.Collector.
+func (a *autoscalers) Families() []*objectmetrics.Family {
+	if !closed(a.leads) {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	var list v1alpha1.GameAutoscalerList
-	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(a.replicas, err)
-		return
-	}
-	for i := range list.Items {
-		gas := &list.Items[i]
+	replicas, active := autoscalerReplicas.Family(), autoscalerActive.Family()
+	current, desired := "current", "desired"
+	a.all.each(func(gas *v1alpha1.GameAutoscaler) {
 		s := &gas.Status
-		gauge := func(desc *prometheus.Desc, value float64, label string) {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, gas.Namespace, gas.Name, label)
-		}
-		gauge(a.replicas, float64(s.CurrentReplicas), "current")
-		gauge(a.replicas, float64(s.DesiredReplicas), "desired")
+		replicas.Gauge(float64(s.CurrentReplicas), &gas.Name, &gas.Namespace, &current)
+		replicas.Gauge(float64(s.DesiredReplicas), &gas.Name, &gas.Namespace, &desired)
 		if c := meta.FindStatusCondition(s.Conditions, conditions.Active); c != nil {
-			active := 0.0
+			value := 0.0
 			if c.Status == metav1.ConditionTrue {
-				active = 1
+				value = 1
 			}
-			gauge(a.active, active, c.Reason)
+			active.Gauge(value, &gas.Name, &gas.Namespace, &c.Reason)
 		}
-	}
+	})
+	return []*objectmetrics.Family{replicas, active}
 }

@@ -3,12 +3,14 @@ package metrics
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
 // serverStates are all states of a Server.
@@ -17,79 +19,83 @@ var serverStates = []v1alpha1.ServerState{
 	v1alpha1.ServerDraining, v1alpha1.ServerStopped, v1alpha1.ServerUnhealthy,
 }
 
+var (
+	fleetServers = &objectmetrics.Metric{
+		Name: "dormouse_fleet_servers",
+		Help: "Servers of a Fleet by their state: Ready, and each other state that any has. " +
+			"There are none of a Fleet that sleeps. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"fleet", "namespace", "state"},
+	}
+	fleetPlayers = &objectmetrics.Metric{
+		Name:   "dormouse_fleet_players",
+		Help:   "Players on all Servers of a Fleet that doesn't sleep, draining ones too. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"fleet", "namespace"},
+	}
+	fleetCapacity = &objectmetrics.Metric{
+		Name:   "dormouse_fleet_capacity",
+		Help:   "Players that the ready Servers of a Fleet that doesn't sleep have room for. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"fleet", "namespace"},
+	}
+)
+
 // fleets exports the Fleets and their Servers whenever metrics are collected. Only the leader
 // exports them, so that each is counted once.
 type fleets struct {
-	reader                     client.Reader
-	leads                      <-chan struct{}
-	servers, players, capacity *prometheus.Desc
+	all     *objects[*v1alpha1.Fleet]
+	servers *objects[*v1alpha1.Server]
+	leads   <-chan struct{}
 }
 
-// NewFleets registers the metrics of the Fleets in a cache. leads is closed once
-// this replica is the leader.
-func NewFleets(reg prometheus.Registerer, reader client.Reader, leads <-chan struct{}) {
-	labels := []string{"namespace", "fleet"}
-	reg.MustRegister(&fleets{
-		reader:   reader,
-		leads:    leads,
-		servers:  prometheus.NewDesc("dormouse_fleet_servers", "Servers of a Fleet by their state. The leader tells.", append(labels, "state"), nil),
-		players:  prometheus.NewDesc("dormouse_fleet_players", "Players on all Servers of a Fleet, draining ones too. The leader tells.", labels, nil),
-		capacity: prometheus.NewDesc("dormouse_fleet_capacity", "Players that the ready Servers of a Fleet have room for. The leader tells.", labels, nil),
-	})
-}
-
-// Describe implements prometheus.Collector.
-func (f *fleets) Describe(descs chan<- *prometheus.Desc) {
-	descs <- f.servers
-	descs <- f.players
-	descs <- f.capacity
-}
-
-// Collect implements prometheus.Collector.
-func (f *fleets) Collect(out chan<- prometheus.Metric) {
-	select {
-	case <-f.leads:
-	default:
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	states, err := f.states(ctx)
+// AddFleets adds the metrics of the Fleets in a cache. leads is closed once this replica is the
+// leader.
+func AddFleets(ctx context.Context, g *objectmetrics.Gatherer, informers cache.Informers, leads <-chan struct{}) error {
+	all, err := watch(ctx, informers, &v1alpha1.Fleet{})
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(f.servers, err)
-		return
+		return err
 	}
-	var list v1alpha1.FleetList
-	// They are only read.
-	if err := f.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(f.servers, err)
-		return
+	servers, err := watch(ctx, informers, &v1alpha1.Server{})
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		fleet := &list.Items[i]
-		gauge := func(desc *prometheus.Desc, value int, more ...string) {
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), append([]string{fleet.Namespace, fleet.Name}, more...)...)
+	g.Add(&fleets{all, servers, leads})
+	return nil
+}
+
+// Families implements objectmetrics.Collector. A Fleet that wants no Servers and has none has no
+// series: there may be thousands of them.
+func (f *fleets) Families() []*objectmetrics.Family {
+	if !closed(f.leads) {
+		return nil
+	}
+	servers, players, capacity := fleetServers.Family(), fleetPlayers.Family(), fleetCapacity.Family()
+	states := f.states()
+	f.all.each(func(fleet *v1alpha1.Fleet) {
+		its := states[fleet.UID]
+		if len(its) == 0 && ptr.Deref(fleet.Spec.Replicas, 1) == 0 {
+			return
 		}
-		for _, state := range serverStates {
-			gauge(f.servers, states[fleet.UID][state], string(state))
+		for i := range serverStates {
+			state := &serverStates[i]
+			if n := its[*state]; n > 0 || *state == v1alpha1.ServerReady {
+				servers.Gauge(float64(n), &fleet.Name, &fleet.Namespace, (*string)(state))
+			}
 		}
-		gauge(f.players, int(fleet.Status.Players))
-		gauge(f.capacity, int(fleet.Status.Capacity))
-	}
+		players.Gauge(float64(fleet.Status.Players), &fleet.Name, &fleet.Namespace)
+		capacity.Gauge(float64(fleet.Status.Capacity), &fleet.Name, &fleet.Namespace)
+	})
+	return []*objectmetrics.Family{servers, players, capacity}
 }
 
 // states counts the Servers by their owner and state.
-func (f *fleets) states(ctx context.Context) (map[types.UID]map[v1alpha1.ServerState]int, error) {
-	var list v1alpha1.ServerList
-	if err := f.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
+func (f *fleets) states() map[types.UID]map[v1alpha1.ServerState]int {
 	counts := map[types.UID]map[v1alpha1.ServerState]int{}
-	for i := range list.Items {
-		server := &list.Items[i]
+	f.servers.each(func(server *v1alpha1.Server) {
 		owner := metav1.GetControllerOfNoCopy(server)
 		if owner == nil {
-			continue
+			return
 		}
 		if counts[owner.UID] == nil {
 			counts[owner.UID] = map[v1alpha1.ServerState]int{}
@@ -99,6 +105,6 @@ func (f *fleets) states(ctx context.Context) (map[types.UID]map[v1alpha1.ServerS
 			state = v1alpha1.ServerPending // nobody has looked at it yet
 		}
 		counts[owner.UID][state]++
-	}
-	return counts, nil
+	})
+	return counts
 }

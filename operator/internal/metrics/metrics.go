@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
-// Controller counts what the ElasticService controller does.
+// Controller counts what the ElasticService controller does, of all services together: the status
+// of each has its own last wake.
 type Controller struct {
 	phases *prometheus.CounterVec
 	wakes  *prometheus.HistogramVec
-	woken  *prometheus.SummaryVec
-
-	mu sync.Mutex
-	// services are the Services of the ElasticServices that have series in woken.
-	services map[[2]string]string
 }
 
 // Stage is a part of the time that a wake takes.
@@ -43,58 +43,31 @@ func NewController(reg prometheus.Registerer) *Controller {
 	m := &Controller{
 		phases: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_phase_transitions_total",
-			Help: "Times that an ElasticService came into a phase.",
-		}, []string{"namespace", "name", "phase"}),
+			Help: "Times that an ElasticService came into a phase, of all of them.",
+		}, []string{"phase"}),
 		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dormouse_wake_seconds",
 			Help: "Time of a wake from zero replicas for a client, by stage, of all services. Kubernetes tells to a whole second when a pod was " +
 				"scheduled and started, so these three stages are exact in their sum only; none is below 0.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"stage"}),
-		woken: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-			Name: "dormouse_service_wake_seconds",
-			Help: "Time of a wake from zero replicas for a client, and how often, of each service.",
-		}, []string{"namespace", "service"}),
-		services: map[[2]string]string{},
 	}
-	reg.MustRegister(m.phases, m.wakes, m.woken)
+	reg.MustRegister(m.phases, m.wakes)
 	return m
 }
 
 // PhaseChanged counts a change of phase.
-func (m *Controller) PhaseChanged(namespace, name, phase string) {
+func (m *Controller) PhaseChanged(phase string) {
 	if m != nil {
-		m.phases.WithLabelValues(namespace, name, phase).Inc()
+		m.phases.WithLabelValues(phase).Inc()
 	}
 }
 
-// WakeTook observes how long a stage of a wake of an ElasticService and its Service took. The
-// stages are measured for all services together, because each service would have a hundred
-// series.
-func (m *Controller) WakeTook(namespace, name, service string, stage Stage, took time.Duration) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wakes.WithLabelValues(string(stage)).Observe(max(took, 0).Seconds())
-	if stage == StageTotal {
-		m.services[[2]string{namespace, name}] = service
-		m.woken.WithLabelValues(namespace, service).Observe(max(took, 0).Seconds())
-	}
-}
-
-// Forget drops the series of an ElasticService that is gone.
-func (m *Controller) Forget(namespace, name string) {
-	if m == nil {
-		return
-	}
-	m.phases.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "name": name})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if service, ok := m.services[[2]string{namespace, name}]; ok {
-		delete(m.services, [2]string{namespace, name})
-		m.woken.DeleteLabelValues(namespace, service)
+// WakeTook observes how long a stage of a wake took. The stages are measured for all services
+// together, because each service would have a hundred series.
+func (m *Controller) WakeTook(stage Stage, took time.Duration) {
+	if m != nil {
+		m.wakes.WithLabelValues(string(stage)).Observe(max(took, 0).Seconds())
 	}
 }
 
@@ -102,10 +75,20 @@ func (m *Controller) Forget(namespace, name string) {
 type Informer struct {
 	calls    *prometheus.CounterVec
 	duration prometheus.Histogram
-	raised   *prometheus.CounterVec
+
+	mu sync.Mutex
+	// raised is how often the target of each Service was scaled up.
+	raised map[types.NamespacedName]int64
 }
 
-// NewInformer registers the wake endpoint's metrics.
+var wakesMetric = &objectmetrics.Metric{
+	Name:   "dormouse_wakes_total",
+	Help:   "Times that a target was scaled up for a client.",
+	Type:   dto.MetricType_COUNTER,
+	Labels: []string{"namespace", "service"},
+}
+
+// NewInformer registers the wake endpoint's metrics. Those of each Service are its Families.
 func NewInformer(reg prometheus.Registerer) *Informer {
 	m := &Informer{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -117,17 +100,25 @@ func NewInformer(reg prometheus.Registerer) *Informer {
 			Help:    "Time to answer a wake call.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
-		raised: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dormouse_wakes_total",
-			Help: "Times that a target was scaled up for a client.",
-		}, []string{"namespace", "service"}),
+		raised: map[types.NamespacedName]int64{},
 	}
-	reg.MustRegister(m.calls, m.duration, m.raised)
+	reg.MustRegister(m.calls, m.duration)
 	// Codes that alerts use begin at zero, so that the first one counts.
 	for _, code := range []string{"202", "400", "401", "404", "503"} {
 		m.calls.WithLabelValues(code)
 	}
 	return m
+}
+
+// Families implements objectmetrics.Collector.
+func (m *Informer) Families() []*objectmetrics.Family {
+	wakes := wakesMetric.Family()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for of, n := range m.raised {
+		wakes.Counter(float64(n), &of.Namespace, &of.Name)
+	}
+	return []*objectmetrics.Family{wakes}
 }
 
 // Answered counts an answer to a wake call.
@@ -140,14 +131,20 @@ func (m *Informer) Answered(code string, took time.Duration) {
 
 // Raised counts a target that was scaled up.
 func (m *Informer) Raised(namespace, service string) {
-	if m != nil {
-		m.raised.WithLabelValues(namespace, service).Inc()
+	if m == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.raised[types.NamespacedName{Namespace: namespace, Name: service}]++
 }
 
 // Forget drops the series of a Service that has no ElasticService any more.
 func (m *Informer) Forget(namespace, service string) {
-	if m != nil {
-		m.raised.DeleteLabelValues(namespace, service)
+	if m == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.raised, types.NamespacedName{Namespace: namespace, Name: service})
 }

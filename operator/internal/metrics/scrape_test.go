@@ -1,41 +1,17 @@
 package metrics
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/scrape"
 )
-
-// cached lists what is in a cache, as controller-runtime's cache does it.
-type cached struct {
-	client.Reader
-	services, fleets, servers []runtime.Object
-}
-
-// List implements client.Reader.
-func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	switch list.(type) {
-	case *v1alpha1.ElasticServiceList:
-		return meta.SetList(list, c.services)
-	case *v1alpha1.FleetList:
-		return meta.SetList(list, c.fleets)
-	case *v1alpha1.ServerList:
-		return meta.SetList(list, c.servers)
-	}
-	return nil
-}
 
 // asleep is the ElasticService of a GameType that was woken once and sleeps again.
 func asleep(name string) *v1alpha1.ElasticService {
@@ -73,32 +49,36 @@ func asleep(name string) *v1alpha1.ElasticService {
 // many Servers in Fleets of a hundred.
 func crowd(tb testing.TB, n int) prometheus.Gatherer {
 	tb.Helper()
-	all := &cached{}
-	registry := prometheus.NewRegistry()
-	controller, informer := NewController(registry), NewInformer(registry)
+	leads := make(chan struct{})
+	close(leads)
+	c := newCluster(tb, leads)
+	controller, informer := NewController(c.registry), NewInformer(c.registry)
+	c.gatherer.Add(informer)
+	NewAutoscalers(c.registry)
+	NewReports(c.registry)
+	NewEvictions(c.registry)
 	fleet := func(name string, replicas int32) *v1alpha1.Fleet {
-		f := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name, UID: types.UID(name)}}
-		f.Spec.Replicas = &replicas
-		all.fleets = append(all.fleets, f)
+		f := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name}, Spec: v1alpha1.FleetSpec{Replicas: &replicas}}
+		c.add(f)
 		return f
 	}
 	var full *v1alpha1.Fleet
 	for i := range n {
 		name := fmt.Sprintf("survival-%05d", i)
 		es := asleep(name)
-		all.services = append(all.services, es)
+		c.add(es)
 		fleet(name+"-5d8f7c9b4", 0)
 		informer.Raised(es.Namespace, es.Spec.Service)
 		for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep, v1alpha1.PhaseAsleep} {
-			controller.PhaseChanged(es.Namespace, es.Name, string(phase))
+			controller.PhaseChanged(string(phase))
 		}
 		for _, stage := range []Stage{StageScheduled, StageStarted, StageUp, StageHandedOver, StageTotal} {
-			controller.WakeTook(es.Namespace, es.Name, es.Spec.Service, stage, 7123*time.Millisecond)
+			controller.WakeTook(stage, 7123*time.Millisecond)
 		}
 		if i%100 == 0 {
 			full = fleet(fmt.Sprintf("lobbies-%03d", i/100), 100)
 		}
-		all.servers = append(all.servers, &v1alpha1.Server{
+		c.add(&v1alpha1.Server{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "games", Name: fmt.Sprintf("%s-%d", full.Name, i%100),
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "dormouse.dev/v1alpha1", Kind: "Fleet", Name: full.Name, UID: full.UID, Controller: new(true)}},
@@ -106,22 +86,30 @@ func crowd(tb testing.TB, n int) prometheus.Gatherer {
 			Status: v1alpha1.ServerStatus{State: v1alpha1.ServerReady},
 		})
 	}
-	leads := make(chan struct{})
-	close(leads)
-	NewServices(registry, all, leads)
-	NewFleets(registry, all, leads)
-	NewAutoscalers(registry, all, leads)
-	NewReports(registry)
-	NewEvictions(registry)
-	return registry
+	return c.gatherer
+}
+
+// What a scrape takes of each service bounds how many there may be.
+func TestAServiceTakesFewBytesOfAScrape(t *testing.T) {
+	const most = 500
+	few, many := bytesOf(t, crowd(t, 100)), bytesOf(t, crowd(t, 1100))
+	if each := (many.Total() - few.Total()) / 1000; each > most {
+		t.Errorf("a service and a Server take %d bytes of each scrape, want %d at most:\n%s", each, most, many)
+	}
+}
+
+func bytesOf(tb testing.TB, g prometheus.Gatherer) scrape.Sizes {
+	tb.Helper()
+	sizes, err := scrape.Measure(g)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sizes
 }
 
 func BenchmarkScrape(b *testing.B) {
 	g := crowd(b, 10_000)
-	sizes, err := scrape.Measure(g)
-	if err != nil {
-		b.Fatal(err)
-	}
+	sizes := bytesOf(b, g)
 	b.Logf("%d bytes:\n%s", sizes.Total(), sizes)
 	scrape.Benchmark(b, g)
 }

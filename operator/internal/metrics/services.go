@@ -2,77 +2,87 @@ package metrics
 
 import (
 	"context"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
-
-// listTimeout bounds a list call to the cache.
-const listTimeout = 5 * time.Second
 
 // services exports the ElasticServices' status whenever metrics are collected. Only the leader
 // exports it, so that each is counted once.
 type services struct {
-	reader           client.Reader
-	leads            <-chan struct{}
-	phase, condition *prometheus.Desc
+	all   *objects[*v1alpha1.ElasticService]
+	leads <-chan struct{}
 }
 
-// NewServices registers the metrics of the ElasticServices in a cache. leads is
-// closed once this replica is the leader.
-func NewServices(reg prometheus.Registerer, reader client.Reader, leads <-chan struct{}) {
-	labels := func(more string) []string { return []string{"namespace", "name", "service", more} }
-	reg.MustRegister(&services{
-		reader: reader,
-		leads:  leads,
-		phase: prometheus.NewDesc("dormouse_elasticservice_phase_timestamp_seconds",
-			"When an ElasticService came into the phase that it is in, in seconds since 1970. The leader tells.", labels("phase"), nil),
-		condition: prometheus.NewDesc("dormouse_elasticservice_condition",
-			"An ElasticService's conditions: 1 is True, 0 is False, and there is none while it is Unknown. The leader tells.", labels("condition"), nil),
-	})
+var (
+	phaseMetric = &objectmetrics.Metric{
+		Name:   "dormouse_elasticservice_phase_timestamp_seconds",
+		Help:   "When an ElasticService came into the phase that it is in, in seconds since 1970. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"name", "namespace", "phase", "service"},
+	}
+	conditionMetric = &objectmetrics.Metric{
+		Name: "dormouse_elasticservice_condition",
+		Help: "A condition of an ElasticService that is not as it should be: 0 is False, and 1 is True. " +
+			"There is none while it is as it should be, or Unknown. The leader tells.",
+		Type:   dto.MetricType_GAUGE,
+		Labels: []string{"condition", "name", "namespace", "service"},
+	}
+)
+
+// AddServices adds the metrics of the ElasticServices in a cache. leads is closed once this replica
+// is the leader.
+func AddServices(ctx context.Context, g *objectmetrics.Gatherer, informers cache.Informers, leads <-chan struct{}) error {
+	all, err := watch(ctx, informers, &v1alpha1.ElasticService{})
+	if err != nil {
+		return err
+	}
+	g.Add(&services{all, leads})
+	return nil
 }
 
-// Describe implements prometheus.Collector.
-func (s *services) Describe(descs chan<- *prometheus.Desc) {
-	descs <- s.phase
-	descs <- s.condition
-}
-
-// Collect implements prometheus.Collector.
-func (s *services) Collect(out chan<- prometheus.Metric) {
-	select {
-	case <-s.leads:
-	default:
-		return
+// Families implements objectmetrics.Collector.
+func (s *services) Families() []*objectmetrics.Family {
+	if !closed(s.leads) {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	var list v1alpha1.ElasticServiceList
-	// They are only read.
-	if err := s.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		out <- prometheus.NewInvalidMetric(s.phase, err)
-		return
-	}
-	gauge := func(desc *prometheus.Desc, value float64, es *v1alpha1.ElasticService, more string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, es.Namespace, es.Name, es.Spec.Service, more)
-	}
-	for i := range list.Items {
-		es := &list.Items[i]
+	phases, amiss := phaseMetric.Family(), conditionMetric.Family()
+	s.all.each(func(es *v1alpha1.ElasticService) {
 		if es.Status.Phase != "" && es.Status.PhaseSince != nil {
-			gauge(s.phase, float64(es.Status.PhaseSince.UnixMilli())/1000, es, string(es.Status.Phase))
+			phases.Gauge(float64(es.Status.PhaseSince.UnixMilli())/1000, &es.Name, &es.Namespace, (*string)(&es.Status.Phase), &es.Spec.Service)
 		}
-		for _, c := range es.Status.Conditions {
-			switch c.Status {
-			case metav1.ConditionTrue:
-				gauge(s.condition, 1, es, c.Type)
-			case metav1.ConditionFalse:
-				gauge(s.condition, 0, es, c.Type)
-			case metav1.ConditionUnknown:
+		for i := range es.Status.Conditions {
+			if c := &es.Status.Conditions[i]; isAmiss(c) {
+				value := 0.0
+				if c.Status == metav1.ConditionTrue {
+					value = 1
+				}
+				amiss.Gauge(value, &c.Type, &es.Name, &es.Namespace, &es.Spec.Service)
 			}
 		}
+	})
+	return []*objectmetrics.Family{phases, amiss}
+}
+
+// isAmiss reports whether a condition is known not to be as it should be.
+func isAmiss(c *metav1.Condition) bool {
+	if c.Type == conditions.TrafficPolicyUnsupported {
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status == metav1.ConditionFalse
+}
+
+// closed reports whether a channel is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

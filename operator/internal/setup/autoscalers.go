@@ -72,7 +72,7 @@ func setupAutoscalers(ctx context.Context, mgr ctrl.Manager, o options.Options, 
 		Webhooks:  webhooks,
 		UsualBoot: usualBoot,
 		Events:    lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
-		Metrics:   metrics.NewAutoscalers(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected()),
+		Metrics:   metrics.NewAutoscalers(ctrlmetrics.Registry),
 		Reporter:  reporter,
 	}
 	return r.Setup(mgr, answered)

@@ -34,6 +34,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
@@ -128,9 +129,12 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 
 	p.Register(ctrlmetrics.Registry)
-	metrics.NewServices(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
-	metrics.NewFleets(ctrlmetrics.Registry, mgr.GetCache(), mgr.Elected())
+	gatherer, err := gatherObjects(ctx, mgr)
+	if err != nil {
+		return err
+	}
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
+	gatherer.Add(counted)
 	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
 		return err
 	}
@@ -140,7 +144,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		MaxBodyBytes: informer.MaxBody,
 		// One from each sidecar.
 		ManyConnections: true,
-		Gatherer:        ctrlmetrics.Registry,
+		Gatherer:        gatherer,
 		Registerer:      ctrlmetrics.Registry,
 		Log:             log.WithName("http"),
 		OnPanic:         p.Errors.Panic,
@@ -195,6 +199,16 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-webEnded)
+}
+
+// gatherObjects gathers all metrics, among them those of the objects in the cache.
+func gatherObjects(ctx context.Context, mgr ctrl.Manager) (*objectmetrics.Gatherer, error) {
+	g := objectmetrics.NewGatherer(ctrlmetrics.Registry)
+	return g, errors.Join(
+		metrics.AddServices(ctx, g, mgr.GetCache(), mgr.Elected()),
+		metrics.AddFleets(ctx, g, mgr.GetCache(), mgr.Elected()),
+		metrics.AddAutoscalers(ctx, g, mgr.GetCache(), mgr.Elected()),
+	)
 }
 
 // watchForWakes fills the caches of the wake endpoint, which serves on every replica, leader or

@@ -83,7 +83,7 @@ func (w *Wake) Took(es *v1alpha1.ElasticService, now, applied time.Time, pods []
 }
 
 // Observe counts a wake in the metrics.
-func Observe(to *metrics.Controller, es *v1alpha1.ElasticService, last *v1alpha1.LastWake) {
+func Observe(to *metrics.Controller, last *v1alpha1.LastWake) {
 	for _, stage := range []struct {
 		name metrics.Stage
 		took *metav1.Duration
@@ -94,11 +94,11 @@ func Observe(to *metrics.Controller, es *v1alpha1.ElasticService, last *v1alpha1
 		{metrics.StageTotal, &last.Took},
 	} {
 		if stage.took != nil {
-			to.WakeTook(es.Namespace, es.Name, es.Spec.Service, stage.name, stage.took.Duration)
+			to.WakeTook(stage.name, stage.took.Duration)
 		}
 	}
 	if last.Started != nil {
-		to.WakeTook(es.Namespace, es.Name, es.Spec.Service, metrics.StageUp, last.Up.Duration)
+		to.WakeTook(metrics.StageUp, last.Up.Duration)
 	}
 }
 

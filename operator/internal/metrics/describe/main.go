@@ -3,11 +3,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
@@ -16,53 +19,71 @@ import (
 	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 
 func main() {
-	if err := metricsdoc.Write(os.Stdout, "Operator", metricsdoc.Sample(register)); err != nil {
+	gatherer, err := gather(context.Background())
+	if err == nil {
+		err = metricsdoc.Write(os.Stdout, "Operator", gatherer)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "describe:", err)
 		os.Exit(1)
 	}
 }
 
-// register registers all of the operator's metrics.
-func register(registry prometheus.Registerer) {
-	buildinfo.Register(registry, "operator")
-	(*errortracking.Reporter)(nil).Register(registry)
-	httpserver.New(httpserver.Options{Registerer: registry})
-	metrics.NewController(registry)
-	metrics.NewInformer(registry)
-	metrics.NewReports(registry)
-	metrics.NewEvictions(registry)
+// gather gathers all of the operator's metrics, with a series of each.
+func gather(ctx context.Context) (prometheus.Gatherer, error) {
+	var informer *metrics.Informer
+	gatherer := objectmetrics.NewGatherer(metricsdoc.Sample(func(registry prometheus.Registerer) {
+		buildinfo.Register(registry, "operator")
+		(*errortracking.Reporter)(nil).Register(registry)
+		httpserver.New(httpserver.Options{Registerer: registry})
+		metrics.NewController(registry)
+		metrics.NewReports(registry)
+		metrics.NewEvictions(registry)
+		metrics.NewAutoscalers(registry)
+		informer = metrics.NewInformer(registry)
+	}))
+	informer.Raised("", "")
+	gatherer.Add(informer)
 	leads := make(chan struct{})
 	close(leads)
-	metrics.NewServices(registry, one{}, leads)
-	metrics.NewFleets(registry, one{}, leads)
-	metrics.NewAutoscalers(registry, one{}, leads)
+	return gatherer, errors.Join(
+		metrics.AddServices(ctx, gatherer, one{}, leads),
+		metrics.AddFleets(ctx, gatherer, one{}, leads),
+		metrics.AddAutoscalers(ctx, gatherer, one{}, leads),
+	)
 }
 
-// one is a cluster with one object of each kind.
-type one struct{ client.Reader }
+// one is a cache with one object of each kind.
+type one struct{ cache.Informers }
 
-// List implements client.Reader.
-func (one) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+// GetInformer implements cache.Informers.
+func (one) GetInformer(_ context.Context, kind client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	now := metav1.NowMicro()
-	switch list := list.(type) {
-	case *v1alpha1.ElasticServiceList:
-		list.Items = []v1alpha1.ElasticService{{Status: v1alpha1.ElasticServiceStatus{
+	switch kind := kind.(type) {
+	case *v1alpha1.ElasticService:
+		kind.Status = v1alpha1.ElasticServiceStatus{
 			Phase: v1alpha1.PhaseAwake, PhaseSince: &now,
-			Conditions: []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue}},
-		}}}
-	case *v1alpha1.FleetList:
-		list.Items = []v1alpha1.Fleet{{}}
-	case *v1alpha1.GameAutoscalerList:
-		list.Items = []v1alpha1.GameAutoscaler{{Status: v1alpha1.GameAutoscalerStatus{
-			Conditions: []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionTrue}},
-		}}}
-	case *v1alpha1.ServerList:
-	default:
-		return fmt.Errorf("list %T: there are none of them", list)
+			Conditions: []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionFalse}},
+		}
+	case *v1alpha1.GameAutoscaler:
+		kind.Status.Conditions = []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionTrue}}
 	}
-	return nil
+	return told{of: kind}, nil
+}
+
+// told is an informer that tells of one object.
+type told struct {
+	cache.Informer
+	of client.Object
+}
+
+// AddEventHandler implements cache.Informer.
+func (t told) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	handler.OnAdd(t.of, true)
+	return nil, nil
 }

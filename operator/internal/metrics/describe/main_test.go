@@ -9,11 +9,29 @@ import (
 )
 
 func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
-	problems, err := testutil.GatherAndLint(metricsdoc.Sample(register))
+	gatherer, err := gather(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(gatherer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestNoHistogramIsOfAnObject(t *testing.T) {
+	gatherer, err := gather(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	grows, err := metricsdoc.GrowingHistograms(gatherer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range grows {
+		t.Errorf("%s: each object would have a series for each bucket", label)
 	}
 }
