@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 	resolvermetrics "dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -69,8 +70,10 @@ func (w countingWaker) Wake(context.Context, string, string, int) wake.Result {
 
 func beHost() {
 	registry := prometheus.NewRegistry()
+	counts, gatherer := resolvermetrics.New(registry), objectmetrics.NewGatherer(registry)
+	gatherer.Add(counts)
 	waker := countingWaker{make(chan struct{}, 1<<20)}
-	plane := New(Options{MaxUDPSessions: maxHostSessions, Host: "127.0.0.1", Waker: waker, Metrics: resolvermetrics.New(registry), Log: logr.Discard()})
+	plane := New(Options{MaxUDPSessions: maxHostSessions, Host: "127.0.0.1", Waker: waker, Metrics: counts, Log: logr.Discard()})
 	defer plane.Close()
 	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
 	for {
@@ -88,7 +91,7 @@ func beHost() {
 			if h.Free {
 				debug.FreeOSMemory()
 			}
-			f = howItFares(plane, registry)
+			f = howItFares(plane, gatherer)
 			f.Wakes = len(waker.calls)
 		}
 		if err := out.Encode(f); err != nil {
@@ -97,7 +100,7 @@ func beHost() {
 	}
 }
 
-func howItFares(plane *Server, registry *prometheus.Registry) fares {
+func howItFares(plane *Server, gatherer prometheus.Gatherer) fares {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/sched/goroutines:goroutines"},
 	}
@@ -109,7 +112,7 @@ func howItFares(plane *Server, registry *prometheus.Registry) fares {
 	for _, s := range plane.Sessions(attacked).Services {
 		f.Held, f.Relayed = s.Queued, s.Sessions
 	}
-	families, err := registry.Gather()
+	families, err := gatherer.Gather()
 	if err != nil {
 		f.Error = err.Error()
 	}

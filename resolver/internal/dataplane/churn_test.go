@@ -176,7 +176,7 @@ func (c *churn) left() string {
 	if n := s.closing.Len(); n > 0 {
 		left = append(left, fmt.Sprintf("%d UDP sockets that are closing", n))
 	}
-	families, err := c.registry.Gather()
+	families, err := c.metrics.Gather()
 	if err != nil {
 		return err.Error()
 	}

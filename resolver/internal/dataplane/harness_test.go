@@ -22,6 +22,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/resolver/internal/metrics"
 	"dormouse.dev/dormouse/resolver/internal/route"
@@ -128,7 +129,7 @@ type rig struct {
 	t        testing.TB
 	operator *operator
 	server   *Server
-	registry *prometheus.Registry
+	metrics  prometheus.Gatherer
 	route    route.Route
 }
 
@@ -149,7 +150,9 @@ func newRig(t testing.TB, more ...rigOption) *rig {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	opts := Options{Host: "127.0.0.1", Waker: client, Metrics: metrics.New(registry), Log: logr.Discard()}
+	counts, gatherer := metrics.New(registry), objectmetrics.NewGatherer(registry)
+	gatherer.Add(counts)
+	opts := Options{Host: "127.0.0.1", Waker: client, Metrics: counts, Log: logr.Discard()}
 	for _, option := range more {
 		option(&opts)
 	}
@@ -161,7 +164,7 @@ func newRig(t testing.TB, more ...rigOption) *rig {
 		_ = client.Start(ctx) // closes the kept connections
 	})
 	return &rig{
-		t: t, operator: o, server: s, registry: registry,
+		t: t, operator: o, server: s, metrics: gatherer,
 		route: route.Route{
 			UID: "uid-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
 			Hold: route.Hold{Timeout: time.Minute, MaxConnections: 1000, MaxBytes: 64 << 10},
@@ -253,7 +256,7 @@ func (r *rig) queued(n int32) {
 // metric is the sum of a metric's series that have the labels.
 func (r *rig) metric(name string, labels map[string]string) float64 {
 	r.t.Helper()
-	families, err := r.registry.Gather()
+	families, err := r.metrics.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,11 +7,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
-func gather(t *testing.T, registry *prometheus.Registry) []*dto.MetricFamily {
+// register makes the metrics, and what gathers them: sorted, and with an error where something is
+// there twice.
+func register() (*Metrics, prometheus.Gatherer) {
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	g := objectmetrics.NewGatherer(registry)
+	g.Add(m)
+	return m, prometheus.Gatherers{g}
+}
+
+func gather(t *testing.T, g prometheus.Gatherer) []*dto.MetricFamily {
 	t.Helper()
-	families, err := registry.Gather()
+	families, err := g.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,21 +63,21 @@ func wake(m *Metrics, service string) *Port {
 	p.BytesToServer(1)
 	p.BytesToClient(1)
 	p.SessionEnded()
+	p.Ended("client")
 	return p
 }
 
 // Services that ever woke have few series each.
 func TestAServiceHasFewSeries(t *testing.T) {
 	t.Parallel()
-	const services, each = 200, 10
-	registry := prometheus.NewRegistry()
-	m := New(registry)
+	const services, each = 200, 4
+	m, gatherer := register()
 	wake(m, "first")
-	before := lines(gather(t, registry))
+	before := lines(gather(t, gatherer))
 	for i := range services {
 		wake(m, fmt.Sprintf("service-%d", i))
 	}
-	if got := lines(gather(t, registry)) - before; got > services*each {
+	if got := lines(gather(t, gatherer)) - before; got > services*each {
 		t.Errorf("%d lines of %d services, want %d at most", got, services, services*each)
 	}
 }
@@ -73,10 +85,9 @@ func TestAServiceHasFewSeries(t *testing.T) {
 // The series of a service that is gone are gone for good, whatever its last clients do.
 func TestSeriesDontComeBack(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	m := New(registry)
-	wake(m, "stays")
-	before := lines(gather(t, registry))
+	m, gatherer := register()
+	wake(m, "stays").Ended("idle")
+	before := lines(gather(t, gatherer))
 	for i := range 10 {
 		name := fmt.Sprintf("ci-%d", i)
 		p, silent := wake(m, name), m.Port("games", name, "minecraft")
@@ -92,7 +103,7 @@ func TestSeriesDontComeBack(t *testing.T) {
 		}
 		m.WakeCalled("games", name, "accepted")
 	}
-	if got := lines(gather(t, registry)); got != before {
+	if got := lines(gather(t, gatherer)); got != before {
 		t.Errorf("%d lines after ten services came and went, and %d before", got, before)
 	}
 	if len(m.services) != 1 {
@@ -100,7 +111,7 @@ func TestSeriesDontComeBack(t *testing.T) {
 	}
 	// One by the same name is another one.
 	wake(m, "ci-0").Refused("unfinished")
-	if got := lines(gather(t, registry)); got <= before {
+	if got := lines(gather(t, gatherer)); got <= before {
 		t.Error("a new service by the name of an old one has no series")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
@@ -49,6 +50,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 		return fmt.Errorf("making the token verifier: %w", err)
 	}
 	counts := metrics.New(registry)
+	gatherer := objectmetrics.NewGatherer(registry)
+	gatherer.Add(counts)
 	var lines *accesslog.Log
 	if opts.AccessLog {
 		lines = accesslog.New(os.Stdout, counts.LineLost)
@@ -70,7 +73,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, opts optio
 	}
 	var draining atomic.Bool
 	server := httpserver.New(httpserver.Options{
-		Address: opts.HTTPAddress, Gatherer: registry, Registerer: registry, Log: log, OnPanic: p.Errors.Panic,
+		Address: opts.HTTPAddress, Gatherer: gatherer, Registerer: registry, Log: log, OnPanic: p.Errors.Panic,
 		// These come out of the files that are left for everything other than clients.
 		MaxConnections: 512,
 		Ready: func() error {
