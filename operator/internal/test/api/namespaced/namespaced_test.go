@@ -4,11 +4,14 @@ package namespaced_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +70,7 @@ func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 	}
 	// It is ready once all its caches are filled, so no right is missing.
 	for {
-		code, err := get(ctx, address+"/readyz")
+		code, _, err := get(ctx, address+"/readyz")
 		if err == nil && code == http.StatusOK {
 			break
 		}
@@ -78,6 +81,16 @@ func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 	var other v1alpha1.ElasticService
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: "others", Name: "lobby"}, &other); err != nil {
 		t.Fatal(err)
+	}
+	// The status was written, so the metrics hear of it.
+	for {
+		_, text, err := get(ctx, address+"/metrics")
+		if strings.Contains(text, `dormouse_elasticservice_condition{condition="Ready",name="lobby",namespace="games",service="lobby"} 0`) {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the metrics don't have what the status says: %v\n%s", err, text)
+		}
 	}
 	if len(other.Finalizers) > 0 || len(other.Status.Conditions) > 0 {
 		t.Errorf("the ElasticService of another namespace was touched: %v, %+v", other.Finalizers, other.Status)
@@ -138,14 +151,15 @@ func waitFor(ctx context.Context, t *testing.T, c client.WithWatch, namespace st
 	return nil
 }
 
-func get(ctx context.Context, url string) (int, error) {
+func get(ctx context.Context, url string) (code int, text string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, fmt.Errorf("ask: %w", err)
+		return 0, "", fmt.Errorf("ask: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask: %w", err)
+		return 0, "", fmt.Errorf("ask: %w", err)
 	}
-	return response.StatusCode, response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), errors.Join(err, response.Body.Close())
 }
