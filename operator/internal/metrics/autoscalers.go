@@ -50,7 +50,7 @@ func (m *Autoscalers) Scaled(from, to int32) {
 var (
 	autoscalerReplicas = &objectmetrics.Metric{
 		Name:   "dormouse_autoscaler_replicas",
-		Help:   "Servers of a GameAutoscaler's target that are there (current) and that it wants (desired). The leader tells.",
+		Help:   "Servers of a GameAutoscaler's target that are there (current) and that it wants (desired), where either isn't 0. The leader tells.",
 		Type:   dto.MetricType_GAUGE,
 		Labels: []string{"name", "namespace", "which"},
 	}
@@ -89,8 +89,10 @@ func (a *autoscalers) Families() []*objectmetrics.Family {
 	current, desired := "current", "desired"
 	a.all.each(func(gas *v1alpha1.GameAutoscaler) {
 		s := &gas.Status
-		replicas.Gauge(float64(s.CurrentReplicas), &gas.Name, &gas.Namespace, &current)
-		replicas.Gauge(float64(s.DesiredReplicas), &gas.Name, &gas.Namespace, &desired)
+		if s.CurrentReplicas != 0 || s.DesiredReplicas != 0 {
+			replicas.Gauge(float64(s.CurrentReplicas), &gas.Name, &gas.Namespace, &current)
+			replicas.Gauge(float64(s.DesiredReplicas), &gas.Name, &gas.Namespace, &desired)
+		}
 		if c := meta.FindStatusCondition(s.Conditions, conditions.Active); c != nil {
 			value := 0.0
 			if c.Status == metav1.ConditionTrue {

@@ -45,8 +45,8 @@ func asleep(name string) *v1alpha1.ElasticService {
 	return es
 }
 
-// crowd registers the operator's metrics for so many GameTypes that sleep, each woken once, and as
-// many Servers in Fleets of a hundred.
+// crowd registers the operator's metrics for so many GameTypes that sleep, each woken once and with an
+// autoscaler, and as many Servers in Fleets of a hundred.
 func crowd(tb testing.TB, n int) prometheus.Gatherer {
 	tb.Helper()
 	leads := make(chan struct{})
@@ -66,7 +66,10 @@ func crowd(tb testing.TB, n int) prometheus.Gatherer {
 	for i := range n {
 		name := fmt.Sprintf("survival-%05d", i)
 		es := asleep(name)
-		c.add(es)
+		c.add(es, &v1alpha1.GameAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name},
+			Status:     v1alpha1.GameAutoscalerStatus{Conditions: []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionFalse, Reason: "Asleep"}}},
+		})
 		fleet(name+"-5d8f7c9b4", 0)
 		informer.Raised(es.Namespace, es.Spec.Service)
 		for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep, v1alpha1.PhaseAsleep} {

@@ -71,6 +71,7 @@ func (one) GetInformer(_ context.Context, kind client.Object, _ ...cache.Informe
 			Conditions: []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionFalse}},
 		}
 	case *v1alpha1.GameAutoscaler:
+		kind.Status.CurrentReplicas = 1
 		kind.Status.Conditions = []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionTrue}}
 	}
 	return told{of: kind}, nil
