@@ -43,9 +43,9 @@ func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	collectors := slices.Clone(g.collectors)
 	g.mu.Unlock()
 	for _, c := range collectors {
-		for _, family := range c.Families() {
-			if len(family.dto.GetMetric()) > 0 {
-				families = append(families, &family.dto)
+		for _, made := range c.Families() {
+			if len(made.family.GetMetric()) > 0 {
+				families = append(families, &made.family)
 			}
 		}
 	}
@@ -63,13 +63,13 @@ type Metric struct {
 
 // Family makes the series of a metric for one scrape.
 func (m *Metric) Family() *Family {
-	return &Family{of: m, dto: dto.MetricFamily{Name: &m.Name, Help: &m.Help, Type: &m.Type}}
+	return &Family{of: m, family: dto.MetricFamily{Name: &m.Name, Help: &m.Help, Type: &m.Type}}
 }
 
 // Family is a metric with its series. It takes few allocations however many there are.
 type Family struct {
 	of        *Metric
-	dto       dto.MetricFamily
+	family    dto.MetricFamily
 	metrics   slab[dto.Metric]
 	pairs     slab[dto.LabelPair]
 	lists     slab[*dto.LabelPair]
@@ -117,7 +117,7 @@ func (f *Family) add(labels []*string) *dto.Metric {
 		pair.Name, pair.Value = &f.of.Labels[i], value
 		m.Label[i] = pair
 	}
-	f.dto.Metric = append(f.dto.Metric, m)
+	f.family.Metric = append(f.family.Metric, m)
 	return m
 }
 

@@ -65,7 +65,7 @@ func TestManySeriesKeepTheirValues(t *testing.T) {
 		value := fmt.Sprint(i)
 		f.Gauge(float64(i), &value, &value, &value)
 	}
-	for i, m := range f.dto.GetMetric() {
+	for i, m := range f.family.GetMetric() {
 		if m.GetGauge().GetValue() != float64(i) || len(m.GetLabel()) != 3 {
 			t.Fatalf("series %d is %v", i, m)
 		}
