@@ -32,8 +32,10 @@ type Server struct {
 	// +required
 	Spec ServerSpec `json:"spec"`
 
-	// status is what Dormouse observed and what the game said.
+	// status is what Dormouse observed and what the game said. Whoever writes any of it counts as the
+	// owner of all of it.
 	// +optional
+	// +structType=atomic
 	Status ServerStatus `json:"status,omitempty"`
 }
 

@@ -100,6 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 			p = makePlan(now, &f.Spec, servers, m.backoff)
 		}
 		p.limit(r.window.room(now, req.NamespacedName, len(m.starts), m.starts.last()))
+		p.limitRemovals(now, servers)
 		worked = r.Now().Sub(now)
 		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)

@@ -22,6 +22,14 @@ const (
 	windowRetry = 100 * time.Millisecond
 )
 
+// Bounds of how many of a Fleet's Servers go at once: with thousands each would wait for all others.
+const (
+	maxGoing = 200
+	// goingFor is for how long a deleted Server counts as going. One that is still there has players
+	// or a node that doesn't answer, which keeps others from nothing.
+	goingFor = 15 * time.Second
+)
+
 // window counts the Servers that start, by their Fleets.
 type window struct {
 	mu     sync.Mutex
@@ -86,6 +94,20 @@ func (s starts) last() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// limitRemovals leaves the deletion of Servers to later passes for which there is no room.
+func (p *plan) limitRemovals(now time.Time, servers []server) {
+	going := 0
+	for i := range servers {
+		if s := &servers[i]; s.deleting && now.Sub(s.deleted) < goingFor {
+			going++
+		}
+	}
+	if room := max(0, maxGoing-going); len(p.remove) > room {
+		p.remove = p.remove[:room]
+		p.requeueAfter.AtMost(windowRetry)
+	}
 }
 
 // limit leaves the creation of Servers for which there is no room to later passes.

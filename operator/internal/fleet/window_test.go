@@ -85,6 +85,25 @@ func TestALargeFleetStartsInAWindow(t *testing.T) {
 	}
 }
 
+func TestALargeFleetGoesInAWindow(t *testing.T) {
+	var servers []server
+	for i := range 1000 {
+		s := server{name: fmt.Sprint(i), uid: types.UID(fmt.Sprint(i)), created: t0, allowed: true, state: v1alpha1.ServerReady}
+		switch {
+		case i < 150:
+			s.deleting, s.deleted = true, t0
+		case i < 300: // these have been going for long
+			s.deleting, s.deleted = true, t0.Add(-goingFor)
+		}
+		servers = append(servers, s)
+	}
+	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32(0))}, servers, backoff{})
+	p.limitRemovals(t0, servers)
+	if len(p.remove) != maxGoing-150 || p.requeueAfter.Duration() > windowRetry {
+		t.Errorf("%d are deleted beside 150 that go, and it looks again after %s", len(p.remove), p.requeueAfter.Duration())
+	}
+}
+
 func TestALimitedPlanLooksAgain(t *testing.T) {
 	p := plan{create: 5, places: []int32{0, 1, 2, 3, 4}}
 	p.limit(2)

@@ -140,6 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
 	}
 	if r.Reports != nil {
+		defer r.Reports.Turn(original.UID)()
 		original = r.Reports.Latest(original)
 	}
 	s := original.DeepCopy()

@@ -18,7 +18,7 @@ import (
 // wait for the Pod, for which the API server and the node have better things to do.
 const (
 	putOffPending  = 3 * time.Second
-	putOffFirst    = 1500 * time.Millisecond
+	putOffFirst    = 3 * time.Second
 	putOffStarting = 10 * time.Second
 )
 

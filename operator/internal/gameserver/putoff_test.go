@@ -48,8 +48,8 @@ func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 		"a clock that is behind the API server's": {startingFor(-time.Minute), 0},
 		"a new Server whose Pod has no node":      {startingFor(time.Second, unwritten, unscheduled), 2 * time.Second},
 		"one that has had none for long":          {startingFor(3*time.Second, unwritten, unscheduled), 0},
-		"a new Server that starts":                {startingFor(time.Second, unwritten), 500 * time.Millisecond},
-		"one that has started for longer":         {startingFor(1500*time.Millisecond, unwritten), 0},
+		"a new Server that starts":                {startingFor(time.Second, unwritten), 2 * time.Second},
+		"one that has started for longer":         {startingFor(3*time.Second, unwritten), 0},
 		"a new Server with a port on its node": {startingFor(time.Second, unwritten, func(w *world) {
 			w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Expose: v1alpha1.ExposeHostPort}}
 		}), 0},

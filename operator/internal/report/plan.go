@@ -26,7 +26,7 @@ const (
 	// endTime is how long the sidecar's word that it knows of the end may wait, where the Server
 	// may go: the controller asks it a last time, which leaves the word to sidecars that aren't
 	// asked or don't reply.
-	endTime = 5 * time.Second
+	endTime = 15 * time.Second
 )
 
 // Reasons of a write, for metrics.

@@ -85,6 +85,10 @@ func (r *Reports) Look(ctx context.Context, server *v1alpha1.Server, podUID type
 	return r.Peers.Look(ctx, server, podUID)
 }
 
+// Turn waits until nobody else at this replica writes a Server's status, and returns what ends the
+// caller's turn.
+func (r *Reports) Turn(server types.UID) (end func()) { return r.table.turn(server) }
+
 // Latest is a Server as the cache has it, or as a write at this replica left it that the cache
 // doesn't have yet. It must not be changed.
 func (r *Reports) Latest(cached *v1alpha1.Server) *v1alpha1.Server { return r.table.newest(cached) }

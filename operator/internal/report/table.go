@@ -1,6 +1,7 @@
 package report
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 // table has the last report of each Server that reports to this replica. There
 // are no more entries than Servers in the cache.
 type table struct {
+	// turns are for those who write Servers' statuses, see turn.
+	turns [256]sync.Mutex
+
 	mu      sync.Mutex
 	entries map[types.UID]*entry // by the Server's UID
 }
@@ -196,6 +200,16 @@ func (t *table) pending(uid types.UID) (*entry, *said) {
 		return nil, nil
 	}
 	return e, e.last
+}
+
+// turn waits until nobody else at this replica writes a Server's status, and returns what ends the
+// turn. Two who write at once from one version would have one refused. A few Servers share a turn.
+func (t *table) turn(uid types.UID) (end func()) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(uid)) // a hash accepts any input
+	m := &t.turns[hash.Sum32()%uint32(len(t.turns))]
+	m.Lock()
+	return m.Unlock
 }
 
 // wrote remembers a Server after a write, unless a later one is remembered.

@@ -120,6 +120,7 @@ func (w *Writer) next(ctx context.Context) bool {
 func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
+	defer w.table.turn(uid)()
 	e, s := w.table.pending(uid)
 	if e == nil {
 		return 0, nil
