@@ -33,6 +33,7 @@ type ElasticService struct {
 
 	// status is what Dormouse observed and did.
 	// +optional
+	// +structType=atomic
 	Status ElasticServiceStatus `json:"status,omitempty"`
 }
 

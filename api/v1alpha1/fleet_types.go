@@ -32,6 +32,7 @@ type Fleet struct {
 
 	// status is what Dormouse observed.
 	// +optional
+	// +structType=atomic
 	Status FleetStatus `json:"status,omitempty"`
 }
 

@@ -33,6 +33,7 @@ type GameAutoscaler struct {
 
 	// status is what Dormouse observed and decided.
 	// +optional
+	// +structType=atomic
 	Status GameAutoscalerStatus `json:"status,omitempty"`
 }
 

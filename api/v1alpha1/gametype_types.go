@@ -38,6 +38,7 @@ type GameType struct {
 
 	// status is what Dormouse observed.
 	// +optional
+	// +structType=atomic
 	Status GameTypeStatus `json:"status,omitempty"`
 }
 

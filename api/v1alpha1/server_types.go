@@ -32,8 +32,7 @@ type Server struct {
 	// +required
 	Spec ServerSpec `json:"spec"`
 
-	// status is what Dormouse observed and what the game said. Whoever writes any of it counts as the
-	// owner of all of it.
+	// status is what Dormouse observed and what the game said.
 	// +optional
 	// +structType=atomic
 	Status ServerStatus `json:"status,omitempty"`
