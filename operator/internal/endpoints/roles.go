@@ -1,8 +1,10 @@
 package endpoints
 
 import (
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
@@ -32,9 +34,9 @@ const (
 
 // CurrentRoles are the resolvers' roles in slices, by their pods' UIDs. A resolver that is
 // ready in any slice is ready.
-func CurrentRoles(slices []discoveryv1.EndpointSlice) map[string]Role {
+func CurrentRoles(have []discoveryv1.EndpointSlice) map[string]Role {
 	roles := map[string]Role{}
-	for _, s := range slices {
+	for _, s := range have {
 		for _, e := range s.Endpoints {
 			switch {
 			case e.TargetRef == nil:
@@ -49,15 +51,20 @@ func CurrentRoles(slices []discoveryv1.EndpointSlice) map[string]Role {
 }
 
 // StandIns decides each resolver's role, starting from the slices as they are now, and when to
-// look again. standIn is set where resolvers are to get new clients.
-func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, slices []discoveryv1.EndpointSlice, standIn bool) (roles map[string]Role, requeueAfter requeue.After) {
-	current := CurrentRoles(slices)
+// look again. standIn is set where resolvers are to get new clients, and lingers where the
+// endpoint of one that was replaced stays for a while though nobody is known to be there.
+func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, have []discoveryv1.EndpointSlice, standIn, lingers bool) (roles map[string]Role, requeueAfter requeue.After) {
+	current := CurrentRoles(have)
+	takesClients := func(r Resolver) bool {
+		return standIn && r.Ready && (r.ListensOn(ports) || !r.Reachable && current[r.UID] == RoleReady)
+	}
+	replaced := !lingers && slices.ContainsFunc(resolvers, takesClients)
 	roles = map[string]Role{}
 	for _, r := range resolvers {
 		was := current[r.UID]
 		requeueAfter.AtMost(untilItListens(ports, r, standIn))
 		switch {
-		case standIn && r.Ready && (r.ListensOn(ports) || !r.Reachable && was == RoleReady):
+		case takesClients(r):
 			roles[r.UID] = RoleReady
 		case was == RoleNone:
 		case !r.Reachable:
@@ -72,7 +79,10 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			// Clients still came until kube-proxy applied that it is not ready any more, and
 			// this pass may not have seen them yet.
 			since := r.SteppedDown
-			if was == RoleReady || since.IsZero() {
+			switch {
+			case replaced && !r.Ready:
+				since = time.Time{}
+			case was == RoleReady || since.IsZero():
 				since = now
 			}
 			if left := times.Latest(r.LastActive, since).Add(Linger).Sub(now); left > 0 {
@@ -82,6 +92,16 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 		}
 	}
 	return roles, requeueAfter
+}
+
+// Lingers reports whether clients may lose what they have just begun when an endpoint goes.
+// Nodes keep the TCP connections of such an endpoint, and forget its UDP sessions. Those that
+// may only use endpoints of their own go on using one that isn't ready, until the load balancer
+// knows.
+func Lingers(svc *corev1.Service, ports []v1alpha1.PortStatus) bool {
+	return svc == nil || svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
+		ptr.Deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal ||
+		slices.ContainsFunc(ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() != corev1.ProtocolTCP })
 }
 
 // untilItListens is when to ask a resolver again that should listen on every port and doesn't;
@@ -103,8 +123,8 @@ func untilItListens(ports []v1alpha1.PortStatus, r Resolver, standIn bool) time.
 type SteppedDown map[string]time.Time
 
 // Follow takes in the current slices, and sets each resolver's SteppedDown.
-func (s *SteppedDown) Follow(now time.Time, slices []discoveryv1.EndpointSlice, resolvers []Resolver) {
-	current, former := CurrentRoles(slices), *s
+func (s *SteppedDown) Follow(now time.Time, have []discoveryv1.EndpointSlice, resolvers []Resolver) {
+	current, former := CurrentRoles(have), *s
 	*s = nil
 	for i := range resolvers {
 		r := &resolvers[i]

@@ -28,7 +28,7 @@ func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
 		},
 	}
 	o := planner.Observed{Service: svc, Resolvers: []endpoints.Resolver{pod("1", true, true, 0), pod("2", false, true, 0), pod("3", true, false, 0)}}
-	roles, _ := endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true)
+	roles, _ := endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true, true)
 	if diff := cmp.Diff(map[string]endpoints.Role{"1": endpoints.RoleReady}, roles); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
@@ -42,7 +42,7 @@ func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
 		o.Resolvers = []endpoints.Resolver{pod("1", true, false, sessions)}
 		o.Resolvers[0].SteppedDown = now.Add(-time.Minute)
 		o.Slices[0].Endpoints[0].Conditions.Ready = new(false)
-		roles, _ = endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true)
+		roles, _ = endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true, true)
 		if diff := cmp.Diff(want, roles); diff != "" {
 			t.Errorf("with %d sessions (-want +got):\n%s", sessions, diff)
 		}

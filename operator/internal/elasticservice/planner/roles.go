@@ -27,8 +27,11 @@ func (p *Plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o Observed)
 	if standIn {
 		p.Mode = v1alpha1.ModeProxy
 	}
+	// A replaced resolver's endpoint goes with one write of a sleeping service's slices. While
+	// a server is up it tells for how long the resolver may still take clients.
+	lingers := p.Phase != v1alpha1.PhaseAsleep || endpoints.Lingers(o.Service, es.Status.Ports)
 	var requeueAfter requeue.After
-	p.Roles, requeueAfter = endpoints.StandIns(now, es.Status.Ports, o.Resolvers, o.Slices, standIn)
+	p.Roles, requeueAfter = endpoints.StandIns(now, es.Status.Ports, o.Resolvers, o.Slices, standIn, lingers)
 	p.RequeueAfter.AtMost(requeueAfter.Duration())
 	if left := endpoints.FamilyLag - now.Sub(spec.PhaseSince(es)); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) {
 		p.planStay(es, o, left)
