@@ -76,6 +76,8 @@ type Reconciler struct {
 
 	lookouts *lookout.Lookouts
 	states   kit.States[state]
+	// backlog has the passes that nobody waits for.
+	backlog *kit.Backlog
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
@@ -84,6 +86,7 @@ func (r *Reconciler) Init() {
 		r.Ports = resolverports.New(r.Client, 0)
 	}
 	r.lookouts = lookout.New(r.Notify)
+	r.backlog = kit.NewBacklog(maxBacklog)
 	r.states = kit.States[state]{Dropped: r.dropped}
 	if r.Now == nil {
 		r.Now = time.Now
@@ -109,6 +112,7 @@ type pass struct {
 
 // Reconcile brings one ElasticService to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	defer r.backlog.Begin(req)()
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	r.Ports.LearnOnce(ctx)
 	es := &v1alpha1.ElasticService{}

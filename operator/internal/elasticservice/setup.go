@@ -68,13 +68,26 @@ const debounce = 50 * time.Millisecond
 // triggers changed.
 func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEvent[*v1alpha1.ElasticService]) error {
 	r.Init()
+	changes := &resolverChanges{wait: resolversSettle, all: r.all}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("elasticservice").
-		For(&v1alpha1.ElasticService{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// The first passes are asked for once, of each ElasticService, and not for each object
+		// that belongs to it.
+		WithEventFilter(predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool {
+			_, first := e.Object.(*v1alpha1.ElasticService)
+			return first || !e.IsInInitialList
+		}}).
+		For(&v1alpha1.ElasticService{}, builder.WithPredicates(afterStart(), predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ElasticService{}, r.atStart(), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		WatchesRawSource(r.backlog.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		// Wakes are stamped into the status, and neither those nor finalizers change the
 		// generation.
-		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: kit.Itself}.Handler()).
+		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: kit.Itself}.Handler(), builder.WithPredicates(afterStart())).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.bySibling), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -89,7 +102,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byNodePort)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.byPlayerList)).
 		Watches(&discoveryv1.EndpointSlice{}, kit.Debounce{Wait: debounce, Find: r.byService, Urgent: noneLeft}.Handler()).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
+		Watches(&corev1.Pod{}, changes.handler(r.onlyOne), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byServer}.Handler(), builder.WithPredicates(serverChanged())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byTarget("Server")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
@@ -103,6 +116,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
 	return nil
+}
+
+// afterStart lets through what isn't there when the controller starts.
+func afterStart() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
 // byService finds the ElasticServices of a Service, or of a slice's Service: the user's own
@@ -152,11 +170,6 @@ func keptAwakeChanged() predicate.Predicate {
 			return ok1 && ok2 && (!before.Status.KeepAwakeUntil.Equal(after.Status.KeepAwakeUntil) || before.Spec.TargetRef != after.Spec.TargetRef)
 		},
 	}
-}
-
-// all finds all ElasticServices, because resolver pods stand in for every service.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	return index.Find(ctx, r.Client)
 }
 
 // byNodePort finds the ElasticServices with a UDP port that is a Service's node port.

@@ -23,6 +23,8 @@ type Resolver struct {
 	Addresses []string
 	// Ready reports whether the pod is ready and not being deleted.
 	Ready bool
+	// Ends reports whether the pod is being deleted.
+	Ends bool
 	// FirstAsked is when this process first asked the pod.
 	FirstAsked time.Time
 	// Reachable reports whether the pod answered.
@@ -91,6 +93,7 @@ func NewResolver(pod *corev1.Pod, v resolvers.View) Resolver {
 		Namespace:   pod.Namespace,
 		Node:        pod.Spec.NodeName,
 		Ready:       podstatus.Ready(pod) && pod.DeletionTimestamp.IsZero(),
+		Ends:        !pod.DeletionTimestamp.IsZero(),
 		FirstAsked:  v.FirstAsked,
 		Reachable:   v.Err == nil,
 		SilentSince: times.Latest(v.Answered, v.FirstAsked, pod.CreationTimestamp.Time),

@@ -80,7 +80,7 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			// this pass may not have seen them yet.
 			since := r.SteppedDown
 			switch {
-			case replaced && !r.Ready:
+			case replaced && r.Ends:
 				since = time.Time{}
 			case was == RoleReady || since.IsZero():
 				since = now

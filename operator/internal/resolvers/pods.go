@@ -64,15 +64,22 @@ func (p Pods) Is(o client.Object) bool {
 	return o.GetNamespace() == p.Namespace && p.Selector.Matches(labels.Set(o.GetLabels()))
 }
 
-// Changed lets through changes of which pods can stand in: a pod that gets an address, becomes
-// ready or unready, or is being deleted.
+// StandsIn reports whether a resolver pod may get new clients.
+func StandsIn(pod *corev1.Pod) bool {
+	return podstatus.Ready(pod) && pod.DeletionTimestamp.IsZero() && pod.Status.PodIP != ""
+}
+
+// Changed lets through changes of which pods can stand in, and the end of any pod.
 func Changed() predicate.Predicate {
 	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			pod, ok := e.Object.(*corev1.Pod)
+			return ok && StandsIn(pod)
+		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*corev1.Pod)
 			after, ok2 := e.ObjectNew.(*corev1.Pod)
-			return !ok1 || !ok2 || podstatus.Ready(before) != podstatus.Ready(after) || before.Status.PodIP != after.Status.PodIP ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+			return ok1 && ok2 && (StandsIn(before) != StandsIn(after) || before.Status.PodIP != after.Status.PodIP && StandsIn(after))
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -98,14 +99,14 @@ func (f *resolverFleet) add(ctx context.Context, name string, number int, ahead 
 	return r, nil
 }
 
+// leaves has a resolver pod not be expected any more where clients go.
+func (f *resolverFleet) leaves(r *fakeResolver) {
+	f.members = slices.DeleteFunc(f.members, func(m *fakeResolver) bool { return m == r })
+}
+
 // remove ends a resolver pod.
 func (f *resolverFleet) remove(ctx context.Context, r *fakeResolver) error {
-	for i, m := range f.members {
-		if m == r {
-			f.members = append(f.members[:i], f.members[i+1:]...)
-			break
-		}
-	}
+	f.leaves(r)
 	return errors.Join(client.IgnoreNotFound(f.client.Delete(ctx, r.pod, client.GracePeriodSeconds(0))), r.silence())
 }
 

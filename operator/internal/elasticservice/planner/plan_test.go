@@ -119,8 +119,8 @@ func TestPlan(t *testing.T) {
 				fixture.Lobby("", fixture.At(0)), terminating),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: time.Second},
 		},
-		"a resolver pod that is going keeps its endpoint over UDP, though nobody is known to be there": {
-			es: overUDP(fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600))),
+		"a resolver pod that is going keeps its endpoint, though nobody is known to be there": {
+			es: fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600)),
 			o: seen.InSlices(seen.With(seen.Of(0), func(o *planner.Observed) {
 				o.Resolvers[0].Ready = false
 				o.Resolvers = append(o.Resolvers, seen.Standing("resolver-2"))

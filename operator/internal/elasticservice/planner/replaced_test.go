@@ -48,16 +48,18 @@ func TestAReplacedResolverLeavesASleepingServiceAtOnce(t *testing.T) {
 			want: lingers, requeue: endpoints.Linger,
 		},
 		"not while it can't be asked": {
-			es: asleep(), change: func(o *planner.Observed) { o.Resolvers[0].Reachable, o.Resolvers[0].SilentSince = false, fixture.At(-1) },
+			es: asleep(), change: func(o *planner.Observed) {
+				o.Resolvers[0].Reachable, o.Resolvers[0].SilentSince = false, fixture.At(-1)
+			},
 			want: lingers, requeue: endpoints.Linger,
 		},
 		"not while no other takes clients": {
 			es: asleep(), change: func(o *planner.Observed) { o.Resolvers[1].Ready = false },
 			want: map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating}, requeue: endpoints.Linger,
 		},
-		"not while it is ready": {
-			es: asleep(), change: func(o *planner.Observed) { o.Resolvers[0].Ready = true },
-			want: map[string]endpoints.Role{"resolver-1": endpoints.RoleReady, "resolver-2": endpoints.RoleReady},
+		"not where it may come back": {
+			es: asleep(), change: func(o *planner.Observed) { o.Resolvers[0].Ends = false },
+			want: lingers, requeue: endpoints.Linger,
 		},
 		"not over UDP": {es: overUDP(asleep()), want: lingers, requeue: endpoints.Linger},
 		"not where nodes send clients from outside to endpoints of their own alone": {
@@ -78,7 +80,7 @@ func TestAReplacedResolverLeavesASleepingServiceAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := seen.With(seen.Of(0), func(o *planner.Observed) {
-				o.Resolvers[0].Ready = false
+				o.Resolvers[0].Ready, o.Resolvers[0].Ends = false, true
 				o.Resolvers = append(o.Resolvers, seen.Standing("resolver-2"))
 			})
 			if c.change != nil {

@@ -1,0 +1,134 @@
+package elasticservice
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+)
+
+// Resolver pods stand in for every service, so a change of them is relevant to all. Where one is
+// replaced, its successor becomes ready and then it is told to end: both come within a moment,
+// and one pass of each service does for both.
+
+// resolversSettle is how long services wait for a second change of resolver pods after one that
+// costs nobody anything: a further pod that takes clients, or one that is told to end, which
+// takes clients until no slice lists it.
+const resolversSettle = 2 * time.Second
+
+// maxBacklog is how many workers are busy at most with passes that nobody waits for.
+const maxBacklog = maxConcurrent / 2
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// resolverChanges asks for passes of all services when resolver pods change.
+type resolverChanges struct {
+	// wait is how long a change that isn't urgent waits.
+	wait time.Duration
+	// all asks for the passes.
+	all func(context.Context, queue)
+
+	mu    sync.Mutex
+	timer *time.Timer // nil: no change waits
+}
+
+// handler is the handler for resolver pods' events. onlyOne reports whether a pod is the only
+// one that stands in.
+func (c *resolverChanges) handler(onlyOne func(context.Context, *corev1.Pod) bool) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			pod, ok := e.Object.(*corev1.Pod)
+			c.note(ctx, q, !ok || onlyOne(ctx, pod))
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, ok1 := e.ObjectOld.(*corev1.Pod)
+			after, ok2 := e.ObjectNew.(*corev1.Pod)
+			added := ok1 && ok2 && !resolvers.StandsIn(before) && resolvers.StandsIn(after) && !onlyOne(ctx, after)
+			ends := ok2 && !after.DeletionTimestamp.IsZero()
+			c.note(ctx, q, !added && !ends)
+		},
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { c.note(ctx, q, true) },
+	}
+}
+
+// note takes in a change. An urgent one takes those along that wait.
+func (c *resolverChanges) note(ctx context.Context, q queue, urgent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case urgent:
+		if c.timer != nil {
+			c.timer.Stop()
+			c.timer = nil
+		}
+		c.all(ctx, q)
+	case c.timer == nil:
+		c.timer = time.AfterFunc(c.wait, func() { c.note(ctx, q, true) })
+	}
+}
+
+// onlyOne reports whether no resolver pod but this one stands in.
+func (r *Reconciler) onlyOne(ctx context.Context, pod *corev1.Pod) bool {
+	var pods corev1.PodList
+	// They are only read.
+	err := r.Client.List(ctx, &pods, client.InNamespace(r.Resolvers.Namespace), client.MatchingLabelsSelector{Selector: r.Resolvers.Selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return true // only when the cache has stopped, and so has the operator
+	}
+	for i := range pods.Items {
+		if other := &pods.Items[i]; other.UID != pod.UID && resolvers.StandsIn(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// all asks for passes of all services: at once of those that somebody may wait for, and in turn
+// of the others, those first whose clients go to resolvers.
+func (r *Reconciler) all(ctx context.Context, q queue) {
+	var list v1alpha1.ElasticServiceList
+	// They are only read.
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return // only when the cache has stopped, and so has the operator
+	}
+	var behind, aside []reconcile.Request
+	for i := range list.Items {
+		es := &list.Items[i]
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)}
+		switch {
+		case awaited(es):
+			q.Add(request)
+		case es.Status.Mode == v1alpha1.ModeServe:
+			aside = append(aside, request)
+		default:
+			behind = append(behind, request)
+		}
+	}
+	r.backlog.Add(append(behind, aside...)...)
+}
+
+// awaited reports whether somebody may wait for a service's pass.
+func awaited(es *v1alpha1.ElasticService) bool {
+	return es.Status.Phase == v1alpha1.PhaseWaking || es.Status.Phase == v1alpha1.PhaseFallingAsleep || es.Status.Queued > 0
+}
+
+// atStart asks for the first passes of a new leader.
+func (r *Reconciler) atStart() handler.EventHandler {
+	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		es, ok := e.Object.(*v1alpha1.ElasticService)
+		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || awaited(es) {
+			q.Add(request)
+		} else {
+			r.backlog.Add(request)
+		}
+	}}
+}

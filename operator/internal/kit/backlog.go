@@ -1,0 +1,82 @@
+package kit
+
+import (
+	"context"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Backlog asks for passes of many objects, a few at a time and in turn. A change that matters to
+// all objects would fill a controller's queue otherwise, and the pass that somebody waits for
+// would come after those of all others.
+type Backlog struct {
+	// most is how many of its objects are in the controller's queue or have a pass.
+	most int
+
+	mu    sync.Mutex
+	queue queue // nil before the controller starts
+	// line are the objects whose turn is to come. Those that aren't in waiting any more have had
+	// a pass since.
+	line    []reconcile.Request
+	waiting map[reconcile.Request]struct{}
+	// taken are the objects that were put into the controller's queue.
+	taken map[reconcile.Request]struct{}
+}
+
+// NewBacklog makes a Backlog that takes up so many of a controller's workers at most.
+func NewBacklog(most int) *Backlog {
+	return &Backlog{most: most, waiting: map[reconcile.Request]struct{}{}, taken: map[reconcile.Request]struct{}{}}
+}
+
+// Source gives the Backlog the controller's queue.
+func (b *Backlog) Source() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.queue = q
+		b.next()
+		return nil
+	})
+}
+
+// Add asks for a pass of each object. One that waits already keeps its turn.
+func (b *Backlog) Add(requests ...reconcile.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range requests {
+		if _, ok := b.waiting[r]; !ok {
+			b.waiting[r] = struct{}{}
+			b.line = append(b.line, r)
+		}
+	}
+	b.next()
+}
+
+// Begin is called when a pass of an object begins, and what it returns when the pass has ended.
+// A pass for another reason does for one that was asked for here.
+func (b *Backlog) Begin(r reconcile.Request) (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiting, r)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.taken, r)
+		b.next()
+	}
+}
+
+// next hands objects to the controller while it has few of them.
+func (b *Backlog) next() {
+	for b.queue != nil && len(b.line) > 0 && len(b.taken) < b.most {
+		r := b.line[0]
+		b.line = b.line[1:]
+		if _, ok := b.waiting[r]; ok {
+			delete(b.waiting, r)
+			b.taken[r] = struct{}{}
+			b.queue.Add(r)
+		}
+	}
+}

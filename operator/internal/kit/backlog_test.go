@@ -1,0 +1,95 @@
+package kit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func requestOf(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// startedBacklog is a Backlog with a queue that has no workers.
+func startedBacklog(t *testing.T, most int) (*Backlog, queue) {
+	t.Helper()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(q.ShutDown)
+	b := NewBacklog(most)
+	if err := b.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	return b, q
+}
+
+// pass makes the queue's next pass.
+func pass(b *Backlog, q queue) string {
+	r, _ := q.Get()
+	defer q.Done(r)
+	defer b.Begin(r)()
+	return r.Name
+}
+
+// However many passes nobody waits for, one that somebody waits for comes after a few of them.
+func TestAPassGetsPastABacklog(t *testing.T) {
+	t.Parallel()
+	b, q := startedBacklog(t, 4)
+	for i := range 10000 {
+		b.Add(requestOf(fmt.Sprintf("asleep-%d", i)))
+	}
+	for range 100 {
+		pass(b, q)
+	}
+	q.Add(requestOf("woken"))
+	before := 0
+	for pass(b, q) != "woken" {
+		before++
+	}
+	if before > 4 {
+		t.Errorf("the pass came after %d others, want 4 at most", before)
+	}
+}
+
+// Each that was added gets one pass, in turn, unless it had one for another reason.
+func TestEachOfABacklogHasOnePass(t *testing.T) {
+	t.Parallel()
+	b, q := startedBacklog(t, 2)
+	b.Add(requestOf("a"), requestOf("b"), requestOf("c"), requestOf("d"), requestOf("c"))
+	q.Add(requestOf("d"))
+	var passes []string
+	for q.Len() > 0 {
+		passes = append(passes, pass(b, q))
+	}
+	if want := []string{"a", "b", "d", "c"}; !slices.Equal(passes, want) {
+		t.Errorf("passes of %q, want %q", passes, want)
+	}
+	// One that was added while it had a pass needs another one.
+	b.Add(requestOf("a"))
+	r, _ := q.Get()
+	end := b.Begin(r)
+	b.Add(requestOf("a"))
+	end()
+	q.Done(r)
+	if q.Len() != 1 || pass(b, q) != "a" || q.Len() != 0 {
+		t.Error("an object that was added during its pass doesn't have one more")
+	}
+}
+
+// What is added before the controller starts waits for it.
+func TestABacklogWaitsForItsController(t *testing.T) {
+	t.Parallel()
+	b := NewBacklog(1)
+	b.Add(requestOf("a"))
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := b.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if q.Len() != 1 {
+		t.Errorf("%d objects are in the queue, want 1", q.Len())
+	}
+}
