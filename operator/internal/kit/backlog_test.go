@@ -3,7 +3,10 @@ package kit
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -91,5 +94,61 @@ func TestABacklogWaitsForItsController(t *testing.T) {
 	}
 	if q.Len() != 1 {
 		t.Errorf("%d objects are in the queue, want 1", q.Len())
+	}
+}
+
+// workers makes passes as a controller does, each of which takes a while, until the queue is
+// shut down. It sends the names of those that have begun.
+func workers(n int, b *Backlog, q queue, takes time.Duration, began chan<- string) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for {
+				r, down := q.Get()
+				if down {
+					return
+				}
+				end := b.Begin(r)
+				began <- r.Name
+				<-time.After(takes)
+				end()
+				q.Done(r)
+			}
+		})
+	}
+	return &all
+}
+
+// While 10,000 services have passes of 20 ms each, the pass of one that wakes begins at once.
+func TestAWakesPassBeginsAtOnceDuringABacklog(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		add         func(*Backlog, queue, reconcile.Request)
+		least, most time.Duration
+	}{
+		"with a Backlog":    {func(b *Backlog, _ queue, r reconcile.Request) { b.Add(r) }, 0, 0},
+		"with a queue only": {func(_ *Backlog, q queue, r reconcile.Request) { q.Add(r) }, 10 * time.Second, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, q := startedBacklog(t, 8)
+				began := make(chan string, 20000)
+				for i := range 10000 {
+					c.add(b, q, requestOf(fmt.Sprintf("asleep-%d", i)))
+				}
+				all := workers(16, b, q, 20*time.Millisecond, began)
+				<-time.After(time.Second)
+				asked := time.Now()
+				q.Add(requestOf("woken"))
+				for <-began != "woken" {
+				}
+				if took := time.Since(asked); took < c.least || took > c.most {
+					t.Errorf("the pass began after %s, want from %s to %s", took, c.least, c.most)
+				}
+				q.ShutDown()
+				all.Wait()
+			})
+		})
 	}
 }

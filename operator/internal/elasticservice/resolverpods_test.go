@@ -1,0 +1,121 @@
+package elasticservice
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
+)
+
+// A resolver pod's life costs a round of all services where it changes who gets clients: once
+// for a successor and the end of its predecessor, and at once where clients may go to a pod that
+// doesn't take them.
+func TestChangesOfResolverPodsThatComeTogetherAreOneRound(t *testing.T) {
+	t.Parallel()
+	condition := func(ready corev1.ConditionStatus) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	}
+	pending := &corev1.Pod{}
+	starting := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.0.4", Conditions: condition(corev1.ConditionFalse)}}
+	ready := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.0.4", Conditions: condition(corev1.ConditionTrue)}}
+	moved := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.244.0.9", Conditions: condition(corev1.ConditionTrue)}}
+	ending := ready.DeepCopy()
+	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(1000, 0)}
+	drained := ending.DeepCopy()
+	drained.Status.Conditions = condition(corev1.ConditionFalse)
+	type step struct{ before, after *corev1.Pod }
+	for name, c := range map[string]struct {
+		onlyOne bool
+		steps   []step
+		// want is when the rounds are.
+		want []time.Duration
+	}{
+		"a pod that is made and starts":          {steps: []step{{nil, pending}, {pending, starting}}},
+		"one more pod":                           {steps: []step{{starting, ready}}, want: []time.Duration{resolversSettle}},
+		"the first pod":                          {onlyOne: true, steps: []step{{starting, ready}}, want: []time.Duration{0}},
+		"one more pod that was ready when found": {steps: []step{{nil, ready}}, want: []time.Duration{resolversSettle}},
+		"a pod and its successor":                {steps: []step{{starting, ready}, {ready, ending}, {ending, drained}}, want: []time.Duration{resolversSettle}},
+		"a pod that fails":                       {steps: []step{{ready, starting}}, want: []time.Duration{0}},
+		"a pod with another address":             {steps: []step{{ready, moved}}, want: []time.Duration{0}},
+		"a pod that is gone":                     {steps: []step{{drained, nil}}, want: []time.Duration{0}},
+		"one more pod, and one that is gone":     {steps: []step{{starting, ready}, {drained, nil}}, want: []time.Duration{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var rounds []time.Duration
+				began := time.Now()
+				changes := &resolverChanges{wait: resolversSettle, all: func(context.Context, queue) { rounds = append(rounds, time.Since(began)) }}
+				h := changes.handler(func(context.Context, *corev1.Pod) bool { return c.onlyOne })
+				lets := resolvers.Changed()
+				for _, s := range c.steps {
+					switch {
+					case s.before == nil:
+						if e := (event.CreateEvent{Object: s.after}); lets.Create(e) {
+							h.Create(t.Context(), e, nil)
+						}
+					case s.after == nil:
+						if e := (event.DeleteEvent{Object: s.before}); lets.Delete(e) {
+							h.Delete(t.Context(), e, nil)
+						}
+					default:
+						if e := (event.UpdateEvent{ObjectOld: s.before, ObjectNew: s.after}); lets.Update(e) {
+							h.Update(t.Context(), e, nil)
+						}
+					}
+				}
+				<-time.After(time.Minute)
+				if !slices.Equal(rounds, c.want) {
+					t.Errorf("rounds after %v, want %v", rounds, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Those that somebody may wait for have their passes first, and those whose clients don't go to
+// resolvers last.
+func TestARoundBeginsWithThoseThatSomebodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "a-awake"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe}},
+		&v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "b-asleep"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy}},
+		&v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "c-in-front"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeProxy}},
+		&v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "d-wakes"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy}},
+		&v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "e-holds"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Queued: 1}},
+	).Build()
+	r := &Reconciler{Client: c}
+	r.Init()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	r.all(t.Context(), q)
+	if err := r.backlog.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for q.Len() > 0 {
+		request, _ := q.Get()
+		order = append(order, request.Name)
+		r.backlog.Begin(request)()
+		q.Done(request)
+	}
+	if want := []string{"d-wakes", "e-holds", "b-asleep", "c-in-front", "a-awake"}; !slices.Equal(order, want) {
+		t.Errorf("the order of passes is %q, want %q", order, want)
+	}
+}
