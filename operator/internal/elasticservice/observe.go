@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -175,14 +176,14 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 }
 
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	fresh := ""
+	wanted := resolvers.Wanted{UID: string(es.UID), MaxAge: endpoints.MaxViewAge(o.Slices)}
 	phase := es.Status.Phase
 	// Only a fresh answer will do just before a sleep is committed, and where only clients can
 	// show that a server listens.
 	if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
-		fresh = string(es.UID)
+		wanted.MaxAge = 0
 	}
-	pods, views, err := r.Resolvers.Views(ctx, endpoints.MaxViewAge(o.Slices), fresh)
+	pods, views, err := r.Resolvers.Views(ctx, wanted)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (f *Reconciler) slicesOf(ctx context.Context, svc *corev1.Service) (have []
 
 // observeResolvers asks the resolver pods of a front's ElasticServices.
 func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.ElasticService, have []discoveryv1.EndpointSlice) (all []endpoints.Resolver, err error) {
-	pods, views, err := f.Resolvers.Views(ctx, endpoints.MaxViewAge(have), "")
+	pods, views, err := f.Resolvers.Views(ctx, resolvers.Wanted{MaxAge: endpoints.MaxViewAge(have)})
 	if err != nil {
 		return nil, err
 	}

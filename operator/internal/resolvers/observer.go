@@ -30,6 +30,10 @@ const (
 	// up to maxRest, so that a lost node slows nothing down.
 	minRest = 2 * time.Second
 	maxRest = 10 * time.Second
+	// few is how many questions about one service each a pod gets within a second at most. Who
+	// asks more gets an answer about all services, which with 10,000 of them costs both sides as
+	// much as hundreds about one.
+	few = 20
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
 	maxBody = 16 << 20
 )
@@ -64,7 +68,14 @@ type Observer struct {
 
 	flight singleflight.Group
 	mu     sync.Mutex
-	views  map[string]View // by address
+	views  map[string]View  // by address
+	asking map[string]asked // by address
+}
+
+// asked is how often a pod's report about one service was wanted since a time.
+type asked struct {
+	since time.Time
+	times int
 }
 
 // NewObserver makes an Observer that asks on the given port, with a token.
@@ -74,9 +85,10 @@ func NewObserver(port int, token *tokenfile.File) *Observer {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
 		},
-		port:  port,
-		token: token,
-		views: map[string]View{},
+		port:   port,
+		token:  token,
+		views:  map[string]View{},
+		asking: map[string]asked{},
 	}
 }
 
@@ -87,6 +99,7 @@ func (o *Observer) Keep(addresses map[string]bool) {
 	for a := range o.views {
 		if !addresses[a] {
 			delete(o.views, a)
+			delete(o.asking, a)
 		}
 	}
 }
@@ -113,6 +126,33 @@ func (o *Observer) View(ctx context.Context, address string, maxAge time.Duratio
 			return View{Err: ctx.Err()}
 		}
 	}
+}
+
+// ViewFor returns a pod's report that isn't older than maxAge and has one service at least, by
+// its ElasticService's UID. Where few ask, the pod is asked about that service alone.
+func (o *Observer) ViewFor(ctx context.Context, address, uid string, maxAge time.Duration) View {
+	now := time.Now()
+	view, many := o.want(address, now)
+	switch {
+	case many:
+		return o.View(ctx, address, maxAge)
+	case view.Asked.Before(now.Add(-maxAge)):
+		return o.ViewOf(ctx, address, uid)
+	}
+	return view
+}
+
+// want is the last report about all services, and whether many have wanted one lately.
+func (o *Observer) want(address string, now time.Time) (last View, many bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := o.asking[address]
+	if now.Sub(a.since) >= time.Second {
+		a = asked{since: now}
+	}
+	a.times++
+	o.asking[address] = a
+	return o.views[address], a.times > few
 }
 
 // question asks a pod about all services and remembers the result.
@@ -142,9 +182,24 @@ func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
 	case err != nil:
 		return o.failed(address, v.Asked, err)
 	}
-	if !view.FirstAsked.IsZero() {
-		v.FirstAsked = view.FirstAsked
+	return o.answered(address, v)
+}
+
+// answered remembers that a pod answered a question about one service.
+func (o *Observer) answered(address string, v View) View {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.views[address]
+	if all.FirstAsked.IsZero() {
+		all.FirstAsked = v.FirstAsked
 	}
+	v.FirstAsked = all.FirstAsked
+	all.Answered = v.Answered
+	if all.Err != nil {
+		// What it said of all services before is outdated.
+		all = View{FirstAsked: all.FirstAsked, Answered: all.Answered}
+	}
+	o.views[address] = all
 	return v
 }
 

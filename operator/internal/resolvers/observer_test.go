@@ -21,6 +21,7 @@ import (
 // pod is a resolver's HTTP server on loopback.
 type pod struct {
 	asked  atomic.Int32 // for /sessions
+	all    atomic.Int32 // for /routes of all services
 	broken atomic.Bool
 }
 
@@ -33,6 +34,9 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case informerapi.RoutesPath:
 		uid := r.URL.Query().Get("uid")
+		if uid == "" {
+			p.all.Add(1)
+		}
 		routes := informerapi.RoutesResponse{}
 		for _, route := range []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}} {
 			if uid == "" || uid == route.UID {
@@ -49,7 +53,7 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func newObserver(t *testing.T, p *pod) (*Observer, string) {
+func newObserver(t testing.TB, p http.Handler) (*Observer, string) {
 	t.Helper()
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)

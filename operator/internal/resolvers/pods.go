@@ -27,10 +27,16 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
-// Views are the pods that can be asked, and what they report: no older than maxAge or, where
-// fresh isn't empty, asked now about the ElasticService with that UID alone. Other pods are
-// forgotten.
-func (p Pods) Views(ctx context.Context, maxAge time.Duration, fresh string) ([]corev1.Pod, []View, error) {
+// Wanted is which report is wanted of each pod.
+type Wanted struct {
+	// UID is of the only ElasticService that matters; empty: several do.
+	UID string
+	// MaxAge is how old the report may be; 0: the pod is to be asked now.
+	MaxAge time.Duration
+}
+
+// Views are the pods that can be asked, and what they report. Other pods are forgotten.
+func (p Pods) Views(ctx context.Context, w Wanted) ([]corev1.Pod, []View, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
 		return nil, nil, fmt.Errorf("list resolver pods: %w", err)
@@ -48,10 +54,13 @@ func (p Pods) Views(ctx context.Context, maxAge time.Duration, fresh string) ([]
 	var asked sync.WaitGroup
 	for i := range running {
 		asked.Go(func() {
-			if address := running[i].Status.PodIP; fresh != "" {
-				views[i] = p.Observer.ViewOf(ctx, address, fresh)
-			} else {
-				views[i] = p.Observer.View(ctx, address, maxAge)
+			switch address := running[i].Status.PodIP; {
+			case w.UID == "":
+				views[i] = p.Observer.View(ctx, address, w.MaxAge)
+			case w.MaxAge == 0:
+				views[i] = p.Observer.ViewOf(ctx, address, w.UID)
+			default:
+				views[i] = p.Observer.ViewFor(ctx, address, w.UID, w.MaxAge)
 			}
 		})
 	}
