@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -36,6 +35,10 @@ const remember = time.Second
 // zero. A target that is not at zero after that isn't going there.
 const commitTime = 2 * time.Second
 
+// metTime is how long such a sleep is remembered after the last wake call. While clients wait,
+// there is one each second.
+const metTime = time.Minute
+
 // wakeTime bounds the work of one wake, which goes on after its callers were told to call
 // again: with an API server that takes a second for each write, one of their later calls finds
 // it done.
@@ -63,9 +66,9 @@ type Waker struct {
 
 	flight singleflight.Group
 	mu     sync.Mutex
-	recent map[types.UID]recentWake
+	recent lately[recentWake]
 	// met are the sleeps whose targets seemed to be about to go to zero.
-	met map[types.UID]metSleep
+	met lately[metSleep]
 }
 
 // metSleep is a sleep, and when it was first seen.
@@ -73,10 +76,6 @@ type metSleep struct {
 	version string
 	at      time.Time
 }
-
-// maxRecent is how many services' wakes, and sleeps, are remembered before outdated ones are
-// dropped.
-const maxRecent = 1024
 
 type recentWake struct {
 	at time.Time
@@ -87,7 +86,10 @@ type recentWake struct {
 
 // NewWaker makes a Waker. m may be nil.
 func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{client: c, scaler: r, events: e, metrics: m, now: time.Now, recent: map[types.UID]recentWake{}, met: map[types.UID]metSleep{}}
+	return &Waker{
+		client: c, scaler: r, events: e, metrics: m, now: time.Now,
+		recent: lately[recentWake]{keep: remember}, met: lately[metSleep]{keep: metTime},
+	}
 }
 
 // Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
@@ -128,7 +130,7 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last, ok := w.recent[es.UID]
+	last, ok := w.recent.get(es.UID)
 	if !ok || w.now().Sub(last.at) > remember || sinceOf(es).After(last.phaseSince) {
 		return informerapi.WakeResponse{}, false
 	}
@@ -205,29 +207,19 @@ func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	met, ok := w.met[es.UID]
+	met, ok := w.met.get(es.UID)
 	if !ok || met.version != version {
-		if len(w.met) > maxRecent {
-			maps.DeleteFunc(w.met, func(_ types.UID, m metSleep) bool { return now.Sub(m.at) >= commitTime })
-		}
 		met = metSleep{version, now}
-		w.met[es.UID] = met
 	}
+	w.met.set(now, es.UID, met)
 	return now.Sub(met.at) < commitTime
 }
 
-// keep remembers an answer, and drops outdated ones.
+// keep remembers an answer.
 func (w *Waker) keep(uid types.UID, wake recentWake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.recent) > maxRecent {
-		for last, r := range w.recent {
-			if wake.at.Sub(r.at) > remember {
-				delete(w.recent, last)
-			}
-		}
-	}
-	w.recent[uid] = wake
+	w.recent.set(wake.at, uid, wake)
 }
 
 // waiting describes how many clients wait.
