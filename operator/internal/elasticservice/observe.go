@@ -74,6 +74,11 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if o.Lists, err = playerlist.Observe(ctx, r.Client, now, es); err != nil {
 		return o, err
 	}
+	servers, err := r.targetServers(ctx, es)
+	if err != nil {
+		return o, err
+	}
+	observeDraining(servers, &o)
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
@@ -98,7 +103,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return scale.Status.Replicas, nil
 	})
 	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
-	if err := r.observePlayers(ctx, now, es, &o); err != nil {
+	if err := r.observePlayers(ctx, now, es, servers, &o); err != nil {
 		return o, err
 	}
 	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
@@ -172,7 +177,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			}
 		}
 	}
-	return r.observeDraining(ctx, es, o)
+	return nil
 }
 
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {

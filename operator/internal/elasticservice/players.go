@@ -33,14 +33,22 @@ type playerState struct {
 	reports   idleness.Reports
 }
 
+// targetServers are the target's Servers; nil where it consists of none.
+func (r *Reconciler) targetServers(ctx context.Context, es *v1alpha1.ElasticService) ([]v1alpha1.Server, error) {
+	if !target.Of(es).HasServers() {
+		return nil, nil
+	}
+	return report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
+}
+
 // observePlayers finds out from the Servers' status who plays.
-func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
+func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, servers []v1alpha1.Server, o *planner.Observed) error {
 	m := &r.stateOf(es).players
 	if !spec.HasPlayers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
 		*m = playerState{}
 		return nil
 	}
-	games, err := r.games(ctx, es)
+	games, err := r.games(ctx, servers)
 	if err != nil {
 		return err
 	}
@@ -54,12 +62,8 @@ func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1al
 	return nil
 }
 
-// games are the games that run on the target's Servers, including draining ones.
-func (r *Reconciler) games(ctx context.Context, es *v1alpha1.ElasticService) ([]idleness.Game, error) {
-	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
-	if err != nil {
-		return nil, err
-	}
+// games are the games that run on Servers, including draining ones.
+func (r *Reconciler) games(ctx context.Context, servers []v1alpha1.Server) ([]idleness.Game, error) {
 	var games []idleness.Game
 	for i := range servers {
 		s, pod := &servers[i], &corev1.Pod{}
@@ -97,7 +101,11 @@ func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService
 
 // nobodyPlays asks just before a sleep, and reports whether it may go on.
 func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
-	games, err := r.games(ctx, es)
+	servers, err := r.targetServers(ctx, es)
+	if err != nil {
+		return false, err
+	}
+	games, err := r.games(ctx, servers)
 	if err != nil {
 		return false, err
 	}
@@ -107,13 +115,9 @@ func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticServic
 
 // observeDraining finds which of the target's Servers take no new players, and which have no
 // room.
-func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	if !target.Of(es).HasServers() {
-		return nil
-	}
-	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
-	if err != nil {
-		return err
+func observeDraining(servers []v1alpha1.Server, o *planner.Observed) {
+	if servers == nil {
+		return
 	}
 	o.Draining, o.Full = map[string]bool{}, map[string]bool{}
 	for i := range servers {
@@ -124,7 +128,6 @@ func (r *Reconciler) observeDraining(ctx context.Context, es *v1alpha1.ElasticSe
 			o.Draining[servers[i].Name] = true
 		}
 	}
-	return nil
 }
 
 // drains reports whether a Server takes no new players.

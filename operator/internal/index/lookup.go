@@ -15,7 +15,8 @@ import (
 // Find finds ElasticServices in the cache.
 func Find(ctx context.Context, cached client.Reader, opts ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.ElasticServiceList
-	if err := cached.List(ctx, &list, opts...); err != nil {
+	// They are only read.
+	if err := cached.List(ctx, &list, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil // only when the cache has stopped, and so has the operator
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))
