@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -167,4 +168,14 @@ func checkKey(kind, key string) error {
 		return fmt.Errorf("%s %.80q has a key that can't be one: %s", kind, key, problems[0])
 	}
 	return nil
+}
+
+// busySince is what a sidecar says in reportapi.BusySinceHeader; 0 where it says nothing, as
+// those of earlier versions, or what can't be.
+func busySince(header string, r *reportapi.Report) int64 {
+	n, err := strconv.ParseInt(header, 10, 64)
+	if err != nil || n < 1 || n > sequence(r) {
+		return 0
+	}
+	return n
 }

@@ -54,6 +54,9 @@ type said struct {
 	// from is the sequence number of the first of the instance's reports from which on all came
 	// here without a gap. The one before went to another replica.
 	from int64
+	// busySince is the sequence number of the instance's first report from which on all were
+	// busy, wherever they went; 0 where that isn't known.
+	busySince int64
 }
 
 // busy reports whether somebody plays, or the game may not be deleted.
@@ -75,10 +78,15 @@ func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 	}
 }
 
-// unsettled reports whether another replica may have a report between the status and
-// this one, which it would still write.
+// unsettled reports whether another replica may have a report between the status and this one,
+// which it would still write. Where all of those are as busy as this one, that does no harm: or
+// each busy Server would cost a write when its replica of the operator is restarted.
 func (s *said) unsettled(stored *v1alpha1.GameStatus) bool {
-	return stored.Instance != s.report.Instance || stored.Sequence < s.from-1
+	from := s.from
+	if s.busySince > 0 {
+		from = min(from, s.busySince)
+	}
+	return stored.Instance != s.report.Instance || stored.Sequence < from-1
 }
 
 // sequence is the report's, which parse has checked.

@@ -133,6 +133,10 @@ func TestADenialSupersedesWhatAnotherReplicaHas(t *testing.T) {
 		s.from = from
 		return s
 	}
+	busySince := func(since int64, s *said) *said {
+		s.busySince = since
+		return s
+	}
 	starting := func(r *reportapi.Report) { r.Game.State = v1alpha1.GameStarting }
 	for name, c := range map[string]struct {
 		server *v1alpha1.Server
@@ -144,6 +148,10 @@ func TestADenialSupersedesWhatAnotherReplicaHas(t *testing.T) {
 		"it did a while ago and nothing was written":  {server(denied), from(20, 7), reasonOrder, true},
 		"all came here":                               {server(denied), from(20, 3), "", false},
 		"the one before is written":                   {server(denied), from(6, 6), "", false},
+		"all since the status were busy":              {server(denied), busySince(6, from(20, 20)), "", false},
+		"all since before the status were busy":       {server(denied), busySince(3, from(20, 20)), "", false},
+		"one since the status wasn't busy":            {server(denied), busySince(7, from(20, 20)), reasonOrder, true},
+		"all of another instance were busy":           {server(denied), busySince(1, from(20, 20, func(r *reportapi.Report) { r.Instance = "two" })), reasonOrder, true},
 		"the status is of another instance":           {server(denied), from(2, 2, func(r *reportapi.Report) { r.Instance = "two" }), reasonOrder, true},
 		"the number of players is to be written soon": {server(denied), from(7, 7, players(2)), reasonPlayers, true},
 		"a game that starts isn't in a hurry":         {server(denied, unreported), from(2, 2, starting), reasonOrder, false},

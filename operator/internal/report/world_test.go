@@ -98,13 +98,14 @@ func ownedBy(name, uid string) *metav1.OwnerReference {
 
 // replica is one operator's report server over loopback.
 type replica struct {
-	t      *testing.T
-	url    string
-	c      client.WithWatch
-	table  *table
-	report *Handler
-	peers  *Peers
-	writes atomic.Int32
+	busySince string // reportapi.BusySinceHeader of what it is told
+	t         *testing.T
+	url       string
+	c         client.WithWatch
+	table     *table
+	report    *Handler
+	peers     *Peers
+	writes    atomic.Int32
 	// before is called before each write.
 	before func() error
 	stop   func()
@@ -193,6 +194,9 @@ func (r *replica) post(token string, body []byte) (int, []byte, error) {
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if r.busySince != "" {
+		req.Header.Set(reportapi.BusySinceHeader, r.busySince)
 	}
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * within}).Do(req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,8 +76,9 @@ func newClient(operator string, token Token) (*client, error) {
 	}, nil
 }
 
-// send sends a report and waits for the answer.
-func (c *client) send(ctx context.Context, report reportapi.Report) (answer reportapi.Answer, err error) {
+// send sends a report and waits for the answer. busySince is for reportapi.BusySinceHeader; 0:
+// the report isn't busy.
+func (c *client) send(ctx context.Context, report reportapi.Report, busySince uint64) (answer reportapi.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	token, err := c.token.Get()
@@ -93,6 +95,9 @@ func (c *client) send(ctx context.Context, report reportapi.Report) (answer repo
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
+	if busySince > 0 {
+		request.Header.Set(reportapi.BusySinceHeader, strconv.FormatUint(busySince, 10))
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return answer, fmt.Errorf("sending the report: %w", err)

@@ -32,6 +32,9 @@ func TestTheFirstReportAsksForWhatWas(t *testing.T) {
 	if first.token != "Bearer word" || len(first.report.Instance) < 16 {
 		t.Errorf("token %q, instance %q", first.token, first.report.Instance)
 	}
+	if first.busy != "" {
+		t.Errorf("the first report is said to be busy since %s", first.busy)
+	}
 	// Until then nothing that the game says is worth a report.
 	s.Ready()
 	o.none(3 * pace)
@@ -45,6 +48,9 @@ func TestTheFirstReportAsksForWhatWas(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, second.report); diff != "" {
 		t.Errorf("second report (-want +got):\n%s", diff)
+	}
+	if second.busy != "2" {
+		t.Errorf("the second report is said to be busy since %q, want 2", second.busy)
 	}
 	o.none(3 * pace)
 }

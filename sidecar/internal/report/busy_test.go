@@ -1,0 +1,28 @@
+package report
+
+import (
+	"testing"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
+)
+
+// Each report says since which one all have been busy, so that an operator that has seen none of
+// them knows that no other replica has one that allows the deletion.
+func TestReportsSaySinceWhichOneAllAreBusy(t *testing.T) {
+	var r Reporter
+	denied := reportapi.Report{}
+	plays := reportapi.Report{DeletionAllowed: true, Game: reportapi.Game{Players: &v1alpha1.PlayersStatus{Current: 1}}}
+	empty := reportapi.Report{DeletionAllowed: true, Game: reportapi.Game{Players: &v1alpha1.PlayersStatus{Capacity: 20}}}
+	for i, c := range []struct {
+		report reportapi.Report
+		want   uint64
+	}{
+		{reportapi.Report{Restore: true}, 0}, {denied, 2}, {denied, 2}, {plays, 2}, {empty, 0}, {empty, 0}, {plays, 7}, {denied, 7},
+	} {
+		r.sequence++
+		if got := r.since(c.report); got != c.want {
+			t.Errorf("report %d: busy since %d, want %d", i+1, got, c.want)
+		}
+	}
+}
