@@ -25,7 +25,7 @@ func TestAReplicaThatRestartsWritesNothingOfABusyServer(t *testing.T) {
 	before := start(t, c, "127.0.0.1:0")
 	before.say(next(6, denied))
 	before.eventually("the denial is written", func() bool { return before.writes.Load() == 1 })
-	before.say(next(40, denied))
+	before.say(next(7, denied))
 	before.stop()
 
 	after := start(t, c, "127.0.0.1:0")
