@@ -281,6 +281,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		// controller-runtime's own queue may deadlock while it shuts down, up to and including
 		// v0.24.1 (its issue 3538): the next leader would wait for the lease to end.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
+		NewCache:   newCache,
 		Cache: cache.Options{
 			DefaultTransform:  cache.TransformStripManagedFields(),
 			DefaultNamespaces: o.Namespaces.Cached(),

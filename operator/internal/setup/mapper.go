@@ -1,0 +1,40 @@
+package setup
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// newCache makes the manager's cache. For a kind that it has from several namespaces, such as
+// Pods, it looks up with each read whether the kind has namespaces at all.
+func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
+	o.Mapper = &rememberingMapper{RESTMapper: o.Mapper}
+	return cache.New(config, o) //nolint:wrapcheck // the manager says what it couldn't make
+}
+
+// rememberingMapper remembers where the API server has a kind's version. The cache's kinds are
+// the operator's own, for which that never changes.
+type rememberingMapper struct {
+	meta.RESTMapper
+	known sync.Map // *meta.RESTMapping by schema.GroupVersionKind
+}
+
+// RESTMapping implements meta.RESTMapper.
+func (m *rememberingMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if len(versions) != 1 {
+		return m.RESTMapper.RESTMapping(kind, versions...)
+	}
+	key := kind.WithVersion(versions[0])
+	if known, ok := m.known.Load(key); ok {
+		return known.(*meta.RESTMapping), nil
+	}
+	found, err := m.RESTMapper.RESTMapping(kind, versions...)
+	if err == nil {
+		m.known.Store(key, found)
+	}
+	return found, err
+}
