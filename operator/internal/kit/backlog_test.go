@@ -97,11 +97,11 @@ func TestABacklogWaitsForItsController(t *testing.T) {
 	}
 }
 
-// workers makes passes as a controller does, each of which takes a while, until the queue is
-// shut down. It sends the names of those that have begun.
-func workers(n int, b *Backlog, q queue, takes time.Duration, began chan<- string) *sync.WaitGroup {
+// workers are a controller's 16, whose passes take 20 ms each, until the queue is shut down. They
+// send the names of those that have begun.
+func workers(b *Backlog, q queue, began chan<- string) *sync.WaitGroup {
 	var all sync.WaitGroup
-	for range n {
+	for range 16 {
 		all.Go(func() {
 			for {
 				r, down := q.Get()
@@ -110,7 +110,7 @@ func workers(n int, b *Backlog, q queue, takes time.Duration, began chan<- strin
 				}
 				end := b.Begin(r)
 				began <- r.Name
-				<-time.After(takes)
+				<-time.After(20 * time.Millisecond)
 				end()
 				q.Done(r)
 			}
@@ -137,7 +137,7 @@ func TestAWakesPassBeginsAtOnceDuringABacklog(t *testing.T) {
 				for i := range 10000 {
 					c.add(b, q, requestOf(fmt.Sprintf("asleep-%d", i)))
 				}
-				all := workers(16, b, q, 20*time.Millisecond, began)
+				all := workers(b, q, began)
 				<-time.After(time.Second)
 				asked := time.Now()
 				q.Add(requestOf("woken"))
