@@ -31,7 +31,7 @@ func TestALastLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked, told := 0, 0
+				asked, passes := 0, 0
 				l := &lastLooks{
 					now: time.Now, replies: map[types.UID]lastReply{},
 					ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
@@ -39,7 +39,7 @@ func TestALastLook(t *testing.T) {
 						<-time.After(10 * time.Millisecond)
 						return c.reply
 					},
-					replied: func(types.NamespacedName) { told++ },
+					replied: func(types.NamespacedName) { passes++ },
 				}
 				for range 3 {
 					l.begin(t.Context(), s, pod)
@@ -58,8 +58,8 @@ func TestALastLook(t *testing.T) {
 				if l.allowed(s, another) {
 					t.Error("another Pod is allowed by that")
 				}
-				if want := map[bool]int{true: 1}[c.reply.Replied]; told != want {
-					t.Errorf("%d passes were caused, want %d", told, want)
+				if want := map[bool]int{true: 1}[c.reply.Replied]; passes != want {
+					t.Errorf("%d passes were caused, want %d", passes, want)
 				}
 				<-time.After(lookCounts)
 				if l.allowed(s, pod) {

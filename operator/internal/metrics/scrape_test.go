@@ -10,7 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/dev/scrape"
+	"dormouse.dev/dormouse/test/scrape"
 )
 
 // asleep is the ElasticService of a GameType that was woken once and sleeps again.

@@ -88,7 +88,8 @@ func TestCompare(t *testing.T) {
 			server(func(s *v1alpha1.Server) {
 				s.Status.Players, s.Status.DeletionAllowed = &v1alpha1.PlayersStatus{Current: 1}, false
 			}),
-			report(players(1), func(r *reportapi.Report) { r.ShutdownSeen, r.DeletionAllowed = true, false }), want{Reason: reasonShutdown, Urgent: true, Status: true},
+			report(players(1), func(r *reportapi.Report) { r.ShutdownSeen, r.DeletionAllowed = true, false }),
+			want{Reason: reasonShutdown, Urgent: true, Status: true},
 		},
 		"the game gave a permission": {server(), report(func(r *reportapi.Report) { r.Game.Permission = v1alpha1.DeletionAllowed }), want{Reason: reasonOther, Status: true}},
 		"a new Server's game that is Denied": {

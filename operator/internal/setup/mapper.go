@@ -20,7 +20,7 @@ func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 // the operator's own, for which that never changes.
 type rememberingMapper struct {
 	meta.RESTMapper
-	known sync.Map // *meta.RESTMapping by schema.GroupVersionKind
+	mappings sync.Map // *meta.RESTMapping by schema.GroupVersionKind
 }
 
 // RESTMapping implements meta.RESTMapper.
@@ -29,12 +29,12 @@ func (m *rememberingMapper) RESTMapping(kind schema.GroupKind, versions ...strin
 		return m.RESTMapper.RESTMapping(kind, versions...)
 	}
 	key := kind.WithVersion(versions[0])
-	if known, ok := m.known.Load(key); ok {
-		return known.(*meta.RESTMapping), nil
+	if mapping, ok := m.mappings.Load(key); ok {
+		return mapping.(*meta.RESTMapping), nil
 	}
 	found, err := m.RESTMapper.RESTMapping(kind, versions...)
 	if err == nil {
-		m.known.Store(key, found)
+		m.mappings.Store(key, found)
 	}
 	return found, err
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"dormouse.dev/dormouse/internal/dev/scrape"
 	"dormouse.dev/dormouse/internal/objectmetrics"
+	"dormouse.dev/dormouse/test/scrape"
 )
 
 // crowd has so many services that each were woken once.

@@ -48,7 +48,7 @@ func TestAStatusHasOneOwner(t *testing.T) {
 		var owners []string
 		for _, entry := range object.GetManagedFields() {
 			if entry.Subresource == "status" {
-				owners = append(owners, entry.Manager+": "+string(entry.FieldsV1.Raw))
+				owners = append(owners, entry.Manager+": "+entry.FieldsV1.GetRawString())
 			}
 		}
 		if len(owners) != 1 || owners[0] != `another: {"f:status":{}}` {

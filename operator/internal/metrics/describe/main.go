@@ -74,17 +74,17 @@ func (one) GetInformer(_ context.Context, kind client.Object, _ ...cache.Informe
 		kind.Status.CurrentReplicas = 1
 		kind.Status.Conditions = []metav1.Condition{{Type: conditions.Active, Status: metav1.ConditionTrue}}
 	}
-	return told{of: kind}, nil
+	return informerOf{object: kind}, nil
 }
 
-// told is an informer that tells of one object.
-type told struct {
+// informerOf is an informer with one object.
+type informerOf struct {
 	cache.Informer
-	of client.Object
+	object client.Object
 }
 
 // AddEventHandler implements cache.Informer.
-func (t told) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	handler.OnAdd(t.of, true)
+func (i informerOf) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	handler.OnAdd(i.object, true)
 	return nil, nil
 }
