@@ -206,13 +206,17 @@ func (r *fakeResolver) forEach(w http.ResponseWriter, req *http.Request, answer 
 		return
 	}
 	var list v1alpha1.ElasticServiceList
-	if err := r.fleet.seen.List(req.Context(), &list); err != nil {
+	// They are only read.
+	if err := r.fleet.seen.List(req.Context(), &list, client.UnsafeDisableDeepCopy); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	uid := req.URL.Query().Get(informerapi.UIDQuery)
 	r.fleet.mu.Lock()
 	for i := range list.Items {
-		add(&list.Items[i], r.fleet.behaviours[list.Items[i].Namespace])
+		if uid == "" || uid == string(list.Items[i].UID) {
+			add(&list.Items[i], r.fleet.behaviours[list.Items[i].Namespace])
+		}
 	}
 	r.fleet.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
