@@ -77,6 +77,7 @@ func TestChangesOfResolverPodsThatComeTogetherAreOneRound(t *testing.T) {
 					}
 				}
 				<-time.After(time.Minute)
+				synctest.Wait()
 				if !slices.Equal(rounds, c.want) {
 					t.Errorf("rounds after %v, want %v", rounds, c.want)
 				}
