@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,6 +25,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 	"dormouse.dev/dormouse/internal/dev/manifests"
+	"dormouse.dev/dormouse/test/bench/process"
 )
 
 const (
@@ -33,8 +33,6 @@ const (
 	operatorAccount = "dormouse-operator"
 	// readyTime is how long the operator may take to be ready.
 	readyTime = 2 * time.Minute
-	// stopTime is how long a process has to end by itself.
-	stopTime = 20 * time.Second
 )
 
 // cluster is an API server, and one replica of the operator before it.
@@ -144,7 +142,7 @@ func (c *cluster) startOperator(ctx context.Context, binary string) error {
 	}
 	c.ended = make(chan error, 1)
 	go func() { c.ended <- c.operator.Wait() }()
-	return until(ctx, readyTime, "the operator is ready", func() (bool, error) {
+	return process.Until(ctx, readyTime, "the operator is ready", func() (bool, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+"/readyz", nil)
 		if err != nil {
 			return false, err
@@ -178,7 +176,7 @@ func (c *cluster) token(ctx context.Context, namespace, account, audience string
 func (c *cluster) stop() error {
 	var errs []error
 	if c.operator != nil {
-		errs = append(errs, end(c.operator, c.ended, "the operator"))
+		errs = append(errs, process.End(c.operator, c.ended, "the operator"))
 	}
 	if c.environment != nil {
 		errs = append(errs, c.environment.Stop())
@@ -188,45 +186,4 @@ func (c *cluster) stop() error {
 		err = os.RemoveAll(c.dir)
 	}
 	return err
-}
-
-// end ends a process that this one started.
-func end(process *exec.Cmd, ended <-chan error, what string) error {
-	if err := process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop %s: %w", what, err)
-	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			return fmt.Errorf("%s ended: %w", what, err)
-		}
-		return nil
-	case <-time.After(stopTime):
-		// Go shows what it was at.
-		err := errors.Join(fmt.Errorf("%s didn't end within %s of SIGTERM", what, stopTime), process.Process.Signal(syscall.SIGQUIT))
-		select {
-		case <-ended:
-			return err
-		case <-time.After(stopTime):
-			return errors.Join(err, process.Process.Kill())
-		}
-	}
-}
-
-// until asks ten times a second whether something is so.
-func until(ctx context.Context, within time.Duration, what string, ok func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if is, err := ok(); is || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
-		case <-tick.C:
-		}
-	}
 }

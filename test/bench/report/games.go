@@ -18,6 +18,8 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/sidecars"
 )
 
 const (
@@ -32,15 +34,9 @@ const (
 	creationTime = 20 * time.Minute
 )
 
-// sidecarOf is what a process that plays sidecars is told of one.
-type sidecarOf struct {
-	Server string `json:"server"`
-	Token  string `json:"token"`
-}
-
 // makeGames makes Servers and waits for the Pods that the operator makes of them,
 // says of each what kubelet would, and signs the tokens of their sidecars.
-func (c *cluster) makeGames(ctx context.Context, count int) ([]sidecarOf, error) {
+func (c *cluster) makeGames(ctx context.Context, count int) ([]sidecars.Sidecar, error) {
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
 	for _, o := range []client.Object{
@@ -84,7 +80,7 @@ func (c *cluster) makeGame(ctx context.Context, name string) (*corev1.Pod, error
 		return nil, fmt.Errorf("create Server %s: %w", name, err)
 	}
 	pod := &corev1.Pod{}
-	err := until(ctx, creationTime, "there is a Pod "+name, func() (bool, error) {
+	err := process.Until(ctx, creationTime, "there is a Pod "+name, func() (bool, error) {
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(s), pod)
 		return err == nil, client.IgnoreNotFound(err)
 	})
@@ -106,7 +102,7 @@ func (c *cluster) makeGame(ctx context.Context, name string) (*corev1.Pod, error
 
 // sign makes a token for each Pod: one as the API server gives it, with another
 // Pod's name in it.
-func (c *cluster) sign(ctx context.Context, pods []*corev1.Pod) ([]sidecarOf, error) {
+func (c *cluster) sign(ctx context.Context, pods []*corev1.Pod) ([]sidecars.Sidecar, error) {
 	say("signing %d tokens", len(pods))
 	first, err := c.token(ctx, games, account, wellknown.TokenAudience, pods[0])
 	if err != nil {
@@ -135,15 +131,15 @@ func (c *cluster) sign(ctx context.Context, pods []*corev1.Pod) ([]sidecarOf, er
 	if !ok {
 		return nil, fmt.Errorf("the token of %s has no claims of Kubernetes' own", pods[0].Name)
 	}
-	sidecars := make([]sidecarOf, len(pods))
+	all := make([]sidecars.Sidecar, len(pods))
 	group := errgroup.Group{}
 	group.SetLimit(creators)
 	for i, pod := range pods {
 		group.Go(func() error {
-			its, all := maps.Clone(own), maps.Clone(claims)
-			its["pod"], all["jti"] = map[string]any{"name": pod.Name, "uid": pod.UID}, string(pod.UID)
-			all["kubernetes.io"] = its
-			payload, err := json.Marshal(all)
+			its, whole := maps.Clone(own), maps.Clone(claims)
+			its["pod"], whole["jti"] = map[string]any{"name": pod.Name, "uid": pod.UID}, string(pod.UID)
+			whole["kubernetes.io"] = its
+			payload, err := json.Marshal(whole)
 			if err != nil {
 				return fmt.Errorf("encode claims: %w", err)
 			}
@@ -151,12 +147,12 @@ func (c *cluster) sign(ctx context.Context, pods []*corev1.Pod) ([]sidecarOf, er
 			if err != nil {
 				return fmt.Errorf("sign a token: %w", err)
 			}
-			sidecars[i].Server = pod.Name
-			sidecars[i].Token, err = signed.CompactSerialize()
+			all[i].Server, all[i].Players = pod.Name, 1
+			all[i].Token, err = signed.CompactSerialize()
 			return err
 		})
 	}
-	return sidecars, group.Wait()
+	return all, group.Wait()
 }
 
 // call is when an API call was made, and when it was answered.

@@ -13,6 +13,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/sidecars"
 )
 
 // options are what flags say.
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&o.drains, "drains", 200, "how many Servers are drained, ten a second")
 	flags.DurationVar(&o.measure, "measure", time.Minute, "how long is measured")
 	flags.StringVar(&o.output, "output", "bin/bench/report.json", "file for the figures")
-	flags.StringVar(&o.play, "play", "", "for this program's own use")
+	flags.StringVar(&o.play, sidecars.PlayFlag, "", "for this program's own use")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil
@@ -53,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.play != "" {
-		return play(ctx, o.play, os.Stdin, os.Stdout)
+		return sidecars.Play(ctx, o.play, os.Stdin, os.Stdout)
 	}
 	if o.sidecars < 1 || o.processes < 1 || o.drains < 1 || o.drains > o.sidecars || o.measure < time.Second {
 		return errors.New("-sidecars, -processes and -drains must be at least 1, -drains not above -sidecars, and -measure at least 1s")

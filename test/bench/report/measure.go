@@ -11,14 +11,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/sidecars"
 )
 
 const (
@@ -28,8 +29,6 @@ const (
 	stillFor = 10 * time.Second
 	// drainTime bounds the time until all are told of a drain.
 	drainTime = time.Minute
-	// ticksASecond is what /proc counts processor time in, on every Linux.
-	ticksASecond = 100
 )
 
 // figures are what report.json has.
@@ -77,16 +76,21 @@ func measureAll(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	say("making %d Servers", o.sidecars)
-	sidecars, err := c.makeGames(ctx, o.sidecars)
+	all, err := c.makeGames(ctx, o.sidecars)
 	if err != nil {
 		return err
 	}
 	say("starting %d sidecars in %d processes", o.sidecars, o.processes)
-	p, err := startPlaying(ctx, c.address, sidecars, o.processes)
+	p, err := sidecars.Start(ctx, c.address, o.processes, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	for _, s := range all {
+		if err := p.Play(s); err != nil {
+			return err
+		}
+	}
 	if err := c.settle(ctx, p, o.sidecars); err != nil {
 		return err
 	}
@@ -96,18 +100,18 @@ func measureAll(ctx context.Context, o options) (err error) {
 		return err
 	}
 	say("measuring for %s while players change", o.measure)
-	if err := p.change(); err != nil {
+	if err := p.Change(); err != nil {
 		return err
 	}
 	if f.Changing, err = c.during(ctx, o.measure); err != nil {
 		return err
 	}
 	say("draining %d Servers", o.drains)
-	if err := c.measureDrains(ctx, p, sidecars, &f); err != nil {
+	if err := c.measureDrains(ctx, p, all, &f); err != nil {
 		return err
 	}
 	var why string
-	if f.FailedCalls, why = p.failures(); f.FailedCalls > 0 {
+	if f.FailedCalls, why = p.Failures(); f.FailedCalls > 0 {
 		say("%d calls failed, the last one because of: %s", f.FailedCalls, why)
 	}
 	fmt.Printf("%d sidecars, one operator replica:\n", f.Sidecars)
@@ -131,10 +135,10 @@ func (p phase) String() string {
 
 // settle waits until the sidecars' reports are held, nothing is written for one, and
 // the controllers have done all that there was to do.
-func (c *cluster) settle(ctx context.Context, p *playing, count int) error {
+func (c *cluster) settle(ctx context.Context, p *sidecars.Processes, count int) error {
 	var last sample
 	still, said := time.Now(), time.Now()
-	return until(ctx, settleTime, "all sidecars are held and nothing is left to do", func() (bool, error) {
+	return process.Until(ctx, settleTime, "all sidecars are held and nothing is left to do", func() (bool, error) {
 		if time.Since(last.at) < time.Second {
 			return false, nil // asking costs the operator
 		}
@@ -149,7 +153,7 @@ func (c *cluster) settle(ctx context.Context, p *playing, count int) error {
 		last = s
 		if time.Since(said) > 5*time.Second {
 			said = time.Now()
-			failed, why := p.failures()
+			failed, why := p.Failures()
 			say("%.0f of %d are held, %.0f writes, %.0f Servers to look at, %d failed calls %s", s.held, count, s.writes, s.queued, failed, why)
 		}
 		return time.Since(still) > stillFor, nil
@@ -182,10 +186,10 @@ func (c *cluster) during(ctx context.Context, d time.Duration) (phase, error) {
 	}, nil
 }
 
-func (c *cluster) measureDrains(ctx context.Context, p *playing, sidecars []sidecarOf, f *figures) error {
+func (c *cluster) measureDrains(ctx context.Context, p *sidecars.Processes, played []sidecars.Sidecar, f *figures) error {
 	var names []string
 	for i := range f.Drains {
-		names = append(names, sidecars[i*len(sidecars)/f.Drains].Server)
+		names = append(names, played[i*len(played)/f.Drains].Server)
 	}
 	var mu sync.Mutex
 	watched := map[string]time.Time{}
@@ -205,19 +209,19 @@ func (c *cluster) measureDrains(ctx context.Context, p *playing, sidecars []side
 	if err != nil {
 		return err
 	}
-	err = until(ctx, drainTime, "every sidecar was told of its drain", func() (bool, error) { return len(p.noticed(names)) == f.Drains, nil })
+	err = process.Until(ctx, drainTime, "every sidecar was told of its drain", func() (bool, error) { return len(p.Noticed(names)) == f.Drains, nil })
 	if err != nil {
 		return err
 	}
 	var all, called, after []time.Duration
-	for name, at := range p.noticed(names) {
+	for name, at := range p.Noticed(names) {
 		c := calls[name]
 		all, called, after = append(all, at.Sub(c.made)), append(called, c.answered.Sub(c.made)), append(after, at.Sub(c.answered))
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	var seen, own []time.Duration
-	notice := p.noticed(names)
+	notice := p.Noticed(names)
 	for name, at := range watched {
 		seen, own = append(seen, at.Sub(calls[name].answered)), append(own, notice[name].Sub(at))
 	}
@@ -255,10 +259,11 @@ func (c *cluster) sample(ctx context.Context) (sample, error) {
 	default:
 	}
 	s := sample{at: time.Now()}
-	var err error
-	if s.processor, s.rss, err = used(c.operator.Process.Pid); err != nil {
+	used, err := process.Used(c.operator.Process.Pid)
+	if err != nil {
 		return s, err
 	}
+	s.processor, s.rss = used.Processor, used.RSS
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+"/metrics", nil)
 	if err != nil {
 		return s, fmt.Errorf("build a request: %w", err)
@@ -286,29 +291,6 @@ func sum(family *dto.MetricFamily) float64 {
 		total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 	}
 	return total
-}
-
-// used is the processor time that a process has used, and its resident memory.
-func used(pid int) (time.Duration, float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, fmt.Errorf("read what the operator uses: %w", err)
-	}
-	// After the name, which may have anything in it: the 14th and 15th of all
-	// fields are user and system time, the 24th is the resident set in pages.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 22 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	var numbers [3]float64
-	for i, field := range []int{11, 12, 21} {
-		if numbers[i], err = strconv.ParseFloat(fields[field], 64); err != nil {
-			return 0, 0, fmt.Errorf("read what the operator uses: %w", err)
-		}
-	}
-	seconds := (numbers[0] + numbers[1]) / ticksASecond
-	return time.Duration(seconds * float64(time.Second)), numbers[2] * float64(os.Getpagesize()) / (1 << 20), nil
 }
 
 func write(path string, f figures) error {

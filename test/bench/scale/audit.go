@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// audit reads the API server's audit log once, from where the last phase ended.
+type audit struct {
+	file   string
+	offset int64
+}
+
+// requests are what was asked, by user agent, and there by verb and resource such as "patch
+// servers/status".
+type requests map[string]map[string]*answers
+
+// answers counts what a kind of request was answered.
+type answers struct {
+	All       int `json:"all"`
+	Conflicts int `json:"conflicts,omitempty"`
+	Failed    int `json:"failed,omitempty"`
+}
+
+// entry is the part of an audit.k8s.io/v1 Event that matters here.
+type entry struct {
+	Stage     string `json:"stage"`
+	Verb      string `json:"verb"`
+	UserAgent string `json:"userAgent"`
+	ObjectRef *struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// next counts what was asked since the last call.
+func (a *audit) next() (_ requests, err error) {
+	f, err := os.Open(a.file)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Seek(a.offset, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("find where the audit log was read to: %w", err)
+	}
+	all := requests{}
+	lines := bufio.NewReaderSize(f, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all, nil // the last line may not be written to its end yet
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the audit log: %w", err)
+		}
+		a.offset += int64(len(line))
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read the audit log: %w", err)
+		}
+		all.add(e)
+	}
+}
+
+func (r requests) add(e entry) {
+	// A watch has an entry when it begins and one when it ends.
+	begun := e.Stage == "ResponseStarted"
+	if (e.Verb == "watch") != begun || e.ObjectRef == nil {
+		return
+	}
+	agent, _, _ := strings.Cut(e.UserAgent, "/")
+	kind := e.Verb + " " + e.ObjectRef.Resource
+	if e.ObjectRef.Subresource != "" {
+		kind += "/" + e.ObjectRef.Subresource
+	}
+	if r[agent] == nil {
+		r[agent] = map[string]*answers{}
+	}
+	counted := r[agent][kind]
+	if counted == nil {
+		counted = &answers{}
+		r[agent][kind] = counted
+	}
+	counted.All++
+	switch {
+	case e.ResponseStatus.Code == 409:
+		counted.Conflicts++
+	case e.ResponseStatus.Code >= 400:
+		counted.Failed++
+	}
+}
+
+// sum counts an agent's requests that are writes, or that aren't, and its conflicts, without
+// those for leases.
+func (r requests) sum(agent string) (writes, reads, conflicts int) {
+	for kind, counted := range r[agent] {
+		verb, resource, _ := strings.Cut(kind, " ")
+		if resource == "leases" {
+			continue
+		}
+		switch verb {
+		case "get", "list", "watch":
+			reads += counted.All
+		default:
+			writes += counted.All
+		}
+		conflicts += counted.Conflicts
+	}
+	return writes, reads, conflicts
+}
+
+// merge adds others.
+func (r requests) merge(others requests) {
+	for agent, kinds := range others {
+		if r[agent] == nil {
+			r[agent] = map[string]*answers{}
+		}
+		for kind, more := range kinds {
+			counted := r[agent][kind]
+			if counted == nil {
+				counted = &answers{}
+				r[agent][kind] = counted
+			}
+			counted.All += more.All
+			counted.Conflicts += more.Conflicts
+			counted.Failed += more.Failed
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"dormouse.dev/dormouse/internal/dev/devcluster/pki"
+	"dormouse.dev/dormouse/test/bench/process"
+)
+
+// Names of the programs, which are their user agents, too.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	scheduler         = "kube-scheduler"
+	controllerManager = "kube-controller-manager"
+	kwok              = "kwok"
+	operatorName      = "operator"
+	resolverName      = "resolver"
+)
+
+// In the sandbox each port is free.
+const (
+	etcdURL = "http://127.0.0.1:2379"
+	apiURL  = "https://127.0.0.1:6443"
+)
+
+// startTime is how long a program may take to be of use.
+const startTime = 3 * time.Minute
+
+// auditPolicy records who asked for what, without the objects.
+var auditPolicy = map[string]any{
+	"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+	"omitStages":        []string{"RequestReceived"},
+	"omitManagedFields": true,
+	"rules":             []map[string]any{{"level": "Metadata"}},
+}
+
+func (c *cluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+// certify makes certificates, kubeconfigs and the key of tokens.
+func (c *cluster) certify() error {
+	ca, err := pki.NewAuthority("bench")
+	if err != nil {
+		return err
+	}
+	if err := ca.Save(c.dir, "ca"); err != nil {
+		return err
+	}
+	c.ca = ca.Cert
+	own, err := ca.Issue(pki.Identity{User: apiServer, Names: []string{"localhost"}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	if err != nil {
+		return err
+	}
+	if err := own.Save(c.dir, apiServer); err != nil {
+		return err
+	}
+	for name, id := range map[string]pki.Identity{
+		admin:             {User: "bench", Groups: []string{"system:masters"}},
+		kwok:              {User: kwok, Groups: []string{"system:masters"}},
+		scheduler:         {User: "system:kube-scheduler"},
+		controllerManager: {User: "system:kube-controller-manager"},
+	} {
+		issued, err := ca.Issue(id)
+		if err != nil {
+			return err
+		}
+		if err := c.writeKubeconfig(name, &clientcmdapi.AuthInfo{ClientCertificateData: issued.Cert, ClientKeyData: issued.Key}); err != nil {
+			return err
+		}
+	}
+	private, public, err := pki.NewTokenKey()
+	if err != nil {
+		return err
+	}
+	policy, err := json.Marshal(auditPolicy)
+	if err != nil {
+		return fmt.Errorf("encode the audit policy: %w", err)
+	}
+	schedulerConfig, err := json.Marshal(map[string]any{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+		"leaderElection":   map[string]any{"leaderElect": false},
+		"clientConnection": map[string]any{"kubeconfig": c.kubeconfig(scheduler), "qps": 1000, "burst": 2000},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the scheduler's configuration: %w", err)
+	}
+	for name, content := range map[string][]byte{"sa.key": private, "sa.pub": public, "audit-policy.json": policy, "scheduler.json": schedulerConfig} {
+		if err := os.WriteFile(c.file(name), content, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) kubeconfig(of string) string { return c.file(of + ".kubeconfig") }
+
+func (c *cluster) writeKubeconfig(of string, user *clientcmdapi.AuthInfo) error {
+	const name = "bench"
+	access := clientcmdapi.NewConfig()
+	access.Clusters[name] = &clientcmdapi.Cluster{Server: apiURL, CertificateAuthorityData: c.ca}
+	access.AuthInfos[name] = user
+	access.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	access.CurrentContext = name
+	if err := clientcmd.WriteToFile(*access, c.kubeconfig(of)); err != nil {
+		return fmt.Errorf("write the kubeconfig of %s: %w", of, err)
+	}
+	return nil
+}
+
+func (c *cluster) controlPlane() []*program {
+	const issuer = "https://kubernetes.default.svc"
+	kubernetes := filepath.Join(c.bin, "kubernetes")
+	return []*program{
+		{name: etcd, path: kubernetes, args: []string{
+			"--data-dir=" + c.file("etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8589934592",
+			"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
+			// Nothing speaks to it, and it wants one.
+			"--listen-peer-urls=http://127.0.0.1:2380",
+		}},
+		{name: apiServer, path: kubernetes, args: []string{
+			"--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=6443",
+			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+			"--tls-cert-file=" + c.file(apiServer+".crt"), "--tls-private-key-file=" + c.file(apiServer+".key"),
+			"--client-ca-file=" + c.file("ca.crt"),
+			"--service-account-issuer=" + issuer,
+			"--service-account-key-file=" + c.file("sa.pub"), "--service-account-signing-key-file=" + c.file("sa.key"),
+			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC",
+			"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+			"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.audit.file,
+			// One file, of any size.
+			"--audit-log-maxsize=1000000",
+		}},
+		{name: controllerManager, path: kubernetes, args: []string{
+			"--kubeconfig=" + c.kubeconfig(controllerManager), "--leader-elect=false", "--secure-port=0",
+			"--use-service-account-credentials", "--service-account-private-key-file=" + c.file("sa.key"), "--root-ca-file=" + c.file("ca.crt"),
+			// Who sleeps here needs no ReplicaSet.
+			"--controllers=*,-deployment-controller",
+			"--kube-api-qps=1000", "--kube-api-burst=2000",
+		}},
+		{name: scheduler, path: kubernetes, args: []string{"--config=" + c.file("scheduler.json"), "--secure-port=0"}},
+	}
+}
+
+// startControlPlane starts Kubernetes' programs, each once the one that it needs answers.
+func (c *cluster) startControlPlane(ctx context.Context) error {
+	for _, p := range c.controlPlane() {
+		if err := c.add(ctx, p); err != nil {
+			return err
+		}
+		if err := c.await(ctx, p.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add starts a program that ends with the cluster.
+func (c *cluster) add(ctx context.Context, p *program) error {
+	p.log = c.file(p.name + ".log")
+	c.programs = append(c.programs, p)
+	return p.start(ctx)
+}
+
+// await waits until a program is of use.
+func (c *cluster) await(ctx context.Context, name string) error {
+	url := map[string]string{etcd: etcdURL + "/health", apiServer: apiURL + "/readyz", operatorName: "http://" + operatorAddress + "/readyz"}[name]
+	if url == "" {
+		return nil
+	}
+	return process.Until(ctx, startTime, name+" is ready", func() (bool, error) {
+		if err := c.program(name).alive(); err != nil {
+			return false, err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, fmt.Errorf("build a request: %w", err)
+		}
+		res, err := c.web.Do(req)
+		if err != nil {
+			return false, nil //nolint:nilerr // it doesn't listen yet
+		}
+		return res.StatusCode == http.StatusOK, res.Body.Close()
+	})
+}
+
+func (c *cluster) program(name string) *program {
+	for _, p := range c.programs {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// stop ends all programs, those that others need last. Dormouse's end by themselves, and the others
+// have nothing to keep: the API server would wait for those who watch.
+func (c *cluster) stop() error {
+	var errs []error
+	for i := len(c.programs) - 1; i >= 0; i-- {
+		switch p := c.programs[i]; p.name {
+		case operatorName, resolverName:
+			errs = append(errs, p.stop())
+		default:
+			errs = append(errs, p.kill())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alive is nil while all programs run.
+func (c *cluster) alive() error {
+	var errs []error
+	for _, p := range c.programs {
+		if p.cmd != nil {
+			errs = append(errs, p.alive())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// figures are what scale.json has.
+type figures struct {
+	Servers    int `json:"servers"`
+	Services   int `json:"services"`
+	Processors int `json:"processors"`
+	// CreatedToReady is from when a watch shows a Server until it shows it Ready.
+	CreatedToReady *quantiles `json:"created_to_ready_ms,omitempty"`
+	ServerSize     *sizes     `json:"server_size,omitempty"`
+	FailedCalls    int64      `json:"failed_sidecar_calls"`
+	// Phases are what each costs.
+	Phases map[string]phaseFigures `json:"phases"`
+}
+
+// quantiles sum up durations, in milliseconds.
+type quantiles struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// quantilesOf takes the nearest rank: each figure is one that was measured. Of nothing they are 0.
+func quantilesOf(durations []time.Duration) quantiles {
+	if len(durations) == 0 {
+		return quantiles{}
+	}
+	sorted := slices.Sorted(slices.Values(durations))
+	rank := func(q float64) float64 {
+		i := int(math.Ceil(q*float64(len(sorted)))) - 1
+		return rounded(float64(sorted[max(i, 0)]) / float64(time.Millisecond))
+	}
+	return quantiles{P50: rank(0.5), P99: rank(0.99), Max: rank(1)}
+}
+
+func (q quantiles) String() string {
+	return fmt.Sprintf("p50 %.1f ms   p99 %.1f ms   max %.1f ms", q.P50, q.P99, q.Max)
+}
+
+// print is for people.
+func (f *figures) print(w io.Writer, order []string) {
+	fmt.Fprintf(w, "%d Servers, %d sleeping services, one operator replica, %d processors\n", f.Servers, f.Services, f.Processors)
+	if f.CreatedToReady != nil {
+		fmt.Fprintf(w, "  created -> Ready   %s\n", f.CreatedToReady)
+	}
+	if s := f.ServerSize; s != nil {
+		fmt.Fprintf(w, "  a Server's size    median %d bytes, of them %d managedFields   max %d bytes\n", s.Median, s.ManagedFields, s.Max)
+	}
+	fmt.Fprintf(w, "%-20s %8s %8s %8s %8s %8s %9s %9s %9s\n", "phase", "seconds", "quiet", "writes", "reads", "409", "op CPU s", "op RSS", "API CPU s")
+	for _, name := range order {
+		p, ok := f.Phases[name]
+		if !ok {
+			continue
+		}
+		op := p.Programs[operatorName]
+		fmt.Fprintf(w, "%-20s %8.1f %8.1f %8d %8d %8d %9.2f %5.0f MiB %9.1f\n", name, p.Seconds, p.WithRest, p.Writes, p.Reads, p.Conflicts,
+			op.Processor, op.Peak, p.Programs[apiServer].Processor)
+	}
+	if n := float64(f.Servers); n > 0 {
+		for _, name := range []string{phaseUp, phaseDown} {
+			p, ok := f.Phases[name]
+			if !ok {
+				continue
+			}
+			fmt.Fprintf(w, "a Server %-5s %.2f writes of the operator, %.2f reads, %.3f conflicts, %.2f ms of its CPU\n", name+":",
+				float64(p.Writes)/n, float64(p.Reads)/n, float64(p.Conflicts)/n, 1000*p.Programs[operatorName].Processor/n)
+			kinds := p.Requests[operatorName]
+			for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+				if each := float64(kinds[kind].All) / n; each >= 0.005 {
+					fmt.Fprintf(w, "    %6.3f  %s (conflicts %.3f)\n", each, kind, float64(kinds[kind].Conflicts)/n)
+				}
+			}
+		}
+	}
+}
+
+func (f *figures) write(path string) error {
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	fmt.Println("figures are in", path)
+	return nil
+}
