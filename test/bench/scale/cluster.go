@@ -36,7 +36,7 @@ const (
 	systemNamespace = "dormouse-system"
 	operatorAccount = "dormouse-operator"
 	resolverAccount = "dormouse-resolver"
-	resolverPort    = 18080
+	resolverPort    = 8080
 	operatorAddress = "127.0.0.1:8080"
 	// admin is who this program is.
 	admin = "admin"
@@ -57,6 +57,13 @@ type cluster struct {
 	web      *http.Client
 	audit    audit
 	programs []*program
+	// ready is where a program says that it is ready, by its name.
+	ready map[string]string
+	// address is the operator's.
+	address string
+	// restarts counts those of programs that ended by themselves, while keep lets them.
+	keep     bool
+	restarts map[string]int
 }
 
 // build builds the programs, which may need the network, outside of the sandbox.
@@ -84,7 +91,11 @@ func startCluster(ctx context.Context, dir string) (_ *cluster, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
 	}
-	c := &cluster{dir: dir, bin: bin, audit: audit{file: filepath.Join(dir, "audit.log")}}
+	c := &cluster{
+		dir: dir, bin: bin, address: operatorAddress, restarts: map[string]int{},
+		ready: map[string]string{etcd: etcdURL + "/health", apiServer: apiURL + "/readyz", operatorName: "http://" + operatorAddress + "/readyz"},
+		audit: audit{file: filepath.Join(dir, "audit.log")},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -155,17 +166,7 @@ func (c *cluster) startOperator(ctx context.Context) error {
 	if err := c.writeAccess(ctx, operatorName, operatorAccount, nil); err != nil {
 		return err
 	}
-	err := c.add(ctx, &program{
-		name: operatorName, path: filepath.Join(c.bin, "scale", operatorName),
-		args: []string{
-			"--listen=" + operatorAddress, "--leader-elect", "--token-file=" + c.tokenFile(operatorName),
-			fmt.Sprintf("--resolver-port=%d", resolverPort),
-		},
-		env: []string{
-			"KUBECONFIG=" + c.kubeconfig(operatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=bench", "SENTRY_DSN=", "GOMEMLIMIT=900MiB",
-		},
-	})
-	if err != nil {
+	if err := c.add(ctx, c.operatorProgram(operatorName, operatorAddress)); err != nil {
 		return err
 	}
 	return c.await(ctx, operatorName)

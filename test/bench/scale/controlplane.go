@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/internal/dev/devcluster/pki"
 	"dormouse.dev/dormouse/test/bench/process"
@@ -174,7 +177,7 @@ func (c *cluster) add(ctx context.Context, p *program) error {
 
 // await waits until a program is of use.
 func (c *cluster) await(ctx context.Context, name string) error {
-	url := map[string]string{etcd: etcdURL + "/health", apiServer: apiURL + "/readyz", operatorName: "http://" + operatorAddress + "/readyz"}[name]
+	url := c.ready[name]
 	if url == "" {
 		return nil
 	}
@@ -218,13 +221,67 @@ func (c *cluster) stop() error {
 	return errors.Join(errs...)
 }
 
-// alive is nil while all programs run.
+// alive is nil while all programs run. One that has ended is started again where that is expected,
+// as kubelet would.
 func (c *cluster) alive() error {
 	var errs []error
 	for _, p := range c.programs {
-		if p.cmd != nil {
-			errs = append(errs, p.alive())
+		if p.cmd == nil {
+			continue
 		}
+		err := p.alive()
+		if err != nil && c.keep {
+			say("starting %s again, which has ended", p.name)
+			c.restarts[p.name]++
+			p.note()
+			err = p.start(context.Background())
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// restart kills a program, starts it again, and waits until it is of use.
+func (c *cluster) restart(ctx context.Context, name string) error {
+	p := c.program(name)
+	end := p.kill
+	if name == operatorName {
+		end = p.stop // it gives up its lease
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	if err := c.await(ctx, name); err != nil {
+		return err
+	}
+	switch name {
+	case operatorName:
+		_, _, err := c.awaitLeader(ctx, c.address, began)
+		return err
+	case controllerManager:
+		return c.makeNamespace(ctx, "probe")
+	case scheduler, kwok:
+		return c.probePod(ctx)
+	}
+	return nil
+}
+
+// probePod makes a Pod, waits until it runs, and deletes it.
+func (c *cluster) probePod(ctx context.Context) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	if err := c.client.Create(ctx, pod); err != nil {
+		return fmt.Errorf("create a Pod: %w", err)
+	}
+	err := process.Until(ctx, startTime, "a Pod runs", func() (bool, error) {
+		err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return pod.Status.Phase == corev1.PodRunning, errors.Join(err, c.alive())
+	})
+	return errors.Join(err, c.client.Delete(ctx, pod))
 }

@@ -20,7 +20,16 @@ type figures struct {
 	// CreatedToReady is from when a watch shows a Server until it shows it Ready.
 	CreatedToReady *quantiles `json:"created_to_ready_ms,omitempty"`
 	ServerSize     *sizes     `json:"server_size,omitempty"`
-	FailedCalls    int64      `json:"failed_sidecar_calls"`
+	ServiceSize    *sizes     `json:"elasticservice_size,omitempty"`
+	// Scrapes are what a read of a program's metrics costs while all are there.
+	Scrapes map[string]scrape `json:"scrapes,omitempty"`
+	// NewResolver is from when a new resolver Pod was ready until each service's slice has it.
+	NewResolver float64   `json:"new_resolver_listed_seconds,omitempty"`
+	NewLeader   *handover `json:"new_leader,omitempty"`
+	Storm       *storm    `json:"wake_storm,omitempty"`
+	// Restarts are those of programs that ended by themselves while another one was restarted.
+	Restarts    map[string]int `json:"restarts_by_themselves,omitempty"`
+	FailedCalls int64          `json:"failed_sidecar_calls"`
 	// Phases are what each costs.
 	Phases map[string]phaseFigures `json:"phases"`
 }
@@ -58,15 +67,33 @@ func (f *figures) print(w io.Writer, order []string) {
 	if s := f.ServerSize; s != nil {
 		fmt.Fprintf(w, "  a Server's size    median %d bytes, of them %d managedFields   max %d bytes\n", s.Median, s.ManagedFields, s.Max)
 	}
-	fmt.Fprintf(w, "%-20s %8s %8s %8s %8s %8s %9s %9s %9s\n", "phase", "seconds", "quiet", "writes", "reads", "409", "op CPU s", "op RSS", "API CPU s")
+	if s := f.ServiceSize; s != nil {
+		fmt.Fprintf(w, "  an ElasticService's median %d bytes, of them %d managedFields   max %d bytes\n", s.Median, s.ManagedFields, s.Max)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Scrapes)) {
+		fmt.Fprintf(w, "  a scrape of the %-9s %d bytes, %.1f ms\n", name, f.Scrapes[name].Bytes, f.Scrapes[name].Median)
+	}
+	if f.NewResolver > 0 {
+		fmt.Fprintf(w, "  new resolver ready -> in all slices  %.1f s\n", f.NewResolver)
+	}
+	if l := f.NewLeader; l != nil {
+		fmt.Fprintf(w, "  new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s\n", l.Elected, l.Done, l.Calls, l.Failed, l.Answer)
+	}
+	if s := f.Storm; s != nil {
+		fmt.Fprintf(w, "  %d wakes     all scaled after %.2f s, %d calls made again\n    call -> answer       %s\n    call -> scale write  %s\n", s.Wakes, s.Last, s.Again, s.Answer, s.ScaleWrite)
+	}
+	fmt.Fprintf(w, "%-32s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "phase", "seconds", "quiet", "writes", "reads", "409", "op CPU s", "op peak", "rs peak", "API CPU s")
 	for _, name := range order {
 		p, ok := f.Phases[name]
 		if !ok {
 			continue
 		}
 		op := p.Programs[operatorName]
-		fmt.Fprintf(w, "%-20s %8.1f %8.1f %8d %8d %8d %9.2f %5.0f MiB %9.1f\n", name, p.Seconds, p.WithRest, p.Writes, p.Reads, p.Conflicts,
-			op.Processor, op.Peak, p.Programs[apiServer].Processor)
+		if standby, ok := p.Programs[standbyName]; ok {
+			op = standby
+		}
+		fmt.Fprintf(w, "%-32s %8.1f %8.1f %8d %8d %8d %9.2f %5.0f MiB %5.0f MiB %9.1f\n", name, p.Seconds, p.WithRest, p.Writes, p.Reads, p.Conflicts,
+			op.Processor, op.Peak, p.Programs[resolverName].Peak, p.Programs[apiServer].Processor)
 	}
 	if n := float64(f.Servers); n > 0 {
 		for _, name := range []string{phaseUp, phaseDown} {

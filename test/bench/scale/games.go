@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +40,6 @@ type games struct {
 	appeared, ready map[string]time.Time
 	// there are the Servers, pods those Pods that run.
 	there, pods map[string]bool
-	lastGone    time.Time
 	keys        map[string]string
 	failed      error
 }
@@ -51,7 +52,7 @@ func follow(ctx context.Context, c *cluster, processes int) (*games, error) {
 		appeared: map[string]time.Time{}, ready: map[string]time.Time{}, there: map[string]bool{}, pods: map[string]bool{},
 	}
 	var err error
-	if g.played, err = sidecars.Start(ctx, operatorAddress, processes, func(server string) { g.unready <- server }); err != nil {
+	if g.played, err = sidecars.Start(ctx, operatorAddress+","+standbyAddress, processes, func(server string) { g.unready <- server }); err != nil {
 		return nil, err
 	}
 	for range kubelets {
@@ -118,7 +119,6 @@ func (g *games) serverGone(o any) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		delete(g.there, name)
-		g.lastGone = time.Now()
 	}
 }
 
@@ -221,18 +221,15 @@ func (g *games) counts() (ready, there, pods int, err error) {
 	return len(g.ready), len(g.there), len(g.pods), g.failed
 }
 
-// times are how long each Server took from when it was seen until it was seen Ready, and when the
-// last one was.
-func (g *games) times() (took []time.Duration, last time.Time) {
+// times are how long each Server took from when it was seen until it was seen Ready.
+func (g *games) times() []time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	var took []time.Duration
 	for name, at := range g.ready {
 		took = append(took, at.Sub(g.appeared[name]))
-		if at.After(last) {
-			last = at
-		}
 	}
-	return took, last
+	return took
 }
 
 // fleet is of games that say that they are ready, and who plays.
@@ -272,7 +269,35 @@ func (g *games) down(ctx context.Context) error {
 	if err := g.cluster.client.Patch(ctx, fleet(0), zero); err != nil {
 		return fmt.Errorf("scale the Fleet to zero: %w", err)
 	}
-	return g.until(ctx, "all Servers are gone", func(_, there, pods int) bool { return there+pods == 0 })
+	// What the watches show may be late, where the API server was started again.
+	said := time.Now()
+	return process.Until(ctx, phaseTime, "all Servers are gone", func() (bool, error) {
+		left, err := g.left(ctx)
+		if err := errors.Join(err, g.failure(), g.cluster.alive()); err != nil {
+			return false, err
+		}
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			say("%d Servers are left", left)
+		}
+		return left == 0, nil
+	})
+}
+
+// left is how many Servers there are, by the API server.
+func (g *games) left(ctx context.Context) (int, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ServerList"))
+	if err := g.cluster.client.List(ctx, list, client.InNamespace(gamesNamespace), client.Limit(1)); err != nil {
+		return 0, fmt.Errorf("count Servers: %w", err)
+	}
+	return len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0)), nil
+}
+
+func (g *games) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
 }
 
 func (g *games) until(ctx context.Context, what string, is func(ready, there, pods int) bool) error {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -117,101 +116,6 @@ func (o *options) check() error {
 
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
-}
-
-// run is one run of the benchmark.
-type run struct {
-	options
-	cluster *cluster
-	games   *games
-	figures figures
-}
-
-// own are the benchmark's own processes.
-func (r *run) own() []int {
-	all := []int{os.Getpid()}
-	if r.games != nil {
-		all = append(all, r.games.played.PIDs()...)
-	}
-	return all
-}
-
-// Phases, in the order in which they are.
-const (
-	phaseUp   = "up"
-	phaseHold = "hold"
-	phaseDown = "down"
-)
-
-var allPhases = []string{phaseUp, phaseHold, phaseDown}
-
-func measureAll(ctx context.Context, o options) (err error) {
-	dir, err := os.MkdirTemp("", "dormouse-bench-scale-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	defer func() {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			say("what the programs said is in %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
-	c, err := startCluster(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if err := c.startOperator(ctx); err != nil {
-		return err
-	}
-	r := &run{options: o, cluster: c, figures: figures{
-		Servers: o.servers, Services: o.services, Processors: runtime.NumCPU(), Phases: map[string]phaseFigures{},
-	}}
-	if r.games, err = follow(ctx, c, o.processes); r.games != nil {
-		defer func() { err = errors.Join(err, r.games.played.Stop()) }()
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := c.quiet(ctx, requests{}); err != nil {
-		return err
-	}
-	for _, name := range allPhases {
-		if !slices.Contains(o.phases, name) {
-			continue
-		}
-		if r.figures.Phases[name], err = r.phase(ctx, name, r.parts()[name]); err != nil {
-			return err
-		}
-		if name == phaseUp {
-			if err := r.noteUp(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	r.figures.FailedCalls, _ = r.games.played.Failures()
-	r.figures.print(os.Stdout, allPhases)
-	return r.figures.write(o.output)
-}
-
-// parts are what is done in each phase.
-func (r *run) parts() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		phaseUp:   func(ctx context.Context) error { return r.games.up(ctx, r.servers) },
-		phaseHold: func(ctx context.Context) error { return wait(ctx, r.hold) },
-		phaseDown: r.games.down,
-	}
-}
-
-// noteUp notes what is to be seen of Servers that are up.
-func (r *run) noteUp(ctx context.Context) error {
-	took, _ := r.games.times()
-	q := quantilesOf(took)
-	r.figures.CreatedToReady = &q
-	size, err := r.cluster.measureSizes(ctx, "servers")
-	r.figures.ServerSize = &size
-	return err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -76,6 +76,7 @@ func (c *cluster) startNodes(ctx context.Context) error {
 	}
 	return c.add(ctx, &program{name: kwok, path: filepath.Join(c.bin, kwok), args: []string{
 		"--config=" + stages, "--kubeconfig=" + c.kubeconfig(kwok), "--manage-all-nodes",
-		"--cidr=10.64.0.0/16", "--node-ip=10.65.0.1", "--node-lease-duration-seconds=40",
+		// The addresses of Pods are local in the sandbox.
+		"--cidr=10.244.0.1/16", "--node-ip=10.65.0.1", "--node-lease-duration-seconds=40",
 	}})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"dormouse.dev/dormouse/test/bench/process"
@@ -112,7 +113,7 @@ func (r *run) usage() (map[string]process.Usage, error) {
 		return nil, err
 	}
 	var own process.Usage
-	for _, pid := range r.own() {
+	for _, pid := range append(r.games.played.PIDs(), os.Getpid()) {
 		u, err := process.Used(pid)
 		if err != nil {
 			return nil, err

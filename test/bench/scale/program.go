@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 // program is one that the benchmark starts, and may start again.
 type program struct {
 	name string
+	// as is what it goes by, for the API server, too; empty: its name.
+	as   string
 	path string
 	args []string
 	env  []string
@@ -37,7 +40,7 @@ func (p *program) start(ctx context.Context) error {
 	// It ends when it is told to, so that the others outlive none that they need.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.path)
 	// Kubernetes' one binary goes by the name that it is started as.
-	cmd.Args = append([]string{filepath.Join(filepath.Dir(p.path), p.name)}, p.args...)
+	cmd.Args = append([]string{filepath.Join(filepath.Dir(p.path), cmp.Or(p.as, p.name))}, p.args...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A terminal's Ctrl-C is for the benchmark, which ends the others in order.

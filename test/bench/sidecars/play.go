@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +23,11 @@ const (
 	changesEvery = 10 * time.Second
 	// oneIn is how many sidecars there are for one whose players change: 5 %.
 	oneIn = 20
-	// callTime bounds a call, and retryAfter is how long one that failed waits.
-	callTime   = 2 * reportapi.HoldTime
-	retryAfter = time.Second
+	// callTime bounds a call.
+	callTime = 2 * reportapi.HoldTime
+	// firstRetry is how long one that failed waits, which doubles up to lastRetry: as a sidecar does.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
 )
 
 // player is this process.
@@ -41,13 +44,15 @@ type player struct {
 	byName map[string]*sidecar
 }
 
-// Play does what in says until the context or in ends.
-func Play(ctx context.Context, address string, in io.Reader, out io.Writer) error {
+// Play does what in says until the context or in ends. The addresses of the operator's replicas are
+// separated by commas; the first that takes a connection gets it.
+func Play(ctx context.Context, addresses string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	first, _, _ := strings.Cut(addresses, ",")
 	p := &player{
-		url: "http://" + address + reportapi.ReportPath, out: json.NewEncoder(out), byName: map[string]*sidecar{},
-		http: &fasthttp.HostClient{Addr: address, Dial: dialer(), MaxConns: 1 << 16, ReadTimeout: callTime, WriteTimeout: callTime, MaxIdleConnDuration: time.Minute},
+		url: "http://" + first + reportapi.ReportPath, out: json.NewEncoder(out), byName: map[string]*sidecar{},
+		http: &fasthttp.HostClient{Addr: first, Dial: dialer(strings.Split(addresses, ",")), MaxConns: 1 << 16, ReadTimeout: callTime, WriteTimeout: callTime, MaxIdleConnDuration: time.Minute},
 	}
 	commands := make(chan command)
 	go func() {
@@ -113,12 +118,17 @@ func (p *player) obey(ctx context.Context, c command) error {
 
 // dialer connects each time from another loopback address, as sidecars do: the
 // operator bounds the connections of one.
-func dialer() fasthttp.DialFunc {
+func dialer(addresses []string) fasthttp.DialFunc {
 	var last atomic.Uint32
-	return func(address string) (net.Conn, error) {
+	return func(string) (conn net.Conn, err error) {
 		n := last.Add(1)
 		from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
-		return (&net.Dialer{LocalAddr: from, Timeout: callTime}).Dial("tcp", address)
+		for _, address := range addresses {
+			if conn, err = (&net.Dialer{LocalAddr: from, Timeout: callTime}).Dial("tcp", address); err == nil {
+				break
+			}
+		}
+		return conn, err
 	}
 }
 

@@ -46,7 +46,7 @@ func newSidecar(p *player, of Sidecar) (*sidecar, error) {
 
 // report keeps one report at the operator, the first of which asks what an earlier sidecar said.
 func (s *sidecar) report(ctx context.Context) {
-	restore, seen := true, ""
+	restore, seen, pause := true, "", firstRetry
 	for {
 		answer, err := s.say(restore, seen)
 		select {
@@ -61,11 +61,12 @@ func (s *sidecar) report(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-s.ended:
-			case <-time.After(retryAfter):
+			case <-time.After(pause):
 			}
+			pause = min(2*pause, lastRetry)
 			continue
 		}
-		restore, seen = false, answer.Version
+		restore, seen, pause = false, answer.Version, firstRetry
 		s.mu.Lock()
 		drained := answer.Drain && !s.last.Drain
 		unready := (answer.Drain || answer.Shutdown) && !s.last.Drain && !s.last.Shutdown

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+
+	"dormouse.dev/dormouse/test/bench/process"
+)
+
+// Phases, in the order in which they are.
+const (
+	phaseServices = "services"
+	phaseUp       = "up"
+	phaseHold     = "hold"
+	phaseResolver = "resolver"
+	phaseLeader   = "leader"
+	phaseStorm    = "storm"
+	phaseRestarts = "restarts"
+	phaseDown     = "down"
+)
+
+var allPhases = []string{phaseServices, phaseUp, phaseHold, phaseResolver, phaseLeader, phaseStorm, phaseRestarts, phaseDown}
+
+// needServices are those for which services must be there.
+var needServices = []string{phaseServices, phaseResolver, phaseStorm}
+
+// run is one run of the benchmark.
+type run struct {
+	options
+	cluster   *cluster
+	games     *games
+	services  *services
+	resolvers []*resolver
+	figures   figures
+	// order is that of the phases in figures.
+	order []string
+}
+
+func measureAll(ctx context.Context, o options) (err error) {
+	dir, err := os.MkdirTemp("", "dormouse-bench-scale-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer func() {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			say("what the programs said is in %s", dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	r := &run{options: o, figures: figures{
+		Servers: o.servers, Services: o.services, Processors: runtime.NumCPU(), Phases: map[string]phaseFigures{}, Scrapes: map[string]scrape{},
+	}}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	if err := r.start(ctx, dir); err != nil {
+		return err
+	}
+	for _, name := range allPhases {
+		if !slices.Contains(r.phases, name) {
+			continue
+		}
+		if err := r.do(ctx, name); err != nil {
+			return err
+		}
+	}
+	r.figures.Restarts = r.cluster.restarts
+	r.figures.FailedCalls, _ = r.games.played.Failures()
+	r.figures.print(os.Stdout, r.order)
+	return r.figures.write(o.output)
+}
+
+// start starts all that there is before the first phase.
+func (r *run) start(ctx context.Context, dir string) (err error) {
+	if r.cluster, err = startCluster(ctx, dir); err != nil {
+		return err
+	}
+	if err := r.cluster.startOperator(ctx); err != nil {
+		return err
+	}
+	if r.games, err = follow(ctx, r.cluster, r.processes); err != nil {
+		return err
+	}
+	if r.options.services > 0 {
+		say("starting a resolver")
+		first, err := r.cluster.startResolver(ctx)
+		if err != nil {
+			return err
+		}
+		second, err := r.cluster.passOn(ctx, resolverName+"-1", first)
+		if err != nil {
+			return err
+		}
+		r.resolvers = []*resolver{first, second}
+		if r.services, err = followServices(ctx, r.cluster, r.options.services); err != nil {
+			return err
+		}
+	}
+	_, err = r.cluster.quiet(ctx, requests{})
+	return err
+}
+
+// stop ends what start has started.
+func (r *run) stop() error {
+	var errs []error
+	if r.games != nil {
+		errs = append(errs, r.games.played.Stop())
+	}
+	for _, one := range r.resolvers {
+		errs = append(errs, one.stop())
+	}
+	if r.cluster != nil {
+		errs = append(errs, r.cluster.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// do does what a phase's name stands for.
+func (r *run) do(ctx context.Context, name string) error {
+	if r.services == nil && slices.Contains(needServices, name) {
+		return nil
+	}
+	switch name {
+	case phaseServices:
+		return r.measure(ctx, name, func(ctx context.Context) error { return r.services.create(ctx, r.resolvers) })
+	case phaseUp:
+		return r.doUp(ctx)
+	case phaseHold:
+		return r.doHold(ctx)
+	case phaseResolver:
+		return r.measure(ctx, name, r.addResolver)
+	case phaseLeader:
+		return r.doLeader(ctx)
+	case phaseStorm:
+		return r.measure(ctx, name, func(ctx context.Context) error {
+			count := min(stormSize, (r.services.count+1)/2)
+			f, err := r.services.storm(ctx, r.services.count-count, count)
+			r.figures.Storm = &f
+			return err
+		})
+	case phaseRestarts:
+		return r.doRestarts(ctx)
+	default:
+		if r.options.servers == 0 {
+			return nil
+		}
+		return r.measure(ctx, name, r.games.down)
+	}
+}
+
+// measure notes what a phase costs.
+func (r *run) measure(ctx context.Context, name string, do func(context.Context) error) (err error) {
+	r.order = append(r.order, name)
+	r.figures.Phases[name], err = r.phase(ctx, name, do)
+	return err
+}
+
+func (r *run) doUp(ctx context.Context) error {
+	if r.options.servers == 0 {
+		return nil
+	}
+	if err := r.measure(ctx, phaseUp, func(ctx context.Context) error { return r.games.up(ctx, r.options.servers) }); err != nil {
+		return err
+	}
+	q := quantilesOf(r.games.times())
+	r.figures.CreatedToReady = &q
+	size, err := r.cluster.measureSizes(ctx, "servers")
+	r.figures.ServerSize = &size
+	return err
+}
+
+func (r *run) doHold(ctx context.Context) error {
+	if err := r.measure(ctx, phaseHold, func(ctx context.Context) error { return wait(ctx, r.hold) }); err != nil {
+		return err
+	}
+	scraped := map[string]string{operatorName: r.cluster.address}
+	if len(r.resolvers) > 0 {
+		scraped[resolverName] = r.resolvers[0].address()
+		size, err := r.cluster.measureSizes(ctx, "elasticservices")
+		if err != nil {
+			return err
+		}
+		r.figures.ServiceSize = &size
+	}
+	for name, address := range scraped {
+		s, err := r.cluster.scrape(ctx, address)
+		if err != nil {
+			return err
+		}
+		r.figures.Scrapes[name] = s
+	}
+	return nil
+}
+
+// addResolver starts another replica, and waits until all services' slices have it.
+func (r *run) addResolver(ctx context.Context) error {
+	added, err := r.cluster.passOn(ctx, resolverName+"-2", r.resolvers[0])
+	if err != nil {
+		return err
+	}
+	r.resolvers = append(r.resolvers, added)
+	return process.Until(ctx, phaseTime, "all slices have the new resolver", func() (bool, error) {
+		listed, last := r.services.slices.listed(added.pod.UID)
+		r.figures.NewResolver = rounded(last.Sub(added.ready).Seconds())
+		return listed >= r.services.count, r.cluster.alive()
+	})
+}
+
+func (r *run) doLeader(ctx context.Context) error {
+	if err := r.cluster.startStandby(ctx); err != nil {
+		return err
+	}
+	if err := r.measure(ctx, phaseLeader, func(ctx context.Context) error {
+		f, err := r.cluster.handOver(ctx, r.services)
+		r.figures.NewLeader = &f
+		return err
+	}); err != nil {
+		return err
+	}
+	r.cluster.succeed()
+	return nil
+}
+
+// doRestarts restarts each program, the one that most others need last but for those of Dormouse.
+func (r *run) doRestarts(ctx context.Context) error {
+	r.cluster.keep = true
+	defer func() { r.cluster.keep = false }()
+	for _, name := range []string{operatorName, resolverName, kwok, scheduler, controllerManager, apiServer, etcd} {
+		if r.cluster.program(name) == nil {
+			continue
+		}
+		if err := r.measure(ctx, "restart of "+name, func(ctx context.Context) error { return r.cluster.restart(ctx, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

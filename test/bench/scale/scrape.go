@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// scrapes is how often metrics are read.
+const scrapes = 5
+
+// scrape is what a read of a program's metrics costs.
+type scrape struct {
+	Bytes int64 `json:"bytes"`
+	// Median is of a few.
+	Median float64 `json:"median_ms"`
+}
+
+// scrape reads a program's metrics.
+func (c *cluster) scrape(ctx context.Context, address string) (scrape, error) {
+	var s scrape
+	var took []time.Duration
+	for range scrapes {
+		began := time.Now()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			return s, fmt.Errorf("build a request: %w", err)
+		}
+		res, err := c.web.Do(req)
+		if err != nil {
+			return s, fmt.Errorf("read metrics: %w", err)
+		}
+		s.Bytes, err = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK {
+			return s, fmt.Errorf("read metrics: it answered %s: %w", res.Status, err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	s.Median = rounded(float64(took[len(took)/2]) / float64(time.Millisecond))
+	return s, nil
+}
