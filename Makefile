@@ -24,7 +24,7 @@ CHAOS_FLAGS ?=
 BEFORE ?= HEAD~1
 # Handovers of make handover.
 RUNS ?= 200
-# Flags for bench-report.
+# Flags for bench-report, bench-scale and bench-proxy.
 BENCH_FLAGS ?=
 # What chance goes by in make sim. SIM_FLAGS may be -plot=FILE.
 SEEDS ?= 101,202,303
@@ -135,7 +135,7 @@ chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chao
 	@$(GO) run ./test/chaos/cmd/chaos --duration=$(DURATION) --seed=$(SEED) $(CHAOS_FLAGS)
 
 .PHONY: bench
-bench: bench-wake bench-restart bench-abuse bench-report bench-proxy bench-flood ## Run all benchmarks
+bench: bench-wake bench-restart bench-abuse bench-report bench-scale bench-proxy bench-flood ## Run all benchmarks
 
 .PHONY: bench-wake
 bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
@@ -153,6 +153,12 @@ bench-restart: ## Measure how soon 2,000 sleeping services know a new resolver p
 .PHONY: bench-report
 bench-report: ## Measure what 10,000 sidecars' reports cost the operator
 	@$(GO) build -o bin/bench-report ./test/bench/report && bin/bench-report $(BENCH_FLAGS)
+
+# It needs no cluster, but root or a kernel that lets users have network namespaces.
+# BENCH_FLAGS may be "-servers=500 -services=500 -phases=up,hold,down" for a look at a change.
+.PHONY: bench-scale
+bench-scale: ## Measure what 2,000 Servers and 2,000 sleeping services cost
+	@$(GO) build -o bin/bench-scale ./test/bench/scale && bin/bench-scale $(BENCH_FLAGS)
 
 # It needs no cluster. Root gets HAProxy and nginx from Debian, and a network
 # namespace; who isn't root must have them. BENCH_FLAGS may be

@@ -27,15 +27,16 @@ const Network = "10.244.0.0/16"
 // In reports whether this process is in a sandbox.
 func In() bool { return os.Getenv(entered) != "" }
 
-// Run runs this program again in a sandbox, and gives the code to exit with. It needs root, or a
-// kernel that lets users have namespaces. Once the context ends it tells the program to stop.
-func Run(ctx context.Context) (int, error) {
+// Run runs this program again in a sandbox, with some arguments and more in its environment, and
+// gives the code to exit with. It needs root, or a kernel that lets users have namespaces. Once the
+// context ends it tells the program to stop.
+func Run(ctx context.Context, args []string, environment ...string) (int, error) {
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	child := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
+	child := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.Env = append(os.Environ(), entered+"=yes")
+	child.Env = append(append(os.Environ(), entered+"=yes"), environment...)
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
 	child.WaitDelay = stopTime
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

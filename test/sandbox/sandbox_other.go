@@ -11,7 +11,7 @@ import (
 func In() bool { return false }
 
 // Run fails: there are network namespaces on Linux only.
-func Run(context.Context) (int, error) {
+func Run(context.Context, []string, ...string) (int, error) {
 	return 1, errors.New("run in a network namespace: that needs Linux")
 }
 

@@ -17,16 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dormouse.dev/dormouse/test/api/fixture"
+	"dormouse.dev/dormouse/test/sandbox"
 )
 
 // operatorBinary is in the environment of the sandboxed process.
 const operatorBinary = "DORMOUSE_TEST_OPERATOR"
 
+// atOnce is how many tests run at once unless a flag says otherwise: they wait
+// for the operator's clocks nearly all the time, not for a processor.
+const atOnce = "32"
+
 // cluster is what all tests share.
 var cluster *environment
 
 func TestMain(m *testing.M) {
-	if os.Getenv(sandboxed) != "" {
+	if sandbox.In() {
 		os.Exit(runTests(m))
 	}
 	code, err := joinSandbox()
@@ -50,11 +55,11 @@ func joinSandbox() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	return runSandboxed(ctx, operatorBinary+"="+binary)
+	return sandbox.Run(ctx, append([]string{"-test.parallel=" + atOnce}, os.Args[1:]...), operatorBinary+"="+binary)
 }
 
 func runTests(m *testing.M) int {
-	if err := setUpSandbox(); err != nil {
+	if err := sandbox.SetUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

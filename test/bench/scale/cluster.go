@@ -139,7 +139,7 @@ func (c *cluster) connect() error {
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig(admin)); err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	c.config.QPS = -1
+	c.config.QPS, c.config.UserAgent = -1, "benchmark"
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("build the scheme: %w", err)

@@ -58,6 +58,9 @@ func (q quantiles) String() string {
 	return fmt.Sprintf("p50 %.1f ms   p99 %.1f ms   max %.1f ms", q.P50, q.P99, q.Max)
 }
 
+// agents are how the programs call themselves before the API server.
+var agents = map[string]string{operatorName: operatorName, resolverName: "dormouse-resolver"}
+
 // print is for people.
 func (f *figures) print(w io.Writer, order []string) {
 	fmt.Fprintf(w, "%d Servers, %d sleeping services, one operator replica, %d processors\n", f.Servers, f.Services, f.Processors)
@@ -69,6 +72,17 @@ func (f *figures) print(w io.Writer, order []string) {
 	}
 	if s := f.ServiceSize; s != nil {
 		fmt.Fprintf(w, "  an ElasticService's median %d bytes, of them %d managedFields   max %d bytes\n", s.Median, s.ManagedFields, s.Max)
+	}
+	if hold, ok := f.Phases[phaseHold]; ok {
+		for _, name := range []string{operatorName, resolverName} {
+			p := hold.Programs[name]
+			fmt.Fprintf(w, "  %-9s at rest   %.0f MiB, %.3f cores, asks the API server for", name, p.RSS, p.Processor/hold.WithRest)
+			asked := hold.Requests[agents[name]]
+			for _, kind := range slices.Sorted(maps.Keys(asked)) {
+				fmt.Fprintf(w, " %s %d times,", kind, asked[kind].All)
+			}
+			fmt.Fprintf(w, " in %.0f s\n", hold.WithRest)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Scrapes)) {
 		fmt.Fprintf(w, "  a scrape of the %-9s %d bytes, %.1f ms\n", name, f.Scrapes[name].Bytes, f.Scrapes[name].Median)

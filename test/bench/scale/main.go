@@ -83,7 +83,7 @@ func start(ctx context.Context, args []string) (code int, err error) {
 		if err := build(ctx); err != nil {
 			return 1, err
 		}
-		return sandbox.Run(ctx)
+		return sandbox.Run(ctx, args)
 	}
 	log.SetLogger(logr.Discard()) // what clients say here is no news
 	if err := sandbox.SetUp(); err != nil {

@@ -86,16 +86,18 @@ func followServices(ctx context.Context, c *cluster, count int) (*services, erro
 // each of the resolvers.
 func (s *services) create(ctx context.Context, resolvers []*resolver) error {
 	var made atomic.Int64
-	group, bounded := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range s.count {
-		group.Go(func() error {
-			defer made.Add(1)
-			return s.createOne(bounded, keyOf(i))
-		})
-	}
 	done := make(chan error, 1)
-	go func() { done <- group.Wait() }()
+	go func() {
+		group, bounded := errgroup.WithContext(ctx)
+		group.SetLimit(creators)
+		for i := range s.count {
+			group.Go(func() error {
+				defer made.Add(1)
+				return s.createOne(bounded, keyOf(i))
+			})
+		}
+		done <- group.Wait()
+	}()
 	said, all := time.Now(), false
 	return process.Until(ctx, phaseTime, "all services sleep behind the resolvers", func() (bool, error) {
 		select {
