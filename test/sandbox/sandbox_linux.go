@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entered is in the environment of the process that runs in the sandbox.
-const entered = "DORMOUSE_SANDBOXED"
+// sandboxed is in the environment of the process that runs in the sandbox.
+const sandboxed = "DORMOUSE_SANDBOXED"
 
 // stopTime is how long the program has to end by itself.
 const stopTime = time.Minute
@@ -25,7 +25,7 @@ const stopTime = time.Minute
 const Network = "10.244.0.0/16"
 
 // In reports whether this process is in a sandbox.
-func In() bool { return os.Getenv(entered) != "" }
+func In() bool { return os.Getenv(sandboxed) != "" }
 
 // Run runs this program again in a sandbox, with some arguments and more in its environment, and
 // gives the code to exit with. It needs root, or a kernel that lets users have namespaces. Once the
@@ -36,7 +36,7 @@ func Run(ctx context.Context, args []string, environment ...string) (int, error)
 	defer runtime.UnlockOSThread()
 	child := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.Env = append(append(os.Environ(), entered+"=yes"), environment...)
+	child.Env = append(append(os.Environ(), sandboxed+"=yes"), environment...)
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
 	child.WaitDelay = stopTime
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

@@ -175,17 +175,17 @@ func (c *cluster) startOperator(ctx context.Context) error {
 func (c *cluster) tokenFile(of string) string { return c.file(of + ".token") }
 
 // writeAccess writes what a program's Pod has mounted: a kubeconfig with its own account, and the
-// token that others know it by.
+// token that it shows to others.
 func (c *cluster) writeAccess(ctx context.Context, of, account string, pod *corev1.Pod) error {
 	own, err := c.token(ctx, systemNamespace, account, "", pod)
 	if err != nil {
 		return err
 	}
-	known, err := c.token(ctx, systemNamespace, account, wellknown.TokenAudience, pod)
+	shown, err := c.token(ctx, systemNamespace, account, wellknown.TokenAudience, pod)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.tokenFile(of), []byte(known), 0o600); err != nil {
+	if err := os.WriteFile(c.tokenFile(of), []byte(shown), 0o600); err != nil {
 		return fmt.Errorf("write the token of %s: %w", of, err)
 	}
 	return c.writeKubeconfig(of, &clientcmdapi.AuthInfo{Token: own})

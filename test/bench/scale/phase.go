@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// quietFor is how long the operator must have written nothing for a phase to be over.
-	quietFor = 3 * time.Second
-	// quietTime bounds the time until then.
-	quietTime = 10 * time.Minute
+	// settledFor is how long the operator must have written nothing for a phase to be over.
+	settledFor = 3 * time.Second
+	// settleTime bounds the time until then.
+	settleTime = 10 * time.Minute
 )
 
 // phaseFigures are what a phase cost.
@@ -22,7 +22,7 @@ type phaseFigures struct {
 	// Seconds is how long what was measured took, and WithRest until the operator had no more to
 	// write either. All below is of that.
 	Seconds  float64 `json:"seconds"`
-	WithRest float64 `json:"seconds_until_quiet"`
+	WithRest float64 `json:"seconds_until_settled"`
 	// Programs are by name, Requests by user agent.
 	Programs map[string]programFigures `json:"programs"`
 	Requests requests                  `json:"requests"`
@@ -38,7 +38,7 @@ type programFigures struct {
 	Peak      float64 `json:"peak_mib"`
 }
 
-// phase measures what is done, until the operator is quiet again.
+// phase measures what is done, until the operator has no more to write again.
 func (r *run) phase(ctx context.Context, name string, do func(context.Context) error) (phaseFigures, error) {
 	say("phase %s", name)
 	began := time.Now()
@@ -50,7 +50,7 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 		return phaseFigures{}, fmt.Errorf("phase %s: %w", name, err)
 	}
 	f := phaseFigures{Seconds: rounded(time.Since(began).Seconds()), Requests: requests{}}
-	still, err := r.cluster.quiet(ctx, f.Requests)
+	still, err := r.cluster.settle(ctx, f.Requests)
 	if err != nil {
 		return f, fmt.Errorf("phase %s: %w", name, err)
 	}
@@ -58,11 +58,11 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 	return f, r.end(&f, before)
 }
 
-// quiet waits until the operator has written nothing for some time, and gives since when. What is
+// settle waits until the operator has written nothing for some time, and gives since when. What is
 // asked meanwhile is added.
-func (c *cluster) quiet(ctx context.Context, all requests) (since time.Time, err error) {
+func (c *cluster) settle(ctx context.Context, all requests) (since time.Time, err error) {
 	since = time.Now()
-	err = process.Until(ctx, quietTime, "the operator is quiet", func() (bool, error) {
+	err = process.Until(ctx, settleTime, "the operator has no more to write", func() (bool, error) {
 		if err := c.alive(); err != nil {
 			return false, err
 		}
@@ -74,7 +74,7 @@ func (c *cluster) quiet(ctx context.Context, all requests) (since time.Time, err
 			since = time.Now()
 		}
 		all.merge(more)
-		return time.Since(since) > quietFor, nil
+		return time.Since(since) > settledFor, nil
 	})
 	return since, err
 }

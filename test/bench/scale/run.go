@@ -99,7 +99,7 @@ func (r *run) start(ctx context.Context, dir string) (err error) {
 			return err
 		}
 	}
-	_, err = r.cluster.quiet(ctx, requests{})
+	_, err = r.cluster.settle(ctx, requests{})
 	return err
 }
 

@@ -59,11 +59,11 @@ func TestAPlayedSidecarRestoresReportsAndObeys(t *testing.T) {
 	if err := json.NewEncoder(tell).Encode(command{Play: &Sidecar{Server: "lobby", Token: "word"}}); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan notice, 1)
+	noticed := make(chan notice, 1)
 	go func() {
 		var n notice
 		_ = json.NewDecoder(heard).Decode(&n)
-		told <- n
+		noticed <- n
 	}()
 	next := func() call {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestAPlayedSidecarRestoresReportsAndObeys(t *testing.T) {
 		t.Errorf("the report after the order to shut down is %+v", r)
 	}
 	select {
-	case n := <-told:
+	case n := <-noticed:
 		if n.Unready != "lobby" {
 			t.Errorf("it told %+v, want that lobby isn't ready", n)
 		}
