@@ -71,7 +71,7 @@ func (c *cluster) handOver(ctx context.Context, s *services) (f handover, err er
 			return f, err
 		}
 		group.Go(func() {
-			for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % (s.count / 2) {
+			for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
 				began := time.Now()
 				if err := w.call(ctx, standbyAddress, keyOf(i)); err != nil {
 					f.Failed++

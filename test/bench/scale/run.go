@@ -135,12 +135,7 @@ func (r *run) do(ctx context.Context, name string) error {
 	case phaseLeader:
 		return r.doLeader(ctx)
 	case phaseStorm:
-		return r.measure(ctx, name, func(ctx context.Context) error {
-			count := min(stormSize, (r.services.count+1)/2)
-			f, err := r.services.storm(ctx, r.services.count-count, count)
-			r.figures.Storm = &f
-			return err
-		})
+		return r.doStorm(ctx)
 	case phaseRestarts:
 		return r.doRestarts(ctx)
 	default:
@@ -221,7 +216,22 @@ func (r *run) doLeader(ctx context.Context) error {
 		return err
 	}
 	r.cluster.succeed()
-	return nil
+	if r.services == nil {
+		return nil
+	}
+	return r.services.sleepAgain(ctx)
+}
+
+func (r *run) doStorm(ctx context.Context) error {
+	if err := r.measure(ctx, phaseStorm, func(ctx context.Context) error {
+		count := min(stormSize, r.services.count)
+		f, err := r.services.storm(ctx, count)
+		r.figures.Storm = &f
+		return err
+	}); err != nil {
+		return err
+	}
+	return r.services.sleepAgain(ctx)
 }
 
 // doRestarts restarts each program, the one that most others need last but for those of Dormouse.

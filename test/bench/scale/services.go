@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,6 +149,40 @@ func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 	return nil
 }
 
+// sleepAgain scales what was woken to zero, and waits until it sleeps: a service that waits for a server
+// that never comes costs the operator looks.
+func (s *services) sleepAgain(ctx context.Context) error {
+	woken := s.woken.forget()
+	say("putting %d services to sleep again", len(woken))
+	group, bounded := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for _, key := range woken {
+		group.Go(func() error {
+			own := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+			zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+			if err := s.cluster.client.Patch(bounded, &appsv1.Deployment{ObjectMeta: own}, zero); err != nil {
+				return fmt.Errorf("scale Deployment %s to zero: %w", key, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, key := range woken {
+		es := &v1alpha1.ElasticService{}
+		err := process.Until(ctx, phaseTime, "ElasticService "+key.String()+" sleeps", func() (bool, error) {
+			err := s.cluster.client.Get(ctx, key, es)
+			return es.Status.Phase == v1alpha1.PhaseAsleep, errors.Join(err, s.cluster.alive())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := s.cluster.settle(ctx, requests{})
+	return err
+}
+
 // listings are which resolver Pods the slices send new clients to.
 type listings struct {
 	sync.Mutex
@@ -209,6 +246,15 @@ func (s *scales) saw(o any) {
 	if key := client.ObjectKeyFromObject(d); s.at[key].IsZero() {
 		s.at[key] = time.Now()
 	}
+}
+
+// forget forgets those that were seen, and gives them.
+func (s *scales) forget() []client.ObjectKey {
+	s.Lock()
+	defer s.Unlock()
+	all := slices.Collect(maps.Keys(s.at))
+	s.at = map[client.ObjectKey]time.Time{}
+	return all
 }
 
 // of is when a Deployment was, or zero.

@@ -81,8 +81,9 @@ func (w *waker) call(ctx context.Context, address string, key client.ObjectKey) 
 	return nil
 }
 
-// storm wakes services from one number on, evenly within a second.
-func (s *services) storm(ctx context.Context, from, count int) (storm, error) {
+// storm wakes services, evenly within a second. All sleep before.
+func (s *services) storm(ctx context.Context, count int) (storm, error) {
+	s.woken.forget()
 	w, err := s.cluster.newWaker()
 	if err != nil {
 		return storm{}, err
@@ -100,7 +101,7 @@ func (s *services) storm(ctx context.Context, from, count int) (storm, error) {
 			}
 			calls[i] = time.Now()
 			for ctx.Err() == nil {
-				err := w.call(ctx, s.cluster.address, keyOf(from+i))
+				err := w.call(ctx, s.cluster.address, keyOf(i))
 				if answers[i] == 0 {
 					answers[i] = time.Since(calls[i])
 				}
@@ -117,7 +118,7 @@ func (s *services) storm(ctx context.Context, from, count int) (storm, error) {
 	group.Wait()
 	err = process.Until(ctx, phaseTime, "all targets are scaled", func() (bool, error) {
 		for i := range count {
-			if s.woken.of(keyOf(from + i)).IsZero() {
+			if s.woken.of(keyOf(i)).IsZero() {
 				return false, s.cluster.alive()
 			}
 		}
@@ -129,7 +130,7 @@ func (s *services) storm(ctx context.Context, from, count int) (storm, error) {
 	var written []time.Duration
 	last := began
 	for i := range count {
-		at := s.woken.of(keyOf(from + i))
+		at := s.woken.of(keyOf(i))
 		written = append(written, at.Sub(calls[i]))
 		if at.After(last) {
 			last = at
