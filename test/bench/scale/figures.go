@@ -94,7 +94,7 @@ func (f *figures) print(w io.Writer, order []string) {
 		fmt.Fprintf(w, "  new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s\n", l.Elected, l.Done, l.Calls, l.Failed, l.Answer)
 	}
 	if s := f.Storm; s != nil {
-		fmt.Fprintf(w, "  %d wakes     all scaled after %.2f s, %d calls made again\n    call -> answer       %s\n    call -> scale write  %s\n", s.Wakes, s.Last, s.Again, s.Answer, s.ScaleWrite)
+		fmt.Fprintf(w, "  %d wakes     all scaled after %.2f s, all accepted after %.2f s, %d calls made again\n    call -> answer       %s\n    call -> scale write  %s\n", s.Wakes, s.Last, s.Accepted, s.Again, s.Answer, s.ScaleWrite)
 	}
 	fmt.Fprintf(w, "%-32s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "phase", "seconds", "settled", "writes", "reads", "409", "op CPU s", "op peak", "rs peak", "API CPU s")
 	for _, name := range order {

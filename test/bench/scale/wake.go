@@ -33,7 +33,9 @@ type storm struct {
 	Answer     quantiles `json:"answer_ms"`
 	ScaleWrite quantiles `json:"scale_write_ms"`
 	// Last is from the first call until the last scale write was seen.
-	Last float64 `json:"all_seconds"`
+	Last float64 `json:"all_scaled_seconds"`
+	// Accepted is until each call, or a later one for its service, was answered that it wakes.
+	Accepted float64 `json:"all_accepted_seconds"`
 	// Again counts calls that had to be made once more.
 	Again int `json:"calls_again"`
 }
@@ -116,6 +118,7 @@ func (s *services) storm(ctx context.Context, count int) (storm, error) {
 		})
 	}
 	group.Wait()
+	f.Accepted = rounded(time.Since(began).Seconds())
 	err = process.Until(ctx, phaseTime, "all targets are scaled", func() (bool, error) {
 		for i := range count {
 			if s.woken.of(keyOf(i)).IsZero() {

@@ -61,7 +61,8 @@ func (p *Processes) start(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	o := &one{cmd: exec.CommandContext(ctx, self, "-"+PlayFlag+"="+address), ended: make(chan error, 1)}
+	// Stop ends it, and if this program is gone, the end of its input.
+	o := &one{cmd: exec.CommandContext(context.WithoutCancel(ctx), self, "-"+PlayFlag+"="+address), ended: make(chan error, 1)}
 	o.cmd.Stderr = os.Stderr
 	out, err := o.cmd.StdoutPipe()
 	if err != nil {
