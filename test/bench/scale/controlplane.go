@@ -223,7 +223,7 @@ func (c *cluster) stop() error {
 
 // alive is nil while all programs run. One that has ended is started again where that is expected,
 // as kubelet would.
-func (c *cluster) alive() error {
+func (c *cluster) alive(ctx context.Context) error {
 	var errs []error
 	for _, p := range c.programs {
 		if p.cmd == nil {
@@ -234,7 +234,7 @@ func (c *cluster) alive() error {
 			say("starting %s again, which has ended", p.name)
 			c.restarts[p.name]++
 			p.note()
-			err = p.start(context.Background())
+			err = p.start(ctx)
 		}
 		errs = append(errs, err)
 	}
@@ -281,7 +281,7 @@ func (c *cluster) probePod(ctx context.Context) error {
 	}
 	err := process.Until(ctx, startTime, "a Pod runs", func() (bool, error) {
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-		return pod.Status.Phase == corev1.PodRunning, errors.Join(err, c.alive())
+		return pod.Status.Phase == corev1.PodRunning, errors.Join(err, c.alive(ctx))
 	})
 	return errors.Join(err, c.client.Delete(ctx, pod))
 }

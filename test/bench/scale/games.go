@@ -237,7 +237,7 @@ func fleet(replicas int) *v1alpha1.Fleet {
 	return &v1alpha1.Fleet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: gamesNamespace, Name: fleetName},
 		Spec: v1alpha1.FleetSpec{
-			Replicas: new(int32(replicas)), //nolint:gosec // a flag bounds it
+			Replicas: new(int32(replicas)),
 			Template: v1alpha1.ServerTemplate{
 				Metadata: v1alpha1.TemplateMetadata{Labels: map[string]string{"mode": "duel"}},
 				Spec: v1alpha1.ServerSpec{
@@ -273,7 +273,7 @@ func (g *games) down(ctx context.Context) error {
 	said := time.Now()
 	return process.Until(ctx, phaseTime, "all Servers are gone", func() (bool, error) {
 		left, err := g.left(ctx)
-		if err := errors.Join(err, g.failure(), g.cluster.alive()); err != nil {
+		if err := errors.Join(err, g.failure(), g.cluster.alive(ctx)); err != nil {
 			return false, err
 		}
 		if time.Since(said) > sayEvery {
@@ -307,7 +307,7 @@ func (g *games) until(ctx context.Context, what string, is func(ready, there, po
 		if err != nil {
 			return false, err
 		}
-		if err := g.cluster.alive(); err != nil {
+		if err := g.cluster.alive(ctx); err != nil {
 			return false, err
 		}
 		if time.Since(said) > sayEvery {

@@ -114,7 +114,7 @@ func (c *cluster) succeed() {
 func (c *cluster) awaitLeader(ctx context.Context, address string, began time.Time) (elected, done float64, err error) {
 	var busy time.Time
 	err = process.Until(ctx, phaseTime, "there is a leader that has no more to do", func() (bool, error) {
-		if err := c.alive(); err != nil {
+		if err := c.alive(ctx); err != nil {
 			return false, err
 		}
 		families, err := c.metrics(ctx, address)

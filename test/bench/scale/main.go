@@ -70,7 +70,7 @@ func start(ctx context.Context, args []string) (code int, err error) {
 	case errors.Is(err, flag.ErrHelp):
 		return 0, nil
 	case err != nil:
-		return 2, nil // it was said
+		return 2, err
 	}
 	if o.play != "" {
 		return 0, sidecars.Play(ctx, o.play, os.Stdin, os.Stdout)
@@ -108,7 +108,7 @@ func (o *options) check() error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("ask how many files may be open: %w", err)
 	}
-	if need := uint64(max(o.servers, o.services) + 1000); files.Cur < need { //nolint:gosec // not negative
+	if need := uint64(max(o.servers, o.services) + 1000); files.Cur < need {
 		return fmt.Errorf("this needs %d open files, and the limit is %d: raise it with ulimit -n, or take fewer", need, files.Cur)
 	}
 	return nil

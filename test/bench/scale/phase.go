@@ -63,7 +63,7 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 func (c *cluster) settle(ctx context.Context, all requests) (since time.Time, err error) {
 	since = time.Now()
 	err = process.Until(ctx, settleTime, "the operator has no more to write", func() (bool, error) {
-		if err := c.alive(); err != nil {
+		if err := c.alive(ctx); err != nil {
 			return false, err
 		}
 		more, err := c.audit.next()

@@ -102,7 +102,7 @@ func (c *cluster) makeResolver(ctx context.Context, name string) (*resolver, err
 	}
 	err := process.Until(ctx, startTime, "Pod "+name+" is ready", func() (bool, error) {
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-		return podstatus.Ready(pod) && pod.Status.PodIP != "", errors.Join(err, c.alive())
+		return podstatus.Ready(pod) && pod.Status.PodIP != "", errors.Join(err, c.alive(ctx))
 	})
 	return &resolver{pod: pod, ready: time.Now()}, err
 }

@@ -200,7 +200,7 @@ func (r *run) addResolver(ctx context.Context) error {
 	return process.Until(ctx, phaseTime, "all slices have the new resolver", func() (bool, error) {
 		listed, last := r.services.slices.listed(added.pod.UID)
 		r.figures.NewResolver = rounded(last.Sub(added.ready).Seconds())
-		return listed >= r.services.count, r.cluster.alive()
+		return listed >= r.services.count, r.cluster.alive(ctx)
 	})
 }
 

@@ -120,7 +120,7 @@ func (s *services) create(ctx context.Context, resolvers []*resolver) error {
 			said = time.Now()
 			say("%d of %d services are made, %d sleep", made.Load(), s.count, least)
 		}
-		return all && least >= s.count, s.cluster.alive()
+		return all && least >= s.count, s.cluster.alive(ctx)
 	})
 }
 
@@ -173,7 +173,7 @@ func (s *services) sleepAgain(ctx context.Context) error {
 		es := &v1alpha1.ElasticService{}
 		err := process.Until(ctx, phaseTime, "ElasticService "+key.String()+" sleeps", func() (bool, error) {
 			err := s.cluster.client.Get(ctx, key, es)
-			return es.Status.Phase == v1alpha1.PhaseAsleep, errors.Join(err, s.cluster.alive())
+			return es.Status.Phase == v1alpha1.PhaseAsleep, errors.Join(err, s.cluster.alive(ctx))
 		})
 		if err != nil {
 			return err

@@ -122,7 +122,7 @@ func (s *services) storm(ctx context.Context, count int) (storm, error) {
 	err = process.Until(ctx, phaseTime, "all targets are scaled", func() (bool, error) {
 		for i := range count {
 			if s.woken.of(keyOf(i)).IsZero() {
-				return false, s.cluster.alive()
+				return false, s.cluster.alive(ctx)
 			}
 		}
 		return true, nil
