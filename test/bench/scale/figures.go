@@ -81,6 +81,9 @@ func (f *figures) print(w io.Writer, order []string) {
 			for _, kind := range slices.Sorted(maps.Keys(asked)) {
 				fmt.Fprintf(w, " %s %d times,", kind, asked[kind].All)
 			}
+			if len(asked) == 0 {
+				fmt.Fprint(w, " nothing")
+			}
 			fmt.Fprintf(w, " in %.0f s\n", hold.WithRest)
 		}
 	}
@@ -108,6 +111,15 @@ func (f *figures) print(w io.Writer, order []string) {
 		}
 		fmt.Fprintf(w, "%-32s %8.1f %8.1f %8d %8d %8d %9.2f %5.0f MiB %5.0f MiB %9.1f\n", name, p.Seconds, p.WithRest, p.Writes, p.Reads, p.Conflicts,
 			op.Processor, op.Peak, p.Programs[resolverName].Peak, p.Programs[apiServer].Processor)
+	}
+	fmt.Fprintln(w, "processor time and peak memory by program:")
+	for _, name := range order {
+		fmt.Fprintf(w, "  %s:", name)
+		programs := f.Phases[name].Programs
+		for _, program := range slices.Sorted(maps.Keys(programs)) {
+			fmt.Fprintf(w, "  %s %.1f s, %.0f MiB", program, programs[program].Processor, programs[program].Peak)
+		}
+		fmt.Fprintln(w)
 	}
 	if n := float64(f.Servers); n > 0 {
 		for _, name := range []string{phaseUp, phaseDown} {

@@ -234,7 +234,8 @@ func (r *run) doStorm(ctx context.Context) error {
 	return r.services.sleepAgain(ctx)
 }
 
-// doRestarts restarts each program, the one that most others need last but for those of Dormouse.
+// doRestarts restarts each program, those that most others need last. A KWOK that was killed leaves
+// leases of nodes behind, for whose end the next one waits.
 func (r *run) doRestarts(ctx context.Context) error {
 	r.cluster.keep = true
 	defer func() { r.cluster.keep = false }()
