@@ -75,7 +75,10 @@ func (f *figures) print(w io.Writer, order []string) {
 	}
 	if hold, ok := f.Phases[phaseHold]; ok {
 		for _, name := range []string{operatorName, resolverName} {
-			p := hold.Programs[name]
+			p, ok := hold.Programs[name]
+			if !ok {
+				continue
+			}
 			fmt.Fprintf(w, "  %-9s at rest   %.0f MiB, %.3f cores, asks the API server for", name, p.RSS, p.Processor/hold.WithRest)
 			asked := hold.Requests[agents[name]]
 			for _, kind := range slices.Sorted(maps.Keys(asked)) {
