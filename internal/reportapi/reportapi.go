@@ -12,10 +12,10 @@ import (
 // token must be bound to the Pod of the Server that it reports for.
 const ReportPath = "/v1/report"
 
-// BusySinceHeader names the sequence number of the instance's first report from which on each
-// has had a player or denied the deletion; absent where this one doesn't. It is no field of the
+// DeniedSinceHeader names the sequence number of the instance's first report from which on each
+// has denied the deletion; absent where this one doesn't. It is no field of the
 // report because operators of an earlier version refuse those that they don't know.
-const BusySinceHeader = "Dormouse-Busy-Since"
+const DeniedSinceHeader = "Dormouse-Denied-Since"
 
 // HoldTime is how long a report is held when there is no news. A sidecar sends the next one
 // when it is answered, or at once when something changed.

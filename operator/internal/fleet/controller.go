@@ -43,7 +43,7 @@ type Reconciler struct {
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[server]{}, starts: starts{}} }}
+	r.states = kit.States[state]{New: func() *state { return &state{writes: pending.Writes[server]{}, starts: times{}, going: times{}} }}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -75,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	servers, pendingFor := overlay.Over(m.writes, now, servers)
 	m.markOutdated(f, servers, list.Items)
-	m.starts.over(now, servers)
+	m.starts.up(now, servers)
+	m.going.gone(now, servers)
 	if m.first.see(now, f, servers); m.first.cacheLags(now) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
@@ -99,12 +100,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		} else {
 			p = makePlan(now, &f.Spec, servers, m.backoff)
 		}
-		p.limit(r.window.room(now, req.NamespacedName, len(m.starts), m.starts.last()))
-		p.limitRemovals(now, servers)
+		p.limit(r.window.take(now, req.NamespacedName, len(m.starts), m.starts.last(), p.create))
+		p.limitRemovals(len(m.going))
 		worked = r.Now().Sub(now)
 		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)
-		m.pacing.took(r.Now(), f.Generation, worked)
+		if o.failed == nil { // else it is tried again, later each time
+			m.pacing.took(r.Now(), f.Generation, worked)
+		}
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
 
@@ -145,6 +148,9 @@ func (m *state) learn(now time.Time, p plan, o outcome) {
 	}
 	for _, name := range o.created {
 		m.starts[name] = now
+	}
+	for _, name := range o.deleted {
+		m.going[name] = now
 	}
 }
 

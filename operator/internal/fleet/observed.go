@@ -47,9 +47,8 @@ type server struct {
 
 	// draining is set where it drains, and ours where the Fleet made it drain.
 	draining, ours bool
-	// deleting is set where it is being deleted, and deleted is since when.
+	// deleting is set where it is being deleted.
 	deleting bool
-	deleted  time.Time
 	// unhealthy is set where its game counts as broken, shutdown where the game asked for its
 	// own end, and lost where its node doesn't answer.
 	unhealthy, shutdown, lost bool
@@ -73,9 +72,6 @@ func observe(o *v1alpha1.Server) server {
 		deleting: !o.DeletionTimestamp.IsZero(),
 		template: o.Annotations[wellknown.TemplateHashAnnotation],
 		place:    places.Of(o),
-	}
-	if s.deleting {
-		s.deleted = o.DeletionTimestamp.Time
 	}
 	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[wellknown.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
 	if p := o.Status.Players; p != nil {

@@ -15,7 +15,7 @@ var overlay = pending.Overlay[server, server]{
 	Merge: func(s *server, own pending.Write[server]) bool {
 		switch {
 		case own.Kind == pending.Delete && !s.deleting:
-			s.deleting, s.deleted = true, own.At
+			s.deleting = true
 		case own.Kind == pending.Change && s.generation < own.Object.generation:
 			s.draining, s.ours = own.Object.draining, own.Object.ours
 		default:

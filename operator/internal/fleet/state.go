@@ -20,8 +20,9 @@ type state struct {
 	compared map[types.UID]comparison
 	backoff  backoff
 	first    firstServers
-	starts   starts
-	pacing   pacing
+	// starts and going are the Servers that were made and deleted a moment ago.
+	starts, going times
+	pacing        pacing
 	// disksReported is set once the disks that earlier Servers left were looked for.
 	disksReported bool
 	// status writes the Fleet's status.

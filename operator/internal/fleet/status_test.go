@@ -211,8 +211,8 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 		"Allocated":                   {state(v1alpha1.ServerStatus{State: v1alpha1.ServerAllocated}), server{state: "Allocated", allocated: true}},
 		"Reserved":                    {state(v1alpha1.ServerStatus{State: v1alpha1.ServerReady, Game: game(v1alpha1.GameReserved)}), server{state: "Ready", allocated: true, reported: true}},
 		"ends after it was Allocated": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerAllocated, Game: game(v1alpha1.GameShutdown)}), server{state: "Allocated", shutdown: true, reported: true}},
-		"ends because it is deleted":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(-1)), server{deleting: true, deleted: at(-1), reported: true}},
-		"is deleted because it ends":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(1)), server{deleting: true, deleted: at(1), shutdown: true, reported: true}},
+		"ends because it is deleted":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(-1)), server{deleting: true, reported: true}},
+		"is deleted because it ends":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(1)), server{deleting: true, shutdown: true, reported: true}},
 		"Unhealthy":                   {state(v1alpha1.ServerStatus{State: v1alpha1.ServerUnhealthy}), server{state: "Unhealthy", unhealthy: true}},
 		"Unhealthy, though it drains": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerDraining, Conditions: conditionOf("Healthy", "False", "Unhealthy")}), server{state: "Draining", unhealthy: true}},
 		"on a node that doesn't answer": {

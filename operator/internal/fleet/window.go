@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -42,19 +43,16 @@ type share struct {
 	until   time.Time
 }
 
-// room notes how many of a Fleet's Servers start, the last of which was made at, and returns how
-// many more may.
-func (w *window) room(now time.Time, fleet types.NamespacedName, servers int, at time.Time) int {
+// take notes how many of a Fleet's Servers start, the last of which was made at, and that it makes
+// so many of those that it wants as it returns.
+func (w *window) take(now time.Time, fleet types.NamespacedName, servers int, at time.Time, wants int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fleets == nil {
 		w.fleets = map[types.NamespacedName]share{}
 	}
 	delete(w.fleets, fleet)
-	if servers > 0 {
-		w.fleets[fleet] = share{servers, at.Add(startingFor)}
-	}
-	all := 0
+	all := servers
 	for key, s := range w.fleets {
 		if !now.Before(s.until) {
 			delete(w.fleets, key)
@@ -62,14 +60,21 @@ func (w *window) room(now time.Time, fleet types.NamespacedName, servers int, at
 		}
 		all += s.servers
 	}
-	return max(0, maxStarting-all, minStarting-servers)
+	takes := min(wants, max(0, maxStarting-all, minStarting-servers))
+	if takes > 0 {
+		at = now
+	}
+	if servers+takes > 0 {
+		w.fleets[fleet] = share{servers + takes, at.Add(startingFor)}
+	}
+	return takes
 }
 
-// starts are a Fleet's Servers that start, with when they were made.
-type starts map[string]time.Time
+// times are Servers by their names, with when they were made, or deleted, by this process' clock.
+type times map[string]time.Time
 
-// over drops those that are up, gone, or have been starting for long.
-func (s starts) over(now time.Time, servers []server) {
+// up drops those that are up, gone, or have been starting for long.
+func (s times) up(now time.Time, servers []server) {
 	if len(s) == 0 {
 		return
 	}
@@ -79,15 +84,11 @@ func (s starts) over(now time.Time, servers []server) {
 			still[servers[i].name] = true
 		}
 	}
-	for name := range s {
-		if !still[name] {
-			delete(s, name)
-		}
-	}
+	maps.DeleteFunc(s, func(name string, _ time.Time) bool { return !still[name] })
 }
 
 // last is when the last of them was made.
-func (s starts) last() (at time.Time) {
+func (s times) last() (at time.Time) {
 	for _, made := range s {
 		if made.After(at) {
 			at = made
@@ -96,28 +97,37 @@ func (s starts) last() (at time.Time) {
 	return at
 }
 
-// limitRemovals leaves the deletion of Servers to later passes for which there is no room.
-func (p *plan) limitRemovals(now time.Time, servers []server) {
-	going := 0
+// gone drops those of a Fleet's deleted Servers that are gone, or have been going for long.
+func (s times) gone(now time.Time, servers []server) {
+	if len(s) == 0 {
+		return
+	}
+	there := make(map[string]bool, len(s))
 	for i := range servers {
-		if s := &servers[i]; s.deleting && now.Sub(s.deleted) < goingFor {
-			going++
+		if _, ok := s[servers[i].name]; ok {
+			there[servers[i].name] = true
 		}
 	}
+	maps.DeleteFunc(s, func(name string, at time.Time) bool { return !there[name] || now.Sub(at) >= goingFor })
+}
+
+// limitRemovals leaves the deletion of Servers to later passes for which there is no room beside
+// those that go.
+func (p *plan) limitRemovals(going int) {
 	if room := max(0, maxGoing-going); len(p.remove) > room {
 		p.remove = p.remove[:room]
 		p.requeueAfter.AtMost(windowRetry)
 	}
 }
 
-// limit leaves the creation of Servers for which there is no room to later passes.
-func (p *plan) limit(room int) {
-	if p.create <= room {
+// limit leaves the creation of Servers beyond some to later passes.
+func (p *plan) limit(some int) {
+	if p.create <= some {
 		return
 	}
-	p.create = room
+	p.create = some
 	if p.places != nil {
-		p.places = p.places[:room]
+		p.places = p.places[:some]
 	}
 	p.requeueAfter.AtMost(windowRetry)
 }

@@ -21,26 +21,40 @@ func TestStartsAreBoundedOverAllFleets(t *testing.T) {
 		fleet    types.NamespacedName
 		starting int
 		at, now  time.Duration
+		wants    int
 		want     int
 	}{
-		{big, 0, 0, 0, maxStarting},
-		{big, maxStarting, 0, 0, 0},
-		{small, 0, 0, 0, minStarting}, // one of few never waits for one of many
-		{small, 3, 0, 0, minStarting - 3},
-		{small, minStarting, 0, 0, 0},
-		{big, 60, 0, time.Second, maxStarting - 60 - minStarting},
-		{big, 60, 0, startingFor - 1, maxStarting - 60 - minStarting},
+		{big, 0, 0, 0, 1000, maxStarting},
+		{small, 0, 0, 0, 1000, minStarting}, // one of few never waits for one of many
+		{small, 3, 0, 0, 1000, minStarting - 3},
+		{small, minStarting, 0, 0, 1000, 0},
+		{big, 60, 0, time.Second, 10, 10},
+		{big, 70, time.Second, time.Second, 1000, maxStarting - 70 - minStarting},
+		{big, 92, time.Second, time.Second, 1000, 0},
 		// What the other started long ago counts no more, though it had no pass since.
-		{big, 60, 2 * time.Second, startingFor, maxStarting - 60},
-		{small, 0, 0, startingFor, maxStarting - 60},
-		{big, 0, 0, startingFor, maxStarting},
+		{big, 92, 2 * time.Second, startingFor, 1000, maxStarting - 92},
+		{small, 0, 0, startingFor, 2, 2},
+		{big, 0, 0, startingFor, 0, 0},
+		{small, 0, 0, startingFor, 0, 0},
 	} {
-		if got := w.room(t0.Add(step.now), step.fleet, step.starting, t0.Add(step.at)); got != step.want {
-			t.Errorf("step %d: room for %d of %s, want %d", i, got, step.fleet.Name, step.want)
+		if got := w.take(t0.Add(step.now), step.fleet, step.starting, t0.Add(step.at), step.wants); got != step.want {
+			t.Errorf("step %d: %d of %s start, want %d", i, got, step.fleet.Name, step.want)
 		}
 	}
 	if len(w.fleets) > 0 {
 		t.Errorf("it keeps %v of Fleets that start nothing", w.fleets)
+	}
+}
+
+// The first passes of many Fleets come before any second one.
+func TestManyFleetsAtOnceStartInAWindow(t *testing.T) {
+	var w window
+	all := 0
+	for i := range 40 {
+		all += w.take(t0, fleetKey(fmt.Sprint(i)), 0, time.Time{}, 100)
+	}
+	if want := maxStarting + 39*minStarting; all != want {
+		t.Errorf("%d Servers of 40 Fleets start at once, want %d", all, want)
 	}
 }
 
@@ -51,7 +65,7 @@ func TestALargeFleetStartsInAWindow(t *testing.T) {
 	for name, boot := range map[string]time.Duration{"a quick game": boot, "a game that takes minutes": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			var w window
-			s, made := starts{}, map[string]time.Time{}
+			s, made := times{}, map[string]time.Time{}
 			spec := v1alpha1.FleetSpec{Replicas: new(int32(desired))}
 			now := t0
 			for ; len(made) < desired && now.Sub(t0) < time.Minute; now = now.Add(step) {
@@ -63,9 +77,9 @@ func TestALargeFleetStartsInAWindow(t *testing.T) {
 					}
 					servers = append(servers, server{name: name, uid: types.UID(name), created: at, state: state})
 				}
-				s.over(now, servers)
+				s.up(now, servers)
 				p := makePlan(now, &spec, servers, backoff{})
-				p.limit(w.room(now, fleetKey("big"), len(s), s.last()))
+				p.limit(w.take(now, fleetKey("big"), len(s), s.last(), p.create))
 				for range p.create {
 					name := fmt.Sprint("server-", len(made))
 					made[name], s[name] = now, now
@@ -87,19 +101,20 @@ func TestALargeFleetStartsInAWindow(t *testing.T) {
 
 func TestALargeFleetGoesInAWindow(t *testing.T) {
 	var servers []server
+	going := times{"gone": t0}
 	for i := range 1000 {
 		s := server{name: fmt.Sprint(i), uid: types.UID(fmt.Sprint(i)), created: t0, allowed: true, state: v1alpha1.ServerReady}
 		switch {
 		case i < 150:
-			s.deleting, s.deleted = true, t0
+			s.deleting, going[s.name] = true, t0
 		case i < 300: // these have been going for long
-			s.deleting, s.deleted = true, t0.Add(-goingFor)
+			s.deleting, going[s.name] = true, t0.Add(-goingFor)
 		}
 		servers = append(servers, s)
 	}
+	going.gone(t0, servers)
 	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32(0))}, servers, backoff{})
-	p.limitRemovals(t0, servers)
-	if len(p.remove) != maxGoing-150 || p.requeueAfter.Duration() > windowRetry {
+	if p.limitRemovals(len(going)); len(p.remove) != maxGoing-150 || p.requeueAfter.Duration() > windowRetry {
 		t.Errorf("%d are deleted beside 150 that go, and it looks again after %s", len(p.remove), p.requeueAfter.Duration())
 	}
 }

@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -140,7 +141,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, fmt.Errorf("read Server %s: %w", req, err)
 	}
 	if r.Reports != nil {
-		defer r.Reports.Turn(original.UID)()
 		original = r.Reports.Latest(original)
 	}
 	s := original.DeepCopy()
@@ -157,8 +157,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	now := r.Now()
 	p := makePlan(now, s, o)
-	if p.guard.lookFirst && r.looks != nil {
+	switch {
+	case p.guard.lookFirst && r.looks != nil:
 		p.requeueAfter.AtMost(r.looks.begin(ctx, s, o.pod))
+	case o.pod == nil || wanted(s) && !restarts(o.pod):
+		r.looks.forget(s.UID)
 	}
 	if p.release {
 		if found, err := r.unseen(ctx, s, o); found || err != nil {
@@ -269,9 +272,13 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	return p.requeueAfter.Duration(), nil
 }
 
+// errReported means that a report was written while a pass was under way.
+var errReported = errors.New("a report of its sidecar was written meanwhile")
+
 // writeStatus writes what changed. Reports are written concurrently, to fields of their own.
 // The write needs the version that was read only where it clears those fields, or changes a
-// condition: a cache that lags would make that change, its time and its event twice.
+// condition: a cache that lags would make that change, its time and its event twice. Where a report
+// was written at this replica since the Server was read, that is known without asking.
 func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server) (bool, error) {
 	a, b := &original.Status, &s.Status
 	if equality.Semantic.DeepEqual(a, b) {
@@ -279,22 +286,21 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 	}
 	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
 		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
+		if r.Reports == nil {
+			return patch.Status(ctx, r.Client, original, s)
+		}
+		defer r.Reports.Turn(s.UID)()
+		if r.Reports.Latest(original).ResourceVersion != original.ResourceVersion {
+			return false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), s.Name, errReported)
+		}
 		wrote, err := patch.Status(ctx, r.Client, original, s)
-		return wrote, r.noteWrite(s, err)
+		if wrote {
+			r.Reports.Wrote(s.DeepCopy())
+		}
+		return wrote, err
 	}
 	err := r.Client.Status().Patch(ctx, s, client.MergeFrom(original))
-	if err = r.noteWrite(s, err); err == nil {
-		return true, nil
-	}
-	return false, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
-}
-
-// noteWrite tells the writer of reports how a write left a Server, unless that failed.
-func (r *Reconciler) noteWrite(s *v1alpha1.Server, err error) error {
-	if err == nil && r.Reports != nil {
-		r.Reports.Wrote(s.DeepCopy())
-	}
-	return err
+	return err == nil, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
 }
 
 // observe reads what a plan is made from, from the cache alone.

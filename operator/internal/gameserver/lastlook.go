@@ -20,6 +20,8 @@ const (
 	// lookRetry is when a Server is looked at again whose sidecar couldn't be asked for the others,
 	// or didn't reply.
 	lookRetry = 500 * time.Millisecond
+	// maxLookRetry bounds how seldom one is asked that doesn't reply.
+	maxLookRetry = 30 * time.Second
 	// lookCounts is how long a sidecar's reply counts: for the pass that it causes.
 	lookCounts = 2 * time.Second
 )
@@ -57,6 +59,9 @@ type lastReply struct {
 	pending bool
 	allowed bool
 	at      time.Time
+	// again is when the sidecar may be asked again, and wait is how long after the reply that was.
+	again time.Time
+	wait  time.Duration
 }
 
 // allowed reports whether the Pod's sidecar has just replied that its Server may go.
@@ -72,13 +77,21 @@ func (l *lastLooks) allowed(s *v1alpha1.Server, pod *corev1.Pod) bool {
 func (l *lastLooks) begin(ctx context.Context, s *v1alpha1.Server, pod *corev1.Pod) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, ok := l.replies[s.UID]
-	busy := ok && r.podUID == pod.UID && (r.pending || l.now().Sub(r.at) < lookRetry)
-	if busy || l.asking >= maxLooks {
+	r := l.replies[s.UID]
+	switch {
+	case r.podUID != pod.UID:
+		r = lastReply{podUID: pod.UID}
+	case r.pending:
+		return lookRetry
+	case l.now().Before(r.again):
+		return r.again.Sub(l.now())
+	}
+	if l.asking >= maxLooks {
 		return lookRetry
 	}
 	l.asking++
-	l.replies[s.UID] = lastReply{podUID: pod.UID, pending: true}
+	r.pending = true
+	l.replies[s.UID] = r
 	go l.run(context.WithoutCancel(ctx), s.DeepCopy(), pod.UID)
 	return lookRetry + reportapi.LookTime
 }
@@ -87,10 +100,16 @@ func (l *lastLooks) run(ctx context.Context, s *v1alpha1.Server, podUID types.UI
 	looked := l.ask(ctx, s, podUID)
 	l.mu.Lock()
 	l.asking--
-	// A Server that went meanwhile is forgotten.
-	_, wanted := l.replies[s.UID]
-	if wanted {
-		l.replies[s.UID] = lastReply{podUID: podUID, allowed: looked.Replied && looked.ShutdownSeen && looked.DeletionAllowed, at: l.now()}
+	// A Server that went, or goes on, is forgotten.
+	r, wanted := l.replies[s.UID]
+	if wanted = wanted && r.podUID == podUID; wanted {
+		r.pending, r.at = false, l.now()
+		r.allowed = looked.Replied && looked.ShutdownSeen && looked.DeletionAllowed
+		if r.wait = min(max(lookRetry, 2*r.wait), maxLookRetry); looked.Replied {
+			r.wait = lookRetry
+		}
+		r.again = r.at.Add(r.wait)
+		l.replies[s.UID] = r
 	}
 	l.mu.Unlock()
 	if wanted && looked.Replied {

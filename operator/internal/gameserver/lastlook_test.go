@@ -65,8 +65,10 @@ func TestALastLook(t *testing.T) {
 				if l.allowed(s, pod) {
 					t.Error("an old reply counts")
 				}
-				if l.begin(t.Context(), s, pod); asked > 2 {
-					t.Errorf("it was asked %d times", asked)
+				l.begin(t.Context(), s, pod)
+				<-time.After(20 * time.Millisecond)
+				if asked != 2 {
+					t.Errorf("it was asked %d times, want once more after a while", asked)
 				}
 				l.forget(s.UID)
 				<-time.After(20 * time.Millisecond)
@@ -76,6 +78,27 @@ func TestALastLook(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One that never replies is asked ever more seldom.
+func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l := &lastLooks{
+			now: time.Now, replies: map[types.UID]lastReply{}, replied: func(types.NamespacedName) {},
+			ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
+				asked++
+				return reportapi.Looked{}
+			},
+		}
+		s, pod := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{UID: "server"}}, &corev1.Pod{}
+		for began := time.Now(); time.Since(began) < 10*time.Minute; {
+			<-time.After(l.begin(t.Context(), s, pod))
+		}
+		if asked < 15 || asked > 30 {
+			t.Errorf("it was asked %d times within ten minutes", asked)
+		}
+	})
 }
 
 // Sidecars that don't answer don't pile up.

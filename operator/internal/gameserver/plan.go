@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
@@ -110,16 +111,25 @@ func planEnd(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	}
 }
 
-// removalTime is how long after its grace period a Pod's object may be there that has ended.
+// removalTime is how long a deleted Pod's object may be there after the Pod ended.
 const removalTime = 5 * time.Second
 
 // removal is how long the node of a deleted Pod that has ended still has to remove its object, which
 // it does by itself; 0 or less: no longer.
 func removal(now time.Time, o observed) time.Duration {
-	if lost, _ := o.nodeLost(now); lost || o.pod.DeletionTimestamp.IsZero() || !scheduled(o.pod) {
+	if o.pod.DeletionTimestamp.IsZero() || o.node == nil {
 		return 0
 	}
-	return o.pod.DeletionTimestamp.Add(removalTime).Sub(now)
+	if lost, _ := o.nodeLost(now); lost {
+		return 0
+	}
+	ended := o.pod.DeletionTimestamp.Time // the end of its grace period
+	for _, c := range o.pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil && !t.FinishedAt.IsZero() && t.FinishedAt.Time.Before(ended) {
+			ended = t.FinishedAt.Time
+		}
+	}
+	return ended.Add(removalTime).Sub(now)
 }
 
 // untilNextPod is how long a Server's next Pod waits because of earlier failures; 0 or less
@@ -270,10 +280,11 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		p.allowed = true
 	case timeout > 0 && asked != nil && !now.Before(asked.Add(timeout)):
 		p.allowed, p.forced = true, true
-	case p.empty && alone > 0:
+	case p.empty && alone > 0 && !podstatus.Ready(o.pod):
 		p.waitAlone(alone)
 	case p.empty:
-		p.lookFirst = true
+		p.lookFirst = alone == 0
+		p.requeueAfter = alone
 		p.reason, p.message = reasons.WaitingForSidecar, "The game's sidecar hasn't answered to the deletion yet."
 	}
 	if !p.allowed && timeout > 0 && asked != nil {

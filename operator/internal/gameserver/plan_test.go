@@ -246,8 +246,11 @@ func TestPlan(t *testing.T) {
 		"no timeout is never":                                       {world: newWorld(deleted(-1000000), players(3), timeout(0)), want: nothing},
 		"a Pod that ended as told is its node's to remove":          {world: newWorld(deleted(0), seen, podEnded, podDeleted(30)), want: nothing, again: 35 * time.Second},
 		"but not for ever":                                          {world: newWorld(deleted(0), seen, podEnded, podDeleted(-5)), want: "erase"},
-		"nor where no node has it":                                  {world: newWorld(deleted(0), podEnded, podDeleted(30), func(w *world) { w.o.pod.Spec.NodeName = "" }), want: "erase"},
-		"a deleted Server waits for its Pod to end":                 {world: newWorld(deleted(0), seen, podDeleted(30)), want: nothing, again: 30 * time.Second},
+		"nor for as long as it had to end": {world: newWorld(deleted(0), seen, podEnded, podDeleted(3600), func(w *world) {
+			w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-2)}}
+		}), want: nothing, again: 3 * time.Second},
+		"nor where its node isn't there":            {world: newWorld(deleted(0), podEnded, podDeleted(30), func(w *world) { w.o.node = nil }), want: "erase"},
+		"a deleted Server waits for its Pod to end": {world: newWorld(deleted(0), seen, podDeleted(30)), want: nothing, again: 30 * time.Second},
 		"a Pod that a person deleted keeps its Server until it ends": {
 			world: newWorld(deleted(0), players(3), podDeleted(30)), want: nothing,
 		},

@@ -128,7 +128,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (*reportapi.Answer, *refusal) {
 		return nil, refuse(fasthttp.StatusServiceUnavailable, "this replica holds %d reports already: ask again, which may reach another", h.maxHeld)
 	}
 	defer h.held.Add(-1)
-	s := &said{podName: id.PodName, podUID: id.PodUID, report: report, at: time.Now(), busySince: busySince(string(rc.Request.Header.Peek(reportapi.BusySinceHeader)), report)}
+	s := &said{podName: id.PodName, podUID: id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance
 	}

@@ -170,9 +170,9 @@ func checkKey(kind, key string) error {
 	return nil
 }
 
-// busySince is what a sidecar says in reportapi.BusySinceHeader; 0 where it says nothing, as
+// deniedSince is what a sidecar says in reportapi.DeniedSinceHeader; 0 where it says nothing, as
 // those of earlier versions, or what can't be.
-func busySince(header string, r *reportapi.Report) int64 {
+func deniedSince(header string, r *reportapi.Report) int64 {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || n < 1 || n > sequence(r) {
 		return 0

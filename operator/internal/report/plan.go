@@ -54,9 +54,9 @@ type said struct {
 	// from is the sequence number of the first of the instance's reports from which on all came
 	// here without a gap. The one before went to another replica.
 	from int64
-	// busySince is the sequence number of the instance's first report from which on all were
+	// deniedSince is the sequence number of the instance's first report from which on all were
 	// busy, wherever they went; 0 where that isn't known.
-	busySince int64
+	deniedSince int64
 }
 
 // busy reports whether somebody plays, or the game may not be deleted.
@@ -79,12 +79,12 @@ func (s *said) supersededBy(status *v1alpha1.ServerStatus) bool {
 }
 
 // unsettled reports whether another replica may have a report between the status and this one,
-// which it would still write. Where all of those are as busy as this one, that does no harm: or
+// which it would still write. Where all of those deny the deletion, that does no harm: or
 // each busy Server would cost a write when its replica of the operator is restarted.
 func (s *said) unsettled(stored *v1alpha1.GameStatus) bool {
 	from := s.from
-	if s.busySince > 0 {
-		from = min(from, s.busySince)
+	if s.deniedSince > 0 {
+		from = min(from, s.deniedSince)
 	}
 	return stored.Instance != s.report.Instance || stored.Sequence < from-1
 }
@@ -163,7 +163,7 @@ func compare(server *v1alpha1.Server, s *said) change {
 		c.reason, c.urgent = reasonState, true
 	case !stored.ShutdownSeen && game.ShutdownSeen:
 		c.reason = reasonShutdown
-		if after.DeletionAllowed && nobody {
+		if before.DeletionAllowed && after.DeletionAllowed && nobody && !players {
 			c.patience = endTime
 		} else {
 			c.urgent = true

@@ -84,6 +84,12 @@ func TestCompare(t *testing.T) {
 		"the deletion is not allowed any more": {server(), report(players(1), func(r *reportapi.Report) { r.DeletionAllowed = false }), want{Reason: reasonDenied, Urgent: true, Status: true}},
 		"the deletion is allowed again":        {server(func(s *v1alpha1.Server) { s.Status.DeletionAllowed = false }), report(), want{Reason: reasonOther, Status: true}},
 		"the sidecar knows of the deletion":    {server(), report(func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, CanWait: true, Status: true}},
+		"the sidecar knows of the deletion, and the last player has gone": {
+			server(func(s *v1alpha1.Server) {
+				s.Status.Players, s.Status.DeletionAllowed = &v1alpha1.PlayersStatus{Current: 1}, false
+			}),
+			report(players(0), func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, Urgent: true, Status: true},
+		},
 		"the sidecar knows of the deletion, with players": {
 			server(func(s *v1alpha1.Server) {
 				s.Status.Players, s.Status.DeletionAllowed = &v1alpha1.PlayersStatus{Current: 1}, false
@@ -134,8 +140,8 @@ func TestADenialSupersedesWhatAnotherReplicaHas(t *testing.T) {
 		s.from = from
 		return s
 	}
-	busySince := func(since int64, s *said) *said {
-		s.busySince = since
+	deniedSince := func(since int64, s *said) *said {
+		s.deniedSince = since
 		return s
 	}
 	starting := func(r *reportapi.Report) { r.Game.State = v1alpha1.GameStarting }
@@ -149,10 +155,10 @@ func TestADenialSupersedesWhatAnotherReplicaHas(t *testing.T) {
 		"it did a while ago and nothing was written":  {server(denied), from(20, 7), reasonOrder, true},
 		"all came here":                               {server(denied), from(20, 3), "", false},
 		"the one before is written":                   {server(denied), from(6, 6), "", false},
-		"all since the status were busy":              {server(denied), busySince(6, from(20, 20)), "", false},
-		"all since before the status were busy":       {server(denied), busySince(3, from(20, 20)), "", false},
-		"one since the status wasn't busy":            {server(denied), busySince(7, from(20, 20)), reasonOrder, true},
-		"all of another instance were busy":           {server(denied), busySince(1, from(20, 20, func(r *reportapi.Report) { r.Instance = "two" })), reasonOrder, true},
+		"all since the status were busy":              {server(denied), deniedSince(6, from(20, 20)), "", false},
+		"all since before the status were busy":       {server(denied), deniedSince(3, from(20, 20)), "", false},
+		"one since the status wasn't busy":            {server(denied), deniedSince(7, from(20, 20)), reasonOrder, true},
+		"all of another instance were busy":           {server(denied), deniedSince(1, from(20, 20, func(r *reportapi.Report) { r.Instance = "two" })), reasonOrder, true},
 		"the status is of another instance":           {server(denied), from(2, 2, func(r *reportapi.Report) { r.Instance = "two" }), reasonOrder, true},
 		"the number of players is to be written soon": {server(denied), from(7, 7, players(2)), reasonPlayers, true},
 		"a game that starts isn't in a hurry":         {server(denied, unreported), from(2, 2, starting), reasonOrder, false},

@@ -98,14 +98,14 @@ func ownedBy(name, uid string) *metav1.OwnerReference {
 
 // replica is one operator's report server over loopback.
 type replica struct {
-	busySince string // reportapi.BusySinceHeader of what it is told
-	t         *testing.T
-	url       string
-	c         client.WithWatch
-	table     *table
-	report    *Handler
-	peers     *Peers
-	writes    atomic.Int32
+	deniedSince string // reportapi.DeniedSinceHeader of what it is told
+	t           *testing.T
+	url         string
+	c           client.WithWatch
+	table       *table
+	report      *Handler
+	peers       *Peers
+	writes      atomic.Int32
 	// before is called before each write.
 	before func() error
 	stop   func()
@@ -195,8 +195,8 @@ func (r *replica) post(token string, body []byte) (int, []byte, error) {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	if r.busySince != "" {
-		req.Header.Set(reportapi.BusySinceHeader, r.busySince)
+	if r.deniedSince != "" {
+		req.Header.Set(reportapi.DeniedSinceHeader, r.deniedSince)
 	}
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * within}).Do(req)
 	if err != nil {

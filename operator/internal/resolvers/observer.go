@@ -228,6 +228,11 @@ func (o *Observer) failed(address string, asked time.Time, err error) View {
 		view.FirstAsked = asked
 	}
 	view.Asked, view.Err = asked, err
+	if time.Now().Before(view.restUntil) {
+		// Many ask at once about one service each, and all fail together.
+		o.views[address] = view
+		return view
+	}
 	view.rest = min(max(2*view.rest, minRest), maxRest)
 	view.restUntil = time.Now().Add(view.rest)
 	o.views[address] = view

@@ -76,9 +76,9 @@ func newClient(operator string, token Token) (*client, error) {
 	}, nil
 }
 
-// send sends a report and waits for the answer. busySince is for reportapi.BusySinceHeader; 0:
+// send sends a report and waits for the answer. deniedSince is for reportapi.DeniedSinceHeader; 0:
 // the report isn't busy.
-func (c *client) send(ctx context.Context, report reportapi.Report, busySince uint64) (answer reportapi.Answer, err error) {
+func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64) (answer reportapi.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	token, err := c.token.Get()
@@ -95,8 +95,8 @@ func (c *client) send(ctx context.Context, report reportapi.Report, busySince ui
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
-	if busySince > 0 {
-		request.Header.Set(reportapi.BusySinceHeader, strconv.FormatUint(busySince, 10))
+	if deniedSince > 0 {
+		request.Header.Set(reportapi.DeniedSinceHeader, strconv.FormatUint(deniedSince, 10))
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

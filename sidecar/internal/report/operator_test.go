@@ -31,7 +31,7 @@ type call struct {
 	t      *testing.T
 	report reportapi.Report
 	token  string
-	busy   string // reportapi.BusySinceHeader
+	busy   string // reportapi.DeniedSinceHeader
 	answer chan func(http.ResponseWriter)
 	gone   <-chan struct{}
 }
@@ -73,7 +73,7 @@ func (o *operator) start() {
 }
 
 func (o *operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{t: o.t, token: r.Header.Get("Authorization"), busy: r.Header.Get(reportapi.BusySinceHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
+	c := &call{t: o.t, token: r.Header.Get("Authorization"), busy: r.Header.Get(reportapi.DeniedSinceHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
 	if r.Method != http.MethodPost || r.URL.Path != reportapi.ReportPath {
 		o.t.Errorf("%s %s", r.Method, r.URL.Path)
 	}

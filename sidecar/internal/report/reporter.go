@@ -51,8 +51,8 @@ type Reporter struct {
 	// last is the latest report, and sent is when it was sent.
 	last reportapi.Report
 	sent time.Time
-	// busySince is as in reportapi.BusySinceHeader; 0: the latest report isn't busy.
-	busySince uint64
+	// deniedSince is as in reportapi.DeniedSinceHeader; 0: the latest report doesn't deny it.
+	deniedSince uint64
 	// holdOff is until when nothing is sent after a failure.
 	holdOff time.Time
 	backoff wait.Backoff
@@ -158,11 +158,6 @@ func alike(a, b reportapi.Report) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// busy reports whether somebody plays, or the game may not be deleted.
-func busy(r reportapi.Report) bool {
-	return !r.Restore && (!r.DeletionAllowed || r.Game.Players != nil && r.Game.Players.Current > 0)
-}
-
 // urgent reports whether somebody may be waiting for the change.
 func urgent(before, now reportapi.Report) bool {
 	return before.Restore != now.Restore ||
@@ -184,25 +179,25 @@ func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 	r.sequence++
 	report.Sequence = r.sequence
 	r.last, r.sent = report, time.Now()
-	busySince := r.since(report)
+	deniedSince := r.since(report)
 	ctx, cancel := context.WithCancel(ctx)
 	r.flights = append(r.flights, flight{report.Sequence, cancel})
 	go func() {
 		defer cancel()
-		answer, err := r.client.send(ctx, report, busySince)
+		answer, err := r.client.send(ctx, report, deniedSince)
 		r.landed <- landing{report.Sequence, answer, err}
 	}()
 }
 
-// since takes in the report that is sent now, and is its reportapi.BusySinceHeader; 0: it has
+// since takes in the report that is sent now, and is its reportapi.DeniedSinceHeader; 0: it has
 // none.
 func (r *Reporter) since(report reportapi.Report) uint64 {
-	if !busy(report) {
-		r.busySince = 0
-	} else if r.busySince == 0 {
-		r.busySince = r.sequence
+	if report.Restore || report.DeletionAllowed {
+		r.deniedSince = 0
+	} else if r.deniedSince == 0 {
+		r.deniedSince = r.sequence
 	}
-	return r.busySince
+	return r.deniedSince
 }
 
 func (r *Reporter) landFlight(sequence uint64) {

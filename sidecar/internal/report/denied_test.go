@@ -7,9 +7,9 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-// Each report says since which one all have been busy, so that an operator that has seen none of
-// them knows that no other replica has one that allows the deletion.
-func TestReportsSaySinceWhichOneAllAreBusy(t *testing.T) {
+// Each report says since which one all have denied the deletion, so that an operator that has seen
+// none of them knows that no other replica has one that allows it. A game may allow it with players.
+func TestReportsSaySinceWhichOneAllDenyTheDeletion(t *testing.T) {
 	var r Reporter
 	denied := reportapi.Report{}
 	plays := reportapi.Report{DeletionAllowed: true, Game: reportapi.Game{Players: &v1alpha1.PlayersStatus{Current: 1}}}
@@ -18,11 +18,11 @@ func TestReportsSaySinceWhichOneAllAreBusy(t *testing.T) {
 		report reportapi.Report
 		want   uint64
 	}{
-		{reportapi.Report{Restore: true}, 0}, {denied, 2}, {denied, 2}, {plays, 2}, {empty, 0}, {empty, 0}, {plays, 7}, {denied, 7},
+		{reportapi.Report{Restore: true}, 0}, {denied, 2}, {denied, 2}, {plays, 0}, {denied, 5}, {empty, 0}, {plays, 0}, {denied, 8}, {denied, 8},
 	} {
 		r.sequence++
 		if got := r.since(c.report); got != c.want {
-			t.Errorf("report %d: busy since %d, want %d", i+1, got, c.want)
+			t.Errorf("report %d: denied since %d, want %d", i+1, got, c.want)
 		}
 	}
 }

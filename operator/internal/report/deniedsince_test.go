@@ -6,12 +6,12 @@ import (
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
-func TestBusySinceIsIgnoredWhereItCannotBe(t *testing.T) {
+func TestDeniedSinceIsIgnoredWhereItCannotBe(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]int64{
 		"": 0, "0": 0, "-1": 0, "5": 5, "7": 7, "8": 0, "many": 0, "99999999999999999999": 0,
 	} {
-		if got := busySince(header, &reportapi.Report{Sequence: 7}); got != want {
+		if got := deniedSince(header, &reportapi.Report{Sequence: 7}); got != want {
 			t.Errorf("%q is %d, want %d", header, got, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestAReplicaThatRestartsWritesNothingOfABusyServer(t *testing.T) {
 	before.stop()
 
 	after := start(t, c, "127.0.0.1:0")
-	after.busySince = "6"
+	after.deniedSince = "6"
 	after.say(next(41, denied))
 	after.stop()
 	// Whether it was looked at before that or not.

@@ -1,0 +1,52 @@
+package report
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+func ofVersion(number string) *v1alpha1.Server {
+	return server(func(s *v1alpha1.Server) { s.ResourceVersion = number })
+}
+
+// What was written here counts until the cache has it, or something later.
+func TestTheNewestServerIsTheLastWritten(t *testing.T) {
+	table := newTable()
+	table.wrote(ofVersion("7")) // of a Server that never reported here
+	if got := table.newest(ofVersion("5")).ResourceVersion; got != "5" {
+		t.Errorf("a Server without a report is of version %s, want that of the cache", got)
+	}
+	table.take("server-1", lobby1(), report())
+	for i, step := range []struct{ writes, cached, want string }{
+		{"", "5", "5"}, {"7", "5", "7"}, {"6", "5", "7"}, {"", "6", "7"}, {"9", "6", "9"}, {"", "9", "9"}, {"", "5", "5"}, {"8", "9", "9"}, {"nonsense", "9", "9"},
+	} {
+		if step.writes != "" {
+			table.wrote(ofVersion(step.writes))
+		}
+		if got := table.newest(ofVersion(step.cached)).ResourceVersion; got != step.want {
+			t.Errorf("step %d: the newest beside version %s is %s, want %s", i, step.cached, got, step.want)
+		}
+	}
+}
+
+func TestOneAtATimeHasAServersTurn(t *testing.T) {
+	table := newTable()
+	end := table.turn("server-1")
+	second := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		defer table.turn("server-1")()
+		close(second)
+	})
+	select {
+	case <-second:
+		t.Error("two have a Server's turn at once")
+	case <-time.After(20 * time.Millisecond):
+	}
+	end()
+	<-second
+	waiting.Wait()
+}
