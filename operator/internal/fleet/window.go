@@ -52,6 +52,9 @@ func (w *window) take(now time.Time, fleet types.NamespacedName, servers int, at
 		w.fleets = map[types.NamespacedName]share{}
 	}
 	delete(w.fleets, fleet)
+	if servers == 0 && wants == 0 {
+		return 0
+	}
 	all := servers
 	for key, s := range w.fleets {
 		if !now.Before(s.until) {
@@ -64,9 +67,7 @@ func (w *window) take(now time.Time, fleet types.NamespacedName, servers int, at
 	if takes > 0 {
 		at = now
 	}
-	if servers+takes > 0 {
-		w.fleets[fleet] = share{servers + takes, at.Add(startingFor)}
-	}
+	w.fleets[fleet] = share{servers + takes, at.Add(startingFor)}
 	return takes
 }
 

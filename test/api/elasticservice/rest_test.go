@@ -61,7 +61,7 @@ func TestSleepingServicesCostTheAPIServerNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var at map[string]int
-	quiet := func(ctx context.Context) error {
+	atRest := func(ctx context.Context) error {
 		now, err := asked(ctx, c)
 		before := at
 		at = now
@@ -70,9 +70,9 @@ func TestSleepingServicesCostTheAPIServerNothing(t *testing.T) {
 		}
 		return err
 	}
-	fixture.Eventually(t, promptly, "the operators come to rest", quiet)
+	fixture.Eventually(t, promptly, "the operators come to rest", atRest)
 	if len(at) == 0 {
 		t.Fatal("the API server doesn't count what it is asked")
 	}
-	fixture.Consistently(t, 12*time.Second, "the API server is asked nothing", quiet)
+	fixture.Consistently(t, 12*time.Second, "the API server is asked nothing", atRest)
 }
