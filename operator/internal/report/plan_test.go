@@ -88,7 +88,8 @@ func TestCompare(t *testing.T) {
 			server(func(s *v1alpha1.Server) {
 				s.Status.Players, s.Status.DeletionAllowed = &v1alpha1.PlayersStatus{Current: 1}, false
 			}),
-			report(players(0), func(r *reportapi.Report) { r.ShutdownSeen = true }), want{Reason: reasonShutdown, Urgent: true, Status: true},
+			report(players(0), func(r *reportapi.Report) { r.ShutdownSeen = true }),
+			want{Reason: reasonShutdown, Urgent: true, Status: true},
 		},
 		"the sidecar knows of the deletion, with players": {
 			server(func(s *v1alpha1.Server) {

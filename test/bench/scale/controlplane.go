@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -210,8 +211,8 @@ func (c *cluster) program(name string) *program {
 // have nothing to keep: the API server would wait for those who watch.
 func (c *cluster) stop() error {
 	var errs []error
-	for i := len(c.programs) - 1; i >= 0; i-- {
-		switch p := c.programs[i]; p.name {
+	for _, v := range slices.Backward(c.programs) {
+		switch p := v; p.name {
 		case operatorName, resolverName:
 			errs = append(errs, p.stop())
 		default:

@@ -139,7 +139,7 @@ func (r *run) do(ctx context.Context, name string) error {
 	case phaseRestarts:
 		return r.doRestarts(ctx)
 	default:
-		if r.options.servers == 0 {
+		if r.servers == 0 {
 			return nil
 		}
 		return r.measure(ctx, name, r.games.down)
@@ -154,10 +154,10 @@ func (r *run) measure(ctx context.Context, name string, do func(context.Context)
 }
 
 func (r *run) doUp(ctx context.Context) error {
-	if r.options.servers == 0 {
+	if r.servers == 0 {
 		return nil
 	}
-	if err := r.measure(ctx, phaseUp, func(ctx context.Context) error { return r.games.up(ctx, r.options.servers) }); err != nil {
+	if err := r.measure(ctx, phaseUp, func(ctx context.Context) error { return r.games.up(ctx, r.servers) }); err != nil {
 		return err
 	}
 	q := quantilesOf(r.games.times())
