@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,15 +32,15 @@ func TestALastLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked, passes := 0, 0
+				var asked, passes atomic.Int32
 				l := &lastLooks{
 					now: time.Now, replies: map[types.UID]lastReply{},
 					ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
-						asked++
+						asked.Add(1)
 						<-time.After(10 * time.Millisecond)
 						return c.reply
 					},
-					replied: func(types.NamespacedName) { passes++ },
+					replied: func(types.NamespacedName) { passes.Add(1) },
 				}
 				for range 3 {
 					l.begin(t.Context(), s, pod)
@@ -49,8 +50,8 @@ func TestALastLook(t *testing.T) {
 				}
 				synctest.Wait()
 				<-time.After(20 * time.Millisecond)
-				if asked != 1 {
-					t.Errorf("the sidecar was asked %d times at once, want once", asked)
+				if asked.Load() != 1 {
+					t.Errorf("the sidecar was asked %d times at once, want once", asked.Load())
 				}
 				if got := l.allowed(s, pod); got != c.allowed {
 					t.Errorf("allowed is %t, want %t", got, c.allowed)
@@ -58,8 +59,8 @@ func TestALastLook(t *testing.T) {
 				if l.allowed(s, another) {
 					t.Error("another Pod is allowed by that")
 				}
-				if want := map[bool]int{true: 1}[c.reply.Replied]; passes != want {
-					t.Errorf("%d passes were caused, want %d", passes, want)
+				if want := map[bool]int32{true: 1}[c.reply.Replied]; passes.Load() != want {
+					t.Errorf("%d passes were caused, want %d", passes.Load(), want)
 				}
 				<-time.After(lookCounts)
 				if l.allowed(s, pod) {
@@ -67,11 +68,12 @@ func TestALastLook(t *testing.T) {
 				}
 				l.begin(t.Context(), s, pod)
 				<-time.After(20 * time.Millisecond)
-				if asked != 2 {
-					t.Errorf("it was asked %d times, want once more after a while", asked)
+				if asked.Load() != 2 {
+					t.Errorf("it was asked %d times, want once more after a while", asked.Load())
 				}
 				l.forget(s.UID)
 				<-time.After(20 * time.Millisecond)
+				synctest.Wait()
 				if len(l.replies) > 0 || l.asking != 0 {
 					t.Errorf("of a Server that is gone it keeps %v, and asks %d", l.replies, l.asking)
 				}
@@ -83,11 +85,11 @@ func TestALastLook(t *testing.T) {
 // One that never replies is asked ever more seldom.
 func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int32
 		l := &lastLooks{
 			now: time.Now, replies: map[types.UID]lastReply{}, replied: func(types.NamespacedName) {},
 			ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
-				asked++
+				asked.Add(1)
 				return reportapi.Looked{}
 			},
 		}
@@ -95,8 +97,8 @@ func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
 		for began := time.Now(); time.Since(began) < 10*time.Minute; {
 			<-time.After(l.begin(t.Context(), s, pod))
 		}
-		if asked < 15 || asked > 30 {
-			t.Errorf("it was asked %d times within ten minutes", asked)
+		if n := asked.Load(); n < 15 || n > 30 {
+			t.Errorf("it was asked %d times within ten minutes", n)
 		}
 	})
 }
@@ -118,7 +120,9 @@ func TestLastLooksAreBounded(t *testing.T) {
 			if again := l.begin(t.Context(), s, &corev1.Pod{}); again <= 0 {
 				t.Errorf("Server %d is looked at again after %s", i, again)
 			}
+			l.mu.Lock()
 			running = l.asking
+			l.mu.Unlock()
 			most = max(most, running)
 		}
 		close(release)
