@@ -105,6 +105,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		worked = r.Now().Sub(now)
 		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)
+		if len(o.created) < p.create {
+			// What was refused leaves its place to other Fleets.
+			r.window.take(r.Now(), req.NamespacedName, len(m.starts), m.starts.last(), 0)
+		}
 		if o.failed == nil { // else it is tried again, later each time
 			m.pacing.took(r.Now(), f.Generation, worked)
 		}

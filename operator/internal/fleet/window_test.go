@@ -46,6 +46,16 @@ func TestStartsAreBoundedOverAllFleets(t *testing.T) {
 	}
 }
 
+// What a Fleet couldn't make leaves its place to others.
+func TestARefusedStartLeavesItsPlace(t *testing.T) {
+	var w window
+	w.take(t0, fleetKey("refused"), 0, time.Time{}, 100)
+	w.take(t0, fleetKey("refused"), 1, t0, 0)
+	if got := w.take(t0, fleetKey("another"), 0, time.Time{}, 100); got != maxStarting-1 {
+		t.Errorf("%d of another Fleet start beside one, want %d", got, maxStarting-1)
+	}
+}
+
 // The first passes of many Fleets come before any second one.
 func TestManyFleetsAtOnceStartInAWindow(t *testing.T) {
 	var w window

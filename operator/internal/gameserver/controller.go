@@ -169,6 +169,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		return reconcile.Result{}, r.release(ctx, s)
 	}
+	if (p.failed || p.forced) && r.Reports != nil {
+		// What such a pass does is done once, and only its status and its events say so.
+		p.turn = true
+		defer r.Reports.Turn(s.UID)()
+		if r.Reports.WroteAfter(original) {
+			return reconcile.Result{RequeueAfter: staleRetry}, nil
+		}
+	}
 	done, err := r.apply(ctx, s, o, p)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -259,7 +267,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 		p.requeueAfter.AtMost(left)
 		return p.requeueAfter.Duration(), nil
 	}
-	wrote, err := r.writeStatus(ctx, original, s)
+	wrote, err := r.writeStatus(ctx, original, s, p.turn)
 	if err != nil {
 		return 0, err
 	}
@@ -278,8 +286,9 @@ var errReported = errors.New("a report of its sidecar was written meanwhile")
 // writeStatus writes what changed. Reports are written concurrently, to fields of their own.
 // The write needs the version that was read only where it clears those fields, or changes a
 // condition: a cache that lags would make that change, its time and its event twice. Where a report
-// was written at this replica since the Server was read, that is known without asking.
-func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server) (bool, error) {
+// was written at this replica since the Server was read, that is known without asking. turn is set where
+// the pass has the Server's turn already.
+func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server, turn bool) (bool, error) {
 	a, b := &original.Status, &s.Status
 	if equality.Semantic.DeepEqual(a, b) {
 		return false, nil
@@ -289,8 +298,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 		if r.Reports == nil {
 			return patch.Status(ctx, r.Client, original, s)
 		}
-		defer r.Reports.Turn(s.UID)()
-		if r.Reports.Latest(original).ResourceVersion != original.ResourceVersion {
+		if !turn {
+			defer r.Reports.Turn(s.UID)()
+		}
+		if r.Reports.WroteAfter(original) {
 			return false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), s.Name, errReported)
 		}
 		wrote, err := patch.Status(ctx, r.Client, original, s)

@@ -50,7 +50,7 @@ func TestAChangeIsWrittenOnceThoughTheCacheIsBehind(t *testing.T) {
 		after := before.DeepCopy()
 		c.change(&after.Status)
 		wrote := &patched{}
-		if ok, err := (&Reconciler{Client: statuses{writer: wrote}}).writeStatus(t.Context(), before, after); !ok || err != nil {
+		if ok, err := (&Reconciler{Client: statuses{writer: wrote}}).writeStatus(t.Context(), before, after, false); !ok || err != nil {
 			t.Fatalf("%s: written %v, %v", name, ok, err)
 		}
 		var got struct {

@@ -36,6 +36,8 @@ type Reports interface {
 	// Latest is a Server as the cache has it, or as a write left it that the cache doesn't have
 	// yet.
 	Latest(cached *v1alpha1.Server) *v1alpha1.Server
+	// WroteAfter reports whether something later than this Server was written at this replica.
+	WroteAfter(server *v1alpha1.Server) bool
 	// Wrote notes how a write left a Server.
 	Wrote(server *v1alpha1.Server)
 }

@@ -51,6 +51,8 @@ type plan struct {
 	// changed is set where the spec has changed since a pass wrote the status. A new Server's
 	// has not: its Pod is made from it.
 	changed bool
+	// turn is set where the pass has its Server's turn.
+	turn bool
 	// waits is how long a Server that wants a Pod and has none waits for it.
 	waits        time.Duration
 	requeueAfter requeue.After
@@ -123,11 +125,14 @@ func removal(now time.Time, o observed) time.Duration {
 	if lost, _ := o.nodeLost(now); lost {
 		return 0
 	}
-	ended := o.pod.DeletionTimestamp.Time // the end of its grace period
+	var ended time.Time // when its last container did
 	for _, c := range o.pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil && !t.FinishedAt.IsZero() && t.FinishedAt.Time.Before(ended) {
+		if t := c.State.Terminated; t != nil && t.FinishedAt.After(ended) {
 			ended = t.FinishedAt.Time
 		}
+	}
+	if end := o.pod.DeletionTimestamp.Time; ended.IsZero() || ended.After(end) {
+		ended = end // of its grace period
 	}
 	return ended.Add(removalTime).Sub(now)
 }

@@ -247,6 +247,7 @@ func TestPlan(t *testing.T) {
 		"a Pod that ended as told is its node's to remove":          {world: newWorld(deleted(0), seen, podEnded, podDeleted(30)), want: nothing, again: 35 * time.Second},
 		"but not for ever":                                          {world: newWorld(deleted(0), seen, podEnded, podDeleted(-5)), want: "erase"},
 		"nor for as long as it had to end": {world: newWorld(deleted(0), seen, podEnded, podDeleted(3600), func(w *world) {
+			w.o.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-100)}}
 			w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-2)}}
 		}), want: nothing, again: 3 * time.Second},
 		"nor where its node isn't there":            {world: newWorld(deleted(0), podEnded, podDeleted(30), func(w *world) { w.o.node = nil }), want: "erase"},

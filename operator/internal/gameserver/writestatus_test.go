@@ -17,22 +17,24 @@ import (
 
 // written are Reports where one was written, or none.
 type written struct {
-	latest *v1alpha1.Server
-	noted  []string
-	turns  int
+	reported bool
+	noted    []string
+	// turns are how many were taken, and held how many weren't ended.
+	turns, held int
 }
 
 func (w *written) Look(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
 	return reportapi.Looked{}
 }
-func (w *written) Turn(types.UID) func()    { w.turns++; return func() { w.turns-- } }
-func (w *written) Wrote(s *v1alpha1.Server) { w.noted = append(w.noted, s.ResourceVersion) }
-func (w *written) Latest(cached *v1alpha1.Server) *v1alpha1.Server {
-	if w.latest != nil {
-		return w.latest
-	}
-	return cached
+
+func (w *written) Turn(types.UID) func() {
+	w.turns++
+	w.held++
+	return func() { w.held-- }
 }
+func (w *written) Wrote(s *v1alpha1.Server)                        { w.noted = append(w.noted, s.ResourceVersion) }
+func (w *written) Latest(cached *v1alpha1.Server) *v1alpha1.Server { return cached }
+func (w *written) WroteAfter(*v1alpha1.Server) bool                { return w.reported }
 
 // A status that is of an earlier Server than a report's write isn't sent at all, and one that is
 // written is known before the cache has it.
@@ -55,17 +57,13 @@ func TestAStatusGivesWayToAReport(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(s), original); err != nil {
 				t.Fatal(err)
 			}
-			reports := &written{}
-			if reported {
-				reports.latest = original.DeepCopy()
-				reports.latest.ResourceVersion += "0"
-			}
+			reports := &written{reported: reported}
 			r := &Reconciler{Client: c, Reports: reports}
 			changed := original.DeepCopy()
 			changed.Status.DeletionAllowed = !changed.Status.DeletionAllowed
-			wrote, err := r.writeStatus(t.Context(), original, changed)
-			if wrote == reported || apierrors.IsConflict(err) != reported || reported && sent > 0 || !reported && len(reports.noted) != 1 || reports.turns != 0 {
-				t.Errorf("it wrote %t (%v) with %d calls, and noted %v; %d turns are left", wrote, err, sent, reports.noted, reports.turns)
+			wrote, err := r.writeStatus(t.Context(), original, changed, false)
+			if wrote == reported || apierrors.IsConflict(err) != reported || reported && sent > 0 || !reported && len(reports.noted) != 1 || reports.turns != 1 || reports.held != 0 {
+				t.Errorf("it wrote %t (%v) with %d calls, and noted %v; %d turns were taken, and %d are left", wrote, err, sent, reports.noted, reports.turns, reports.held)
 			}
 		})
 	}

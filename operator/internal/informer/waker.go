@@ -44,10 +44,6 @@ const metTime = time.Minute
 // it done.
 const wakeTime = 3 * time.Second
 
-// maxStamps is how many wakes are stamped at once whose targets were scaled already. When hundreds
-// of services wake together those that aren't scaled yet come first at the API server.
-const maxStamps = 16
-
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 
 // Scaler scales a target up to the wanted replicas, never down. Its errors are those of package
@@ -69,8 +65,6 @@ type Waker struct {
 	now     func() time.Time
 
 	flight singleflight.Group
-	// stamps has an element for each stamp under way that comes after the scaling.
-	stamps chan struct{}
 	mu     sync.Mutex
 	recent lately[recentWake]
 	// met are the sleeps whose targets seemed to be about to go to zero.
@@ -93,7 +87,7 @@ type recentWake struct {
 // NewWaker makes a Waker. m may be nil.
 func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
 	return &Waker{
-		client: c, scaler: r, events: e, metrics: m, now: time.Now, stamps: make(chan struct{}, maxStamps),
+		client: c, scaler: r, events: e, metrics: m, now: time.Now,
 		recent: lately[recentWake]{keep: remember}, met: lately[metSleep]{keep: metTime},
 	}
 }
@@ -163,12 +157,6 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	if first {
 		if err := raise(es); err != nil {
 			return informerapi.WakeResponse{}, err
-		}
-		select {
-		case w.stamps <- struct{}{}:
-			defer func() { <-w.stamps }()
-		case <-ctx.Done():
-			return informerapi.WakeResponse{}, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), ctx.Err())
 		}
 	}
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})

@@ -94,52 +94,6 @@ func TestAWakeThatStopsASleepScalesNothing(t *testing.T) {
 	}
 }
 
-// telling tells how a target was raised.
-type telling struct {
-	Scaler
-	raised chan<- target.Raised
-}
-
-func (s telling) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
-	raised, err := s.Scaler.RaiseTo(ctx, ref, want)
-	s.raised <- raised
-	return raised, err
-}
-
-// When many are woken together targets are scaled though stamps wait for others, and a stamp that
-// stops a sleep waits for none.
-func TestATargetIsScaledThoughStampsWait(t *testing.T) {
-	now := time.Now()
-	asleep := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-time.Hour))}
-	w := waker(t, asleep, asleep, &scaled{}, &now)
-	raised := make(chan target.Raised, 1)
-	w.scaler = telling{w.scaler, raised}
-	for range maxStamps {
-		w.stamps <- struct{}{}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := w.Wake(ctx, informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"}); err == nil {
-		t.Error("while stamps wait it is answered")
-	}
-	if got := <-raised; got.After != 1 {
-		t.Errorf("while stamps wait the target has %d replicas, want 1", got.After)
-	}
-	<-w.stamps
-	if answer := call(t, w); answer.Phase != string(v1alpha1.PhaseWaking) || len(w.stamps) != maxStamps-1 {
-		t.Errorf("once there is room it is answered %+v, and %d stamps are under way", answer, len(w.stamps))
-	}
-
-	falling := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseFallingAsleep, Replicas: 2}
-	w = waker(t, falling, falling, &scaled{replicas: 2}, &now)
-	for range maxStamps {
-		w.stamps <- struct{}{}
-	}
-	if answer := call(t, w); answer.Phase != string(v1alpha1.PhaseAwake) {
-		t.Errorf("a sleep that is under way is answered %+v", answer)
-	}
-}
-
 // An answer serves callers for a second, and no longer: what it stops may have begun again.
 func TestAnAnswerIsRememberedForASecond(t *testing.T) {
 	now := time.Now()

@@ -93,6 +93,9 @@ func (r *Reports) Turn(server types.UID) (end func()) { return r.table.turn(serv
 // doesn't have yet. It must not be changed.
 func (r *Reports) Latest(cached *v1alpha1.Server) *v1alpha1.Server { return r.table.newest(cached) }
 
+// WroteAfter reports whether something later than this Server was written at this replica.
+func (r *Reports) WroteAfter(server *v1alpha1.Server) bool { return r.table.wroteAfter(server) }
+
 // Wrote notes how a write at this replica left a Server, which must not be changed any more.
 func (r *Reports) Wrote(server *v1alpha1.Server) { r.table.wrote(server) }
 

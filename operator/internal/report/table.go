@@ -47,8 +47,8 @@ type entry struct {
 	waiter   *waiter
 	// looks are under way, by their words.
 	looks map[string]*look
-	// written is the Server after the last write here, of reports or of its controller, until the
-	// cache has that; nil when nothing was written since. It is never changed.
+	// written is the Server after the last write here of reports, or of its controller that changes
+	// a condition, until the cache has that; nil when nothing was written since. It is never changed.
 	written *v1alpha1.Server
 	write   writing
 }
@@ -245,6 +245,15 @@ func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
 		return cached
 	}
 	return e.written
+}
+
+// wroteAfter reports whether something later than a Server was written here, which the cache may not
+// have yet.
+func (t *table) wroteAfter(server *v1alpha1.Server) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[server.UID]
+	return e != nil && e.written != nil && later(e.written, server)
 }
 
 // recent is a Server's last report in the form for other replicas; ok is false where there is

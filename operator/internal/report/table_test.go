@@ -26,6 +26,9 @@ func TestTheNewestServerIsTheLastWritten(t *testing.T) {
 		if step.writes != "" {
 			table.wrote(ofVersion(step.writes))
 		}
+		if got, want := table.wroteAfter(ofVersion(step.cached)), step.want != step.cached; got != want {
+			t.Errorf("step %d: something later than version %s was written: %t, want %t", i, step.cached, got, want)
+		}
 		if got := table.newest(ofVersion(step.cached)).ResourceVersion; got != step.want {
 			t.Errorf("step %d: the newest beside version %s is %s, want %s", i, step.cached, got, step.want)
 		}
