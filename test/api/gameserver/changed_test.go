@@ -64,7 +64,9 @@ func TestAChangedServerRestartsWhenItsPlayersHaveLeft(t *testing.T) {
 	if p, err := pod(t.Context()); err != nil || p.DeletionTimestamp != nil {
 		t.Fatalf("before the sidecar has answered the Pod is %+v, %v", p, err)
 	}
-	g.say(0, g.report(3, players(0), func(r *reportapi.Report) { r.ShutdownSeen = true }))
+	// The sidecar has seen that its game is to end, and replies when it is asked for a last time.
+	look := ""
+	//nolint:contextcheck // say has the test's
 	w.eventually("another Pod of the spec", func(ctx context.Context) error {
 		p, err := pod(ctx)
 		switch {
@@ -77,6 +79,8 @@ func TestAChangedServerRestartsWhenItsPlayersHaveLeft(t *testing.T) {
 			_ = w.c.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
 			return errors.New("it ends")
 		case p.UID == g.pod.UID:
+			a, _ := g.say(0, g.report(3, players(0), func(r *reportapi.Report) { r.ShutdownSeen, r.Looked = true, look }))
+			look = a.Look
 			return errors.New("it is the first one still")
 		case p.Spec.Containers[0].Image != "another":
 			return fmt.Errorf("its image is %s", p.Spec.Containers[0].Image)
