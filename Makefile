@@ -106,6 +106,7 @@ test-api: race ## Run the tests against a real API server
 test-e2e: ## Run the tests against the local Kubernetes
 	$(call need_root)
 	@$(DEVCLUSTER) install
+	@mkdir -p bin
 	$(GO) test -count=1 -p=1 -parallel=4 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_apart)') 2>&1 | tee bin/test-e2e.log || $(call failures,bin/test-e2e.log)
 
 .PHONY: test-chaos
