@@ -54,8 +54,8 @@ type said struct {
 	// from is the sequence number of the first of the instance's reports from which on all came
 	// here without a gap. The one before went to another replica.
 	from int64
-	// deniedSince is the sequence number of the instance's first report from which on all were
-	// busy, wherever they went; 0 where that isn't known.
+	// deniedSince is the sequence number of the instance's first report from which on all
+	// denied the deletion, wherever they went; 0 where that isn't known.
 	deniedSince int64
 }
 

@@ -77,7 +77,7 @@ func newClient(operator string, token Token) (*client, error) {
 }
 
 // send sends a report and waits for the answer. deniedSince is for reportapi.DeniedSinceHeader; 0:
-// the report isn't busy.
+// the report allows the deletion.
 func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64) (answer reportapi.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

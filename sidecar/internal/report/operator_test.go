@@ -28,12 +28,12 @@ const within = 10 * time.Second
 
 // call is a report that the operator holds until the test answers it.
 type call struct {
-	t      *testing.T
-	report reportapi.Report
-	token  string
-	busy   string // reportapi.DeniedSinceHeader
-	answer chan func(http.ResponseWriter)
-	gone   <-chan struct{}
+	t           *testing.T
+	report      reportapi.Report
+	token       string
+	deniedSince string // reportapi.DeniedSinceHeader
+	answer      chan func(http.ResponseWriter)
+	gone        <-chan struct{}
 }
 
 // operator is scripted by its test.
@@ -73,7 +73,7 @@ func (o *operator) start() {
 }
 
 func (o *operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{t: o.t, token: r.Header.Get("Authorization"), busy: r.Header.Get(reportapi.DeniedSinceHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
+	c := &call{t: o.t, token: r.Header.Get("Authorization"), deniedSince: r.Header.Get(reportapi.DeniedSinceHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
 	if r.Method != http.MethodPost || r.URL.Path != reportapi.ReportPath {
 		o.t.Errorf("%s %s", r.Method, r.URL.Path)
 	}

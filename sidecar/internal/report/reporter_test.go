@@ -32,8 +32,8 @@ func TestTheFirstReportAsksForWhatWas(t *testing.T) {
 	if first.token != "Bearer word" || len(first.report.Instance) < 16 {
 		t.Errorf("token %q, instance %q", first.token, first.report.Instance)
 	}
-	if first.busy != "" {
-		t.Errorf("the first report is said to be busy since %s", first.busy)
+	if first.deniedSince != "" {
+		t.Errorf("the first report is said to deny since %s", first.deniedSince)
 	}
 	// Until then nothing that the game says is worth a report.
 	s.Ready()
@@ -49,8 +49,8 @@ func TestTheFirstReportAsksForWhatWas(t *testing.T) {
 	if diff := cmp.Diff(want, second.report); diff != "" {
 		t.Errorf("second report (-want +got):\n%s", diff)
 	}
-	if second.busy != "2" {
-		t.Errorf("the second report is said to be busy since %q, want 2", second.busy)
+	if second.deniedSince != "2" {
+		t.Errorf("the second report is said to deny since %q, want 2", second.deniedSince)
 	}
 	o.none(3 * pace)
 }
