@@ -76,6 +76,20 @@ type Observer struct {
 type asked struct {
 	since time.Time
 	times int
+	// alone is when the pod was last asked about each service alone, by the ElasticService's
+	// UID, and before is the same for the time before since.
+	alone, before map[string]time.Time
+}
+
+// period is for how long questions are counted together. No maxAge is longer.
+const period = time.Second
+
+// next begins a new period if the last one is over.
+func (a asked) next(now time.Time) asked {
+	if now.Sub(a.since) < period {
+		return a
+	}
+	return asked{since: now, alone: map[string]time.Time{}, before: a.alone}
 }
 
 // NewObserver makes an Observer that asks on the given port, with a token.
@@ -128,12 +142,15 @@ func (o *Observer) View(ctx context.Context, address string, maxAge time.Duratio
 	}
 }
 
-// ViewFor returns a pod's report that isn't older than maxAge and has one service at least, by
-// its ElasticService's UID. Where few ask, the pod is asked about that service alone.
+// ViewFor returns a pod's report that isn't older than maxAge, which is a second at most, and
+// not older than the last one about that service alone. It has one service at least, by its
+// ElasticService's UID. Where few ask, the pod is asked about that service alone.
 func (o *Observer) ViewFor(ctx context.Context, address, uid string, maxAge time.Duration) View {
 	now := time.Now()
-	view, many := o.want(address, now)
+	view, alone, many := o.want(address, uid, now)
 	switch {
+	case view.Asked.Before(alone) && now.Sub(alone) < maxAge:
+		return o.ViewOf(ctx, address, uid)
 	case many:
 		return o.View(ctx, address, maxAge)
 	case view.Asked.Before(now.Add(-maxAge)):
@@ -142,17 +159,19 @@ func (o *Observer) ViewFor(ctx context.Context, address, uid string, maxAge time
 	return view
 }
 
-// want is the last report about all services, and whether many have wanted one lately.
-func (o *Observer) want(address string, now time.Time) (last View, many bool) {
+// want is the last report about all services, when the pod was last asked about one alone, and
+// whether many have wanted a report lately.
+func (o *Observer) want(address, uid string, now time.Time) (last View, alone time.Time, many bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a := o.asking[address]
-	if now.Sub(a.since) >= time.Second {
-		a = asked{since: now}
-	}
+	a := o.asking[address].next(now)
 	a.times++
 	o.asking[address] = a
-	return o.views[address], a.times > few
+	alone, ok := a.alone[uid]
+	if !ok {
+		alone = a.before[uid]
+	}
+	return o.views[address], alone, a.times > few
 }
 
 // question asks a pod about all services and remembers the result.
@@ -182,13 +201,16 @@ func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
 	case err != nil:
 		return o.failed(address, v.Asked, err)
 	}
-	return o.answered(address, v)
+	return o.answered(address, uid, v)
 }
 
 // answered remembers that a pod answered a question about one service.
-func (o *Observer) answered(address string, v View) View {
+func (o *Observer) answered(address, uid string, v View) View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	a := o.asking[address].next(v.Asked)
+	a.alone[uid] = v.Asked
+	o.asking[address] = a
 	all := o.views[address]
 	if all.FirstAsked.IsZero() {
 		all.FirstAsked = v.FirstAsked

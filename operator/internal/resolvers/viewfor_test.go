@@ -28,9 +28,10 @@ func TestFewWhoAskAskAboutTheirServiceAlone(t *testing.T) {
 func TestManyWhoAskShareAnAnswerAboutAllServices(t *testing.T) {
 	p := &pod{}
 	o, host := newObserver(t, p)
-	for range 50 * few {
-		if v := o.ViewFor(t.Context(), host, "es-1", time.Minute); v.Routes["es-1"].Phase != "Asleep" {
-			t.Fatalf("view = %+v, want one with es-1", v)
+	for i := range 50 * few {
+		v := o.ViewFor(t.Context(), host, fmt.Sprintf("other-%d", i), time.Minute)
+		if all := len(v.Routes) == 2; v.Err != nil || all != (i >= few) {
+			t.Fatalf("view %d = %+v, want one about all services from the %dth on", i, v, few)
 		}
 	}
 	if all, asked := p.all.Load(), p.asked.Load(); all != 1 || asked != few+1 {
@@ -43,6 +44,40 @@ func TestManyWhoAskShareAnAnswerAboutAllServices(t *testing.T) {
 	}
 	if v := o.ViewFor(t.Context(), host, "es-1", time.Nanosecond); len(v.Routes) != 1 {
 		t.Errorf("view = %+v, want a new one about es-1", v)
+	}
+}
+
+// What the pod said of one service alone is newer than its last answer about all: a pass that
+// took the older one would take the pod's endpoint away that the pass before it had made.
+func TestAServicesReportsDontGoBackInTime(t *testing.T) {
+	for name, others := range map[string]int{"few ask": 0, "many ask": 2 * few} {
+		t.Run(name, func(t *testing.T) {
+			p := &pod{}
+			o, host := newObserver(t, p)
+			o.View(t.Context(), host, 0)
+			seen := o.ViewOf(t.Context(), host, "es-1").Asked
+			for range others {
+				o.ViewFor(t.Context(), host, "es-2", period)
+			}
+			if v := o.ViewFor(t.Context(), host, "es-1", period); v.Asked.Before(seen) {
+				t.Errorf("the report is %s older than the last one", seen.Sub(v.Asked))
+			}
+		})
+	}
+}
+
+// A service that was asked about alone some time ago takes an answer about all again, so that
+// thousands that wake together don't ask one by one from then on.
+func TestManyThatWereAskedAboutAloneShareAnAnswerAgain(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	o.ViewOf(t.Context(), host, "es-1")
+	a := o.asking[host]
+	a.alone["es-1"] = a.alone["es-1"].Add(-period)
+	a.times = few
+	o.asking[host] = a
+	if v := o.ViewFor(t.Context(), host, "es-1", period); len(v.Routes) != 2 {
+		t.Errorf("view = %+v, want the one about all services", v)
 	}
 }
 

@@ -26,10 +26,7 @@ func writesOfSlices(service string) func(change) bool {
 // has its slices written once, and over UDP once more, when the old endpoint goes.
 func TestAReplacedResolverCostsASleepingServiceOneWrite(t *testing.T) {
 	w := newWorld(t)
-	old, err := cluster.resolvers.add(t.Context(), "resolver-2", 4, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := w.resolver("resolver-2", 4)
 	w.deployment("bedrock", 0)
 	w.service("bedrock", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
 	w.elastic("bedrock")
@@ -44,10 +41,7 @@ func TestAReplacedResolverCostsASleepingServiceOneWrite(t *testing.T) {
 	w.asleep("quiet")
 	since := w.latest()
 
-	successor, err := cluster.resolvers.add(t.Context(), "resolver-3", 5, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.resolver("resolver-3", 5)
 	cluster.resolvers.leaves(old)
 	if err := w.c.Delete(t.Context(), old.pod, client.GracePeriodSeconds(3600)); err != nil {
 		t.Fatal(err)
@@ -65,11 +59,6 @@ func TestAReplacedResolverCostsASleepingServiceOneWrite(t *testing.T) {
 	if err := cluster.resolvers.remove(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := cluster.resolvers.remove(cluster.cleanup, successor); err != nil {
-			t.Error(err)
-		}
-	})
 	// Each service has one more pass for the pod that is gone. One that is made now has its
 	// first after those.
 	w.asleep("last")

@@ -99,6 +99,21 @@ func (f *resolverFleet) add(ctx context.Context, name string, number int, ahead 
 	return r, nil
 }
 
+// resolver starts a resolver pod that ends with the test.
+func (w *world) resolver(name string, number int) *fakeResolver {
+	w.t.Helper()
+	r, err := cluster.resolvers.add(w.t.Context(), name, number, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := cluster.resolvers.remove(cluster.cleanup, r); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return r
+}
+
 // leaves has a resolver pod not be expected any more where clients go.
 func (f *resolverFleet) leaves(r *fakeResolver) {
 	f.members = slices.DeleteFunc(f.members, func(m *fakeResolver) bool { return m == r })
@@ -130,8 +145,11 @@ func (f *resolverFleet) change(namespace string, do func(*behaviour)) {
 	do(b)
 }
 
-// answer makes the pod answer the operator.
+// answer makes the pod answer the operator, if it doesn't yet.
 func (r *fakeResolver) answer(ctx context.Context) error {
+	if r.server != nil {
+		return nil
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(r.address, strconv.Itoa(resolverPort)))
 	if err != nil {
 		return fmt.Errorf("listen for resolver %s: %w", r.name, err)

@@ -1,7 +1,6 @@
 package elasticservice_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -19,10 +18,7 @@ import (
 func TestResolverPodsComeAndGo(t *testing.T) {
 	w := newWorld(t)
 	w.asleep("lobby")
-	third, err := cluster.resolvers.add(t.Context(), "resolver-2", 4, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	third := w.resolver("resolver-2", 4)
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
 
 	// A pod that is not ready gets nobody new, and keeps whom it carries.
@@ -54,12 +50,17 @@ func TestAResolverThatDoesNotAnswerKeepsServicesAwake(t *testing.T) {
 	if err := r.silence(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := r.answer(cluster.cleanup); err != nil {
+			t.Error(err)
+		}
+	})
 	w.clients(0, 0, 0)
 	w.want("lobby", promptly, hasCondition(conditions.EndpointsInSync, metav1.ConditionFalse, reasons.ResolverNotListening))
 	w.stays("lobby", 3*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
 	// It may only be the operator that doesn't reach it: it keeps its endpoint.
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
-	if err := r.answer(context.WithoutCancel(t.Context())); err != nil {
+	if err := r.answer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.want("lobby", afterSettling, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
