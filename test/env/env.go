@@ -38,6 +38,8 @@ type Env struct {
 	Client client.WithWatch
 	// TestServer is the reference of the test game server's image.
 	TestServer string
+	// web is the image of the test web server.
+	web webImage
 	// Cluster is the local one; nil for somebody else's.
 	Cluster *devcluster.Cluster
 }

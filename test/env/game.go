@@ -19,12 +19,14 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
-// Game is a game of the test server: a Deployment, its Service and its
+// Game is a game of the test server: a Deployment or StatefulSet, its Service and its
 // ElasticService, all of one name.
 type Game struct {
 	Namespace, Name string
 	// TCP, UDP and Echo are the game's ports; each is a port of the Service too.
 	TCP, UDP, Echo []int32
+	// Web are TCP ports that speak HTTP.
+	Web []int32
 	// Replicas are what the Deployment begins with.
 	Replicas int32
 	// Probe gives the pods a readiness probe.
@@ -49,8 +51,11 @@ type Game struct {
 	HoldTimeout time.Duration
 	// Target replaces the Deployment as what sleeps; there is none then.
 	Target *v1alpha1.ScaleTargetRef
-	// Change changes the Deployment before it is made.
-	Change func(*appsv1.Deployment)
+	// StatefulSet takes the place of the Deployment.
+	StatefulSet bool
+	// Change changes the Deployment before it is made, and ChangeElastic the ElasticService.
+	Change        func(*appsv1.Deployment)
+	ChangeElastic func(*v1alpha1.ElasticService)
 	// Image and Command replace the test server with another game.
 	Image   string
 	Command []string
@@ -66,7 +71,11 @@ func (g Game) Key() types.NamespacedName {
 // Create makes the game's objects.
 func (e *Env) Create(ctx context.Context, g Game) error {
 	objects := []client.Object{g.service(), g.elasticService()}
-	if g.Target == nil {
+	switch {
+	case g.Target != nil:
+	case g.StatefulSet:
+		objects = append([]client.Object{e.statefulSet(g)}, objects...)
+	default:
 		objects = append([]client.Object{e.Deployment(g)}, objects...)
 	}
 	for _, o := range objects {
@@ -137,6 +146,14 @@ func (e *Env) Deployment(g Game) *appsv1.Deployment {
 	return d
 }
 
+// statefulSet is the game's StatefulSet, with the Pods of its Deployment.
+func (e *Env) statefulSet(g Game) *appsv1.StatefulSet {
+	d := e.Deployment(g)
+	return &appsv1.StatefulSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.StatefulSetSpec{
+		Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template, ServiceName: g.Name,
+	}}
+}
+
 func (g Game) args() []string {
 	args := []string{"--http=:8080"}
 	for flag, ports := range map[string][]int32{"tcp": g.TCP, "udp": g.UDP, "echo": g.Echo} {
@@ -174,6 +191,7 @@ func (g Game) service() *corev1.Service {
 	add("tcp", corev1.ProtocolTCP, g.TCP)
 	add("udp", corev1.ProtocolUDP, g.UDP)
 	add("echo", corev1.ProtocolTCP, g.Echo)
+	add("web", corev1.ProtocolTCP, g.Web)
 	return svc
 }
 
@@ -188,8 +206,14 @@ func (g Game) elasticService() *v1alpha1.ElasticService {
 			Balance:        g.Balance,
 		},
 	}
+	for _, p := range g.Web {
+		es.Spec.Ports = append(es.Spec.Ports, v1alpha1.PortSpec{Name: fmt.Sprintf("web-%d", p), Protocol: v1alpha1.ProtocolHTTP})
+	}
 	if g.HoldTimeout > 0 {
 		es.Spec.Hold.Timeout = &metav1.Duration{Duration: g.HoldTimeout}
+	}
+	if g.StatefulSet {
+		es.Spec.ScaleTargetRef.Kind = "StatefulSet"
 	}
 	if g.Target != nil {
 		es.Spec.ScaleTargetRef = *g.Target
@@ -202,6 +226,9 @@ func (g Game) elasticService() *v1alpha1.ElasticService {
 			Type: v1alpha1.TriggerHTTP,
 			HTTP: &v1alpha1.HTTPTrigger{Port: 8080, Path: "/players", JSONPointer: "/players/online", Threshold: 1},
 		}}}
+	}
+	if g.ChangeElastic != nil {
+		g.ChangeElastic(es)
 	}
 	return es
 }
