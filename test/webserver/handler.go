@@ -73,8 +73,13 @@ func echo(w http.ResponseWriter, r *http.Request) {
 func truncated(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "1000")
 	_, _ = io.WriteString(w, strings.Repeat("x", 100))
-	_ = http.NewResponseController(w).Flush()
-	panic(http.ErrAbortHandler)
+	control := http.NewResponseController(w)
+	if control.Flush() != nil {
+		return
+	}
+	if conn, _, err := control.Hijack(); err == nil {
+		_ = conn.Close()
+	}
 }
 
 // turns are the readers of events that wait for somebody to ask for the next one.

@@ -191,7 +191,7 @@ func serverSentEvents(ctx context.Context, s *site) (string, error) {
 }
 
 func webSocket(ctx context.Context, s *site) (string, error) {
-	conn, res, err := websocket.Dial(ctx, "ws://"+s.address+"/socket", &websocket.DialOptions{HTTPClient: s.client})
+	conn, res, err := websocket.Dial(ctx, "ws://"+s.address+"/socket", &websocket.DialOptions{HTTPClient: s.client}) //nolint:bodyclose // the package closes it
 	if err != nil {
 		return "", err
 	}
