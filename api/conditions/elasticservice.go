@@ -70,4 +70,9 @@ const (
 	// are read, and when it names none. While it is False the players who were known before
 	// hold on.
 	WakePlayersKnown = "WakePlayersKnown"
+
+	// AutoscalerReady is True when what spec.autoscaler names leaves the target at zero while
+	// the service sleeps, or can be made to, and when the spec names none. While it is False the
+	// service isn't put to sleep, and wakes all the same.
+	AutoscalerReady = "AutoscalerReady"
 )

@@ -150,4 +150,27 @@ const (
 	// ProtocolUnsupported means that clients don't say in the port's protocol
 	// which host they want.
 	ProtocolUnsupported = "ProtocolUnsupported"
+	// AutoscalerNotFound means that spec.autoscaler names nothing.
+	AutoscalerNotFound = "AutoscalerNotFound"
+	// AutoscalerNotInstalled means that the API server has no ScaledObjects: KEDA isn't
+	// installed.
+	AutoscalerNotInstalled = "AutoscalerNotInstalled"
+	// AutoscalerForbidden means that the operator may not read or pause the autoscaler: the
+	// component config/components/keda has these rights.
+	AutoscalerForbidden = "AutoscalerForbidden"
+	// AutoscalerUnreadable means that the autoscaler could not be read just now.
+	AutoscalerUnreadable = "AutoscalerUnreadable"
+	// AutoscalerUnpausable means that the ScaledObject can't be paused: the API server refuses
+	// it, or somebody else has set that annotation to false.
+	AutoscalerUnpausable = "AutoscalerUnpausable"
+	// AutoscalerOfOther means that the autoscaler scales something else than the target.
+	AutoscalerOfOther = "AutoscalerOfOther"
+	// AutoscalerScalesToZero means that the autoscaler may go to zero, and leave it, by itself.
+	AutoscalerScalesToZero = "AutoscalerScalesToZero"
+	// AutoscalerOwned means that the HorizontalPodAutoscaler belongs to another autoscaler,
+	// which is to be named instead.
+	AutoscalerOwned = "AutoscalerOwned"
+	// PausedByOther means that somebody else has paused the ScaledObject, and that Dormouse
+	// leaves it at that.
+	PausedByOther = "PausedByOther"
 )

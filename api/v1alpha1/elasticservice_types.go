@@ -79,6 +79,12 @@ type ElasticServiceSpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
+	// autoscaler names what sets the target's replicas while the service is awake: a
+	// HorizontalPodAutoscaler, or a ScaledObject of KEDA. It rests while the service sleeps, and
+	// a wake asks for replicas within its bounds.
+	// +optional
+	Autoscaler *Autoscaler `json:"autoscaler,omitempty"`
+
 	// sleepAfter is how long the service must have been awake and idle before it is put to
 	// sleep; at least 1s and at most a year. 0s means never.
 	// +optional
@@ -401,6 +407,11 @@ type ElasticServiceStatus struct {
 	// +optional
 	AsleepTarget *AsleepTarget `json:"asleepTarget,omitempty"`
 
+	// pausedScaledObject is the ScaledObject of KEDA that Dormouse has paused, or is about to
+	// pause, because the service sleeps.
+	// +optional
+	PausedScaledObject string `json:"pausedScaledObject,omitempty"`
+
 	// podsBeforeSleep are the UIDs of the pods that were there when the target last went to
 	// zero, or appeared while it was, the first 1024 of them. Where the target is scaled up
 	// again before they are gone they get no new clients until the controllers that run them
@@ -450,7 +461,7 @@ type ElasticServiceStatus struct {
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp, TriggersHealthy,
 	// PlayersKnown, IdleSignal, DirectGated, DrainSafe, UDPSessionsKept, SourceIPPreserved,
-	// TrafficPolicyUnsupported, FrontReady and WakePlayersKnown.
+	// TrafficPolicyUnsupported, FrontReady, WakePlayersKnown and AutoscalerReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

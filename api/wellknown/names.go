@@ -23,6 +23,10 @@ const (
 	// all. On the Service of a webhook they are those whose GameAutoscalers may ask it.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
+	// PausedByAnnotation is on a ScaledObject of KEDA that Dormouse has paused; its value is the
+	// UID of the ElasticService that sleeps.
+	PausedByAnnotation = "dormouse.dev/paused-by"
+
 	// ReportKeyAnnotation is on a Server's Pod whose sidecar signs its reports; its value is the
 	// ID of the key that the sidecar began with.
 	ReportKeyAnnotation = "dormouse.dev/report-key"

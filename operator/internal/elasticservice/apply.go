@@ -22,7 +22,7 @@ import (
 // sleep was finished, or there is an obstacle.
 func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Result, ended bool, err error) {
 	if p.plan.Raise {
-		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), target.Wanted(p.es)); err != nil && !p.plan.Release {
+		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es))); err != nil && !p.plan.Release {
 			return result, true, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/namespaces"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -60,6 +61,8 @@ type Reconciler struct {
 	Triggers *trigger.Poller
 	// Players knows who plays on a Fleet's Servers.
 	Players Players
+	// Autoscalers reads what sets the targets' replicas, and pauses it.
+	Autoscalers *autoscaler.Autoscalers
 	// Events takes the events for users.
 	Events events.EventRecorder
 	// Metrics counts; nil: nothing is counted.

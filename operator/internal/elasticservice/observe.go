@@ -109,6 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
 		return o, err
 	}
+	r.observeAutoscaler(ctx, now, es, m, &o)
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
 	m.up(now, endpoints.CountUp(o.Servers) > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)

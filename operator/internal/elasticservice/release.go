@@ -41,6 +41,11 @@ func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
+	if !o.NamespaceEnding && !patienceOver(r.Now(), es) {
+		if failed := r.Autoscalers.Release(ctx, es); failed != nil {
+			return fmt.Errorf("release what was paused for ElasticService %s: %w", client.ObjectKeyFromObject(es), failed)
+		}
+	}
 	for _, p := range es.Status.Ports {
 		r.Ports.Free(r.Now(), p.ResolverPort, es.UID)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,6 +108,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: r.byTarget("Server")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byHostPort), builder.WithPredicates(hostPortsChanged())).
 		Watches(&v1alpha1.GameAutoscaler{}, kit.Debounce{Wait: debounce, Find: r.byAutoscaler, Before: true}.Handler(), builder.WithPredicates(keptAwakeChanged())).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, kit.Debounce{Wait: debounce, Find: r.byHPA}.Handler(), builder.WithPredicates(boundsChanged())).
+		WatchesRawSource(r.Autoscalers.Source(r.byScaledObject)).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	for _, meta := range WatchedTargets() {
 		b = b.WatchesMetadata(meta, kit.Debounce{Wait: debounce, Find: r.byTarget(meta.Kind)}.Handler(),

@@ -40,6 +40,7 @@ type state struct {
 	leftovers     leftoverState
 	scale         scaleState
 	players       playerState
+	autoscaler    autoscalerState
 	lastObstacle  string
 	diagnosis     lookout.History
 	wake          wakestages.Wake

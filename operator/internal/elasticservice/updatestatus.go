@@ -24,11 +24,12 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Resul
 	var requeueAfter time.Duration
 	p.found.Cause, requeueAfter = r.diagnose(ctx, p)
 	p.plan.RequeueAfter.AtMost(requeueAfter)
+	r.keepAutoscaler(ctx, p)
 	if err := r.writeStatus(ctx, p); err != nil {
 		return reconcile.Result{}, err
 	}
 	r.timeWake(ctx, p)
-	if p.observed.Scale.Err != nil || p.found.Flaw != nil {
+	if p.observed.Scale.Err != nil || p.found.Flaw != nil || p.observed.Autoscaler.Untold || p.state.autoscaler.failed != nil {
 		p.plan.RequeueAfter.AtMost(missingRetry)
 	}
 	return reconcile.Result{RequeueAfter: p.plan.RequeueAfter.Duration()}, nil
@@ -64,6 +65,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 // stop reports an obstacle and leaves everything else as it is.
 func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (reconcile.Result, error) {
 	p.found.Obstacle = ob
+	r.keepAutoscaler(ctx, p)
 	status.Set(p.now, p.es, p.observed, p.found, planner.Plan{Phase: p.es.Status.Phase, Mode: p.es.Status.Mode})
 	if _, err := patch.Status(ctx, r.Client, p.original, p.es); err != nil {
 		return reconcile.Result{}, err

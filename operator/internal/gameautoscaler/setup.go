@@ -42,7 +42,7 @@ func CachedObjects() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&autoscalingv2.HorizontalPodAutoscaler{}: {Transform: slimHPA}}
 }
 
-// slimHPA keeps what a HorizontalPodAutoscaler scales.
+// slimHPA keeps what a HorizontalPodAutoscaler scales, and between which bounds.
 func slimHPA(o any) (any, error) {
 	hpa, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
 	if !ok {
@@ -52,7 +52,9 @@ func slimHPA(o any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: hpa.Namespace, Name: hpa.Name, UID: hpa.UID, ResourceVersion: hpa.ResourceVersion, OwnerReferences: hpa.OwnerReferences,
 		},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: hpa.Spec.ScaleTargetRef},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: hpa.Spec.ScaleTargetRef, MinReplicas: hpa.Spec.MinReplicas, MaxReplicas: hpa.Spec.MaxReplicas,
+		},
 	}, nil
 }
 

@@ -29,6 +29,8 @@ const (
 	// Front finds them by the Service that they share, and by that and one of their hosts, as
 	// FrontKeys forms the keys.
 	Front = "spec.front"
+	// Autoscaler finds them by kind/name of what spec.autoscaler names.
+	Autoscaler = "spec.autoscaler"
 	// Players finds them by the ConfigMaps with their lists of players.
 	Players = "spec.wake.players"
 	// SliceService finds slices by the user's Service that they belong to.
@@ -56,6 +58,12 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		}},
 		{&v1alpha1.ElasticService{}, Front, FrontKeys},
 		{&v1alpha1.ElasticService{}, Players, playerListKeys},
+		{&v1alpha1.ElasticService{}, Autoscaler, func(o client.Object) []string {
+			if a := o.(*v1alpha1.ElasticService).Spec.Autoscaler; a != nil {
+				return []string{string(a.Kind) + "/" + a.Name}
+			}
+			return nil
+		}},
 		{&v1alpha1.GameAutoscaler{}, AutoscalerTarget, autoscalerTarget},
 		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[wellknown.PrivateServiceLabel]}

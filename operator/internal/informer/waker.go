@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -52,11 +54,21 @@ type Scaler interface {
 	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
 }
 
+// Autoscalers knows what else sets a target's replicas.
+type Autoscalers interface {
+	// Wanted is how many replicas a wake asks for.
+	Wanted(ctx context.Context, es *v1alpha1.ElasticService) target.Replicas
+	// Release ends the pause that was made for an ElasticService's sleep; nil: there is none.
+	Release(ctx context.Context, es *v1alpha1.ElasticService) *obstacle.Obstacle
+}
+
 // Waker scales the target of a service up and stamps the wake, which stops a sleep that is
 // under way. Concurrent callers share one wake.
 type Waker struct {
 	// Namespaces are those whose services can be woken; empty: all.
 	Namespaces namespaces.List
+	// Autoscalers knows what else sets a target's replicas.
+	Autoscalers Autoscalers
 
 	client  client.Client
 	scaler  Scaler
@@ -143,7 +155,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var raised target.Raised
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(es *v1alpha1.ElasticService) (err error) {
-		raised, err = w.scaler.RaiseTo(ctx, ref, target.Wanted(es))
+		raised, err = w.scaler.RaiseTo(ctx, ref, w.wanted(ctx, es))
 		if errors.Is(err, target.ErrForbidden) {
 			// Only a wake finds that out: the operator may be allowed to read the scale.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, reasons.TargetForbidden, "Wake",
@@ -192,6 +204,24 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			waiting(count), ref.Kind, ref.Name, raised.Before, raised.After)
 	}
 	return answer, nil
+}
+
+// wanted is how many replicas a wake asks for. A ScaledObject of KEDA that is paused for the sleep
+// is released meanwhile: no client waits for that, since one that is paused leaves the target as
+// it is. The controller sees to it, too, if this fails.
+func (w *Waker) wanted(ctx context.Context, es *v1alpha1.ElasticService) target.Replicas {
+	if es.Spec.Autoscaler == nil {
+		return target.Wanted(es)
+	}
+	if es.Status.PausedScaledObject != "" {
+		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
+		go func() {
+			defer utilruntime.HandleCrash()
+			defer cancel()
+			_ = w.Autoscalers.Release(releasing, es.DeepCopy())
+		}()
+	}
+	return w.Autoscalers.Wanted(ctx, es)
 }
 
 // onItsWay reports whether a sleep is committed whose target may still be scaled to zero; the

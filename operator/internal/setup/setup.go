@@ -38,6 +38,7 @@ import (
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/fronts"
@@ -121,7 +122,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, reports.Peers, p.Errors); err != nil {
+	beside, err := autoscaler.New(mgr, o.Namespaces.Cached())
+	if err != nil {
+		return err
+	}
+	if err := setupController(mgr, o, token, scaler, beside, reports.Peers, p.Errors); err != nil {
 		return err
 	}
 	if err := setupAutoscalers(ctx, mgr, o, scaler, reports.Peers, servers.UsualBoot, p.Errors); err != nil {
@@ -156,7 +161,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		},
 	})
 	waker := informer.NewWaker(mgr.GetClient(), &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
-	waker.Namespaces = o.Namespaces
+	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
 	handler := &informer.Handler{
 		Verifier: verifier,
 		Pods:     mgr.GetClient(),
@@ -346,7 +351,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, players elasticservice.Players, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, beside *autoscaler.Autoscalers, players elasticservice.Players, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -365,18 +370,19 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	}
 	ports := resolverports.New(mgr.GetClient(), o.MaxPortsPerNamespace)
 	r := &elasticservice.Reconciler{
-		Client:     mgr.GetClient(),
-		Live:       mgr.GetAPIReader(),
-		Scaler:     scaler,
-		Resolvers:  pods,
-		Triggers:   poller,
-		Notify:     notify,
-		Players:    players,
-		Events:     lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
-		Metrics:    metrics.NewController(ctrlmetrics.Registry),
-		Reporter:   reporter,
-		Ports:      ports,
-		Namespaces: o.Namespaces,
+		Client:      mgr.GetClient(),
+		Live:        mgr.GetAPIReader(),
+		Scaler:      scaler,
+		Autoscalers: beside,
+		Resolvers:   pods,
+		Triggers:    poller,
+		Notify:      notify,
+		Players:     players,
+		Events:      lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Metrics:     metrics.NewController(ctrlmetrics.Registry),
+		Reporter:    reporter,
+		Ports:       ports,
+		Namespaces:  o.Namespaces,
 	}
 	if err := r.Setup(mgr, changed); err != nil {
 		return err

@@ -43,7 +43,7 @@ func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 
 // mayNotSleep reports whether a service that could sleep may not, or not yet.
 func mayNotSleep(es *v1alpha1.ElasticService, o Observed, f Findings) bool {
-	return Blocked(es, o) != nil || !o.Leftovers.Next.IsZero() || len(o.Leftovers.Slices) > 0 || f.Former
+	return Blocked(es, o) != nil || o.Autoscaler.Problem != nil || !o.Leftovers.Next.IsZero() || len(o.Leftovers.Slices) > 0 || f.Former
 }
 
 // Blocked is why a service that could sleep may not; nil: it may.

@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -66,6 +67,8 @@ type Observed struct {
 	Players idleness.Players
 	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does.
 	KeptAwake idleness.KeptAwake
+	// Autoscaler is what sets the target's replicas while the service is awake.
+	Autoscaler autoscaler.Seen
 	// SleepBegun is status.lastWakeTime as it was when this process wrote FallingAsleep; nil
 	// when it did not. Another value now means that a client came, whatever the replicas'
 	// clocks are.

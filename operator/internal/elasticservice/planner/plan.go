@@ -179,6 +179,11 @@ func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed
 		p.RequeueAfter.AtMost(left)
 		return
 	}
+	if !o.Autoscaler.Rests() {
+		// Its pause has been asked for since the sleep began.
+		p.RequeueAfter.AtMost(200 * time.Millisecond)
+		return
+	}
 	if spec.HasTriggers(es) && !o.Nobody && o.Triggers.At.Before(since.Add(settleTime(es))) {
 		// A client that came before kube-proxy applied the endpoints went to a server past the
 		// resolver: only a trigger that was asked since then finds it.

@@ -102,6 +102,7 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 		serverUp(o, f),
 		frontReady(es, o, f),
 		wakePlayersKnown(es, o),
+		autoscalerReady(o),
 	}
 	ready := condition.True(conditions.Ready, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
@@ -133,4 +134,4 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 
 // keepAwake are the conditions that explain, where they are False, why a service doesn't sleep
 // as the spec asks.
-var keepAwake = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal}
+var keepAwake = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal, conditions.AutoscalerReady}

@@ -125,3 +125,21 @@ func wakePlayersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Co
 	}
 	return condition.True(kind, reasons.OK, "The lists of who may wake the service are read.")
 }
+
+// autoscalerReady is the condition whether what sets the target's replicas lets it sleep.
+func autoscalerReady(o planner.Observed) metav1.Condition {
+	const kind = conditions.AutoscalerReady
+	a := o.Autoscaler
+	switch {
+	case a.Kind == "":
+		return condition.True(kind, reasons.NotNeeded, "The spec names no autoscaler.")
+	case a.Problem != nil:
+		return condition.False(kind, a.Problem.Reason, "%s", a.Problem.Message)
+	case a.Kind == v1alpha1.AutoscalerHPA:
+		return condition.True(kind, reasons.OK, "HorizontalPodAutoscaler %s rests while the target is at zero.", a.Name)
+	case a.Paused && !a.Ours:
+		return condition.True(kind, reasons.PausedByOther, "Somebody else has paused ScaledObject %s: it stays paused, asleep and awake.", a.Name)
+	default:
+		return condition.True(kind, reasons.OK, "ScaledObject %s is paused while the service sleeps.", a.Name)
+	}
+}

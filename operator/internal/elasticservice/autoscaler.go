@@ -1,0 +1,106 @@
+package elasticservice
+
+import (
+	"context"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+)
+
+// unpausableRetry is how long a service stays awake whose ScaledObject could not be paused.
+const unpausableRetry = time.Minute
+
+// autoscalerState is the last attempt to pause a ScaledObject, or to end that, where it failed.
+type autoscalerState struct {
+	failed *obstacle.Obstacle
+	at     time.Time
+}
+
+// observeAutoscaler reads what sets the target's replicas while the service is awake. One that
+// could not be paused lately keeps the service awake, so that it isn't tried all the time.
+func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
+	if es.Spec.Autoscaler == nil {
+		m.autoscaler = autoscalerState{}
+		return
+	}
+	o.Autoscaler = r.Autoscalers.See(ctx, es)
+	if now.Sub(m.autoscaler.at) > unpausableRetry {
+		m.autoscaler = autoscalerState{}
+	}
+	if o.Autoscaler.Problem == nil {
+		o.Autoscaler.Problem = m.autoscaler.failed
+	}
+}
+
+// keepAutoscaler has a ScaledObject of KEDA paused from the beginning of a sleep to the wake. Its
+// name is in the status before it is paused: whoever takes over knows what to release, even if
+// the spec names another one by then.
+func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
+	es, seen, o := p.es, p.observed.Autoscaler, p.observed
+	known := es.Status.PausedScaledObject
+	if es.Spec.Autoscaler == nil && known == "" || o.Older != "" || o.TargetTaken != "" {
+		return
+	}
+	wish := seen.Want(autoscaler.Situation{
+		Known: o.Scale.Err == nil, Replicas: o.Scale.Replicas,
+		FallingAsleep: p.plan.Phase == v1alpha1.PhaseFallingAsleep, Deleting: !es.DeletionTimestamp.IsZero(),
+	})
+	switch {
+	case known != "" && (seen.Kind != v1alpha1.AutoscalerKEDA || known != seen.Name):
+		r.unpaused(p, r.Autoscalers.Release(ctx, es)) // it is named no more
+	case wish == autoscaler.Pause && known == "":
+		es.Status.PausedScaledObject = seen.Name // the pass that this write leads to pauses it
+	case wish == autoscaler.Pause && !seen.Paused:
+		p.state.autoscaler = autoscalerState{r.Autoscalers.Pause(ctx, es, seen), p.now}
+	case wish == autoscaler.Unpause && seen.Ours:
+		r.unpaused(p, r.Autoscalers.Unpause(ctx, es, seen))
+	case wish == autoscaler.Unpause && known != "":
+		// The cache may be late, or could not be read.
+		r.unpaused(p, r.Autoscalers.Release(ctx, es))
+	}
+	p.found.Note(p.state.autoscaler.failed)
+}
+
+// unpaused notes the end of a pause, or why it goes on.
+func (r *Reconciler) unpaused(p *pass, failed *obstacle.Obstacle) {
+	if failed == nil {
+		p.es.Status.PausedScaledObject = ""
+		return
+	}
+	p.state.autoscaler = autoscalerState{failed, p.now}
+}
+
+// byHPA finds the ElasticServices that name a HorizontalPodAutoscaler.
+func (r *Reconciler) byHPA(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.byAutoscalerNamed(ctx, v1alpha1.AutoscalerHPA, client.ObjectKeyFromObject(o))
+}
+
+// byScaledObject finds the ElasticServices that name a ScaledObject.
+func (r *Reconciler) byScaledObject(ctx context.Context, key client.ObjectKey) []reconcile.Request {
+	return r.byAutoscalerNamed(ctx, v1alpha1.AutoscalerKEDA, key)
+}
+
+func (r *Reconciler) byAutoscalerNamed(ctx context.Context, kind v1alpha1.AutoscalerKind, key client.ObjectKey) []reconcile.Request {
+	return index.Find(ctx, r.Client, client.InNamespace(key.Namespace), client.MatchingFields{index.Autoscaler: string(kind) + "/" + key.Name})
+}
+
+// boundsChanged lets through HorizontalPodAutoscalers that come, go, or are given other bounds or
+// another target. Their status changes all the time.
+func boundsChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
+		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
+		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	}}
+}
