@@ -153,7 +153,7 @@ func unpausable(verb, name string, err error) *obstacle.Obstacle {
 
 func forbidden(verb, name string, err error) *obstacle.Obstacle {
 	return obstacle.New(reasons.AutoscalerForbidden,
-		"The operator may not %s ScaledObject %s (%s): install Dormouse with the component config/components/keda.", verb, name, refusal.Words(err))
+		"The operator may not %s ScaledObject %s (%s): install Dormouse with the component config/components/keda, or change what refuses it.", verb, name, refusal.Words(err))
 }
 
 // explain says why an autoscaler can't be read.

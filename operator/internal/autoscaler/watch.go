@@ -95,11 +95,13 @@ func (w *watch) begun(ctx context.Context) (cache.Informer, error) {
 	if w.informer != nil || time.Since(w.tried) < watchRetry {
 		return w.informer, w.absent
 	}
+	late := w.absent != nil
 	informer, err := w.cache.GetInformer(ctx, newScaledObject(client.ObjectKey{}), cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(o any, initial bool) {
-				if !initial {
+				// Who asked for one before the kind was there is told of those that came with it.
+				if !initial || late {
 					w.tell(o)
 				}
 			},

@@ -95,12 +95,13 @@ func (r *Reconciler) byAutoscalerNamed(ctx context.Context, kind v1alpha1.Autosc
 	return index.Find(ctx, r.Client, client.InNamespace(key.Namespace), client.MatchingFields{index.Autoscaler: string(kind) + "/" + key.Name})
 }
 
-// boundsChanged lets through HorizontalPodAutoscalers that come, go, or are given other bounds or
-// another target. Their status changes all the time.
+// boundsChanged lets through HorizontalPodAutoscalers that come, go, or are given other bounds,
+// another target or another owner. Their status changes all the time.
 func boundsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
 		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
-		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	}}
 }

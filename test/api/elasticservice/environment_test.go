@@ -57,7 +57,10 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 	}
 	ready, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := fixture.Install(ready, e.client, "namespace", "rbac", "sidecar"); err != nil {
+	if err := fixture.Install(ready, e.client, "namespace", "sidecar"); err != nil {
+		return nil, err
+	}
+	if err := fixture.InstallWith(ready, e.client, "rbac", "keda"); err != nil {
 		return nil, err
 	}
 	access, err := fixture.WriteAccess(ready, config, e.client, e.dir, nil)
