@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -15,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -153,4 +155,56 @@ func TestWaitingClientsAreCountedInWords(t *testing.T) {
 			t.Errorf("of %d it is said %q, want %q", count, got, want)
 		}
 	}
+}
+
+// beside is what else sets a target's replicas. It is slow to let go of its pause.
+type beside struct {
+	released chan types.UID
+	slow     chan struct{}
+}
+
+func (b *beside) Wanted(context.Context, *v1alpha1.ElasticService) target.Replicas {
+	return target.Replicas{AtLeast: 4, FromZero: 4}
+}
+
+func (b *beside) Release(_ context.Context, es *v1alpha1.ElasticService) *obstacle.Obstacle {
+	<-b.slow
+	b.released <- es.UID
+	return nil
+}
+
+// No client waits for KEDA, and none at all where the service is beside none.
+func TestAWakeEndsAPauseAndDoesNotWaitForThat(t *testing.T) {
+	now := time.Now()
+	asleep := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-time.Hour)), PausedScaledObject: "lobby"}
+	for name, autoscaler := range map[string]*v1alpha1.Autoscaler{"keda": {Kind: v1alpha1.AutoscalerKEDA, Name: "lobby"}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			s, b := &scaled{}, &beside{released: make(chan types.UID, 1), slow: make(chan struct{})}
+			w := waker(t, asleep, asleep, s, &now)
+			w.Autoscalers = b
+			w.client = named(w.client, autoscaler)
+			answer := call(t, w)
+			close(b.slow)
+			if autoscaler == nil {
+				if answer.Replicas != 1 || len(b.released) > 0 {
+					t.Errorf("answered %+v, and %d pauses were ended; want 1 replica and none", answer, len(b.released))
+				}
+				return
+			}
+			if uid := <-b.released; uid != "uid" || answer.Replicas != 4 {
+				t.Errorf("answered %+v, and the pause of %q was ended; want 4 replicas, and that of uid", answer, uid)
+			}
+		})
+	}
+}
+
+// named has the client list ElasticServices that name an autoscaler.
+func named(c client.Client, autoscaler *v1alpha1.Autoscaler) client.Client {
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, l, opts...)
+		for i := range l.(*v1alpha1.ElasticServiceList).Items {
+			l.(*v1alpha1.ElasticServiceList).Items[i].Spec.Autoscaler = autoscaler
+		}
+		return err
+	}})
 }

@@ -101,6 +101,14 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a target's name with a slash":  {spec(`{scaleTargetRef: {name: a/b}}`), "name must be an object's name"},
 		"a long target's name":          {spec(`{scaleTargetRef: {name: ` + strings.Repeat("a", 254) + `}}`), "may not be more than 253"},
 
+		"an autoscaler without a kind":         {spec(`{autoscaler: {name: a}}`), "spec.autoscaler.kind: Required value"},
+		"an autoscaler without a name":         {spec(`{autoscaler: {kind: hpa}}`), "spec.autoscaler.name: Required value"},
+		"an autoscaler of an unknown kind":     {spec(`{autoscaler: {kind: vpa, name: a}}`), `supported values: "hpa", "keda"`},
+		"an autoscaler of another namespace":   {spec(`{autoscaler: {kind: keda, name: games/lobby}}`), "name must be an object's name"},
+		"an autoscaler's name in capitals":     {spec(`{autoscaler: {kind: keda, name: Lobby}}`), "name must be an object's name: lower case letters"},
+		"an autoscaler's empty name":           {spec(`{autoscaler: {kind: hpa, name: ""}}`), "spec.autoscaler.name"},
+		"an autoscaler's name that never ends": {spec(`{autoscaler: {kind: hpa, name: ` + strings.Repeat("a", 254) + `}}`), "may not be more than 253"},
+
 		"minReplicas of zero":         {spec(`{minReplicas: 0}`), "should be greater than or equal to 1"},
 		"negative minReplicas":        {spec(`{minReplicas: -1}`), "should be greater than or equal to 1"},
 		"too many minReplicas":        {spec(`{minReplicas: 10001}`), "should be less than or equal to 10000"},

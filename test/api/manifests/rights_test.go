@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -138,6 +139,30 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// With the component for KEDA the operator may read and pause ScaledObjects, and no more than that.
+func TestTheComponentForKEDAAddsTheRightsToPause(t *testing.T) {
+	rules := func(objects []*unstructured.Unstructured) []rbacv1.PolicyRule {
+		t.Helper()
+		for _, o := range objects {
+			if role := (rbacv1.ClusterRole{}); o.GetKind() == "ClusterRole" && o.GetName() == "dormouse-operator" {
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+					t.Fatal(err)
+				}
+				return role.Rules
+			}
+		}
+		t.Fatal("there is no ClusterRole dormouse-operator")
+		return nil
+	}
+	want := append(rules(build(t, fixture.Path("config", "default"))), rbacv1.PolicyRule{
+		APIGroups: []string{"keda.sh"}, Resources: []string{"scaledobjects"}, Verbs: []string{"get", "list", "watch", "patch"},
+	})
+	got := rules(build(t, withComponent(t, fixture.Path("config", "components", "keda"))))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the operator's rules (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 	"dormouse.dev/dormouse/operator/internal/test/seen"
@@ -228,6 +230,22 @@ func TestPlan(t *testing.T) {
 				Roles:   map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating, "resolver-2": endpoints.RoleReady},
 				Requeue: 100 * time.Millisecond,
 			},
+		},
+		"a sleep waits until KEDA is paused": {
+			es: fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6)),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.SleepBegun, o.Resolvers[0].Phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
+				o.Autoscaler.Kind = v1alpha1.AutoscalerKEDA
+			}),
+			want: want{Phase: v1alpha1.PhaseFallingAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 200 * time.Millisecond},
+		},
+		"a sleep beside an autoscaler that can't rest is cancelled": {
+			es: fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6)),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.SleepBegun, o.Resolvers[0].Phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
+				o.Autoscaler = autoscaler.Seen{Kind: v1alpha1.AutoscalerKEDA, Paused: true, Problem: &obstacle.Obstacle{}}
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
 		},
 		"a sleep that nobody disturbed is committed": {
 			es: fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6)),
