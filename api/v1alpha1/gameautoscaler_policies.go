@@ -232,35 +232,7 @@ type BufferPolicy struct {
 // SchedulePolicy wishes a number of Servers while a window is open, and nothing else. Windows
 // that overlap are one.
 type SchedulePolicy struct {
-	// cron is when a window opens: five fields, for minute, hour, day of the month, month and
-	// day of the week, as in "0 18 * * FRI-SUN". A day must fit one of the two fields for days
-	// where both are given.
-	//
-	// Where clocks are put forward, a window that would open in the hour that there isn't opens
-	// when the clocks change. Where they are put back, one that opens in the hour that there is
-	// twice opens both times.
-	// +required
-	// +kubebuilder:validation:MinLength=9
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[-0-9*,/]+ [-0-9*,/]+ [-0-9*,/]+ [-0-9A-Za-z*,/]+ [-0-9A-Za-z*,/]+$')",message="cron must have five fields with one space between them, for minute, hour, day of the month, month and day of the week, such as 0 18 * * FRI-SUN"
-	Cron string `json:"cron"`
-
-	// timeZone is whose clocks cron goes by: a name of the IANA database such as Europe/Berlin;
-	// by default UTC.
-	// +optional
-	// +kubebuilder:default=UTC
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][-+A-Za-z0-9_]*(/[A-Za-z0-9][-+A-Za-z0-9_]*)*$') && self != 'Local'",message="timeZone must be a name of the IANA database such as Europe/Berlin or UTC"
-	TimeZone string `json:"timeZone,omitempty"`
-
-	// duration is how long a window stays open, in hours that pass, whatever clocks show; from
-	// 1m to 168h.
-	// +required
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="duration must be a duration from 1m to 168h such as 90m or 5h"
-	Duration metav1.Duration `json:"duration"`
+	TimeWindow `json:",inline"`
 
 	// replicas is how many Servers it wishes while a window is open; from 1 to 10000.
 	// +required

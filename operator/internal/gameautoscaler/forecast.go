@@ -6,6 +6,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/schedule"
 )
 
 const (
@@ -23,9 +24,9 @@ const (
 // It returns what is remembered, with what is seen now. Stale reports are not remembered, and
 // they don't keep it from its wish, which is not of now's players.
 func forecast(now time.Time, p *v1alpha1.ForecastPolicy, w weekly, o observed) (wish, weekly) {
-	zone, err := zoneOf(p.TimeZone)
+	zone, err := schedule.Zone(p.TimeZone)
 	if err != nil {
-		return fails(reasons.ScheduleInvalid, "timeZone is not a name of the IANA database that the operator has."), w
+		return fails(reasons.ScheduleInvalid, fmt.Sprintf("%v.", err)), w
 	}
 	expects := func(w weekly, hour int) bool {
 		_, expected := expectation(p, w, hour)

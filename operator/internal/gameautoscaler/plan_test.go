@@ -22,10 +22,10 @@ var (
 	ask     = v1alpha1.AutoscalerPolicy{Name: "ask", Webhook: &v1alpha1.WebhookPolicy{}}
 	load    = v1alpha1.AutoscalerPolicy{Name: "load", ActivePlayers: &v1alpha1.ActivePlayersPolicy{}}
 	spare   = v1alpha1.AutoscalerPolicy{Name: "spare", Buffer: &v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(2))}}
-	evening = v1alpha1.AutoscalerPolicy{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{Cron: "0 11 * * *", Duration: metav1.Duration{Duration: 2 * time.Hour}, Replicas: 6}}
-	night   = v1alpha1.AutoscalerPolicy{Name: "night", Schedule: &v1alpha1.SchedulePolicy{Cron: "0 13 * * *", Duration: metav1.Duration{Duration: 2 * time.Hour}, Replicas: 3}}
+	evening = v1alpha1.AutoscalerPolicy{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{TimeWindow: v1alpha1.TimeWindow{Cron: "0 11 * * *", Duration: metav1.Duration{Duration: 2 * time.Hour}}, Replicas: 6}}
+	night   = v1alpha1.AutoscalerPolicy{Name: "night", Schedule: &v1alpha1.SchedulePolicy{TimeWindow: v1alpha1.TimeWindow{Cron: "0 13 * * *", Duration: metav1.Duration{Duration: 2 * time.Hour}}, Replicas: 3}}
 	usual   = v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{}}
-	broken  = v1alpha1.AutoscalerPolicy{Name: "broken", Schedule: &v1alpha1.SchedulePolicy{Cron: "0 13 * *", Duration: metav1.Duration{Duration: time.Hour}, Replicas: 3}}
+	broken  = v1alpha1.AutoscalerPolicy{Name: "broken", Schedule: &v1alpha1.SchedulePolicy{TimeWindow: v1alpha1.TimeWindow{Cron: "0 13 * *", Duration: metav1.Duration{Duration: time.Hour}}, Replicas: 3}}
 )
 
 func waking(p v1alpha1.AutoscalerPolicy) v1alpha1.AutoscalerPolicy {

@@ -61,8 +61,8 @@ func TestAScheduleWishesWhileItsWindowIsOpen(t *testing.T) {
 			zone = time.UTC
 		}
 		now := parse(t, zone, test.now)
-		p := &v1alpha1.SchedulePolicy{Cron: test.cron, TimeZone: test.zone, Duration: metav1.Duration{Duration: test.duration}, Replicas: 7, Wake: true}
-		w := schedule(now, p)
+		p := &v1alpha1.SchedulePolicy{TimeWindow: v1alpha1.TimeWindow{Cron: test.cron, TimeZone: test.zone, Duration: metav1.Duration{Duration: test.duration}}, Replicas: 7, Wake: true}
+		w := scheduled(now, p)
 		got := want{Replicas: -1, Reason: w.reason}
 		if w.replicas != nil {
 			got.Replicas = *w.replicas
@@ -80,7 +80,7 @@ func TestAScheduleWishesWhileItsWindowIsOpen(t *testing.T) {
 			t.Errorf("%s: it keeps the target awake until %s", name, w.keepAwake)
 		}
 		p.Wake = false
-		if w := schedule(now, p); !w.keepAwake.IsZero() {
+		if w := scheduled(now, p); !w.keepAwake.IsZero() {
 			t.Errorf("%s: without wake it keeps the target awake until %s", name, w.keepAwake)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"dormouse.dev/dormouse/operator/internal/schedule"
 )
 
 const (
@@ -102,12 +104,12 @@ func (w weekly) usual(hour int, percentile int32) (remembered, played int, playe
 
 // hourShown is the begin of the hour that clocks of a zone show, as a time in UTC.
 func hourShown(t time.Time, zone *time.Location) time.Time {
-	return shownAt(t, offsetAt(t, zone)).Truncate(time.Hour)
+	return schedule.ShownAt(t, schedule.OffsetAt(t, zone)).Truncate(time.Hour)
 }
 
 // hourEnds is when the hour ends that clocks of a zone show.
 func hourEnds(t time.Time, zone *time.Location) time.Time {
-	return t.Add(time.Hour - shownAt(t, offsetAt(t, zone)).Sub(hourShown(t, zone)))
+	return t.Add(time.Hour - schedule.ShownAt(t, schedule.OffsetAt(t, zone)).Sub(hourShown(t, zone)))
 }
 
 func hourOfWeek(shown time.Time) int { return int(shown.Weekday())*24 + shown.Hour() }

@@ -50,7 +50,7 @@ func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.Auto
 	case asleep && (p.Schedule == nil || !p.Schedule.Wake):
 		w = rests(reasons.Asleep, resting)
 	case p.Schedule != nil:
-		w = schedule(now, p.Schedule)
+		w = scheduled(now, p.Schedule)
 	case p.Webhook != nil:
 		w = webhook(p.Name, o)
 	case !o.fresh:

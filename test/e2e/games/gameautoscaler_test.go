@@ -156,7 +156,7 @@ func TestAScheduleWakesAGameType(t *testing.T) {
 	}
 	// Windows of a minute that begin each minute are one that doesn't end.
 	gas := newAutoscaler(ctx, t, g, v1alpha1.AutoscalerPolicy{Name: "always", Schedule: &v1alpha1.SchedulePolicy{
-		Cron: "* * * * *", Duration: metav1.Duration{Duration: 2 * time.Minute}, Replicas: 1, Wake: true,
+		TimeWindow: v1alpha1.TimeWindow{Cron: "* * * * *", Duration: metav1.Duration{Duration: 2 * time.Minute}}, Replicas: 1, Wake: true,
 	}})
 	scaledTo(ctx, t, g, 1)
 	_, err = env.Wait(ctx, suite.Cluster, &v1alpha1.GameAutoscalerList{}, g.Key(), "keeps it awake", func(gas *v1alpha1.GameAutoscaler) bool {

@@ -38,7 +38,7 @@ func Policies() []Policy {
 	forecast := v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{Wake: true, TimeZone: Zone}}
 	window := func(name, cron string, length time.Duration, replicas int32) v1alpha1.AutoscalerPolicy {
 		return v1alpha1.AutoscalerPolicy{Name: name, Schedule: &v1alpha1.SchedulePolicy{
-			Cron: cron, TimeZone: Zone, Duration: metav1.Duration{Duration: length}, Replicas: replicas, Wake: true,
+			TimeWindow: v1alpha1.TimeWindow{Cron: cron, TimeZone: Zone, Duration: metav1.Duration{Duration: length}}, Replicas: replicas, Wake: true,
 		}}
 	}
 	return []Policy{

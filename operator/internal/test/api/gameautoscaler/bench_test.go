@@ -127,7 +127,7 @@ func (w *world) makeTarget(name string) error {
 			Policies: []v1alpha1.AutoscalerPolicy{
 				byPlayers(),
 				{Name: "slots", Buffer: &v1alpha1.BufferPolicy{PlayerSlots: new(intstr.FromInt(5))}},
-				{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{Cron: "0 18 * * *", TimeZone: "Europe/Berlin", Duration: metav1.Duration{Duration: time.Hour}, Replicas: 2}},
+				{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{TimeWindow: v1alpha1.TimeWindow{Cron: "0 18 * * *", TimeZone: "Europe/Berlin", Duration: metav1.Duration{Duration: time.Hour}}, Replicas: 2}},
 			},
 		},
 	}

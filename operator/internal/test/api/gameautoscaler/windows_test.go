@@ -22,7 +22,8 @@ func TestAScheduleWakesAndTheOthersRest(t *testing.T) {
 	now := w.Clock.Now().UTC()
 	opens := now.Truncate(time.Minute).Add(10 * time.Minute)
 	evening := v1alpha1.AutoscalerPolicy{Name: "evening", Schedule: &v1alpha1.SchedulePolicy{
-		Cron: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Hour}, Replicas: 3, Wake: true,
+		TimeWindow: v1alpha1.TimeWindow{Cron: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Hour}},
+		Replicas:   3, Wake: true,
 	}}
 	w.autoscaler(scaler, evening, buffer(2), webhook())
 	w.pass()

@@ -1,4 +1,4 @@
-package gameautoscaler
+package schedule
 
 import (
 	"math/rand/v2"
@@ -174,7 +174,7 @@ func TestWhatIsDueIsWhatClocksShow(t *testing.T) {
 			want, last := time.Time{}, time.Time{}
 			begin := from.Add(time.Duration(random.IntN(48*60)) * time.Minute)
 			for at := begin.Add(time.Minute); at.Before(begin.Add(72 * time.Hour)); at = at.Add(time.Minute) {
-				if c.minutes&(1<<at.Minute()) == 0 || c.hours&(1<<at.Hour()) == 0 || !c.fits(midnight(shownAt(at, offsetAt(at, zone)))) {
+				if c.minutes&(1<<at.Minute()) == 0 || c.hours&(1<<at.Hour()) == 0 || !c.fits(midnight(ShownAt(at, OffsetAt(at, zone)))) {
 					continue
 				}
 				if want.IsZero() {

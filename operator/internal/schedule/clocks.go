@@ -1,4 +1,4 @@
-package gameautoscaler
+package schedule
 
 import "time"
 
@@ -14,13 +14,13 @@ const horizon = 5 * 366 * 24 * time.Hour
 func (c cron) last(now time.Time, zone *time.Location, length time.Duration) (time.Time, bool) {
 	floor := now.Add(-length)
 	for at := now; at.After(floor); {
-		offset := offsetAt(at, zone)
+		offset := OffsetAt(at, zone)
 		begin, _ := at.In(zone).ZoneBounds()
 		from := floor
 		if begin.After(floor) {
 			from = begin
 		}
-		if shown, ok := c.lastShown(shownAt(at, offset), shownAt(from, offset)); ok {
+		if shown, ok := c.lastShown(ShownAt(at, offset), ShownAt(from, offset)); ok {
 			if due := unshown(shown, offset, zone); due.After(floor) {
 				return due, true
 			}
@@ -29,8 +29,8 @@ func (c cron) last(now time.Time, zone *time.Location, length time.Duration) (ti
 		if !begin.After(floor) {
 			return time.Time{}, false
 		}
-		before := offsetAt(begin.Add(-time.Nanosecond), zone)
-		if _, skipped := c.nextShown(shownAt(begin, before), shownAt(begin, offset)); skipped {
+		before := OffsetAt(begin.Add(-time.Nanosecond), zone)
+		if _, skipped := c.nextShown(ShownAt(begin, before), ShownAt(begin, offset)); skipped {
 			return begin.In(zone), true
 		}
 		at = begin.Add(-time.Nanosecond)
@@ -42,19 +42,19 @@ func (c cron) last(now time.Time, zone *time.Location, length time.Duration) (ti
 func (c cron) next(now time.Time, zone *time.Location) (time.Time, bool) {
 	ceiling := now.Add(horizon)
 	for at := now.Add(time.Nanosecond); at.Before(ceiling); {
-		offset := offsetAt(at, zone)
+		offset := OffsetAt(at, zone)
 		_, end := at.In(zone).ZoneBounds()
 		to := ceiling
 		if !end.IsZero() && end.Before(ceiling) {
 			to = end
 		}
-		if shown, ok := c.nextShown(shownAt(at, offset), shownAt(to, offset)); ok {
+		if shown, ok := c.nextShown(ShownAt(at, offset), ShownAt(to, offset)); ok {
 			return unshown(shown, offset, zone), true
 		}
 		if end.IsZero() {
 			break
 		}
-		if _, skipped := c.nextShown(shownAt(end, offset), shownAt(end, offsetAt(end, zone))); skipped {
+		if _, skipped := c.nextShown(ShownAt(end, offset), ShownAt(end, OffsetAt(end, zone))); skipped {
 			return end.In(zone), true
 		}
 		at = end
@@ -62,14 +62,14 @@ func (c cron) next(now time.Time, zone *time.Location) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// offsetAt is how far a zone's clocks are ahead of UTC.
-func offsetAt(t time.Time, zone *time.Location) time.Duration {
+// OffsetAt is how far a zone's clocks are ahead of UTC.
+func OffsetAt(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// shownAt is what clocks show that are so far ahead of UTC.
-func shownAt(t time.Time, offset time.Duration) time.Time { return t.UTC().Add(offset) }
+// ShownAt is what clocks show that are so far ahead of UTC.
+func ShownAt(t time.Time, offset time.Duration) time.Time { return t.UTC().Add(offset) }
 
 // unshown is when they show it.
 func unshown(shown time.Time, offset time.Duration, zone *time.Location) time.Time {
