@@ -7,7 +7,7 @@ import (
 )
 
 // WakeOn is the moment at which a client counts as wanting the service.
-// +kubebuilder:validation:Enum=Login;Connect
+// +kubebuilder:validation:Enum=Login;Connect;Never
 type WakeOn string
 
 const (
@@ -16,6 +16,8 @@ const (
 	WakeOnLogin WakeOn = "Login"
 	// WakeOnConnect is when a client connects or sends a datagram, whatever it wants.
 	WakeOnConnect WakeOn = "Connect"
+	// WakeOnNever is no moment: clients never wake the service.
+	WakeOnNever WakeOn = "Never"
 )
 
 // Wake is what wakes a service.
@@ -25,6 +27,13 @@ type Wake struct {
 	// when is the moment at which a client counts as wanting the service. Login, the default,
 	// needs a game's protocol or http: other ports wake with any connection or datagram. With
 	// Connect so do those, and server lists and probes are answered by the server alone.
+	//
+	// With Never no client wakes it: a window of spec.awake does, the annotation
+	// dormouse.dev/keep-awake-until, a GameAutoscaler, or whoever scales the target. While it
+	// sleeps, server lists and probes are answered as with Login, and clients who want more are
+	// refused as those who may not wake it are: Minecraft's players are told so, HTTP's clients
+	// are answered 403, others are closed or dropped. While it wakes, whoever woke it, clients
+	// wait for it as ever.
 	// +optional
 	// +kubebuilder:default=Login
 	When WakeOn `json:"when,omitempty"`

@@ -29,6 +29,9 @@ import (
 // ErrUnknownService means that no ElasticService has the Service.
 var ErrUnknownService = errors.New("unknown service")
 
+// ErrNeverWakes means that clients may not wake the service.
+var ErrNeverWakes = errors.New("clients never wake the service")
+
 // remember is how long an answer serves further callers, and so how seldom wakes are stamped.
 // No service falls asleep within a second of a stamp.
 const remember = time.Second
@@ -117,6 +120,9 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	if es == nil {
 		return informerapi.WakeResponse{}, fmt.Errorf("no ElasticService has Service %s/%s: %w", r.Namespace, r.Svc, ErrUnknownService)
 	}
+	if wake := es.Spec.Wake; wake != nil && wake.When == v1alpha1.WakeOnNever {
+		return unwoken(es)
+	}
 	if answer, ok := w.recall(es); ok {
 		return answer, nil
 	}
@@ -137,6 +143,20 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	case <-ctx.Done():
 		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w", client.ObjectKeyFromObject(es), ctx.Err())
 	}
+}
+
+// unwoken is the answer about a service that clients never wake. Those who wait for one that
+// wakes, or is awake, wait on: somebody else woke it.
+func unwoken(es *v1alpha1.ElasticService) (informerapi.WakeResponse, error) {
+	phase := es.Status.Phase
+	if phase != v1alpha1.PhaseWaking && phase != v1alpha1.PhaseAwake {
+		return informerapi.WakeResponse{}, fmt.Errorf("ElasticService %s has wake.when: Never: %w", client.ObjectKeyFromObject(es), ErrNeverWakes)
+	}
+	answer := informerapi.WakeResponse{Phase: string(phase), Replicas: es.Status.Replicas}
+	if slept := es.Status.LastSleepTime; slept != nil {
+		answer.LastSleepTime = &slept.Time
+	}
+	return answer, nil
 }
 
 func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {

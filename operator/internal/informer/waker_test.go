@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -40,7 +42,7 @@ func (s *scaled) RaiseTo(_ context.Context, _ target.Ref, want target.Replicas) 
 
 // waker is a replica whose cache shows one ElasticService, while the API server has another
 // version of it. Now is its clock.
-func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, now *time.Time) *Waker {
+func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, now *time.Time, changes ...func(*v1alpha1.ElasticService)) *Waker {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -48,6 +50,9 @@ func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, 
 	}
 	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid"}}
 	es.Spec.Service = "lobby"
+	for _, change := range changes {
+		change(es)
+	}
 	shown := es.DeepCopy()
 	es.Status, shown.Status = live, cached
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(es).WithStatusSubresource(es).
@@ -207,4 +212,28 @@ func named(c client.Client, autoscaler *v1alpha1.Autoscaler) client.Client {
 		}
 		return err
 	}})
+}
+
+// Clients who wait for a service that somebody else woke wait on; else they are told that there is
+// nothing to wake. The target is never touched, and nor is the status.
+func TestClientsNeverWakeAServiceThatOnlyItsOwnerWakes(t *testing.T) {
+	now := time.Now()
+	for phase, waits := range map[v1alpha1.Phase]bool{
+		"": false, v1alpha1.PhaseAsleep: false, v1alpha1.PhaseFallingAsleep: false, v1alpha1.PhaseWaking: true, v1alpha1.PhaseAwake: true,
+	} {
+		s := &scaled{replicas: 1}
+		status := v1alpha1.ElasticServiceStatus{Phase: phase, Replicas: 1, LastSleepTime: micro(now)}
+		w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
+			es.Spec.Wake = &v1alpha1.Wake{When: v1alpha1.WakeOnNever}
+			es.Spec.MinReplicas = ptr.To(int32(5))
+		})
+		answer, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
+		if waits && (err != nil || answer.Phase != string(phase) || answer.LastSleepTime == nil) || !waits && !errors.Is(err, ErrNeverWakes) {
+			t.Errorf("%q: it is answered %+v, %v", phase, answer, err)
+		}
+		live := &v1alpha1.ElasticService{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "lobby"}, live); err != nil || live.Status.LastWakeTime != nil || s.raised > 0 {
+			t.Errorf("%q: the target was to be raised %d times, and the wake is stamped %v, %v", phase, s.raised, live.Status.LastWakeTime, err)
+		}
+	}
 }

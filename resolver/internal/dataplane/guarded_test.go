@@ -118,7 +118,7 @@ func expectForbidden(t *testing.T, c net.Conn) {
 	t.Helper()
 	in := bufio.NewReader(c)
 	status, header, body := answer(t, in)
-	if status != 403 || header.Get("Connection") != "close" || header.Get("Retry-After") != "" || body != "Clients from your address may not wake this service.\n" {
+	if status != 403 || header.Get("Connection") != "close" || header.Get("Retry-After") != "" || body != "You may not wake this service.\n" {
 		t.Errorf("who is denied got %d, %v, %q", status, header, body)
 	}
 	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {

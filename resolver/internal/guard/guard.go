@@ -98,7 +98,7 @@ func (v *Stay) Ask(now time.Time) proto.Reason {
 	if v.asked {
 		return ""
 	}
-	if !v.rules.Permits(v.from) {
+	if v.rules.Nobody || !v.rules.Permits(v.from) {
 		return proto.Denied
 	}
 	if reason := v.Hear(); reason != "" {

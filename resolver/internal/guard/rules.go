@@ -15,6 +15,9 @@ import (
 type Rules struct {
 	// Only reports whether nobody but Allow may wake the service.
 	Only bool
+	// Nobody reports whether no client may wake the service, wherever it comes from. It is for a
+	// service that sleeps: while one wakes, clients may wait for it.
+	Nobody bool
 	// Allow and Deny are networks; Deny takes precedence.
 	Allow, Deny []netip.Prefix
 	// PerSourceRate and PerServiceRate are how many clients may ask in a minute; 0
@@ -43,7 +46,7 @@ func NewRules(allow, deny []string) Rules {
 }
 
 // Hidden are the rules without those that need the source's address.
-func (r Rules) Hidden() Rules { return Rules{PerServiceRate: r.PerServiceRate} }
+func (r Rules) Hidden() Rules { return Rules{Nobody: r.Nobody, PerServiceRate: r.PerServiceRate} }
 
 // Permits reports whether clients from an address may wake the service.
 func (r *Rules) Permits(from netip.Addr) bool {

@@ -26,6 +26,7 @@ func rulesOf(es *v1alpha1.ElasticService, preserved bool) guard.Rules {
 		rules = guard.NewRules(w.AllowCIDRs, w.DenyCIDRs)
 		rules.PerSourceRate, rules.PerServiceRate = w.PerSourceRate, w.PerServiceRate
 	}
+	rules.Nobody = sleepsOn(es)
 	if s := es.Spec.Hold.PerSource; s != nil {
 		rules.PerSource = guard.Limits{Connections: s.MaxConnections, Bytes: s.MaxBytes, Sessions: s.MaxSessions}
 	}
@@ -33,4 +34,10 @@ func rulesOf(es *v1alpha1.ElasticService, preserved bool) guard.Rules {
 		return rules.Hidden()
 	}
 	return rules
+}
+
+// sleepsOn reports whether an ElasticService sleeps, or is about to, and no client may wake it.
+func sleepsOn(es *v1alpha1.ElasticService) bool {
+	r := Route{Phase: es.Status.Phase}
+	return es.Spec.Wake != nil && es.Spec.Wake.When == v1alpha1.WakeOnNever && r.AwaitsWake()
 }

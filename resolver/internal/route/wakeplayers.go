@@ -9,6 +9,9 @@ import (
 // players is named and not known yet, it is empty. The status must be one that packPlayers has
 // packed.
 func playersOf(es *v1alpha1.ElasticService) *proto.Players {
+	if sleepsOn(es) {
+		return proto.NewPlayers("").Allow(nil)
+	}
 	if es.Spec.Wake == nil || es.Spec.Wake.Players == nil {
 		return nil
 	}

@@ -38,7 +38,7 @@ func appendProbe(c proto.Client, r *Request, p *proto.Probe, ends bool) []byte {
 // appendForbidden tells a client that coming again is of no use. It reveals nothing about the
 // service, and has no page that would reload itself.
 func appendForbidden(c proto.Client, r *Request) []byte {
-	return appendPlain(c, r, http.StatusForbidden, "Clients from your address may not wake this service.\n")
+	return appendPlain(c, r, http.StatusForbidden, "You may not wake this service.\n")
 }
 
 // appendPlain writes an answer of one line.
