@@ -105,6 +105,13 @@ type GameTypeSpec struct {
 	// +optional
 	Wake *Wake `json:"wake,omitempty"`
 
+	// awake are windows of time in which the game is kept awake, played or not, and woken for,
+	// as in an ElasticService.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Awake []TimeWindow `json:"awake,omitempty"`
+
 	// hold bounds what is kept for players while the game wakes. Where it is set,
 	// sleep.hold doesn't count.
 	// +optional

@@ -36,7 +36,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Init()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("gametype").
-		// Its status is the controller's own; a deletion changes the generation. Two of its
+		// Its status is the controller's own; a deletion changes the generation. Some of its
 		// annotations are requests.
 		Watches(&v1alpha1.GameType{}, kit.OwnChanges(), builder.WithPredicates(
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

@@ -22,6 +22,7 @@ func ElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []
 		SleepAfter:     &metav1.Duration{},
 		Handoff:        v1alpha1.HandoffDirect,
 		Hold:           es.Spec.Hold,
+		Awake:          gt.Spec.Awake,
 	}
 	if s := gt.Spec.Sleep; s != nil {
 		if s.After != nil {
@@ -39,7 +40,7 @@ func ElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []
 	if gt.Spec.Hold != nil {
 		spec.Hold = *gt.Spec.Hold
 	}
-	shapePorts(gt, es, &spec, ports)
+	shapeSettings(gt, es, &spec, ports)
 	es.Spec = spec
 }
 
@@ -69,11 +70,12 @@ func portSpecs(gt *v1alpha1.GameType, ports []corev1.ServicePort) []v1alpha1.Por
 	return specs
 }
 
-// frontSetting is GameTypeSettingsAnnotation's word for the front, and portSetting what it puts
-// before a port's name.
+// frontSetting and keepAwakeSetting are GameTypeSettingsAnnotation's words for the front and for
+// KeepAwakeUntilAnnotation, and portSetting is what it puts before a port's name.
 const (
-	frontSetting = "front"
-	portSetting  = "ports/"
+	frontSetting     = "front"
+	keepAwakeSetting = "keep-awake-until"
+	portSetting      = "ports/"
 )
 
 // frontTarget is the Service's port to which the front leads: that of the template's port which the
@@ -107,10 +109,10 @@ func frontTarget(gt *v1alpha1.GameType, ports []corev1.ServicePort) string {
 	return found[0]
 }
 
-// shapePorts takes the front and the ports' settings from the GameType. What somebody made of
+// shapeSettings takes the front, the ports' settings and KeepAwakeUntilAnnotation from the GameType. What somebody made of
 // them in the ElasticService stays where the GameType says nothing; what the GameType once said
 // goes when it doesn't say it any more.
-func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec, ports []corev1.ServicePort) {
+func shapeSettings(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec, ports []corev1.ServicePort) {
 	before := strings.Split(es.Annotations[wellknown.GameTypeSettingsAnnotation], ",")
 	var now []string
 	switch {
@@ -120,6 +122,14 @@ func shapePorts(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alph
 		now = append(now, frontSetting)
 	case !slices.Contains(before, frontSetting):
 		spec.Front = es.Spec.Front
+	}
+	until, asks := gt.Annotations[wellknown.KeepAwakeUntilAnnotation]
+	switch {
+	case asks:
+		metav1.SetMetaDataAnnotation(&es.ObjectMeta, wellknown.KeepAwakeUntilAnnotation, until)
+		now = append(now, keepAwakeSetting)
+	case slices.Contains(before, keepAwakeSetting):
+		delete(es.Annotations, wellknown.KeepAwakeUntilAnnotation)
 	}
 	spec.Ports = portSpecs(gt, ports)
 	for _, p := range spec.Ports {

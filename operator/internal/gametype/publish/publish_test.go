@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 func newGame() *v1alpha1.GameType {
@@ -263,5 +264,32 @@ func TestAnUpdateOfPortsLeavesPlayersTheirs(t *testing.T) {
 		if got := targetPort(&s, &s.Ports[0], corev1.ProtocolUDP); got != c.want {
 			t.Errorf("%s: the target port is %s, want %s", name, got.String(), c.want.String())
 		}
+	}
+}
+
+func TestAnElasticServiceIsKeptAwakeAsItsGame(t *testing.T) {
+	gt := newGame()
+	gt.Spec.Awake = []v1alpha1.TimeWindow{{Cron: "0 18 * * FRI", TimeZone: "Europe/Berlin", Duration: metav1.Duration{Duration: time.Hour}}}
+	gt.Annotations = map[string]string{wellknown.KeepAwakeUntilAnnotation: "2026-11-27T18:00:00Z"}
+	es := &v1alpha1.ElasticService{}
+	ElasticService(gt, es, Ports(gt))
+	if diff := cmp.Diff(gt.Spec.Awake, es.Spec.Awake); diff != "" {
+		t.Errorf("windows (-want +got):\n%s", diff)
+	}
+	until := func() string { return es.Annotations[wellknown.KeepAwakeUntilAnnotation] }
+	if until() != "2026-11-27T18:00:00Z" {
+		t.Errorf("it is kept awake until %q", until())
+	}
+	// What the game doesn't say any more goes.
+	gt.Spec.Awake, gt.Annotations = nil, nil
+	ElasticService(gt, es, Ports(gt))
+	if len(es.Spec.Awake) > 0 || until() != "" {
+		t.Errorf("it has %+v, and is kept awake until %q, though the game says neither", es.Spec.Awake, until())
+	}
+	// What somebody else says to the ElasticService stays.
+	metav1.SetMetaDataAnnotation(&es.ObjectMeta, wellknown.KeepAwakeUntilAnnotation, "2026-11-28T18:00:00Z")
+	ElasticService(gt, es, Ports(gt))
+	if until() != "2026-11-28T18:00:00Z" {
+		t.Errorf("somebody's own annotation became %q", until())
 	}
 }
