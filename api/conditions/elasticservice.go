@@ -75,4 +75,10 @@ const (
 	// the service sleeps, or can be made to, and when the spec names none. While it is False the
 	// service isn't put to sleep, and wakes all the same.
 	AutoscalerReady = "AutoscalerReady"
+
+	// AwakeWindowsValid is True when all that spec.awake and the annotation
+	// dormouse.dev/keep-awake-until say can be read, and when there are none; its message says
+	// until when they keep the service awake, or when they will next. While it is False what
+	// can't be read counts for nothing, and everything else does.
+	AwakeWindowsValid = "AwakeWindowsValid"
 )

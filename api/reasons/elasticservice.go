@@ -144,9 +144,14 @@ const (
 	ConfigMapNotFound = "ConfigMapNotFound"
 	// PlayerListInvalid means that a list of players can't be read.
 	PlayerListInvalid = "PlayerListInvalid"
-	// AnnotationInvalid means that an annotation of the front's Service can't be
-	// read.
+	// AnnotationInvalid means that an annotation of the front's Service, or of the
+	// ElasticService itself, can't be read.
 	AnnotationInvalid = "AnnotationInvalid"
+	// KeptAwake means that a window or an annotation keeps the service awake.
+	KeptAwake = "KeptAwake"
+	// ScaledToZero means that somebody scaled the target to zero in a window that would
+	// keep it awake.
+	ScaledToZero = "ScaledToZero"
 	// ProtocolUnsupported means that clients don't say in the port's protocol
 	// which host they want.
 	ProtocolUnsupported = "ProtocolUnsupported"

@@ -94,6 +94,17 @@ type ElasticServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('8760h')))",message="sleepAfter must be a duration from 1s to 8760h such as 90s, 10m or 1h, or 0s for never"
 	SleepAfter *metav1.Duration `json:"sleepAfter,omitempty"`
 
+	// awake are windows of time in which the service is kept awake, used or not. One that sleeps
+	// is woken so long before a window as its last measured wake took, but 15m at most. Outside
+	// of them it sleeps and wakes as ever. Windows that overlap are one.
+	//
+	// A target that somebody else scales to zero in a window stays there until a window opens
+	// next, or a client wakes it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Awake []TimeWindow `json:"awake,omitempty"`
+
 	// idle is how Dormouse knows that nobody uses the service, beyond the connections that pass
 	// through the resolver. With handoff Direct the resolver doesn't see the clients that
 	// connect while the service is awake, so that a service without players or a trigger here
@@ -432,10 +443,16 @@ type ElasticServiceStatus struct {
 	// +optional
 	LastWakeTime *metav1.MicroTime `json:"lastWakeTime,omitempty"`
 
-	// lastWake says where the time of the last wake from zero went, of those that a client
-	// caused and one leader of the operator saw from their beginning to their end.
+	// lastWake says where the time of the last wake from zero went, of those that a client, a
+	// window or the annotation caused and one leader of the operator saw from their beginning to
+	// their end.
 	// +optional
 	LastWake *LastWake `json:"lastWake,omitempty"`
+
+	// keptAwake is what keeps the service awake, used or not: a window of spec.awake, from
+	// when a service that sleeps is woken for it, or the annotation dormouse.dev/keep-awake-until.
+	// +optional
+	KeptAwake *KeptAwake `json:"keptAwake,omitempty"`
 
 	// lastSleepTime is when the service last fell asleep.
 	// +optional
@@ -461,7 +478,8 @@ type ElasticServiceStatus struct {
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp, TriggersHealthy,
 	// PlayersKnown, IdleSignal, DirectGated, DrainSafe, UDPSessionsKept, SourceIPPreserved,
-	// TrafficPolicyUnsupported, FrontReady, WakePlayersKnown and AutoscalerReady.
+	// TrafficPolicyUnsupported, FrontReady, WakePlayersKnown, AutoscalerReady and
+	// AwakeWindowsValid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -471,7 +489,7 @@ type ElasticServiceStatus struct {
 // LastWake is where the time of a wake went: its stages follow each other, and their sum is took.
 // Kubernetes tells when pods were scheduled and started to a second only.
 type LastWake struct {
-	// asked is when the first client asked.
+	// asked is when the first client asked, or Dormouse woke the service by itself.
 	Asked metav1.MicroTime `json:"asked"`
 	// took is how long it was from then until new clients went to a server; with handoff Never
 	// until a server was up.

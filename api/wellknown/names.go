@@ -60,6 +60,11 @@ const (
 	// Local or TrustedCIDRsAnnotation, without which clients' addresses aren't known.
 	MaxSessionsPerSourceAnnotation = "dormouse.dev/max-sessions-per-source"
 
+	// KeepAwakeUntilAnnotation is on an ElasticService or a GameType; its value is a time, as in
+	// RFC 3339: 2026-11-27T18:00:00+01:00. Until then the service is kept awake, and is woken
+	// where it sleeps.
+	KeepAwakeUntilAnnotation = "dormouse.dev/keep-awake-until"
+
 	// PlayerListLabel is "true" on each ConfigMap that spec.wake.players of an ElasticService
 	// may name: the operator sees no other.
 	PlayerListLabel = "dormouse.dev/player-list"
@@ -124,8 +129,8 @@ const (
 	ServiceSettingsAnnotation = "dormouse.dev/service-settings"
 
 	// GameTypeSettingsAnnotation is on a GameType's ElasticService; its value are the
-	// settings that the GameType made there, so that it takes back no others: front, and
-	// ports/ with a port's name.
+	// settings that the GameType made there, so that it takes back no others: front,
+	// keep-awake-until, and ports/ with a port's name.
 	GameTypeSettingsAnnotation = "dormouse.dev/gametype-settings"
 
 	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A

@@ -21,7 +21,12 @@ import (
 // apply applies the plan. It reports whether that ends the pass, because the deletion or the
 // sleep was finished, or there is an obstacle.
 func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Result, ended bool, err error) {
-	if p.plan.Raise {
+	switch {
+	case p.plan.Raise && p.es.DeletionTimestamp.IsZero():
+		if err := r.raise(ctx, p); err != nil {
+			return result, true, err
+		}
+	case p.plan.Raise:
 		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es))); err != nil && !p.plan.Release {
 			return result, true, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
 		}

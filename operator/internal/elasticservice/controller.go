@@ -109,6 +109,9 @@ type pass struct {
 	observed planner.Observed
 	found    planner.Findings
 	plan     planner.Plan
+	// raised is when the target was scaled up because something keeps the service awake; zero
+	// where it wasn't.
+	raised time.Time
 	// applied is when the plan was applied.
 	applied time.Time
 }

@@ -46,7 +46,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will show why
 	}
 	original := live.DeepCopy()
-	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true}
+	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true, Awake: pass.plan.Awake}
 	pods := planner.UnsettledAtZero(o.Sources)
 	if err := r.addPods(ctx, live, o, &pods); err != nil {
 		return reconcile.Result{}, err

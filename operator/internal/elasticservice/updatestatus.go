@@ -29,6 +29,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Resul
 		return reconcile.Result{}, err
 	}
 	r.timeWake(ctx, p)
+	if !p.raised.IsZero() {
+		p.state.wake.Raised(p.raised)
+	}
 	if p.observed.Scale.Err != nil || p.found.Flaw != nil || p.observed.Autoscaler.Untold || p.state.autoscaler.failed != nil {
 		p.plan.RequeueAfter.AtMost(missingRetry)
 	}

@@ -47,7 +47,7 @@ func NewController(reg prometheus.Registerer) *Controller {
 		}, []string{"phase"}),
 		wakes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dormouse_wake_seconds",
-			Help: "Time of a wake from zero replicas for a client, by stage, of all services. Kubernetes tells to a whole second when a pod was " +
+			Help: "Time of a wake from zero replicas, for a client or because the service is to be kept awake, by stage, of all services. Kubernetes tells to a whole second when a pod was " +
 				"scheduled and started, so these three stages are exact in their sum only; none is below 0.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"stage"}),

@@ -65,6 +65,8 @@ func probe(text string) string {
 	return "spec: {ports: [{name: web, protocol: http, asleep: {probes: [" + text + "]}}]}"
 }
 
+func awake(windows string) string { return "spec: {awake: [" + windows + "]}" }
+
 func trigger(text string) string { return "spec: {idle: {triggers: [" + text + "]}}" }
 
 func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
@@ -241,7 +243,29 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a header that says the end":     {probe(`{path: /, response: {headers: [{name: Connection, value: close}]}}`), "none that says how the answer is sent"},
 		"a header that is two":           {probe(`{path: /, response: {headers: [{name: a, value: "b\r\nc: d"}]}}`), "value must be of visible ASCII characters"},
 		"two headers of one name":        {probe(`{path: /, response: {headers: [{name: a, value: b}, {name: a, value: c}]}}`), "Duplicate value"},
-		"an unknown moment of a wake":    {spec(`{wake: {when: Query}}`), `supported values: "Login", "Connect"`},
+		"an unknown moment of a wake":    {spec(`{wake: {when: Query}}`), `supported values: "Login", "Connect", "Never"`},
+		"players who never wake it":      {spec(`{wake: {when: Never, players: {deny: [Hazel]}}}`), "players needs when: Login"},
+
+		"a window without a cron":        {awake(`{duration: 1h}`), "spec.awake[0].cron: Required value"},
+		"a window without a duration":    {awake(`{cron: "0 18 * * *"}`), "spec.awake[0].duration: Required value"},
+		"a window of less than a minute": {awake(`{cron: "0 18 * * *", duration: 59s}`), "duration must be a duration from 1m to 168h"},
+		"a window of more than a week":   {awake(`{cron: "0 18 * * *", duration: 169h}`), "duration must be a duration from 1m to 168h"},
+		"a cron of four fields":          {awake(`{cron: "0 18 * *  ", duration: 1h}`), "cron must have five fields"},
+		"a cron by a nickname":           {awake(`{cron: "@midnights", duration: 1h}`), "cron must have five fields"},
+		"a minute that there isn't":      {awake(`{cron: "60 18 * * *", duration: 1h}`), "cron's field 1, the minute, must be * or numbers from 0 to 59"},
+		"a step of no minutes":           {awake(`{cron: "*/0 18 * * *", duration: 1h}`), "cron's field 1, the minute"},
+		"a list with a hole":             {awake(`{cron: "1,,2 18 * * *", duration: 1h}`), "cron's field 1, the minute"},
+		"a range of three":               {awake(`{cron: "1-2-3 18 * * *", duration: 1h}`), "cron's field 1, the minute"},
+		"an hour that there isn't":       {awake(`{cron: "0 18,24 * * *", duration: 1h}`), "cron's field 2, the hour, must be * or numbers from 0 to 23"},
+		"a day that there isn't":         {awake(`{cron: "0 18 0 * *", duration: 1h}`), "cron's field 3, the day of the month, must be * or numbers from 1 to 31"},
+		"a month that there isn't":       {awake(`{cron: "0 18 * 1-13 *", duration: 1h}`), "cron's field 4, the month, must be * or numbers from 1 to 12"},
+		"a month by another's name":      {awake(`{cron: "0 18 * MAI *", duration: 1h}`), "cron's field 4, the month"},
+		"a day of the week too many":     {awake(`{cron: "0 18 * * 8", duration: 1h}`), "cron's field 5, the day of the week, must be * or numbers from 0 to 7"},
+		"a day by another's name":        {awake(`{cron: "0 18 * * MON-DOM", duration: 1h}`), "cron's field 5, the day of the week"},
+		"a time zone that there isn't":   {awake(`{cron: "0 18 * * *", timeZone: Europe/Atlantis, duration: 1h}`), "timeZone must be a name of the IANA database"},
+		"the operator's own time zone":   {awake(`{cron: "0 18 * * *", timeZone: Local, duration: 1h}`), "timeZone must be a name of the IANA database"},
+		"a time zone that is a path":     {awake(`{cron: "0 18 * * *", timeZone: ../../etc/passwd, duration: 1h}`), "timeZone must be a name of the IANA database"},
+		"too many windows":               {awake(strings.Repeat(`{cron: "0 18 * * *", duration: 1h},`, 17)), "must have at most 16 items"},
 
 		"a hold's timeout of a moment":      {spec(`{hold: {timeout: 1ms}}`), "timeout " + duration + "24h"},
 		"a hold's timeout over a day":       {spec(`{hold: {timeout: 25h}}`), "timeout " + duration + "24h"},
@@ -373,6 +397,18 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 				hold: {timeout: 24h, maxConnections: 100000, maxBytesPerConnection: 1048576, handshakeTimeout: 1m,
 					perSource: {maxConnections: 100000, maxBytes: 1073741824, maxSessions: 100000}},
 				wake: {when: Connect, allowCIDRs: ["0.0.0.0/0", "::/0"], denyCIDRs: ["fd00:1111:2222:3333:4444:5555:6666:7777/128"], perSourceRate: 60000, perServiceRate: 60000}}`,
+		},
+		"windows of all kinds": {
+			patch: awake(`{cron: "*/15 8-20/2,22 1-7 JAN-mar,12 *", timeZone: America/Argentina/Buenos_Aires, duration: 1m},
+				{cron: "00 018 */2 * fri-SUN", timeZone: Etc/GMT+5, duration: 168h}, {cron: "59 23 31 12 0-7", duration: 90m}, {cron: "5/20 0 29 2 7", duration: 1h30m}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `, awake: [
+				{cron: "*/15 8-20/2,22 1-7 JAN-mar,12 *", timeZone: America/Argentina/Buenos_Aires, duration: 1m},
+				{cron: "00 018 */2 * fri-SUN", timeZone: Etc/GMT+5, duration: 168h}, {cron: "59 23 31 12 0-7", timeZone: UTC, duration: 90m},
+				{cron: "5/20 0 29 2 7", timeZone: UTC, duration: 1h30m}]}`,
+		},
+		"a wake by nobody": {
+			patch: spec(`{wake: {when: Never}}`),
+			want:  `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `, wake: {when: Never}}`,
 		},
 		"everything at its lower bound": {
 			patch: spec(`{service: a, minReplicas: 1, sleepAfter: 1s, scaleTargetRef: {apiVersion: v1, kind: K, name: a},

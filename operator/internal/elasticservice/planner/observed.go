@@ -65,7 +65,8 @@ type Observed struct {
 	Lists playerlist.Lists
 	// Players are the target's Servers' players, where the spec asks for them.
 	Players idleness.Players
-	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does.
+	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does. What else does is
+	// in the plan.
 	KeptAwake idleness.KeptAwake
 	// Autoscaler is what sets the target's replicas while the service is awake.
 	Autoscaler autoscaler.Seen

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/awake"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/requeue"
@@ -50,9 +51,11 @@ type Plan struct {
 	Stay map[string]bool
 	// Commit reports whether the sleep is to be committed and the target scaled to zero.
 	Commit bool
-	// Raise reports whether the target is to be scaled up, because the ElasticService
-	// is being deleted.
+	// Raise reports whether the target is to be scaled up, because the ElasticService is being
+	// deleted, or something keeps the service awake.
 	Raise bool
+	// Awake is what keeps the service awake by the spec or an annotation.
+	Awake awake.Verdict
 	// Release reports whether the ElasticService's deletion may go on.
 	Release      bool
 	Idle         idleness.Verdict
@@ -78,6 +81,12 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 	p.Sessions, p.Queued = clients.sessions, clients.queued
 
 	deleting := !es.DeletionTimestamp.IsZero()
+	if !deleting {
+		p.Awake = awake.Decide(now, es)
+		if !p.Awake.Next.IsZero() {
+			p.RequeueAfter.AtMost(p.Awake.Next.Sub(now))
+		}
+	}
 	if o.Scale.Err == nil {
 		p.planPhase(now, es, o, f, clients, deleting)
 	}
@@ -115,6 +124,7 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 	switch {
 	case o.Scale.Replicas == 0:
 		p.Phase = v1alpha1.PhaseAsleep
+		p.Raise = p.Awake.Wakes(es)
 		return
 	case up == 0 && spec.IsAwake(previous) && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
 		p.Phase = v1alpha1.PhaseAwake
@@ -151,7 +161,7 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 		Triggers:    o.Triggers,
 		HasPlayers:  spec.HasPlayers(es),
 		Players:     o.Players,
-		KeptAwake:   o.KeptAwake,
+		KeptAwake:   p.keptAwake(o),
 	})
 	p.Idle.Used = p.Idle.Used || Blocked(es, o) != nil
 	p.RequeueAfter.AtMost(p.Idle.RequeueAfter)
@@ -165,6 +175,14 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 		p.Phase = v1alpha1.PhaseFallingAsleep
 		p.RequeueAfter.AtMost(settleTime(es))
 	}
+}
+
+// keptAwake is what keeps the service awake for the longest.
+func (p *Plan) keptAwake(o Observed) idleness.KeptAwake {
+	if p.Awake.Until.After(o.KeptAwake.Until) {
+		return idleness.KeptAwake{Until: p.Awake.Until, By: p.Awake.By}
+	}
+	return o.KeptAwake
 }
 
 // planCommit keeps a service falling asleep until the resolvers stand in for it on all nodes,

@@ -38,6 +38,7 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 		s.Phase, s.Mode = p.Phase, p.Mode
 		s.IdleSince = idleness.Kept(now, es, p.Idle, p.Phase)
 		s.Sessions, s.Queued = p.Sessions, p.Queued
+		s.KeptAwake = keptAwake(p)
 		if o.Scale.Err == nil {
 			s.Replicas = o.Scale.Replicas
 			s.Readiness = o.Scale.Readiness
@@ -103,6 +104,7 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 		frontReady(es, o, f),
 		wakePlayersKnown(es, o),
 		autoscalerReady(o),
+		awakeWindowsValid(es, f, p),
 	}
 	ready := condition.True(conditions.Ready, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
@@ -121,9 +123,9 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 	case f.Front != nil:
 		ready = condition.False(conditions.Ready, f.Front.Reason, "%s", f.Front.Message)
 	default:
-		// It wakes as asked, and may not sleep like that.
+		// It wakes for clients as asked, and may not sleep like that.
 		for _, c := range list {
-			if c.Status == metav1.ConditionFalse && slices.Contains(keepAwake, c.Type) {
+			if c.Status == metav1.ConditionFalse && slices.Contains(mayNotSleep, c.Type) {
 				ready = condition.False(conditions.Ready, c.Reason, "%s", c.Message)
 				break
 			}
@@ -132,6 +134,6 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 	return append(list, ready)
 }
 
-// keepAwake are the conditions that explain, where they are False, why a service doesn't sleep
-// as the spec asks.
-var keepAwake = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal, conditions.AutoscalerReady}
+// mayNotSleep are the conditions that explain, where they are False, why a service doesn't sleep,
+// or isn't kept awake, as the spec asks.
+var mayNotSleep = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal, conditions.AutoscalerReady, conditions.AwakeWindowsValid}

@@ -23,7 +23,7 @@ type Wake struct {
 	// different one is a client's.
 	atZero bool
 	stamp  time.Time
-	// asked is when the first client asked.
+	// asked is when the first client asked, or Dormouse woke the service by itself.
 	asked time.Time
 }
 
@@ -32,7 +32,15 @@ func (w *Wake) Slept(es *v1alpha1.ElasticService) {
 	*w = Wake{atZero: true, stamp: times.Micro(es.Status.LastWakeTime)}
 }
 
-// Pass takes in what a pass saw, and reports whether a client's wake is done.
+// Raised notes that Dormouse woke the service by itself.
+func (w *Wake) Raised(at time.Time) {
+	if w.atZero && w.asked.IsZero() {
+		w.asked = at
+	}
+}
+
+// Pass takes in what a pass saw, and reports whether a wake is done, for a client or by Dormouse
+// itself.
 func (w *Wake) Pass(es *v1alpha1.ElasticService, replicas int32, phase v1alpha1.Phase) bool {
 	if replicas == 0 {
 		w.Slept(es)

@@ -1,0 +1,11 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// KeptAwake is what keeps a service awake whether it is used or not.
+type KeptAwake struct {
+	// until is until when the service doesn't sleep by itself.
+	Until metav1.Time `json:"until"`
+	// by is what keeps it awake: a window such as awake[0], or the annotation.
+	By string `json:"by"`
+}

@@ -1,0 +1,45 @@
+package elasticservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// raisedCheck is when to look at a target again that was scaled up: the change of one whose kind
+// isn't watched shows nowhere before its pods do.
+const raisedCheck = time.Second
+
+// raise wakes the service because something keeps it awake. Where the API server refuses that it
+// is noted as a flaw, and tried again later.
+func (r *Reconciler) raise(ctx context.Context, p *pass) error {
+	at := r.Now()
+	raised, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
+	switch {
+	case errors.Is(err, target.ErrForbidden):
+		p.found.Note(obstacle.New(reasons.TargetForbidden, "%s keeps the service awake, and the operator %s: let it scale %s.",
+			p.plan.Awake.By, refusal.Words(err), target.Of(p.es)))
+		return nil
+	case refusal.Is(err), target.IsUserError(err):
+		p.found.Note(obstacle.New(reasons.Refused, "%s keeps the service awake, and the target can't be scaled up (%s): change what refuses it.",
+			p.plan.Awake.By, refusal.Words(err)))
+		return nil
+	case err != nil:
+		return fmt.Errorf("wake the target that %s keeps awake: %w", p.plan.Awake.By, err)
+	}
+	p.state.scale.of = version{} // the next pass must read: the watch shows the write only later
+	p.plan.RequeueAfter.AtMost(raisedCheck)
+	if raised.After > raised.Before {
+		p.raised = at
+		kit.Emit(r.Events, p.es, status.Raised(p.es, p.plan.Awake, raised.Before, raised.After))
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package status
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/awake"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/schedule"
+)
+
+// keptAwake is what keeps a service awake; nil: nothing does, or somebody has scaled it to zero.
+func keptAwake(p planner.Plan) *v1alpha1.KeptAwake {
+	if p.Awake.Until.IsZero() || p.Phase == v1alpha1.PhaseAsleep && !p.Raise {
+		return nil
+	}
+	return &v1alpha1.KeptAwake{Until: metav1.Time{Time: p.Awake.Until}.Rfc3339Copy(), By: p.Awake.By}
+}
+
+// awakeWindowsValid is the condition whether what keeps a service awake can be read.
+func awakeWindowsValid(es *v1alpha1.ElasticService, f planner.Findings, p planner.Plan) metav1.Condition {
+	const kind = conditions.AwakeWindowsValid
+	v := p.Awake
+	switch {
+	case f.Obstacle != nil || !es.DeletionTimestamp.IsZero():
+		return condition.Unknown(kind, reasons.NotObserved, "It isn't looked for what keeps the service awake.")
+	case v.Flaw != nil:
+		return condition.False(kind, v.Flaw.Reason, "%s", v.Flaw.Message)
+	case !v.Until.IsZero() && keptAwake(p) == nil && p.Phase == v1alpha1.PhaseAsleep:
+		return condition.True(kind, reasons.ScaledToZero,
+			"Somebody scaled the target to zero, though %s would keep it awake until %s: it sleeps until a client wakes it or a window opens.", v.By, schedule.Clock(v.Until))
+	case !v.Until.IsZero():
+		return condition.True(kind, reasons.KeptAwake, "%s", kept(v))
+	case !v.Opens.IsZero():
+		return condition.True(kind, reasons.WindowClosed, "The next window, %s, opens at %s.", v.OpensBy, schedule.Clock(v.Opens))
+	case len(es.Spec.Awake) > 0:
+		return condition.True(kind, reasons.WindowClosed, "No window opens in the next years.")
+	default:
+		return condition.True(kind, reasons.NotNeeded, "Neither the spec nor an annotation keeps the service awake.")
+	}
+}
+
+func kept(v awake.Verdict) string {
+	return "The service is kept awake until " + schedule.Clock(v.Until) + " by " + v.By + "."
+}
+
+// Raised is the event about a service that was woken because something keeps it awake.
+func Raised(es *v1alpha1.ElasticService, v awake.Verdict, before, after int32) kit.Notice {
+	return kit.Normal("Waking", "Wake", "%s Scaled %s %s from %d to %d replicas.",
+		kept(v), es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, before, after)
+}
+
+// awakeEvents are emitted when something begins to keep a service awake that is awake.
+func awakeEvents(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+	is, was := after.Status.KeptAwake, before.Status.KeptAwake
+	if is == nil || p.Raise || was != nil && was.By == is.By {
+		return nil
+	}
+	return []kit.Notice{kit.Normal(reasons.KeptAwake, "Wake", "%s", kept(p.Awake))}
+}
