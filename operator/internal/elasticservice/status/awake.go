@@ -22,7 +22,7 @@ func keptAwake(p planner.Plan) *v1alpha1.KeptAwake {
 }
 
 // awakeWindowsValid is the condition whether what keeps a service awake can be read.
-func awakeWindowsValid(es *v1alpha1.ElasticService, f planner.Findings, p planner.Plan) metav1.Condition {
+func awakeWindowsValid(es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) metav1.Condition {
 	const kind = conditions.AwakeWindowsValid
 	v := p.Awake
 	switch {
@@ -30,7 +30,9 @@ func awakeWindowsValid(es *v1alpha1.ElasticService, f planner.Findings, p planne
 		return condition.Unknown(kind, reasons.NotObserved, "It isn't looked for what keeps the service awake.")
 	case v.Flaw != nil:
 		return condition.False(kind, v.Flaw.Reason, "%s", v.Flaw.Message)
-	case !v.Until.IsZero() && keptAwake(p) == nil && p.Phase == v1alpha1.PhaseAsleep:
+	case !v.Until.IsZero() && o.Scale.Err != nil:
+		return condition.Unknown(kind, reasons.NotObserved, "%s is to keep the service awake until %s, and the target's scale isn't known.", v.By, schedule.Clock(v.Until))
+	case !v.Until.IsZero() && keptAwake(p) == nil:
 		return condition.True(kind, reasons.ScaledToZero,
 			"Somebody scaled the target to zero, though %s would keep it awake until %s: it sleeps until a client wakes it or a window opens.", v.By, schedule.Clock(v.Until))
 	case !v.Until.IsZero():

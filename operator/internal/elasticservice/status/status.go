@@ -104,7 +104,7 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 		frontReady(es, o, f),
 		wakePlayersKnown(es, o),
 		autoscalerReady(o),
-		awakeWindowsValid(es, f, p),
+		awakeWindowsValid(es, o, f, p),
 	}
 	ready := condition.True(conditions.Ready, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
