@@ -160,3 +160,20 @@ func TestTheAnnotationKeepsAServiceAwakeUntilItsTime(t *testing.T) {
 		t.Errorf("it slept at %s, before %s", slept, until)
 	}
 }
+
+// What the API server refuses is said, and the rest goes on.
+func TestAServiceThatMayNotBeWokenForItsWindowSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	since := w.asleep("lobby")
+	w.forbidScaling()
+	es := w.want("lobby", promptly, ready)
+	w.edit(es, func() { es.Spec.Awake = []v1alpha1.TimeWindow{openUntil(time.Now().Add(time.Hour))} })
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetForbidden),
+		message(conditions.Ready, "awake[0] keeps the service awake, and the operator may not write the scale of Deployment "+w.ns+"/lobby"))
+	w.wantWarning(reasons.TargetForbidden, "let it scale Deployment "+w.ns+"/lobby")
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	if n := w.count(since, writesTo("lobby")); n > 0 {
+		t.Errorf("the target was written %d times", n)
+	}
+}
