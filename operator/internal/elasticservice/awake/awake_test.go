@@ -75,15 +75,21 @@ func TestWindowsKeepAServiceAwake(t *testing.T) {
 		"in the hour there is twice": {0, []v1alpha1.TimeWindow{window("30 2 * * *", 20*time.Minute)}, "2026-10-25 02:20:00 CET", want{Next: "2026-10-25 02:30:00 CET"}},
 		"the next of two":            {0, []v1alpha1.TimeWindow{evening, midday}, "2026-06-01 09:00:00 CEST", want{Next: "2026-06-01 12:00:00 CEST"}},
 		"overlapping ones, by the last": {
-			0, []v1alpha1.TimeWindow{evening, window("0 17 * * *", 2*time.Hour)}, "2026-06-01 17:30:00 CEST",
+			0,
+			[]v1alpha1.TimeWindow{evening, window("0 17 * * *", 2*time.Hour)},
+			"2026-06-01 17:30:00 CEST",
 			want{"2026-06-01 23:00:00 CEST", "awake[0]", "2026-06-01 18:00:00 CEST"},
 		},
 		"one within another": {
-			0, []v1alpha1.TimeWindow{evening, window("0 19 * * *", time.Hour)}, "2026-06-01 19:30:00 CEST",
+			0,
+			[]v1alpha1.TimeWindow{evening, window("0 19 * * *", time.Hour)},
+			"2026-06-01 19:30:00 CEST",
 			want{"2026-06-01 23:00:00 CEST", "awake[0]", "2026-06-01 23:00:00 CEST"},
 		},
 		"ones that touch": {
-			0, []v1alpha1.TimeWindow{window("0 13 * * *", 5*time.Hour), evening}, "2026-06-01 17:59:00 CEST",
+			0,
+			[]v1alpha1.TimeWindow{window("0 13 * * *", 5*time.Hour), evening},
+			"2026-06-01 17:59:00 CEST",
 			want{"2026-06-01 23:00:00 CEST", "awake[1]", "2026-06-01 18:00:00 CEST"},
 		},
 		"long before, as long as a wake takes": {3 * time.Minute, []v1alpha1.TimeWindow{evening}, "2026-06-01 09:00:00 CEST", want{Next: "2026-06-01 17:57:00 CEST"}},
@@ -92,7 +98,9 @@ func TestWindowsKeepAServiceAwake(t *testing.T) {
 		"ahead of another, in one":             {3 * time.Minute, []v1alpha1.TimeWindow{midday, window("30 13 * * *", time.Hour)}, "2026-06-01 13:00:00 CEST", want{"2026-06-01 14:30:00 CEST", "awake[1]", "2026-06-01 13:27:00 CEST"}},
 		"never long ahead":                     {time.Hour, []v1alpha1.TimeWindow{evening}, "2026-06-01 17:00:00 CEST", want{Next: "2026-06-01 17:45:00 CEST"}},
 		"one that can't be read": {
-			0, []v1alpha1.TimeWindow{window("0 18 31 2 *", time.Hour), midday}, "2026-06-01 12:30:00 CEST",
+			0,
+			[]v1alpha1.TimeWindow{window("0 18 31 2 *", time.Hour), midday},
+			"2026-06-01 12:30:00 CEST",
 			want{"2026-06-01 13:30:00 CEST", "awake[1]", "2026-06-01 13:30:00 CEST"},
 		},
 	} {
