@@ -58,9 +58,10 @@ type Options struct {
 	// WebhookListen is the address at which the API server asks about evictions; empty: it isn't
 	// answered. WebhookService is the Service by which it finds that.
 	WebhookListen, WebhookService string
-	// ScaleWebhookNetworks are those that URLs of GameAutoscalers' webhooks may lead to; empty:
-	// only Services of the cluster are asked.
-	ScaleWebhookNetworks []netip.Prefix
+	// OutboundNetworks are those that URLs of users' objects may lead to: of GameAutoscalers'
+	// webhooks, and of ElasticServices' Prometheus servers; empty: only Services of the cluster
+	// are asked.
+	OutboundNetworks []netip.Prefix
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
 	// Verbose logs more.
@@ -71,7 +72,7 @@ type Options struct {
 // for help.
 func Parse(args []string) (Options, error) {
 	o := Options{PodName: os.Getenv("POD_NAME")}
-	var selector, own, hostPorts, limited, webhookNetworks string
+	var selector, own, hostPorts, limited, outboundNetworks string
 	f := flag.NewFlagSet("operator", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", ":8080", "address of the wake and report endpoints, /metrics, /healthz and /readyz")
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "run controllers on one replica at a time")
@@ -90,7 +91,7 @@ func Parse(args []string) (Options, error) {
 	f.DurationVar(&o.NodeLostAfter, "node-lost-after", 5*time.Minute, "how long a node may be silent before its Pods count as gone")
 	f.StringVar(&o.WebhookListen, "webhook-listen", "", "address of the webhook that the API server asks about evictions, such as :9443 (default: none)")
 	f.StringVar(&o.WebhookService, "webhook-service", "dormouse-operator", "Service in the operator's namespace by which the API server finds the webhook")
-	f.StringVar(&webhookNetworks, "scale-webhook-networks", "", "networks that URLs of GameAutoscalers' webhooks may lead to, as CIDRs separated by commas (default: none, and only Services of the cluster are asked)")
+	f.StringVar(&outboundNetworks, "outbound-networks", "", "networks that URLs of GameAutoscalers' webhooks and of ElasticServices' Prometheus servers may lead to, as CIDRs separated by commas (default: none, and only Services of the cluster are asked)")
 	f.BoolVar(&o.Verbose, "verbose", false, "log more")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -132,8 +133,8 @@ func Parse(args []string) (Options, error) {
 	if o.LowHostPort, o.HighHostPort, err = parsePorts(hostPorts); err != nil {
 		errs = append(errs, fmt.Errorf("--host-ports=%s: %w", hostPorts, err))
 	}
-	if o.ScaleWebhookNetworks, err = parseNetworks(webhookNetworks); err != nil {
-		errs = append(errs, fmt.Errorf("--scale-webhook-networks=%s must be CIDRs such as 192.0.2.0/24,2001:db8::/32: %w", webhookNetworks, err))
+	if o.OutboundNetworks, err = parseNetworks(outboundNetworks); err != nil {
+		errs = append(errs, fmt.Errorf("--outbound-networks=%s must be CIDRs such as 192.0.2.0/24,2001:db8::/32: %w", outboundNetworks, err))
 	}
 	if o.MaxPortsPerNamespace < 0 {
 		errs = append(errs, fmt.Errorf("--max-ports-per-namespace=%d must not be negative", o.MaxPortsPerNamespace))

@@ -20,9 +20,9 @@ func TestParse(t *testing.T) {
 		"an own selector that is none is refused":     {[]string{"--namespace=x", "--selector="}, "--selector=\"\" must be a label selector"},
 		"an empty own service account is refused":     {[]string{"--namespace=x", "--service-account="}, "--service-account must not be empty"},
 		"an empty service account is refused":         {[]string{"--namespace=x", "--resolver-service-account="}, "must not be empty"},
-		"networks of webhooks are taken":              {[]string{"--namespace=x", "--scale-webhook-networks=192.0.2.0/24, 2001:db8::/32"}, ""},
-		"an address is no network":                    {[]string{"--namespace=x", "--scale-webhook-networks=192.0.2.1"}, "must be CIDRs such as"},
-		"a network with bits behind it is refused":    {[]string{"--namespace=x", "--scale-webhook-networks=192.0.2.1/24"}, "write 192.0.2.0/24"},
+		"networks of outbound calls are taken":        {[]string{"--namespace=x", "--outbound-networks=192.0.2.0/24, 2001:db8::/32"}, ""},
+		"an address is no network":                    {[]string{"--namespace=x", "--outbound-networks=192.0.2.1"}, "must be CIDRs such as"},
+		"a network with bits behind it is refused":    {[]string{"--namespace=x", "--outbound-networks=192.0.2.1/24"}, "write 192.0.2.0/24"},
 		"an argument is refused":                      {[]string{"--namespace=x", "run"}, `unexpected argument "run"`},
 		"an unknown flag is refused":                  {[]string{"--namespace=x", "--port=1"}, "flag provided but not defined"},
 	} {

@@ -8,6 +8,9 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/operator/internal/outbound"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // classify makes a reason and a sentence of an exchange's error. stage is what the webhook had not
@@ -22,6 +25,9 @@ func classify(ctx context.Context, err error, to target, timeout time.Duration, 
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return failure(e.Reason, "%s can't be asked. %s", to.name, e.Message)
+	}
+	if e, ok := errors.AsType[*outbound.Error](err); ok {
+		return failure(NotAllowed, "%s can't be asked. %s", to.name, e.Message)
 	}
 	if e := classifyTLS(err, to); e != nil {
 		return e
@@ -39,9 +45,9 @@ func classify(ctx context.Context, err error, to target, timeout time.Duration, 
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return failure(Refused, "%s refuses the connection: does it run, and listen on that port?", to.name)
 	case op != nil && op.Op == "dial":
-		return failure(Refused, "%s can't be connected to: %s", to.name, plain(op.Err.Error(), maxInner))
+		return failure(Refused, "%s can't be connected to: %s", to.name, text.Plain(op.Err.Error(), maxInner))
 	}
-	return failure(ConnectionLost, "%s %s before the connection ended: %s", to.name, stage, plain(err.Error(), maxInner))
+	return failure(ConnectionLost, "%s %s before the connection ended: %s", to.name, stage, text.Plain(err.Error(), maxInner))
 }
 
 // timedOut reports whether a dial or a handshake ended by the timeout of its own, which is as long as the
@@ -58,13 +64,13 @@ func classifyTLS(err error, to target) *Error {
 		if to.host != "" {
 			want = to.host
 		}
-		return failure(TLS, "The certificate of %s isn't for %s: it must name that host", to.name, plain(want, maxInner))
+		return failure(TLS, "The certificate of %s isn't for %s: it must name that host", to.name, text.Plain(want, maxInner))
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if e.Reason == x509.Expired {
 			return failure(TLS, "The certificate of %s has expired or is not yet valid: renew it", to.name)
 		}
-		return failure(TLS, "The certificate of %s is not valid: %s", to.name, plain(e.Error(), maxInner))
+		return failure(TLS, "The certificate of %s is not valid: %s", to.name, text.Plain(e.Error(), maxInner))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return failure(TLS, "The certificate of %s isn't of an authority in caBundle: put the one that signed it there", to.name)
@@ -76,7 +82,7 @@ func classifyTLS(err error, to target) *Error {
 	_, alert := errors.AsType[tls.AlertError](err)
 	op, _ := errors.AsType[*net.OpError](err)
 	if verification || alert || op != nil && (op.Op == "remote error" || op.Op == "local error") {
-		return failure(TLS, "The connection to %s can't be secured: %s", to.name, plain(err.Error(), maxInner))
+		return failure(TLS, "The connection to %s can't be secured: %s", to.name, text.Plain(err.Error(), maxInner))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"dormouse.dev/dormouse/operator/internal/fair"
+	"dormouse.dev/dormouse/operator/internal/outbound"
 )
 
 const (
@@ -36,7 +37,7 @@ type Options struct {
 	// may.
 	MayUse func(svc *corev1.Service, namespace string) bool
 	// Addresses are those that may be dialled.
-	Addresses Addresses
+	Addresses outbound.Addresses
 	// Done is called for each answer or failure of a question that Poll asked, from a goroutine of the
 	// question's own: whoever polls may look at the result. It may block, and not for long.
 	Done func(Subject)

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/operator/internal/outbound"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 const (
@@ -125,7 +128,7 @@ func (c *Client) lookup(ctx context.Context, namespace string, e Endpoint) (targ
 		if svc, err = c.options.Services(ctx, ref.Namespace, ref.Name); err != nil {
 			return target{}, &Error{
 				Reason: ServiceNotFound, cause: err,
-				Message: plain(fmt.Sprintf("Service %s/%s can't be read: %v", ref.Namespace, ref.Name, err), maxMessage),
+				Message: text.Plain(fmt.Sprintf("Service %s/%s can't be read: %v", ref.Namespace, ref.Name, err), maxMessage),
 			}
 		}
 	}
@@ -141,8 +144,8 @@ func (c *Client) lookup(ctx context.Context, namespace string, e Endpoint) (targ
 }
 
 // urlTarget refuses early what could not be dialled anyway, so that no name is resolved for
-// it and its circuit never opens. It isn't the check: see Addresses.control.
-func urlTarget(e Endpoint, addresses Addresses) (target, error) {
+// it and its circuit never opens. It isn't the check: see outbound.Addresses.Control.
+func urlTarget(e Endpoint, addresses outbound.Addresses) (target, error) {
 	u, err := url.Parse(e.URL)
 	// The error would quote the URL, and with it a password that is in there.
 	if err != nil || u.Host == "" || u.Hostname() == "" {
@@ -162,8 +165,8 @@ func urlTarget(e Endpoint, addresses Addresses) (target, error) {
 	if err != nil {
 		addr = netip.Addr{}
 	}
-	if refused := addresses.early(addr); refused != nil {
-		return target{}, refused
+	if refused := addresses.Early(addr); refused != nil {
+		return target{}, failure(NotAllowed, "%s", refused.Error())
 	}
 	if u.Path == "" {
 		u.Path = DefaultPath
@@ -228,5 +231,5 @@ func servicePort(ref ServiceReference, svc *corev1.Service) (uint16, error) {
 }
 
 func nameOf(scheme, host, path string) string {
-	return plain((&url.URL{Scheme: scheme, Host: host, Path: path}).String(), maxQuoted)
+	return text.Plain((&url.URL{Scheme: scheme, Host: host, Path: path}).String(), maxQuoted)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/operator/internal/outbound"
 )
 
 func TestWhereAQuestionGoes(t *testing.T) {
@@ -28,7 +30,7 @@ func TestWhereAQuestionGoes(t *testing.T) {
 		"others/closed":  service("others", "closed", "10.96.0.5", 80),
 	}
 	c := newClient(t, Options{
-		Addresses: Addresses{URLs: everything},
+		Addresses: outbound.Addresses{Networks: everything},
 		Services: func(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 			if name == "unreadable" {
 				return nil, errors.New("no cache")
@@ -146,7 +148,7 @@ func TestAURLIsAskedAsItIsWritten(t *testing.T) {
 	}
 	open := serve(t, handler)
 	secure, ca := serveTLS(t, "localhost", time.Now().Add(time.Hour), handler)
-	c := newClient(t, Options{Addresses: Addresses{URLs: everything}})
+	c := newClient(t, Options{Addresses: outbound.Addresses{Networks: everything}})
 	for _, test := range []struct {
 		scheme, address string
 		ca              []byte

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // Reason is why there is no answer, as a condition's reason.
@@ -78,5 +80,5 @@ func Cause(err error) Reason {
 }
 
 func failure(reason Reason, format string, args ...any) *Error {
-	return &Error{Reason: reason, Message: plain(fmt.Sprintf(format, args...), maxMessage)}
+	return &Error{Reason: reason, Message: text.Plain(fmt.Sprintf(format, args...), maxMessage)}
 }

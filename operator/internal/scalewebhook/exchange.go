@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 const (
@@ -65,7 +67,7 @@ func exchange(ctx context.Context, transport http.RoundTripper, to target, forma
 func newRequest(ctx context.Context, to target, body []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, failure(BadEndpoint, "The webhook's address can't be asked: %s", plain(err.Error(), maxInner))
+		return nil, failure(BadEndpoint, "The webhook's address can't be asked: %s", text.Plain(err.Error(), maxInner))
 	}
 	if to.host != "" {
 		request.Host = net.JoinHostPort(to.host, to.url.Port())
@@ -96,7 +98,7 @@ func badStatus(response *http.Response, to target) *Error {
 	}
 	// It is quoted as far as it came.
 	begin, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
-	if quoted := plain(string(begin), maxQuoted); quoted != "" {
+	if quoted := text.Plain(string(begin), maxQuoted); quoted != "" {
 		return failure(BadStatus, "%s answers %s instead of 200: %s", to.name, status, strconv.Quote(quoted))
 	}
 	return failure(BadStatus, "%s answers %s instead of 200", to.name, status)

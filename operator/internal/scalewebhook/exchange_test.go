@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/operator/internal/outbound"
 )
 
 // heard is a question as a webhook gets it.
@@ -178,7 +180,7 @@ func TestAKeptConnectionThatEndsWithTheQuestionIsTriedAnew(t *testing.T) {
 }
 
 func TestATransportIsBoundedAndKnowsNoProxy(t *testing.T) {
-	transport := newTransport(Addresses{}, "", nil, DefaultTimeout)
+	transport := newTransport(outbound.Addresses{}, "", nil, DefaultTimeout)
 	if transport.Proxy != nil {
 		t.Error("there is a proxy")
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strconv"
+
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // MaxReplicas is the most that an answer may ask for: as many as any object may have. A number above is a
@@ -66,7 +68,7 @@ func parseAgones(body []byte, uid string) (Answer, error) {
 	}
 	if response.UID != "" && response.UID != uid {
 		return Answer{}, failure(BadAnswer, "The answer's response.uid is %s and not that of the request: it must be copied from request.uid",
-			strconv.Quote(plain(response.UID, maxQuoted)))
+			strconv.Quote(text.Plain(response.UID, maxQuoted)))
 	}
 	return wish(response.Scale, response.Replicas, "response.scale", "response.replicas")
 }
@@ -78,7 +80,7 @@ func wish(scale *bool, replicas json.RawMessage, scaleField, replicasField strin
 	}
 	missing := len(replicas) == 0 || string(replicas) == "null"
 	if !missing && !isNumber(replicas) {
-		return Answer{}, failure(BadAnswer, "The answer's %s is %s and no number", replicasField, plain(string(replicas), maxQuoted))
+		return Answer{}, failure(BadAnswer, "The answer's %s is %s and no number", replicasField, text.Plain(string(replicas), maxQuoted))
 	}
 	if !*scale {
 		return Answer{}, nil
@@ -95,11 +97,11 @@ func wish(scale *bool, replicas json.RawMessage, scaleField, replicasField strin
 		}
 	case err != nil:
 		return Answer{}, failure(BadAnswer, "The answer's %s is %s: it must be a whole number, without fraction or exponent",
-			replicasField, plain(string(replicas), maxQuoted))
+			replicasField, text.Plain(string(replicas), maxQuoted))
 	}
 	if number < 0 || number > MaxReplicas {
 		return Answer{}, failure(BadAnswer, "The answer's %s is %s: it must be from 0 to %d",
-			replicasField, plain(string(replicas), maxQuoted), MaxReplicas)
+			replicasField, text.Plain(string(replicas), maxQuoted), MaxReplicas)
 	}
 	return Answer{Scale: true, Replicas: int32(number)}, nil
 }
@@ -113,7 +115,7 @@ func isNumber(value json.RawMessage) bool {
 func decode(body []byte, into any) error {
 	// A JSON null would be an answer without fields, and a word of no sense to people.
 	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) > 0 && first[0] != '{' {
-		return failure(BadAnswer, "The answer is no JSON object: it begins with %s", strconv.Quote(plain(string(body), maxQuoted)))
+		return failure(BadAnswer, "The answer is no JSON object: it begins with %s", strconv.Quote(text.Plain(string(body), maxQuoted)))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if err := decoder.Decode(into); err != nil {
@@ -128,10 +130,10 @@ func decode(body []byte, into any) error {
 func undecoded(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return failure(BadAnswer, "The answer's %s has the wrong type: it is a %s",
-			plain(wrong.Field, maxQuoted), plain(wrong.Value, maxQuoted))
+			text.Plain(wrong.Field, maxQuoted), text.Plain(wrong.Value, maxQuoted))
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return failure(BadAnswer, "The answer ends within its JSON object")
 	}
-	return failure(BadAnswer, "The answer is no JSON: %s", plain(err.Error(), maxInner))
+	return failure(BadAnswer, "The answer is no JSON: %s", text.Plain(err.Error(), maxInner))
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 func TestAnswersAreReadStrictly(t *testing.T) {
@@ -115,7 +117,7 @@ func TestAStrangersTextBecomesOneShortLine(t *testing.T) {
 		"123456789 x":              "123456789…",
 		"":                         "",
 	} {
-		if got := plain(in, 10); got != want {
+		if got := text.Plain(in, 10); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

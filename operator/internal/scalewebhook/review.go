@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // Format is how a question is written and an answer is read.
@@ -99,7 +101,7 @@ func encode(format Format, r Review, uid string) ([]byte, error) {
 		}})
 	}
 	return nil, failure(BadEndpoint, "There is no format %q: it is %s or %s",
-		plain(string(format), maxQuoted), FormatDormouse, FormatAgones)
+		text.Plain(string(format), maxQuoted), FormatDormouse, FormatAgones)
 }
 
 // bounded leaves out what kubectl apply keeps there, and what is too long.

@@ -1,14 +1,13 @@
 package scalewebhook
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
+
+	"dormouse.dev/dormouse/operator/internal/outbound"
 )
 
 const (
@@ -24,11 +23,11 @@ const (
 // trusted, and who may be dialled, differs. It follows no redirect, sends no credentials and keeps no
 // cookie, all of which an http.Client would add. host is the name that a Service's certificate
 // must have, and "" for a URL, which says that itself.
-func newTransport(addresses Addresses, host string, authorities *x509.CertPool, timeout time.Duration) *http.Transport {
+func newTransport(addresses outbound.Addresses, host string, authorities *x509.CertPool, timeout time.Duration) *http.Transport {
 	dialer := &net.Dialer{
 		// A dial goes on when its question is over. This ends it.
 		Timeout:        timeout,
-		ControlContext: addresses.control(host != ""),
+		ControlContext: addresses.Control(host != ""),
 		// Go's own resolver takes no threads, and doesn't read 0x7f.1 as an address.
 		Resolver: &net.Resolver{PreferGo: true},
 	}
@@ -46,20 +45,5 @@ func newTransport(addresses Addresses, host string, authorities *x509.CertPool, 
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		Protocols:              protocols,
-	}
-}
-
-// control checks each address right before it is dialled, after names have been resolved.
-func (a Addresses) control(service bool) func(context.Context, string, string, syscall.RawConn) error {
-	return func(_ context.Context, network, address string, _ syscall.RawConn) error {
-		addr, err := netip.ParseAddrPort(address)
-		if err != nil || network != "tcp4" && network != "tcp6" {
-			return failure(NotAllowed, "%s isn't dialled by %s", plain(address, maxInner), network)
-		}
-		// An *Error in an error is never nil.
-		if refused := a.check(addr.Addr(), service); refused != nil {
-			return refused
-		}
-		return nil
 	}
 }

@@ -51,7 +51,7 @@ func at(namespace, name, address string) *corev1.Service {
 // newClient makes a client that may dial loopback addresses.
 func newClient(t *testing.T, options Options) *Client {
 	t.Helper()
-	options.Addresses.loopback = true
+	options.Addresses = options.Addresses.WithLoopback()
 	c := New(options)
 	t.Cleanup(c.Close)
 	return c

@@ -49,6 +49,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
+	"dormouse.dev/dormouse/operator/internal/outbound"
 	"dormouse.dev/dormouse/operator/internal/ownsecret"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/report"
@@ -126,10 +127,14 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, beside, reports.Peers, p.Errors); err != nil {
+	addresses, err := setupOutbound(mgr, o)
+	if err != nil {
 		return err
 	}
-	if err := setupAutoscalers(ctx, mgr, o, scaler, reports.Peers, servers.UsualBoot, p.Errors); err != nil {
+	if err := setupController(mgr, o, token, scaler, beside, reports.Peers, addresses, p.Errors); err != nil {
+		return err
+	}
+	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
 		return err
 	}
 
@@ -351,7 +356,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, beside *autoscaler.Autoscalers, players elasticservice.Players, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, beside *autoscaler.Autoscalers, players elasticservice.Players, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{

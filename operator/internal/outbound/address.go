@@ -1,14 +1,16 @@
-package scalewebhook
+package outbound
 
 import (
+	"context"
 	"net/netip"
 	"slices"
+	"syscall"
 )
 
 // Addresses are what an administrator and the cluster say of the addresses that are dialled.
 type Addresses struct {
-	// URLs are the networks that URLs may lead to. With none, only Services are asked.
-	URLs []netip.Prefix
+	// Networks are those that URLs may lead to. With none, only Services are asked.
+	Networks []netip.Prefix
 	// Reserved returns addresses that are never dialled, whatever else is listed: the API server's, which
 	// are the ClusterIPs of the Service default/kubernetes, the addresses of its EndpointSlices
 	// and the host of the operator's own configuration. The operator's own addresses belong
@@ -16,8 +18,14 @@ type Addresses struct {
 	// connection, and may be called by many at once.
 	Reserved func() []netip.Addr
 
-	// loopback allows loopback addresses, for tests' servers.
+	// loopback allows loopback addresses.
 	loopback bool
+}
+
+// WithLoopback allows loopback addresses, too: for tests, whose servers have them.
+func (a Addresses) WithLoopback() Addresses {
+	a.loopback = true
+	return a
 }
 
 // network is one that is never dialled, and what it is.
@@ -55,28 +63,29 @@ var forbidden = []network{
 	{netip.MustParsePrefix("2002::/16"), "an IPv4 address within an IPv6 one"},
 }
 
-// check returns why an address may not be dialled; for a Service, or for a URL.
-func (a Addresses) check(addr netip.Addr, service bool) *Error {
+// Check returns why an address may not be dialled, for a Service or for a URL: an *Error with
+// NotAllowed. Nil: it may.
+func (a Addresses) Check(addr netip.Addr, service bool) error {
 	addr = addr.WithZone("").Unmap()
 	for _, led := range leadsTo(addr) {
 		if what := a.forbidden(led); what != "" {
-			return failure(NotAllowed, "%s is %s, which is never asked", addr, what)
+			return Failure(NotAllowed, "%s is %s, which is never asked", addr, what)
 		}
 	}
-	if service || contains(a.URLs, addr) {
+	if service || contains(a.Networks, addr) {
 		return nil
 	}
-	return failure(NotAllowed, "%s isn't among the addresses that the administrator allows for URLs: have it added, or name a Service of the cluster", addr)
+	return Failure(NotAllowed, "%s isn't among the addresses that the administrator allows for URLs: have it added, or name a Service of the cluster", addr)
 }
 
-// early returns why a URL can't be asked, as far as that is clear before its name is resolved. addr is the
+// Early returns why a URL can't be asked, as far as that is clear before its name is resolved. addr is the
 // zero Addr for a name.
-func (a Addresses) early(addr netip.Addr) *Error {
+func (a Addresses) Early(addr netip.Addr) error {
 	switch {
-	case len(a.URLs) == 0:
-		return failure(NotAllowed, "The administrator allows no URLs: name a Service of the cluster, or have the URL's address allowed")
+	case len(a.Networks) == 0:
+		return Failure(NotAllowed, "The administrator allows no URLs: name a Service of the cluster, or have the URL's address allowed")
 	case addr.IsValid():
-		return a.check(addr, false)
+		return a.Check(addr, false)
 	}
 	return nil
 }
@@ -111,4 +120,16 @@ func leadsTo(addr netip.Addr) []netip.Addr {
 
 func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// Control is a net.Dialer's: it checks each address right before it is dialled, after names have
+// been resolved.
+func (a Addresses) Control(service bool) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, network, address string, _ syscall.RawConn) error {
+		addr, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" {
+			return Failure(NotAllowed, "%s isn't dialled by %s", address, network)
+		}
+		return a.Check(addr.Addr(), service)
+	}
 }
