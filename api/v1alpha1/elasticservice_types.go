@@ -197,14 +197,21 @@ type Idle struct {
 }
 
 // TriggerType is the kind of a Trigger's source.
-// +kubebuilder:validation:Enum=http
+// +kubebuilder:validation:Enum=http;prometheus
 type TriggerType string
 
-// TriggerHTTP asks each of the target's pods over HTTP.
-const TriggerHTTP TriggerType = "http"
+const (
+	// TriggerHTTP asks each of the target's pods over HTTP.
+	TriggerHTTP TriggerType = "http"
+	// TriggerPrometheus asks a Prometheus.
+	TriggerPrometheus TriggerType = "prometheus"
+)
 
 // Trigger is a number that tells how busy a service is.
 // +kubebuilder:validation:XValidation:rule="self.type != 'http' || has(self.http)",message="a trigger of type http needs the field http"
+// +kubebuilder:validation:XValidation:rule="self.type != 'prometheus' || has(self.prometheus)",message="a trigger of type prometheus needs the field prometheus"
+// +kubebuilder:validation:XValidation:rule="self.type == 'http' || !has(self.http)",message="the field http is for a trigger of type http; remove it, or correct the type"
+// +kubebuilder:validation:XValidation:rule="self.type == 'prometheus' || !has(self.prometheus)",message="the field prometheus is for a trigger of type prometheus; remove it, or correct the type"
 type Trigger struct {
 	// type is where the number comes from; the field of the same name has its settings.
 	// +required
@@ -213,11 +220,17 @@ type Trigger struct {
 	// http asks each of the target's own pods and adds the numbers up.
 	// +optional
 	HTTP *HTTPTrigger `json:"http,omitempty"`
+
+	// prometheus asks a Prometheus.
+	// +optional
+	Prometheus *PrometheusTrigger `json:"prometheus,omitempty"`
 }
 
 // HTTPTrigger asks each of the target's own pods for a number in a JSON document and adds the
 // numbers up. Redirects are not followed, an answer may have 64 KiB, and a pod has 2 s to
 // answer.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.tls) || has(self.tls.serverName)",message="tls needs serverName, which the pods' certificates must have: pods are asked by their addresses"
 type HTTPTrigger struct {
 	// port is the container's port.
 	// +required
@@ -245,6 +258,14 @@ type HTTPTrigger struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	Threshold int64 `json:"threshold,omitempty"`
+
+	// tls has the pods asked over https. Without it they are asked over http.
+	// +optional
+	TLS *TriggerTLS `json:"tls,omitempty"`
+
+	// auth is what the operator shows to the pods.
+	// +optional
+	Auth *TriggerAuth `json:"auth,omitempty"`
 }
 
 // Handoff is what happens to new connections while a service is awake.

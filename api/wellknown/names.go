@@ -69,6 +69,15 @@ const (
 	// may name: the operator sees no other.
 	PlayerListLabel = "dormouse.dev/player-list"
 
+	// TriggerAuthLabel is "true" on each Secret that a trigger of an ElasticService may name: the
+	// operator sends no other anywhere.
+	TriggerAuthLabel = "dormouse.dev/trigger-auth"
+
+	// TriggerServersAnnotation is on such a Secret; its value are the Prometheus servers that it
+	// may be shown to, with commas between them: https://prometheus.monitoring.svc:9090. Without it
+	// the Secret is for the pods of targets alone.
+	TriggerServersAnnotation = "dormouse.dev/trigger-servers"
+
 	// ElasticServiceFinalizer keeps a deleted ElasticService until its Service and workload
 	// work without Dormouse.
 	ElasticServiceFinalizer = "dormouse.dev/elastic-service"
