@@ -3,7 +3,7 @@ package v1alpha1
 // PrometheusTrigger asks a Prometheus, or whatever answers its query API, for a number. Of an
 // instant vector the values are added up, and a scalar is taken as it is. What says nothing keeps
 // the service awake: an empty vector, NaN, an infinite or negative number, a histogram, a range or
-// a string, an answer with warnings, and a server that fails, redirects, takes longer than 5 s or
+// a string, an answer with warnings, and a server that fails, redirects, takes longer than 3 s or
 // answers more than 256 KiB. An answer is used for 15 s, by all triggers of the namespace that ask
 // the same; right before a sleep it is asked for anew.
 //

@@ -211,7 +211,7 @@ func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *planner.Obs
 // triggersOf is what the trigger poller asks for a service. A pod that isn't ready may have
 // players all the same.
 func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service {
-	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, Every: spec.SleepAfter(es) / 5}
+	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, SleepAfter: spec.SleepAfter(es), Every: spec.SleepAfter(es) / 5}
 	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
 		s.Every = trigger.MinInterval // a fresh answer is being waited for
 	}

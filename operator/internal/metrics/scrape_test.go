@@ -56,6 +56,7 @@ func crowd(tb testing.TB, n int) prometheus.Gatherer {
 	controller, informer := NewController(c.registry), NewInformer(c.registry)
 	c.gatherer.Add(informer)
 	NewAutoscalers(c.registry)
+	NewTriggers(c.registry)
 	NewReports(c.registry)
 	NewEvictions(c.registry)
 	fleet := func(name string, replicas int32) *v1alpha1.Fleet {

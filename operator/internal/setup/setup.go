@@ -41,6 +41,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/fronts"
 	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/gameserver"
@@ -52,6 +53,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/outbound"
 	"dormouse.dev/dormouse/operator/internal/ownsecret"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
+	"dormouse.dev/dormouse/operator/internal/promquery"
 	"dormouse.dev/dormouse/operator/internal/report"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -59,6 +61,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/servingcert"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
+	"dormouse.dev/dormouse/operator/internal/triggerauth"
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
@@ -363,7 +366,15 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 			Object: &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
 		}
 	}
-	poller := trigger.NewPoller(notify)
+	secrets := triggerauth.New(mgr.GetAPIReader())
+	poller := trigger.NewPoller(trigger.Options{
+		Prometheus: promquery.New(promquery.Options{
+			Addresses: addresses, Services: servicesOf(mgr.GetClient()), MayUse: front.MayShare, Secrets: secrets,
+		}),
+		Secrets: secrets,
+		Metrics: metrics.NewTriggers(ctrlmetrics.Registry),
+		Notify:  notify,
+	})
 	if err := mgr.Add(poller); err != nil {
 		return fmt.Errorf("add the trigger poller: %w", err)
 	}

@@ -3,7 +3,6 @@ package trigger
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +13,8 @@ import (
 	"github.com/go-openapi/jsonpointer"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/outbound"
+	"dormouse.dev/dormouse/operator/internal/triggerauth"
 )
 
 const (
@@ -21,42 +22,51 @@ const (
 	timeout = 2 * time.Second
 )
 
-var httpClient = &http.Client{
-	Timeout: timeout,
-	// A pod must not redirect the operator elsewhere.
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Transport: &http.Transport{
-		Proxy:               nil,
-		MaxIdleConnsPerHost: 1,
-		IdleConnTimeout:     2 * MaxInterval,
-	},
-}
+// dialPod dials a pod of the target.
+var dialPod = (&net.Dialer{Timeout: timeout}).DialContext
 
-func askPod(ctx context.Context, pod string, asked v1alpha1.Trigger) (n float64, err error) {
-	t := asked.HTTP
-	url := "http://" + net.JoinHostPort(pod, strconv.Itoa(int(t.Port))) + t.Path
+// askPod asks one of a target's pods, over connections of its namespace.
+func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error) {
+	transport, err := p.transports.Get(namespace, access.Trust, dialPod)
+	if err != nil {
+		return 0, err //nolint:wrapcheck // it is a sentence
+	}
+	client := &http.Client{
+		Timeout: timeout,
+		// A pod must not redirect the operator elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     transport,
+	}
+	scheme := "http"
+	if t.TLS != nil {
+		scheme = "https"
+	}
+	url := scheme + "://" + net.JoinHostPort(pod, strconv.Itoa(int(t.Port))) + t.Path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, fmt.Errorf("build the request for %s: %w", url, err)
 	}
-	res, err := httpClient.Do(req)
-	if err != nil {
-		return 0, fmt.Errorf("ask the pod: %w", err)
+	for name, values := range access.Header {
+		req.Header[name] = values
 	}
-	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, outbound.Failure(outbound.Classify(err, pod).Reason, "ask the pod: %v", err)
+	}
+	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("GET %s answered %s, want 200", url, res.Status)
+		return 0, outbound.Failure(outbound.BadStatus, "GET %s answered %s, want 200", url, res.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	if err != nil {
-		return 0, fmt.Errorf("read the answer of %s: %w", url, err)
+		return 0, outbound.Failure(outbound.Classify(err, pod).Reason, "read the answer of %s: %v", url, err)
 	}
 	if len(body) > maxBody {
-		return 0, fmt.Errorf("GET %s answered more than %d bytes", url, maxBody)
+		return 0, outbound.Failure(outbound.BadAnswer, "GET %s answered more than %d bytes", url, maxBody)
 	}
-	n, err = parseNumber(body, t.JSONPointer)
+	n, err := parseNumber(body, t.JSONPointer)
 	if err != nil {
-		return 0, fmt.Errorf("GET %s: %w", url, err)
+		return 0, outbound.Failure(outbound.BadAnswer, "GET %s: %v", url, err)
 	}
 	return n, nil
 }

@@ -1,6 +1,7 @@
-// Package trigger reads the numbers that show how busy a service is. It asks in the background,
-// at a steady pace for each awake service, and remembers since when all of a service's triggers
-// have been below their thresholds. Pods that are slow to answer delay only their own service.
+// Package trigger reads the numbers that show how busy a service is, of its pods and of Prometheus
+// servers. It asks in the background, at a steady pace for each awake service, and remembers since
+// when all of a service's triggers have been below their thresholds. Pods and servers that are slow
+// to answer delay only those services that ask them.
 package trigger
 
 import (
@@ -15,6 +16,10 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/fair"
+	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/outbound"
+	"dormouse.dev/dormouse/operator/internal/promquery"
+	"dormouse.dev/dormouse/operator/internal/triggerauth"
 )
 
 // Bounds of the pace at which a service's triggers are asked.
@@ -28,7 +33,7 @@ const (
 	// to one namespace's pods.
 	maxAtOnce      = 256
 	maxOfNamespace = 16
-	// pollTime bounds how long all answers of a service take together.
+	// pollTime bounds how long all answers of a service's pods take together.
 	pollTime = 5 * time.Second
 )
 
@@ -47,16 +52,22 @@ type Reading struct {
 type Service struct {
 	Triggers []v1alpha1.Trigger
 	Pods     []string // addresses
+	// SleepAfter is how long it must be idle.
+	SleepAfter time.Duration
 	// Every is how often they are asked.
 	Every time.Duration
 }
 
 // Poller asks the triggers of awake services.
 type Poller struct {
-	ask     func(ctx context.Context, pod string, t v1alpha1.Trigger) (float64, error)
-	notify  func(types.NamespacedName)
-	now     func() time.Time
-	permits *fair.Permits
+	ask        func(ctx context.Context, namespace, pod string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error)
+	prometheus Prometheus
+	secrets    *triggerauth.Reader
+	metrics    *metrics.Triggers
+	notify     func(types.NamespacedName)
+	now        func() time.Time
+	permits    *fair.Permits
+	transports outbound.Transports
 
 	mu     sync.Mutex
 	ctx    context.Context
@@ -73,16 +84,32 @@ type polled struct {
 	wanted time.Time
 }
 
-// NewPoller makes a Poller. notify is called after a reading changed from busy to idle or back,
-// or from healthy to failing or back.
-func NewPoller(notify func(types.NamespacedName)) *Poller {
-	return &Poller{
-		ask:     askPod,
-		notify:  notify,
-		now:     time.Now,
-		permits: fair.New(maxAtOnce, maxOfNamespace),
-		polled:  map[types.NamespacedName]*polled{},
+// Options are what a Poller needs.
+type Options struct {
+	// Prometheus answers the queries of triggers.
+	Prometheus Prometheus
+	// Secrets reads what is shown to pods.
+	Secrets *triggerauth.Reader
+	// Metrics counts; nil: nothing is counted.
+	Metrics *metrics.Triggers
+	// Notify is called after a reading changed from busy to idle or back, or from healthy to
+	// failing or back.
+	Notify func(types.NamespacedName)
+}
+
+// NewPoller makes a Poller.
+func NewPoller(o Options) *Poller {
+	p := &Poller{
+		prometheus: o.Prometheus,
+		secrets:    o.Secrets,
+		metrics:    o.Metrics,
+		notify:     o.Notify,
+		now:        time.Now,
+		permits:    fair.New(maxAtOnce, maxOfNamespace),
+		polled:     map[types.NamespacedName]*polled{},
 	}
+	p.ask = p.askPod
+	return p
 }
 
 // Start keeps the poller's work alive until ctx ends.
@@ -163,10 +190,13 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 	defer utilruntime.HandleCrash()
 	for {
 		p.mu.Lock()
-		s, before := entry.service, entry.reading
+		s, before, since := entry.service, entry.reading, entry.wanted
 		p.mu.Unlock()
 
-		after := p.poll(ctx, key.Namespace, s, before)
+		if since.IsZero() {
+			since = p.now().Add(-promquery.FreshFor)
+		}
+		after := p.poll(ctx, key.Namespace, s, before, since)
 		if ctx.Err() != nil {
 			return
 		}
@@ -211,29 +241,27 @@ func (a *answers) take(trigger int, value float64, err error) {
 	}
 }
 
-// poll asks all pods for all triggers, side by side.
-func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading) Reading {
+// poll asks all pods and servers for all triggers, side by side. Answers of servers are to questions that
+// were begun at a time or later.
+func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading, since time.Time) Reading {
 	after := Reading{At: p.now(), BelowSince: before.BelowSince}
-	timely, cancel := context.WithTimeout(ctx, pollTime)
-	defer cancel()
-	late := fmt.Errorf("the pods didn't all answer within %s", pollTime)
 	got := answers{sums: make([]float64, len(s.Triggers))}
 	var asking sync.WaitGroup
 	for i, t := range s.Triggers {
-		for _, pod := range s.Pods {
-			if err := p.permits.Acquire(timely, namespace); err != nil {
-				got.take(i, 0, late)
-				continue
-			}
+		switch {
+		case t.HTTP != nil:
+			asking.Go(func() { p.pollPods(ctx, namespace, s.Pods, i, t.HTTP, &got) })
+		case t.Prometheus != nil:
 			asking.Go(func() {
 				defer utilruntime.HandleCrash()
-				defer p.permits.Release(namespace)
-				value, err := p.ask(timely, pod, t)
-				if err != nil && timely.Err() != nil {
-					err = late
-				}
+				timely, cancel := context.WithTimeout(ctx, prometheusTime)
+				defer cancel()
+				value, err := p.askPrometheus(timely, namespace, s, t.Prometheus, since)
+				p.count(ctx, v1alpha1.TriggerPrometheus, err)
 				got.take(i, value, err)
 			})
+		default:
+			got.take(i, 0, fmt.Errorf("this operator knows no triggers of type %s", t.Type))
 		}
 	}
 	asking.Wait()
@@ -242,7 +270,14 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 	}
 	busy := false
 	for i, t := range s.Triggers {
-		busy = busy || got.sums[i] >= float64(t.HTTP.Threshold)
+		if t.HTTP == nil && t.Prometheus == nil {
+			continue
+		}
+		threshold, err := thresholdOf(t)
+		if err != nil {
+			got.take(i, 0, err)
+		}
+		busy = busy || got.sums[i] >= threshold
 	}
 	if after.Err = got.err; got.failed > 1 {
 		after.Err = fmt.Errorf("%w (and %d more)", got.err, got.failed-1)
@@ -254,4 +289,51 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 		after.BelowSince = after.At
 	}
 	return after
+}
+
+// pollPods asks all pods for one trigger, side by side.
+func (p *Poller) pollPods(ctx context.Context, namespace string, pods []string, i int, t *v1alpha1.HTTPTrigger, got *answers) {
+	defer utilruntime.HandleCrash()
+	timely, cancel := context.WithTimeout(ctx, pollTime)
+	defer cancel()
+	late := outbound.Failure(outbound.Timeout, "the pods didn't all answer within %s", pollTime)
+	access := triggerauth.Access{}
+	if t.Auth != nil || t.TLS != nil {
+		var err error
+		if access, err = p.secrets.Access(timely, triggerauth.Request{Namespace: namespace, TLS: t.TLS, Auth: t.Auth}); err != nil {
+			p.count(ctx, v1alpha1.TriggerHTTP, err)
+			got.take(i, 0, err)
+			return
+		}
+	}
+	var asking sync.WaitGroup
+	for _, pod := range pods {
+		if err := p.permits.Acquire(timely, namespace); err != nil {
+			p.count(ctx, v1alpha1.TriggerHTTP, late)
+			got.take(i, 0, late)
+			continue
+		}
+		asking.Go(func() {
+			defer utilruntime.HandleCrash()
+			defer p.permits.Release(namespace)
+			value, err := p.ask(timely, namespace, pod, t, access)
+			if err != nil && timely.Err() != nil {
+				err = late
+			}
+			p.count(ctx, v1alpha1.TriggerHTTP, err)
+			got.take(i, value, err)
+		})
+	}
+	asking.Wait()
+}
+
+// count counts an answer, unless whoever asked doesn't want it any more.
+func (p *Poller) count(ctx context.Context, of v1alpha1.TriggerType, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		p.metrics.Answered(of)
+	default:
+		p.metrics.Failed(of, outbound.ReasonOf(err))
+	}
 }

@@ -12,14 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/triggerauth"
 )
 
 // poller is a Poller whose pods answer as the test says, until the test ends.
 func poller(t *testing.T, ask func(ctx context.Context, pod string) (float64, error)) (p *Poller, notified chan types.NamespacedName) {
 	t.Helper()
 	notified = make(chan types.NamespacedName, 1000)
-	p = NewPoller(func(key types.NamespacedName) { notified <- key })
-	p.ask = func(ctx context.Context, pod string, _ v1alpha1.Trigger) (float64, error) { return ask(ctx, pod) }
+	p = NewPoller(Options{Notify: func(key types.NamespacedName) { notified <- key }})
+	p.ask = func(ctx context.Context, _, pod string, _ *v1alpha1.HTTPTrigger, _ triggerauth.Access) (float64, error) {
+		return ask(ctx, pod)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() { _ = p.Start(ctx) }()

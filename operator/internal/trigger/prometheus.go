@@ -1,0 +1,60 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/outbound"
+	"dormouse.dev/dormouse/operator/internal/promquery"
+)
+
+// Prometheus answers queries. The answer is one to a question that was begun at a time or later.
+type Prometheus interface {
+	Ask(ctx context.Context, q promquery.Query, since time.Time) (float64, error)
+}
+
+const (
+	// minUptime and maxUptime bound how far back uptimeFilter looks. A failure begins the time
+	// of idleness anew, so more than that is watched by asking again and again.
+	minUptime = time.Minute
+	maxUptime = 5 * time.Minute
+	// uptimeStep is how finely it looks.
+	uptimeStep = 15 * time.Second
+	// prometheusTime bounds how long all answers of servers take together, with the time that
+	// they wait for their turn.
+	prometheusTime = 40 * time.Second
+)
+
+// askPrometheus asks a server for a trigger's number.
+func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service, t *v1alpha1.PrometheusTrigger, since time.Time) (float64, error) {
+	q := promquery.Query{Namespace: namespace, Server: t.ServerAddress, TLS: t.TLS, Auth: t.Auth, PromQL: t.Query}
+	if t.UptimeFilter != "" {
+		up := q
+		window := min(max(s.SleepAfter.Truncate(time.Second), minUptime), maxUptime)
+		up.PromQL = fmt.Sprintf("min_over_time((max(up{%s}) or vector(0))[%.0fs:%.0fs])", t.UptimeFilter, window.Seconds(), uptimeStep.Seconds())
+		n, err := p.prometheus.Ask(ctx, up, since)
+		if err != nil {
+			return 0, fmt.Errorf("uptimeFilter: %w", err)
+		}
+		if n < 1 {
+			return 0, outbound.Failure(outbound.BadAnswer,
+				"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, or correct uptimeFilter", window)
+		}
+	}
+	return p.prometheus.Ask(ctx, q, since)
+}
+
+// thresholdOf is the number from which on a trigger is busy.
+func thresholdOf(t v1alpha1.Trigger) (float64, error) {
+	if t.HTTP != nil {
+		return float64(t.HTTP.Threshold), nil
+	}
+	threshold, err := strconv.ParseFloat(t.Prometheus.Threshold, 64)
+	if err != nil {
+		return 0, fmt.Errorf("threshold %q is no number", t.Prometheus.Threshold)
+	}
+	return threshold, nil
+}
