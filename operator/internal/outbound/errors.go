@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"syscall"
 
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -83,7 +84,7 @@ func Classify(err error, server string) *Error {
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		return Failure(TLS, "The certificate of %s isn't for %s: name one that it has in serverName", server, e.Host)
 	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
 		return Failure(TLS, "%s doesn't speak TLS: ask it by http, without tls", server)
 	}
 	_, verification := errors.AsType[*tls.CertificateVerificationError](err)

@@ -216,8 +216,9 @@ func classify(err error, server string) error {
 		return outbound.Failure(outbound.BadAnswer, "%s can't execute the query: %s", server, said)
 	case promapi.ErrBadResponse:
 		return outbound.Failure(outbound.BadAnswer, "%s doesn't answer as Prometheus does: is serverAddress its address, with the path before /api/v1? (%s)", server, said)
-	case promapi.ErrServer, promapi.ErrClient:
-		return outbound.Failure(outbound.BadStatus, "%s answers with an error: %s", server, said)
+	case promapi.ErrServer:
+		return outbound.Failure(outbound.BadStatus, "%s answers with an error (%s): does it work, and is the query simple enough?", server, said)
+	case promapi.ErrClient:
 	}
 	return outbound.Failure(outbound.BadStatus, "%s answers with an error: %s", server, said)
 }

@@ -42,8 +42,6 @@ func number(result model.Value, warnings promapi.Warnings) (float64, error) {
 		return sum, checkValue(sum)
 	case model.Matrix:
 		return 0, outbound.Failure(outbound.BadAnswer, "The query's result is a range: put a function such as rate() or max_over_time() around it")
-	case *model.String:
-		return 0, outbound.Failure(outbound.BadAnswer, "The query's result is a string: it must be a number")
 	}
 	return 0, outbound.Failure(outbound.BadAnswer, "The query's result is no number")
 }
