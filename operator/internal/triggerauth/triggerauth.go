@@ -117,7 +117,7 @@ func (r *Reader) read(ctx context.Context, key types.NamespacedName) (*corev1.Se
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, outbound.Failure(outbound.BadSecret,
-			"The operator may not read Secret %s: apply config/components/trigger-secrets to its namespace, with the Secret's name", key)
+			"The operator may not read Secret %s: apply config/trigger-secrets to its namespace, with the Secret's name", key)
 	case apierrors.IsNotFound(err):
 		return nil, outbound.Failure(outbound.BadSecret, "There is no Secret %s: create it, or correct auth.secret", key)
 	case err != nil:

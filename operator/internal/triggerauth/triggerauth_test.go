@@ -76,7 +76,7 @@ func TestWhatASecretMayNotBe(t *testing.T) {
 		request Request
 		want    string
 	}{
-		"no right to it":              {&apiServer{err: apierrors.NewForbidden(resource, "probe", nil)}, request(), "may not read Secret games/probe: apply config/components/trigger-secrets"},
+		"no right to it":              {&apiServer{err: apierrors.NewForbidden(resource, "probe", nil)}, request(), "may not read Secret games/probe: apply config/trigger-secrets"},
 		"none":                        {&apiServer{err: apierrors.NewNotFound(resource, "probe")}, request(), "There is no Secret games/probe"},
 		"an API server that fails":    {&apiServer{err: errors.New("no route")}, request(), "can't be read: no route"},
 		"no label":                    {&apiServer{secret: unlabeled}, request(), `isn't meant for triggers: give it the label dormouse.dev/trigger-auth: "true"`},

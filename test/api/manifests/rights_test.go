@@ -178,23 +178,61 @@ func TestTheOperatorMayDoThisToWhatIsNamed(t *testing.T) {
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "dormouse-eviction-guard"}: {"list", "watch", "patch"},
 		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "other"}:                   nil,
 	} {
-		var got []string
-		for _, verb := range verbs {
-			what.Verb = verb
-			answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{User: account("dormouse-operator"), ResourceAttributes: &what},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if answer.Status.Allowed {
-				got = append(got, verb)
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, verbsOn(ctx, t, admin, what)); diff != "" {
 			t.Errorf("on %s %s in %q (-want +got):\n%s", what.Resource, what.Name, what.Namespace, diff)
 		}
 	}
+}
+
+// A namespace that lets triggers show Secrets lets the operator get those that it names, and no
+// other.
+func TestANamespaceNamesTheSecretsThatTriggersShow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	c, err := client.New(fixture.Config(t), client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metered"}}); err != nil {
+		t.Fatal(err)
+	}
+	objects := build(t, fixture.Path("config", "trigger-secrets"))
+	for _, o := range objects {
+		o.SetNamespace("metered")
+	}
+	if err := manifests.Apply(ctx, c, "tester", objects, nil); err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[authorizationv1.ResourceAttributes][]string{
+		{Namespace: "metered", Resource: "secrets", Name: "dormouse-triggers"}: {"get", "create"},
+		{Namespace: "metered", Resource: "secrets", Name: "other"}:             {"create"},
+		{Namespace: "metered", Resource: "secrets"}:                            {"create"},
+		{Namespace: "default", Resource: "secrets", Name: "dormouse-triggers"}: {"create"},
+	} {
+		if diff := cmp.Diff(want, verbsOn(ctx, t, admin, what)); diff != "" {
+			t.Errorf("on %s %s in %q (-want +got):\n%s", what.Resource, what.Name, what.Namespace, diff)
+		}
+	}
+}
+
+// verbsOn are the operator's verbs on something that is named.
+func verbsOn(ctx context.Context, t *testing.T, admin *kubernetes.Clientset, what authorizationv1.ResourceAttributes) []string {
+	t.Helper()
+	var got []string
+	for _, verb := range verbs {
+		what.Verb = verb
+		answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: account("dormouse-operator"), ResourceAttributes: &what},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			got = append(got, verb)
+		}
+	}
+	return got
 }
 
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
