@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/test/api/fixture"
+	"dormouse.dev/dormouse/test/sandbox"
 	"dormouse.dev/dormouse/test/sentrysink"
 )
 
@@ -77,6 +78,7 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 			Args: []string{
 				fmt.Sprintf("--resolver-port=%d", resolverPort),
 				"--resolver-selector=" + fixture.NameLabel + "=" + resolverApp, "--resolver-service-account=" + resolverAccount,
+				"--outbound-networks=" + sandbox.Network,
 			},
 		}
 		e.operators = append(e.operators, o)

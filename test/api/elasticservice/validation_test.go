@@ -69,6 +69,17 @@ func awake(windows string) string { return "spec: {awake: [" + windows + "]}" }
 
 func trigger(text string) string { return "spec: {idle: {triggers: [" + text + "]}}" }
 
+// prometheus has a trigger of that type, and settings of its own.
+func prometheus(text string) string { return trigger("{type: prometheus, prometheus: {" + text + "}}") }
+
+func manyHeaders(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{name: X-%d, key: a},", i)
+	}
+	return b.String()
+}
+
 func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 	t.Parallel()
 	const port, duration = "name: game", "must be a duration from 1s to "
@@ -129,30 +140,59 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"sleepAfter of many characters": {spec(`{sleepAfter: ` + strings.Repeat("1s", 17) + `}`), "may not be more than 32"},
 		"sleepAfter with spaces":        {spec(`{sleepAfter: "10 m"}`), "sleepAfter " + duration},
 
-		"players of a Deployment":     {spec(`{idle: {players: true}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
-		"players of another Fleet":    {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: agones.dev/v1, kind: Fleet, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
-		"players of another kind":     {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: ElasticService, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
-		"too many triggers":           {trigger(strings.Repeat("{type: http, http: {port: 1}},", 9)), "must have at most 8 items"},
-		"a trigger without a type":    {trigger(`{http: {port: 80}}`), "type: Required value"},
-		"an unknown trigger type":     {trigger(`{type: prometheus, http: {port: 80}}`), `supported values: "http"`},
-		"a trigger without settings":  {trigger(`{type: http}`), "a trigger of type http needs the field http"},
-		"a trigger without a port":    {trigger(`{type: http, http: {path: /}}`), "http.port: Required value"},
-		"a trigger's port of zero":    {trigger(`{type: http, http: {port: 0}}`), "should be greater than or equal to 1"},
-		"a trigger's port of 65536":   {trigger(`{type: http, http: {port: 65536}}`), "should be less than or equal to 65535"},
-		"a trigger's port by name":    {trigger(`{type: http, http: {port: web}}`), "must be of type integer"},
-		"a path without a slash":      {trigger(`{type: http, http: {port: 80, path: status}}`), "path must start with '/' and have no spaces"},
-		"an empty path":               {trigger(`{type: http, http: {port: 80, path: ""}}`), "path must start with '/'"},
-		"a path with a space":         {trigger(`{type: http, http: {port: 80, path: "/a b"}}`), "path must start with '/' and have no spaces"},
-		"a path with a line's end":    {trigger(`{type: http, http: {port: 80, path: "/a\r\nHost: b"}}`), "path must start with '/' and have no spaces"},
-		"a path with a bad escape":    {trigger(`{type: http, http: {port: 80, path: "/a%zz"}}`), "'%' only before two hexadecimal digits"},
-		"a path with a fragment":      {trigger(`{type: http, http: {port: 80, path: "/a#b"}}`), "path must start with '/' and have no spaces, quotes or '#'"},
-		"a long path":                 {trigger(`{type: http, http: {port: 80, path: /` + strings.Repeat("a", 1024) + `}}`), "may not be more than 1024"},
-		"a pointer without a slash":   {trigger(`{type: http, http: {port: 80, jsonPointer: players}}`), "jsonPointer must be empty or start with '/'"},
-		"a pointer in JSONPath":       {trigger(`{type: http, http: {port: 80, jsonPointer: $.players}}`), "jsonPointer must be empty or start with '/'"},
-		"a pointer with a bad escape": {trigger(`{type: http, http: {port: 80, jsonPointer: "/a~2"}}`), "'~' only in ~0 and ~1"},
-		"a long pointer":              {trigger(`{type: http, http: {port: 80, jsonPointer: /` + strings.Repeat("a", 256) + `}}`), "may not be more than 256"},
-		"a threshold of zero":         {trigger(`{type: http, http: {port: 80, threshold: 0}}`), "should be greater than or equal to 1"},
-		"a broken threshold":          {trigger(`{type: http, http: {port: 80, threshold: 1.5}}`), "must be of type integer"},
+		"players of a Deployment":         {spec(`{idle: {players: true}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
+		"players of another Fleet":        {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: agones.dev/v1, kind: Fleet, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
+		"players of another kind":         {spec(`{idle: {players: true}, scaleTargetRef: {apiVersion: dormouse.dev/v1alpha1, kind: ElasticService, name: a}}`), "idle.players needs a Server, a Fleet or a GameType as scaleTargetRef"},
+		"too many triggers":               {trigger(strings.Repeat("{type: http, http: {port: 1}},", 9)), "must have at most 8 items"},
+		"a trigger without a type":        {trigger(`{http: {port: 80}}`), "type: Required value"},
+		"an unknown trigger type":         {trigger(`{type: gopher, http: {port: 80}}`), `supported values: "http", "prometheus"`},
+		"a trigger without settings":      {trigger(`{type: http}`), "a trigger of type http needs the field http"},
+		"a trigger without a port":        {trigger(`{type: http, http: {path: /}}`), "http.port: Required value"},
+		"a trigger's port of zero":        {trigger(`{type: http, http: {port: 0}}`), "should be greater than or equal to 1"},
+		"a trigger's port of 65536":       {trigger(`{type: http, http: {port: 65536}}`), "should be less than or equal to 65535"},
+		"a trigger's port by name":        {trigger(`{type: http, http: {port: web}}`), "must be of type integer"},
+		"a path without a slash":          {trigger(`{type: http, http: {port: 80, path: status}}`), "path must start with '/' and have no spaces"},
+		"an empty path":                   {trigger(`{type: http, http: {port: 80, path: ""}}`), "path must start with '/'"},
+		"a path with a space":             {trigger(`{type: http, http: {port: 80, path: "/a b"}}`), "path must start with '/' and have no spaces"},
+		"a path with a line's end":        {trigger(`{type: http, http: {port: 80, path: "/a\r\nHost: b"}}`), "path must start with '/' and have no spaces"},
+		"a path with a bad escape":        {trigger(`{type: http, http: {port: 80, path: "/a%zz"}}`), "'%' only before two hexadecimal digits"},
+		"a path with a fragment":          {trigger(`{type: http, http: {port: 80, path: "/a#b"}}`), "path must start with '/' and have no spaces, quotes or '#'"},
+		"a long path":                     {trigger(`{type: http, http: {port: 80, path: /` + strings.Repeat("a", 1024) + `}}`), "may not be more than 1024"},
+		"a pointer without a slash":       {trigger(`{type: http, http: {port: 80, jsonPointer: players}}`), "jsonPointer must be empty or start with '/'"},
+		"a pointer in JSONPath":           {trigger(`{type: http, http: {port: 80, jsonPointer: $.players}}`), "jsonPointer must be empty or start with '/'"},
+		"a pointer with a bad escape":     {trigger(`{type: http, http: {port: 80, jsonPointer: "/a~2"}}`), "'~' only in ~0 and ~1"},
+		"a long pointer":                  {trigger(`{type: http, http: {port: 80, jsonPointer: /` + strings.Repeat("a", 256) + `}}`), "may not be more than 256"},
+		"a threshold of zero":             {trigger(`{type: http, http: {port: 80, threshold: 0}}`), "should be greater than or equal to 1"},
+		"a broken threshold":              {trigger(`{type: http, http: {port: 80, threshold: 1.5}}`), "must be of type integer"},
+		"TLS without a name":              {trigger(`{type: http, http: {port: 80, tls: {}}}`), "tls needs serverName"},
+		"both triggers of type http":      {trigger(`{type: http, http: {port: 80}, prometheus: {serverAddress: "http://p", query: up}}`), "the field prometheus is for a trigger of type prometheus"},
+		"a Prometheus of type http":       {trigger(`{type: prometheus, http: {port: 80}}`), "a trigger of type prometheus needs the field prometheus"},
+		"both of type prometheus":         {prometheus(`serverAddress: "http://p", query: up}, http: {port: 80`), "the field http is for a trigger of type http"},
+		"a Prometheus without an address": {prometheus(`query: up`), "serverAddress: Required value"},
+		"a Prometheus without a query":    {prometheus(`serverAddress: "http://p"`), "query: Required value"},
+		"an empty query":                  {prometheus(`serverAddress: "http://p", query: ""`), "query in body should be at least 1 chars long"},
+		"a long query":                    {prometheus(`serverAddress: "http://p", query: ` + strings.Repeat("a", 4097)), "may not be more than 4096"},
+		"an address without a scheme":     {prometheus(`serverAddress: "prometheus:9090", query: up`), "serverAddress must be an http or https URL"},
+		"an address of another scheme":    {prometheus(`serverAddress: "file:///etc/passwd", query: up`), "serverAddress must be an http or https URL"},
+		"an address with a user":          {prometheus(`serverAddress: "http://a:b@p", query: up`), "serverAddress must be an http or https URL without a user"},
+		"an address with a query":         {prometheus(`serverAddress: "http://p/?a=b", query: up`), "serverAddress must be an http or https URL"},
+		"an address with a fragment":      {prometheus(`serverAddress: "http://p/#a", query: up`), "serverAddress must be an http or https URL"},
+		"an address with a line's end":    {prometheus(`serverAddress: "http://p/a\r\nb", query: up`), "serverAddress must be an http or https URL"},
+		"a threshold as a number":         {prometheus(`serverAddress: "http://p", query: up, threshold: 1`), "must be of type string"},
+		"a threshold of 0.0":              {prometheus(`serverAddress: "http://p", query: up, threshold: "0.0"`), "threshold must be a decimal number above 0"},
+		"a negative threshold":            {prometheus(`serverAddress: "http://p", query: up, threshold: "-1"`), "threshold must be a decimal number above 0"},
+		"a threshold in words":            {prometheus(`serverAddress: "http://p", query: up, threshold: one`), "threshold must be a decimal number above 0"},
+		"a threshold with an exponent":    {prometheus(`serverAddress: "http://p", query: up, threshold: "1e3"`), "threshold must be a decimal number above 0"},
+		"an uptimeFilter in braces":       {prometheus(`serverAddress: "http://p", query: up, uptimeFilter: '{job="a"}'`), "uptimeFilter must be label matchers"},
+		"TLS over http":                   {prometheus(`serverAddress: "http://p", query: up, tls: {serverName: p}`), "tls needs a serverAddress that starts with https://"},
+		"a bad serverName":                {prometheus(`serverAddress: "https://p", query: up, tls: {serverName: "p q"}`), "serverName must be a host name"},
+		"an authority that is no base64":  {prometheus(`serverAddress: "https://p", query: up, tls: {caBundle: "*"}`), "must be of type byte"},
+		"auth without a Secret":           {prometheus(`serverAddress: "http://p", query: up, auth: {}`), "auth.secret: Required value"},
+		"a header without a key":          {prometheus(`serverAddress: "http://p", query: up, auth: {secret: a, headers: [{name: X}]}`), "key: Required value"},
+		"a header twice":                  {prometheus(`serverAddress: "http://p", query: up, auth: {secret: a, headers: [{name: X, key: a}, {name: X, key: b}]}`), "Duplicate value"},
+		"a header with a colon":           {prometheus(`serverAddress: "http://p", query: up, auth: {secret: a, headers: [{name: "X:", key: a}]}`), "name must be a header of letters"},
+		"a header of HTTP itself":         {prometheus(`serverAddress: "http://p", query: up, auth: {secret: a, headers: [{name: Transfer-Encoding, key: a}]}`), "none that HTTP itself needs"},
+		"too many headers":                {prometheus(`serverAddress: "http://p", query: up, auth: {secret: a, headers: [` + manyHeaders(9) + `]}`), "must have at most 8 items"},
 
 		"an unknown handoff":         {spec(`{handoff: Sometimes}`), `supported values: "Direct", "Never"`},
 		"handoff in lower case":      {spec(`{handoff: never}`), `supported values: "Direct", "Never"`},
@@ -353,6 +393,20 @@ func TestWhatAnElasticServiceCanBeIsTakenWithItsDefaults(t *testing.T) {
 			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
 				ports: [{name: game, readiness: Auto}, {name: "", readiness: Auto}],
 				idle: {triggers: [{type: http, http: {port: 80, path: /, threshold: 1}}]}}`,
+		},
+		"a Prometheus of the least": {
+			patch: prometheus(`serverAddress: "http://prometheus.monitoring.svc:9090", query: up`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
+				idle: {triggers: [{type: prometheus, prometheus: {serverAddress: "http://prometheus.monitoring.svc:9090", query: up, threshold: "1"}}]}}`,
+		},
+		"a Prometheus of all, and pods over TLS": {
+			patch: spec(`{idle: {triggers: [{type: prometheus, prometheus: {serverAddress: "https://[2001:db8::1]:9090/select/0/prometheus/", query: 'sum(rate(a{b="c"}[1m])) or vector(0)',
+				threshold: "0.01", uptimeFilter: 'job="a",pod=~"b.*"', tls: {caBundle: YQ==, serverName: prometheus.example}, auth: {secret: a, headers: [{name: X-Scope-OrgID, key: org}]}}},
+				{type: http, http: {port: 443, tls: {serverName: lobby.games.svc}, auth: {secret: b}}}]}}`),
+			want: `{service: lobby, ` + target + `, sleepAfter: 10m, handoff: Direct, ` + hold + `,
+				idle: {triggers: [{type: prometheus, prometheus: {serverAddress: "https://[2001:db8::1]:9090/select/0/prometheus/", query: 'sum(rate(a{b="c"}[1m])) or vector(0)',
+				threshold: "0.01", uptimeFilter: 'job="a",pod=~"b.*"', tls: {caBundle: YQ==, serverName: prometheus.example}, auth: {secret: a, headers: [{name: X-Scope-OrgID, key: org}]}}},
+				{type: http, http: {port: 443, path: /, threshold: 1, tls: {serverName: lobby.games.svc}, auth: {secret: b}}}]}}`,
 		},
 		"probes of http": {
 			patch: spec(`{ports: [{name: web, protocol: http, readiness: Connect, asleep: {probes: [{path: /},
