@@ -51,7 +51,8 @@ func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return 0, outbound.Failure(outbound.Classify(err, pod).Reason, "ask the pod: %v", err)
+		why := outbound.Classify(err, url)
+		return 0, outbound.Failure(why.Reason, "ask the pod: %s", why.Message)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -59,7 +60,8 @@ func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	if err != nil {
-		return 0, outbound.Failure(outbound.Classify(err, pod).Reason, "read the answer of %s: %v", url, err)
+		why := outbound.Classify(err, url)
+		return 0, outbound.Failure(why.Reason, "read the pod's answer: %s", why.Message)
 	}
 	if len(body) > maxBody {
 		return 0, outbound.Failure(outbound.BadAnswer, "GET %s answered more than %d bytes", url, maxBody)

@@ -109,6 +109,11 @@ func TestAFailureBeginsTheTimeOfIdlenessAnew(t *testing.T) {
 		if r := p.Read(prometheusKey, s); r.Err == nil || !r.BelowSince.IsZero() {
 			t.Errorf("while it fails there is %+v", r)
 		}
+		server.is(nil, errors.New("it is broken otherwise"))
+		<-notified
+		if r := p.Read(prometheusKey, s); r.Err == nil || r.Err.Error() != "it is broken otherwise" {
+			t.Errorf("while it fails otherwise there is %+v", r)
+		}
 		server.is(nil, nil)
 		<-notified
 		if r := p.Read(prometheusKey, s); r.Err != nil || time.Since(r.BelowSince) > time.Second {

@@ -92,8 +92,8 @@ type Options struct {
 	Secrets *triggerauth.Reader
 	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Triggers
-	// Notify is called after a reading changed from busy to idle or back, or from healthy to
-	// failing or back.
+	// Notify is called after a reading changed from busy to idle or back, from healthy to failing
+	// or back, or from one error to another.
 	Notify func(types.NamespacedName)
 }
 
@@ -207,7 +207,7 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 			entry.wanted = time.Time{}
 		}
 		p.mu.Unlock()
-		if wanted || before.At.IsZero() || before.BelowSince.IsZero() != after.BelowSince.IsZero() || (before.Err == nil) != (after.Err == nil) {
+		if wanted || before.At.IsZero() || before.BelowSince.IsZero() != after.BelowSince.IsZero() || said(before.Err) != said(after.Err) {
 			p.notify(key)
 		}
 
@@ -220,11 +220,20 @@ func (p *Poller) run(ctx context.Context, key types.NamespacedName, entry *polle
 	}
 }
 
-// answers are the answers of a service's pods, for each of its triggers.
+// said is what a condition has of an error.
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// answers are the answers to a service's triggers.
 type answers struct {
 	mu   sync.Mutex
 	sums []float64
-	// err is the first error, and failed counts all errors.
+	// err is the error whose text comes first, so that it is the same each time the same happens,
+	// and failed counts all errors.
 	err    error
 	failed int
 }
@@ -234,7 +243,7 @@ func (a *answers) take(trigger int, value float64, err error) {
 	defer a.mu.Unlock()
 	a.sums[trigger] += value
 	if err != nil {
-		if a.err == nil {
+		if a.err == nil || err.Error() < a.err.Error() {
 			a.err = err
 		}
 		a.failed++

@@ -43,6 +43,8 @@ const (
 const (
 	// keep is how long a Secret that was read is used. A new token counts within that time.
 	keep = 45 * time.Second
+	// retryAfter is how long one that can't be used isn't read again.
+	retryAfter = 10 * time.Second
 	// readTime bounds a GET of the API server.
 	readTime = 5 * time.Second
 	// maxValue bounds a value that is put into a header, in bytes.
@@ -96,9 +98,12 @@ func (r *Reader) Access(ctx context.Context, q Request) (Access, error) {
 		return a, nil
 	}
 	key := types.NamespacedName{Namespace: q.Namespace, Name: q.Auth.Secret}
-	secret, err := r.secrets.Get(ctx, key, time.Now().Add(-keep), func(ctx context.Context) (*corev1.Secret, error) {
-		return r.read(ctx, key)
-	})
+	read := func(ctx context.Context) (*corev1.Secret, error) { return r.read(ctx, key) }
+	secret, err := r.secrets.Get(ctx, key, time.Now().Add(-keep), read)
+	if err != nil {
+		// Somebody may have mended it.
+		secret, err = r.secrets.Get(ctx, key, time.Now().Add(-retryAfter), read)
+	}
 	if err != nil {
 		return Access{}, err //nolint:wrapcheck // it is a sentence
 	}

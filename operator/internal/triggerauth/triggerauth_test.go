@@ -159,6 +159,27 @@ func TestASecretIsReadOnceInAWhile(t *testing.T) {
 	})
 }
 
+func TestASecretThatIsMendedIsReadSooner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{err: errors.New("no route"), secret: secret("token", "a")}
+		r := New(server)
+		for range 100 {
+			if _, err := r.Access(t.Context(), request()); err == nil {
+				t.Fatal("there is one")
+			}
+		}
+		if server.gets != 1 {
+			t.Errorf("it was read %d times", server.gets)
+		}
+		server.err = nil
+		<-time.After(retryAfter + 1)
+		if _, err := r.Access(t.Context(), request()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestWithoutASecretNothingIsRead(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{err: errors.New("read")}

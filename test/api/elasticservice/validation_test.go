@@ -170,7 +170,7 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"both of type prometheus":         {prometheus(`serverAddress: "http://p", query: up}, http: {port: 80`), "the field http is for a trigger of type http"},
 		"a Prometheus without an address": {prometheus(`query: up`), "serverAddress: Required value"},
 		"a Prometheus without a query":    {prometheus(`serverAddress: "http://p"`), "query: Required value"},
-		"an empty query":                  {prometheus(`serverAddress: "http://p", query: ""`), "query in body should be at least 1 chars long"},
+		"an empty query":                  {prometheus(`serverAddress: "http://p", query: ""`), "query should be at least 1 chars long"},
 		"a long query":                    {prometheus(`serverAddress: "http://p", query: ` + strings.Repeat("a", 4097)), "may not be more than 4096"},
 		"an address without a scheme":     {prometheus(`serverAddress: "prometheus:9090", query: up`), "serverAddress must be an http or https URL"},
 		"an address of another scheme":    {prometheus(`serverAddress: "file:///etc/passwd", query: up`), "serverAddress must be an http or https URL"},
