@@ -206,12 +206,12 @@ func TestTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := Query{Namespace: "games", Server: c.server, PromQL: "up", TLS: &c.tls}
-			var known []*corev1.Secret
+			var given []*corev1.Secret
 			if c.secret != nil {
 				q.Auth = &v1alpha1.TriggerAuth{Secret: "prometheus"}
-				known = append(known, secretFor(c.server, c.secret))
+				given = append(given, secretFor(c.server, c.secret))
 			}
-			_, err := newClient(known...).Ask(t.Context(), q, time.Now())
+			_, err := newClient(given...).Ask(t.Context(), q, time.Now())
 			switch {
 			case c.wantErr == "" && err != nil:
 				t.Errorf("got %v", err)

@@ -63,15 +63,15 @@ func secretFor(servers string, data map[string]string) *corev1.Secret {
 
 // newClient makes a client that may ask everything, tests' servers included.
 func newClient(with ...*corev1.Secret) *Client {
-	known := secrets{}
+	given := secrets{}
 	for _, s := range with {
-		known[s.Name] = s
+		given[s.Name] = s
 	}
 	return New(Options{
 		Addresses: outbound.Addresses{Networks: everywhere}.WithLoopback(),
 		Services:  func(context.Context, string, string) (*corev1.Service, error) { return nil, nil },
 		MayUse:    func(*corev1.Service, string) bool { return false },
-		Secrets:   triggerauth.New(known),
+		Secrets:   triggerauth.New(given),
 	})
 }
 

@@ -42,6 +42,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		(*errortracking.Reporter)(nil).Register(registry)
 		httpserver.New(httpserver.Options{Registerer: registry})
 		metrics.NewController(registry)
+		metrics.NewTriggers(registry)
 		metrics.NewReports(registry)
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)
