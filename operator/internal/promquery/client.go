@@ -3,6 +3,7 @@ package promquery
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -175,29 +176,33 @@ type roundTripper struct {
 // RoundTrip implements http.RoundTripper.
 func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
-	for name, values := range r.header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, r.header)
 	request.Header.Set("User-Agent", "dormouse")
 	response, err := r.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode == http.StatusSwitchingProtocols {
-		// What follows is a connection of its own, which no context ends.
-		response.Body.Close()
-		return nil, outbound.Failure(outbound.BadStatus, "It answers %s, which nobody asked for", response.Status)
-	}
-	if response.StatusCode == http.StatusUnauthorized {
-		response.Body.Close()
-		return nil, outbound.Failure(outbound.BadStatus, "It answers 401: correct auth, or what its Secret has")
-	}
-	if response.StatusCode >= 300 && response.StatusCode < 400 {
-		response.Body.Close()
-		return nil, outbound.Failure(outbound.BadStatus, "It answers %d, and redirects are not followed: correct serverAddress", response.StatusCode)
+	if refused := refuse(response); refused != nil {
+		defer response.Body.Close()
+		return nil, refused
 	}
 	response.Body = outbound.Bounded(response.Body, maxBody, "aggregate the query's result, with sum() for example")
 	return response, nil
+}
+
+// refuse says why an answer isn't read; nil: it is.
+func refuse(response *http.Response) error {
+	code := response.StatusCode
+	switch {
+	case code == http.StatusSwitchingProtocols:
+		// What follows is a connection of its own, which no context ends.
+		return outbound.Failure(outbound.BadStatus, "It answers %s, which nobody asked for", response.Status)
+	case code == http.StatusUnauthorized:
+		return outbound.Failure(outbound.BadStatus, "It answers 401: correct auth, or what its Secret has")
+	case code >= 300 && code < 400:
+		return outbound.Failure(outbound.BadStatus, "It answers %d, and redirects are not followed: correct serverAddress", code)
+	}
+	return nil
 }
 
 // classify says why a query has no result.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -46,9 +47,7 @@ func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.
 	if err != nil {
 		return 0, fmt.Errorf("build the request for %s: %w", url, err)
 	}
-	for name, values := range access.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, access.Header)
 	res, err := client.Do(req)
 	if err != nil {
 		why := outbound.Classify(err, url)

@@ -67,7 +67,7 @@ func TestAPodIsAskedOverTLSAndWithWhatTheSecretHas(t *testing.T) {
 		"another name":        {tls: &v1alpha1.TriggerTLS{CABundle: ca, ServerName: "other.example"}, auth: auth, secret: good, wantErr: "other.example", reason: outbound.TLS},
 		"another authority":   {tls: &v1alpha1.TriggerTLS{ServerName: "example.com"}, auth: auth, secret: good, wantErr: "into caBundle", reason: outbound.TLS},
 		"another token":       {tls: &v1alpha1.TriggerTLS{CABundle: ca, ServerName: "example.com"}, auth: auth, secret: oneSecret{map[string][]byte{"token": []byte("x"), "key": []byte("def")}}, wantErr: "answered 403", reason: outbound.BadStatus},
-		"a Secret without it": {tls: &v1alpha1.TriggerTLS{CABundle: ca, ServerName: "example.com"}, auth: auth, secret: oneSecret{}, wantErr: "nothing under the key key", reason: outbound.BadSecret},
+		"a Secret without it": {tls: &v1alpha1.TriggerTLS{CABundle: ca, ServerName: "example.com"}, auth: auth, secret: oneSecret{}, wantErr: `nothing under "key"`, reason: outbound.BadSecret},
 		"no TLS":              {auth: auth, secret: good, wantErr: "answered 400", reason: outbound.BadStatus},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,11 +185,11 @@ func (a *Access) add(secret *corev1.Secret, auth *v1alpha1.TriggerAuth) error {
 	a.Trust.Certificate, a.Trust.Key = secret.Data[CertKey], secret.Data[PrivateKey]
 	for _, h := range auth.Headers {
 		if !has(h.Key) {
-			return wrong("has nothing under the key " + h.Key + ": add it, or correct auth.headers")
+			return wrong("has nothing under " + strconv.Quote(h.Key) + ": add it, or correct auth.headers")
 		}
 		value, ok := headerValue(secret.Data[h.Key])
 		if !ok {
-			return wrong("has something under the key " + h.Key + " that fits into no header: one line of 4 KiB at most")
+			return wrong("has something under " + strconv.Quote(h.Key) + " that fits into no header: one line of 4 KiB at most")
 		}
 		a.Header.Set(h.Name, value)
 	}

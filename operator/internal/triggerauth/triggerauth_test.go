@@ -88,7 +88,7 @@ func TestWhatASecretMayNotBe(t *testing.T) {
 		"a user without a password":   {&apiServer{secret: secret("username", "b")}, request(), "has only one of username and password"},
 		"a password without a user":   {&apiServer{secret: secret("password", "b")}, request(), "has only one of username and password"},
 		"a certificate without a key": {&apiServer{secret: secret("tls.crt", "b")}, request(), "has only one of tls.crt and tls.key"},
-		"a header that isn't there":   {&apiServer{secret: secret("token", "a")}, request(header), "has nothing under the key key"},
+		"a header that isn't there":   {&apiServer{secret: secret("token", "a")}, request(header), `has nothing under "key"`},
 		"a header of two lines":       {&apiServer{secret: secret("key", "a\r\nHost: b")}, request(header), "fits into no header"},
 		"a long header":               {&apiServer{secret: secret("key", strings.Repeat("a", maxValue+1))}, request(header), "fits into no header"},
 		"a token of two lines":        {&apiServer{secret: secret("token", "a\nb")}, request(), "has a token that fits into no header"},
