@@ -14,6 +14,7 @@ func TestParse(t *testing.T) {
 		want string // in the error; empty: taken
 	}{
 		"a whole request is taken":               {`{"count":3,"svc":"lobby","namespace":"games"}`, ""},
+		"KubeElasti's is taken":                  {`{"count":1,"svc":"lobby","namespace":"games"}`, ""},
 		"white space around it is taken":         {" {\"count\":1,\"svc\":\"lobby\",\"namespace\":\"games\"}\n", ""},
 		"an empty body is refused":               {``, "the body must be one JSON object"},
 		"half a body is refused":                 {`{"count":1`, "the body must be one JSON object"},
