@@ -5,19 +5,40 @@ package v1alpha1
 type HTTPProbeMethod string
 
 // HTTPProbe is a request that is answered while the service sleeps, and its answer.
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.pathPrefix), has(self.pathRegex)].exists_one(x, x)",message="a probe needs one of path, pathPrefix and pathRegex"
 type HTTPProbe struct {
 	// method is the request's method. GET answers HEAD as well.
 	// +optional
 	// +kubebuilder:default=GET
 	Method HTTPProbeMethod `json:"method,omitempty"`
 
-	// path is the request's path as it is sent, letter for letter. What the request has after a
-	// '?' is not looked at.
-	// +required
+	// path is the request's path as it is sent, letter for letter, without what the request has
+	// after a '?'.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-;=@-Z_a-z~]*$')",message="path must start with '/' and have no spaces, '?' or '#'"
-	Path string `json:"path"`
+	Path string `json:"path,omitempty"`
+
+	// pathPrefix, in path's place, is what the path begins with, up to a '/' or its end: /health
+	// fits /health and /health/ready, and not /healthz. / fits any path.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-;=@-Z_a-z~]*$')",message="pathPrefix must start with '/' and have no spaces, '?' or '#'"
+	PathPrefix string `json:"pathPrefix,omitempty"`
+
+	// pathRegex, in path's place, is a regular expression in RE2's syntax that fits some part of
+	// the path; with ^ and $ around it, all of it.
+	// +optional
+	PathRegex HTTPRegex `json:"pathRegex,omitempty"`
+
+	// queryParams are what the request's query must have, all of them. A parameter that it has
+	// several times fits with one of its values.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	QueryParams []HTTPQueryParamMatch `json:"queryParams,omitempty"`
 
 	// headers are what the request must have, all of them.
 	// +optional
@@ -32,7 +53,7 @@ type HTTPProbe struct {
 }
 
 // HTTPHeaderMatch is a header that a request must have.
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.prefix)",message="a header to match needs either value or prefix"
+// +kubebuilder:validation:XValidation:rule="[has(self.value), has(self.prefix), has(self.regex)].exists_one(x, x)",message="a header to match needs one of value, prefix and regex"
 type HTTPHeaderMatch struct {
 	// name is the header's name, in lower or upper case.
 	// +required
@@ -55,6 +76,11 @@ type HTTPHeaderMatch struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~][ -~]*$')",message="prefix must be of visible ASCII characters and spaces"
 	Prefix string `json:"prefix,omitempty"`
+
+	// regex is a regular expression in RE2's syntax that fits some part of the header's value;
+	// with ^ and $ around it, all of it.
+	// +optional
+	Regex HTTPRegex `json:"regex,omitempty"`
 }
 
 // HTTPProbeResponse is what a probe is answered.

@@ -3,6 +3,7 @@ package proto
 import (
 	"cmp"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -71,18 +72,31 @@ type Answers struct {
 
 // Probe is an HTTP request, and its answer.
 type Probe struct {
-	Method, Path string
-	Headers      []HeaderMatch
-	Status       int
-	Fields       []Header
-	Body         string
+	Method string
+	// One of these is set, and says which path fits: this one; it and those below it; those that
+	// the expression fits.
+	Path, PathPrefix string
+	PathRegex        *regexp.Regexp
+	Headers          []HeaderMatch
+	Query            []QueryMatch
+	Status           int
+	Fields           []Header
+	Body             string
 }
 
-// HeaderMatch is a header that a request must have, with the value, or with one that begins
-// with it.
+// HeaderMatch is a header that a request must have: with the value, with one that begins with
+// it, or with one that the expression fits.
 type HeaderMatch struct {
 	Name, Value string
 	Prefix      bool
+	Regex       *regexp.Regexp
+}
+
+// QueryMatch is a parameter that a request's query must have: with the value, or with one that
+// the expression fits.
+type QueryMatch struct {
+	Name, Value string
+	Regex       *regexp.Regexp
 }
 
 // Header is a header of an answer.

@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"net/http"
+	"regexp"
 	"slices"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -17,11 +18,17 @@ func probes(es *v1alpha1.ElasticService, port string) (out []proto.Probe) {
 	}
 	for _, p := range es.Spec.Ports[i].Asleep.Probes {
 		probe := proto.Probe{
-			Method: cmp.Or(string(p.Method), http.MethodGet), Path: p.Path,
+			Method: cmp.Or(string(p.Method), http.MethodGet),
+			Path:   p.Path, PathPrefix: p.PathPrefix, PathRegex: compile(p.PathRegex),
 			Status: cmp.Or(int(p.Response.Status), http.StatusOK), Body: p.Response.Body,
 		}
 		for _, h := range p.Headers {
-			probe.Headers = append(probe.Headers, proto.HeaderMatch{Name: h.Name, Value: cmp.Or(h.Prefix, h.Value), Prefix: h.Prefix != ""})
+			probe.Headers = append(probe.Headers, proto.HeaderMatch{
+				Name: h.Name, Value: cmp.Or(h.Prefix, h.Value), Prefix: h.Prefix != "", Regex: compile(h.Regex),
+			})
+		}
+		for _, q := range p.QueryParams {
+			probe.Query = append(probe.Query, proto.QueryMatch{Name: q.Name, Value: q.Value, Regex: compile(q.Regex)})
 		}
 		for _, h := range p.Response.Headers {
 			probe.Fields = append(probe.Fields, proto.Header{Name: h.Name, Value: h.Value})
@@ -29,4 +36,20 @@ func probes(es *v1alpha1.ElasticService, port string) (out []proto.Probe) {
 		out = append(out, probe)
 	}
 	return out
+}
+
+// noText fits no text.
+var noText = regexp.MustCompile(`$.^`)
+
+// compile makes an expression of the spec; nil where there is none. One that can't be read, which
+// the API server refuses, fits nothing, so that its requests wake the service.
+func compile(text v1alpha1.HTTPRegex) *regexp.Regexp {
+	if text == "" {
+		return nil
+	}
+	expression, err := regexp.Compile(string(text))
+	if err != nil {
+		return noText
+	}
+	return expression
 }

@@ -3,6 +3,8 @@ package route
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -23,6 +25,8 @@ import (
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var byText = cmp.Comparer(func(a, b *regexp.Regexp) bool { return reflect.DeepEqual(a, b) })
 
 var byAddress = cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})
 
@@ -136,6 +140,8 @@ func TestBuild(t *testing.T) {
 			Method: "POST", Path: "/most", Headers: []v1alpha1.HTTPHeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Prefix: "d"}},
 			Response: v1alpha1.HTTPProbeResponse{Status: 204, Headers: []v1alpha1.HTTPHeader{{Name: "E", Value: "f"}}, Body: "g"},
 		},
+		{PathPrefix: "/h", QueryParams: []v1alpha1.HTTPQueryParamMatch{{Name: "i", Value: "j"}, {Name: "k", Regex: "^l"}}},
+		{PathRegex: "m$", Headers: []v1alpha1.HTTPHeaderMatch{{Name: "N", Regex: "("}}},
 	}}}}
 	cases := map[string]struct {
 		service service
@@ -153,6 +159,11 @@ func TestBuild(t *testing.T) {
 							Method: "POST", Path: "/most", Headers: []proto.HeaderMatch{{Name: "A", Value: "b"}, {Name: "C", Value: "d", Prefix: true}},
 							Status: 204, Fields: []proto.Header{{Name: "E", Value: "f"}}, Body: "g",
 						},
+						{
+							Method: "GET", PathPrefix: "/h", Status: 200,
+							Query: []proto.QueryMatch{{Name: "i", Value: "j"}, {Name: "k", Regex: regexp.MustCompile("^l")}},
+						},
+						{Method: "GET", PathRegex: regexp.MustCompile("m$"), Headers: []proto.HeaderMatch{{Name: "N", Regex: noText}}, Status: 200},
 					}},
 					{Name: "admin", Protocol: v1alpha1.ProtocolHTTP, Network: TCP, ResolverPort: 10002},
 				},
@@ -206,7 +217,7 @@ func TestBuild(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Build(tc.service.ElasticService), byAddress); diff != "" {
+			if diff := cmp.Diff(tc.want, Build(tc.service.ElasticService), byAddress, byText); diff != "" {
 				t.Errorf("route (-want +got):\n%s", diff)
 			}
 		})

@@ -60,32 +60,6 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	return proto.Verdict{Action: proto.Answer, Answer: appendProbe(c, &r, probe, false), Used: size}
 }
 
-// find returns the first probe that a request matches; nil: none.
-func find(probes []proto.Probe, r *Request) *proto.Probe {
-	path := r.Path()
-	for i := range probes {
-		p := &probes[i]
-		method := string(r.Method) == p.Method || p.Method == "GET" && string(r.Method) == "HEAD"
-		if method && string(path) == p.Path && hasAll(r, p.Headers) {
-			return p
-		}
-	}
-	return nil
-}
-
-// hasAll reports whether a request has all of the headers, each in one of its fields.
-func hasAll(r *Request, headers []proto.HeaderMatch) bool {
-	for i := range headers {
-		h := &headers[i]
-		if !r.each(func(name, value []byte) bool {
-			return is(name, h.Name) && (string(value) == h.Value || h.Prefix && bytes.HasPrefix(value, []byte(h.Value)))
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
 // Refusal implements proto.Protocol. A whole request gets 503, or 429 for one too many, with a
 // page for browsers that reloads itself; 403 if the client may not wake the service; 404 for an
 // unknown name, and 400 for two names. Half a request gets 408. Other bytes get none: the
