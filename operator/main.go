@@ -10,11 +10,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/operator/internal/convert"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/setup"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "convert" {
+		os.Exit(convert.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	o, err := options.Parse(os.Args[1:])
 	if err != nil {
 		os.Exit(program.Misused(os.Stderr, err))

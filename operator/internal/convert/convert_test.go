@@ -1,0 +1,160 @@
+package convert
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the files that the tests compare with")
+
+// run runs the command with what it reads, and returns what it writes.
+func run(t *testing.T, in string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Main(args, strings.NewReader(in), &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestElastiServicesBecomeElasticServices(t *testing.T) {
+	code, out, errs := run(t, "", "elasti", filepath.Join("testdata", "many.yaml"))
+	if code != exitOK {
+		t.Errorf("it exits with %d", code)
+	}
+	for file, got := range map[string]string{"many.out.yaml": out, "many.err.txt": errs} {
+		file = filepath.Join("testdata", file)
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// one is an ElastiService with more in its spec.
+func one(more string) string {
+	return `{apiVersion: elasti.truefoundry.com/v1alpha1, kind: ElastiService, metadata: {namespace: shop, name: web},
+		spec: {service: web, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}` + more + `}}`
+}
+
+func prometheus(metadata string) string {
+	return one(`, triggers: [{type: prometheus, metadata: {serverAddress: "http://p", query: up` + metadata + `}}]`)
+}
+
+func TestWhatCanNotBeConvertedIsTold(t *testing.T) {
+	const missing = `kind: ElastiService
+apiVersion: elasti.truefoundry.com/v1alpha1
+metadata: {name: x}
+spec: {}`
+	for name, c := range map[string]struct {
+		in, want string
+	}{
+		"nothing":             {"", "the input has no ElastiService of the API group elasti.truefoundry.com"},
+		"another kind":        {"kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}", "document 1, ConfigMap x: passed over, it is no ElastiService"},
+		"another's kind":      {"kind: ElastiService\napiVersion: example.com/v1\nmetadata: {name: x}", "passed over"},
+		"no YAML":             {"---\na: b\n---\n{", "document 2: it is no YAML"},
+		"no object":           {"- a", "document 1: it is no object of Kubernetes"},
+		"what is missing":     {missing, "document 1, ElastiService x: spec.service: it is missing"},
+		"and all of it":       {missing, "document 1, ElastiService x: spec.scaleTargetRef: it must have an apiVersion, a kind and a name"},
+		"another type":        {one(", cooldownPeriod: soon"), "document 1, ElastiService shop/web: spec: it can't be read"},
+		"a long name":         {strings.Replace(one(""), "name: web}", "name: "+strings.Repeat("a", 64)+"}", 1), "metadata.name: it has 64 characters"},
+		"another trigger":     {one(", triggers: [{type: cpu}]"), `spec.triggers[0].type: it is "cpu", and only prometheus can be converted`},
+		"no query":            {one(", triggers: [{type: prometheus}]"), "spec.triggers[0].metadata: it must have a serverAddress and a query"},
+		"no number":           {prometheus(", threshold: low"), `spec.triggers[0].metadata.threshold: it is "low" and must be a number`},
+		"another autoscaler":  {one(", autoscaler: {type: vpa, name: x}"), "spec.autoscaler: it must have the type hpa or keda"},
+		"an endless duration": {one(", enabledPeriod: {duration: forever}"), `spec.enabledPeriod.duration: it is "forever"`},
+	} {
+		code, out, errs := run(t, c.in, "elasti", "-")
+		if code != exitFailed || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("%s: exit code %d, %q and the output %q; want %d, %q and none", name, code, errs, out, exitFailed, c.want)
+		}
+	}
+	if code, out, errs := run(t, missing+"\n---\n"+one(""), "elasti"); code != exitFailed || !strings.Contains(out, "name: web") || !strings.Contains(errs, "document 1, ") {
+		t.Errorf("what is good beside what isn't: exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestWhatMeansSomethingElseIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, want string
+	}{
+		"no triggers":              {one(""), "# spec.triggers: there are none"},
+		"no threshold":             {prometheus(""), "# spec.triggers[0].metadata.threshold: it is missing, which is 0 there"},
+		"a schedule by the month":  {one(`, enabledPeriod: {schedule: "0 0 1 * *", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1 * *" isn't a minute and an hour`},
+		"a rule for too much":      {one(`, probeResponse: [{path: {value: "/a b"}, response: {status: 200}}]`), "the rule is left out, and its requests wake the service"},
+		"too many rules":           {one(`, probeResponse: [` + strings.Repeat(`{response: {status: 200}},`, 17) + `]`), "# spec.probeResponse[16]: a port has 16 probes at most"},
+		"what would end a comment": {one(`, enabledPeriod: {schedule: "0 0 1\nspec: x", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1\nspec: x" isn't`},
+		"a field with a line end":  {one(`, "a\nb": 1`), `# spec.a\nb: it isn't known`},
+	} {
+		code, out, errs := run(t, c.in, "elasti")
+		if code != exitOK || !strings.Contains(out, c.want) || !strings.Contains(errs, strings.TrimPrefix(c.want, "# ")) {
+			t.Errorf("%s: exit code %d, %q and %q; want %q in both", name, code, out, errs, c.want)
+		}
+	}
+}
+
+func TestTheHoursToSleepInBecomeThoseToBeAwakeIn(t *testing.T) {
+	utc := func(cron, duration string) windowOut { return windowOut{cron, "UTC", duration} }
+	for name, c := range map[string]struct {
+		schedule, duration string
+		want               []windowOut
+	}{
+		"always":                    {"", "", nil},
+		"each night":                {"0 20 * * *", "12h", []windowOut{utc("0 8 * * *", "12h")}},
+		"each day":                  {"30 9 * * *", "8h", []windowOut{utc("30 17 * * *", "16h")}},
+		"nights of working days":    {"0 20 * * 1-5", "12h", []windowOut{utc("0 8 * * 2,3,4,5", "12h"), utc("0 8 * * 6", "60h")}},
+		"the weekend":               {"0 0 * * SAT", "48h", []windowOut{utc("0 0 * * 1", "120h")}},
+		"Sunday, which is 7 too":    {"0 0 * * 7", "24h", []windowOut{utc("0 0 * * 1", "144h")}},
+		"nights that touch":         {"0 0 * * 1,2", "24h", []windowOut{utc("0 0 * * 3", "120h")}},
+		"nights longer than a day":  {"0 0 * * *", "25h", nil},
+		"a night over the week end": {"0 20 * * 6", "12h", []windowOut{utc("0 8 * * 0", "156h")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var to specOut
+			co := &conversion{}
+			co.period(&to, &elastiPeriod{c.schedule, c.duration})
+			if diff := cmp.Diff(c.want, to.Awake); diff != "" || len(co.errs) > 0 || (len(co.notes) > 0) != (c.want != nil) {
+				t.Errorf("windows (-want +got):\n%s\nwith the notes %q, %v", diff, co.notes, co.errs)
+			}
+		})
+	}
+}
+
+func TestTheCommandLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want int
+		errs string
+	}{
+		"help":            {[]string{"-h"}, exitOK, "Usage: operator convert elasti"},
+		"no format":       {nil, exitMisused, "Usage: operator convert elasti"},
+		"another format":  {[]string{"knative"}, exitMisused, "Usage: operator convert elasti"},
+		"two files":       {[]string{"elasti", "a", "b"}, exitMisused, "Usage: operator convert elasti"},
+		"a flag":          {[]string{"--all"}, exitMisused, "flag provided but not defined"},
+		"a file that not": {[]string{"elasti", filepath.Join(t.TempDir(), "none")}, exitFailed, "read the ElastiServices: "},
+	} {
+		if code, out, errs := run(t, "", c.args...); code != c.want || out != "" || !strings.Contains(errs, c.errs) {
+			t.Errorf("%s: exit code %d, %q and %q; want %d and %q", name, code, out, errs, c.want, c.errs)
+		}
+	}
+}
+
+func TestEveryValueIsKept(t *testing.T) {
+	for text, want := range map[string]string{`"a\nb"`: "a\nb", `{"a": 1}`: `{"a": 1}`, `12`: "12", ``: ""} {
+		if got, why := reply(elastiProbeReply{Status: 200, Body: []byte(text)}); got.Body != want || why != "" {
+			t.Errorf("the body %s becomes %q, %s; want %q", text, got.Body, why, want)
+		}
+	}
+}
