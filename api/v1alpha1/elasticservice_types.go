@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Last-Wake",type=date,JSONPath=`.status.lastWakeTime`
 // +kubebuilder:printcolumn:name="Wake-Took",type=string,priority=1,JSONPath=`.status.lastWake.took`
+// +kubebuilder:printcolumn:name="Saved",type=string,priority=1,JSONPath=`.status.saved.amount`
 // +kubebuilder:printcolumn:name="Target",type=string,priority=1,JSONPath=`.spec.scaleTargetRef.name`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -478,6 +479,22 @@ type ElasticServiceStatus struct {
 	// lastSleepTime is when the service last fell asleep.
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
+
+	// asleepSeconds is how long the service was asleep in all, in seconds: from when the phase became
+	// Asleep to when it was another one. It is added up at the end of each sleep. A service that
+	// sleeps has been asleep since phaseSince besides.
+	// +optional
+	AsleepSeconds int64 `json:"asleepSeconds,omitempty"`
+
+	// asleepRequests is what the pods requested that went with the last sleep. Not set where
+	// nobody knows: where somebody else scaled the target to zero, or there were no pods.
+	// +optional
+	AsleepRequests *AsleepRequests `json:"asleepRequests,omitempty"`
+
+	// saved is what all sleeps have saved, added up at the end of each like asleepSeconds. Sleeps
+	// whose asleepRequests weren't known don't count.
+	// +optional
+	Saved *Saved `json:"saved,omitempty"`
 
 	// sessions is the number of clients that the resolvers relay to the pods, but for those who
 	// only ask for the status.

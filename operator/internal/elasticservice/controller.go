@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
@@ -72,6 +73,8 @@ type Reconciler struct {
 	// Ports assigns resolver ports, those of fronts included; nil: the controller makes an
 	// allocator of its own.
 	Ports *resolverports.Allocator
+	// Prices are what the administrator pays.
+	Prices savings.Prices
 	// Now is the clock.
 	Now func() time.Time
 	// Notify asks for a pass of an ElasticService. Any goroutine may call it.

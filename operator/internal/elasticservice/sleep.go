@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -51,6 +52,11 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	if err := r.addPods(ctx, live, o, &pods); err != nil {
 		return reconcile.Result{}, err
 	}
+	requesting, all, err := r.podsOf(ctx, live, o)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	live.Status.AsleepRequests = savings.Requests(requesting, all, scale.Spec.Replicas)
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
 	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
 	status.Set(r.Now(), live, o.AtZero(pods), pass.found, p)

@@ -44,6 +44,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	if m.lastWake != nil {
 		es.Status.LastWake = m.lastWake
 	}
+	if saved := es.Status.Saved; saved != nil && before == v1alpha1.PhaseAsleep && es.Status.Phase != before {
+		saved.Amount = r.Prices.Amount(saved)
+	}
 	if p.plan.Phase != v1alpha1.PhaseFallingAsleep {
 		m.stayAwake()
 	}

@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,8 @@ type cluster struct {
 	informers *informertest.FakeInformers
 	registry  *prometheus.Registry
 	gatherer  *objectmetrics.Gatherer
+	// now is the clock.
+	now time.Time
 }
 
 // newCluster registers the metrics of a cluster's objects. They are told once leads is closed.
@@ -30,10 +33,10 @@ func newCluster(tb testing.TB, leads <-chan struct{}) *cluster {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		tb.Fatal(err)
 	}
-	c := &cluster{tb: tb, informers: &informertest.FakeInformers{Scheme: scheme}, registry: prometheus.NewRegistry()}
+	c := &cluster{tb: tb, informers: &informertest.FakeInformers{Scheme: scheme}, registry: prometheus.NewRegistry(), now: time.Unix(1_800_086_400, 0)}
 	c.gatherer = objectmetrics.NewGatherer(c.registry)
 	err := errors.Join(
-		AddServices(tb.Context(), c.gatherer, c.informers, leads),
+		addServices(tb.Context(), c.gatherer, c.informers, leads, func() time.Time { return c.now }),
 		AddFleets(tb.Context(), c.gatherer, c.informers, leads),
 		AddAutoscalers(tb.Context(), c.gatherer, c.informers, leads),
 	)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
@@ -19,7 +20,11 @@ func asleep(name string) *v1alpha1.ElasticService {
 	es := &v1alpha1.ElasticService{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name},
 		Spec:       v1alpha1.ElasticServiceSpec{Service: name},
-		Status:     v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, PhaseSince: &since},
+		Status: v1alpha1.ElasticServiceStatus{
+			Phase: v1alpha1.PhaseAsleep, PhaseSince: &since, AsleepSeconds: 1_234_567,
+			AsleepRequests: &v1alpha1.AsleepRequests{Replicas: 1, CPU: resource.MustParse("1500m"), Memory: resource.MustParse("3Gi")},
+			Saved:          &v1alpha1.Saved{MilliCPUSeconds: 1_851_850_500, MebibyteSeconds: 3_792_589_824},
+		},
 	}
 	for _, c := range []struct {
 		of     string

@@ -2,14 +2,17 @@ package metrics
 
 import (
 	"context"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/objectmetrics"
+	"dormouse.dev/dormouse/operator/internal/savings"
 )
 
 // services exports the ElasticServices' status whenever metrics are collected. Only the leader
@@ -17,6 +20,8 @@ import (
 type services struct {
 	all   *objects[*v1alpha1.ElasticService]
 	leads <-chan struct{}
+	now   func() time.Time
+	saved saved
 }
 
 var (
@@ -38,11 +43,15 @@ var (
 // AddServices adds the metrics of the ElasticServices in a cache. leads is closed once this replica
 // is the leader.
 func AddServices(ctx context.Context, g *objectmetrics.Gatherer, informers cache.Informers, leads <-chan struct{}) error {
+	return addServices(ctx, g, informers, leads, time.Now)
+}
+
+func addServices(ctx context.Context, g *objectmetrics.Gatherer, informers cache.Informers, leads <-chan struct{}, now func() time.Time) error {
 	all, err := watch(ctx, informers, &v1alpha1.ElasticService{})
 	if err != nil {
 		return err
 	}
-	g.Add(&services{all, leads})
+	g.Add(&services{all: all, leads: leads, now: now, saved: saved{told: map[types.UID]*told{}, gone: map[string]savings.Total{}}})
 	return nil
 }
 
@@ -66,7 +75,7 @@ func (s *services) Families() []*objectmetrics.Family {
 			}
 		}
 	})
-	return []*objectmetrics.Family{phases, amiss}
+	return append(s.saved.families(s.now(), s.all), phases, amiss)
 }
 
 // isAmiss reports whether a condition is known not to be as it should be.

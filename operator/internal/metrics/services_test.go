@@ -27,6 +27,7 @@ func TestOnlyTheLeaderTellsOfServices(t *testing.T) {
 	fresh := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "fresh"}}
 	leads := make(chan struct{})
 	c := newCluster(t, leads)
+	c.now = since.Time // what it has slept is another test's
 	c.add(lobby, fresh)
 
 	if n, err := testutil.GatherAndCount(c.gather()); n != 0 || err != nil {

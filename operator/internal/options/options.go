@@ -17,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/operator/internal/savings"
 )
 
 // Options are the operator's settings.
@@ -62,6 +63,8 @@ type Options struct {
 	// webhooks, and of ElasticServices' Prometheus servers; empty: only Services of the cluster
 	// are asked.
 	OutboundNetworks []netip.Prefix
+	// Prices are what the administrator pays for what sleeping services save.
+	Prices savings.Prices
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
 	// Verbose logs more.
@@ -92,6 +95,9 @@ func Parse(args []string) (Options, error) {
 	f.StringVar(&o.WebhookListen, "webhook-listen", "", "address of the webhook that the API server asks about evictions, such as :9443 (default: none)")
 	f.StringVar(&o.WebhookService, "webhook-service", "dormouse-operator", "Service in the operator's namespace by which the API server finds the webhook")
 	f.StringVar(&outboundNetworks, "outbound-networks", "", "networks that URLs of GameAutoscalers' webhooks and of ElasticServices' Prometheus servers may lead to, as CIDRs separated by commas (default: none, and only Services of the cluster are asked)")
+	f.Float64Var(&o.Prices.CPUHour, "price-cpu-hour", 0, "what a core costs an hour, for the amounts that sleeping services save (default: no amounts)")
+	f.Float64Var(&o.Prices.MemoryGiBHour, "price-memory-gib-hour", 0, "what a GiB of memory costs an hour, likewise")
+	f.StringVar(&o.Prices.Currency, "currency", "", "what the prices are in, such as EUR")
 	f.BoolVar(&o.Verbose, "verbose", false, "log more")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -138,6 +144,9 @@ func Parse(args []string) (Options, error) {
 	}
 	if o.MaxPortsPerNamespace < 0 {
 		errs = append(errs, fmt.Errorf("--max-ports-per-namespace=%d must not be negative", o.MaxPortsPerNamespace))
+	}
+	if err := checkPrices(o.Prices); err != nil {
+		errs = append(errs, err)
 	}
 	if o.NodeLostAfter < time.Second {
 		errs = append(errs, fmt.Errorf("--node-lost-after=%s must be at least 1s", o.NodeLostAfter))

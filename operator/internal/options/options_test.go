@@ -23,6 +23,12 @@ func TestParse(t *testing.T) {
 		"networks of outbound calls are taken":        {[]string{"--namespace=x", "--outbound-networks=192.0.2.0/24, 2001:db8::/32"}, ""},
 		"an address is no network":                    {[]string{"--namespace=x", "--outbound-networks=192.0.2.1"}, "must be CIDRs such as"},
 		"a network with bits behind it is refused":    {[]string{"--namespace=x", "--outbound-networks=192.0.2.1/24"}, "write 192.0.2.0/24"},
+		"prices are taken":                            {[]string{"--namespace=x", "--price-cpu-hour=0.04", "--price-memory-gib-hour=0.005", "--currency=EUR"}, ""},
+		"a price without a currency is refused":       {[]string{"--namespace=x", "--price-cpu-hour=0.04"}, "--currency belongs to"},
+		"a currency without a price is refused":       {[]string{"--namespace=x", "--currency=EUR"}, "--currency belongs to"},
+		"a currency of other signs is refused":        {[]string{"--namespace=x", "--price-cpu-hour=1", "--currency=E U"}, "--currency=E U must be"},
+		"a negative price is refused":                 {[]string{"--namespace=x", "--price-cpu-hour=-1", "--currency=EUR"}, "--price-cpu-hour=-1 must be a number from 0"},
+		"a price that is no number is refused":        {[]string{"--namespace=x", "--price-memory-gib-hour=NaN", "--currency=EUR"}, "--price-memory-gib-hour=NaN must be"},
 		"an argument is refused":                      {[]string{"--namespace=x", "run"}, `unexpected argument "run"`},
 		"an unknown flag is refused":                  {[]string{"--namespace=x", "--port=1"}, "flag provided but not defined"},
 	} {

@@ -385,6 +385,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Selector:  o.ResolverSelector,
 	}
 	ports := resolverports.New(mgr.GetClient(), o.MaxPortsPerNamespace)
+	metrics.RegisterPrices(ctrlmetrics.Registry, o.Prices)
 	r := &elasticservice.Reconciler{
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
@@ -399,6 +400,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Reporter:    reporter,
 		Ports:       ports,
 		Namespaces:  o.Namespaces,
+		Prices:      o.Prices,
 	}
 	if err := r.Setup(mgr, changed); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/sourceip"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -29,6 +30,7 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 	s.ObservedGeneration = es.Generation
 	if f.Obstacle == nil {
 		if s.Phase != p.Phase && p.Phase != "" {
+			savings.End(now, s)
 			if p.Phase == v1alpha1.PhaseAsleep {
 				s.LastSleepTime = &metav1.MicroTime{Time: now}
 				keepReplicas(es, p)
@@ -53,9 +55,14 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 }
 
 // keepReplicas notes with how many replicas a service has fallen asleep. A target that somebody
-// scaled to zero by hand had the replicas that were seen last.
+// scaled to zero by hand had the replicas that were seen last, and nobody knows what its pods
+// requested.
 func keepReplicas(es *v1alpha1.ElasticService, p planner.Plan) {
-	if !p.Commit && es.Status.Replicas > 0 {
+	if p.Commit {
+		return
+	}
+	es.Status.AsleepRequests = nil
+	if es.Status.Replicas > 0 {
 		es.Status.ReplicasBeforeSleep = es.Status.Replicas
 	}
 }

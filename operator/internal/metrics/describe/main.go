@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/savings"
 )
 
 func main() {
@@ -43,6 +44,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		httpserver.New(httpserver.Options{Registerer: registry})
 		metrics.NewController(registry)
 		metrics.NewTriggers(registry)
+		metrics.RegisterPrices(registry, savings.Prices{})
 		metrics.NewReports(registry)
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)
@@ -69,6 +71,7 @@ func (one) GetInformer(_ context.Context, kind client.Object, _ ...cache.Informe
 	case *v1alpha1.ElasticService:
 		kind.Status = v1alpha1.ElasticServiceStatus{
 			Phase: v1alpha1.PhaseAwake, PhaseSince: &now,
+			AsleepSeconds: 1, Saved: &v1alpha1.Saved{MilliCPUSeconds: 1, MebibyteSeconds: 1},
 			Conditions: []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionFalse}},
 		}
 	case *v1alpha1.GameAutoscaler:
