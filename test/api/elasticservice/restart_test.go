@@ -186,6 +186,13 @@ func TestALostLeaderCostsNothingButTime(t *testing.T) {
 	})
 	holder := leaderIs(t, func(string) bool { return true })
 	lost := cluster.operators[leader]
+	// It has slept before.
+	sleeper := w.want("asleep", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	earlier := client.MergeFrom(sleeper.DeepCopy())
+	sleeper.Status.AsleepSeconds, sleeper.Status.Saved = 1000, &v1alpha1.Saved{MilliCPUSeconds: 5000, MebibyteSeconds: 7000}
+	if err := cluster.client.Status().Patch(t.Context(), sleeper, earlier); err != nil {
+		t.Fatal(err)
+	}
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +204,11 @@ func TestALostLeaderCostsNothingButTime(t *testing.T) {
 	w.servers("asleep", newServer())
 
 	leaderIs(t, func(h string) bool { return h != "" && h != holder })
-	w.want("asleep", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	since := int64(time.Since(sleeper.Status.PhaseSince.Time).Seconds())
+	woke := w.want("asleep", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), slept(1000, sleeper.Status.Saved))
+	if most := 1000 + int64(time.Since(sleeper.Status.PhaseSince.Time).Seconds()) + 1; woke.Status.AsleepSeconds > most || since > 0 && woke.Status.AsleepSeconds == 1000 {
+		t.Errorf("it was asleep for %d s, want more than 1000 and %d at most", woke.Status.AsleepSeconds, most)
+	}
 	if err := lost.Start(cluster.cleanup); err != nil {
 		t.Fatal(err)
 	}
