@@ -73,6 +73,9 @@ spec: {}`
 		"another trigger":     {one(", triggers: [{type: cpu}]"), `spec.triggers[0].type: it is "cpu", and only prometheus can be converted`},
 		"no query":            {one(", triggers: [{type: prometheus}]"), "spec.triggers[0].metadata: it must have a serverAddress and a query"},
 		"no number":           {prometheus(", threshold: low"), `spec.triggers[0].metadata.threshold: it is "low" and must be a number`},
+		"no number at all":    {prometheus(", threshold: NaN"), `spec.triggers[0].metadata.threshold: it is "NaN" and must be a number`},
+		"no threshold":        {prometheus(""), "spec.triggers[0].metadata.threshold: it is 0, below which no count is"},
+		"a threshold below":   {prometheus(`, threshold: "-1"`), "spec.triggers[0].metadata.threshold: it is -1, below which no count is"},
 		"another autoscaler":  {one(", autoscaler: {type: vpa, name: x}"), "spec.autoscaler: it must have the type hpa or keda"},
 		"an endless duration": {one(", enabledPeriod: {duration: forever}"), `spec.enabledPeriod.duration: it is "forever"`},
 	} {
@@ -91,7 +94,7 @@ func TestWhatMeansSomethingElseIsTold(t *testing.T) {
 		in, want string
 	}{
 		"no triggers":              {one(""), "# spec.triggers: there are none"},
-		"no threshold":             {prometheus(""), "# spec.triggers[0].metadata.threshold: it is missing, which is 0 there"},
+		"any trigger":              {prometheus(", threshold: 1e3"), "# spec.triggers: a Prometheus in another namespace must let this one in"},
 		"a schedule by the month":  {one(`, enabledPeriod: {schedule: "0 0 1 * *", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1 * *" isn't a minute and an hour`},
 		"a rule for too much":      {one(`, probeResponse: [{path: {value: "/a b"}, response: {status: 200}}]`), "the rule is left out, and its requests wake the service"},
 		"too many rules":           {one(`, probeResponse: [` + strings.Repeat(`{response: {status: 200}},`, 17) + `]`), "# spec.probeResponse[16]: a port has 16 probes at most"},
@@ -148,6 +151,21 @@ func TestTheCommandLine(t *testing.T) {
 		if code, out, errs := run(t, "", c.args...); code != c.want || out != "" || !strings.Contains(errs, c.errs) {
 			t.Errorf("%s: exit code %d, %q and %q; want %d and %q", name, code, out, errs, c.want, c.errs)
 		}
+	}
+}
+
+func TestThresholdsAreWrittenOut(t *testing.T) {
+	for from, want := range map[string]string{"1e3": "1000", `"1E-2"`: "0.01", "0.5": "0.5", `"+3"`: "3"} {
+		c := &conversion{}
+		if got := c.threshold("x", []byte(from)); got != want || len(c.errs) > 0 {
+			t.Errorf("%s becomes %q, %v; want %q", from, got, c.errs, want)
+		}
+	}
+}
+
+func TestAnAnswerWithoutContentHasNoBody(t *testing.T) {
+	if got, why := reply(elastiProbeReply{Status: 204, Body: []byte(`"ok"`)}); got.Body != "" || got.Status != 204 || why != "" {
+		t.Errorf("it becomes %+v, %s", got, why)
 	}
 }
 

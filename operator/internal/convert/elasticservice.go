@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -238,22 +239,26 @@ func (c *conversion) idle(to *specOut, triggers []elastiTrigger) {
 			Threshold: c.threshold(path, from.Threshold), UptimeFilter: cmp.Or(from.UptimeFilter, elastiUptimeFilter),
 		}})
 	}
-	c.note("spec.triggers", "a number that rises keeps an awake service awake, as there, but wakes none that sleeps: clients do")
+	c.note("spec.triggers", "a number that rises keeps an awake service awake, as there, but wakes none that sleeps: clients do. The values of a vector are added up, and one below 0 keeps the service awake")
+	c.note("spec.triggers", "a Prometheus in another namespace must let this one in, by its Service's annotation dormouse.dev/allowed-namespaces, or the administrator must allow its address")
 }
 
-// threshold is a number, as text.
+// threshold is a number above 0, as text. KubeElasti takes 0 where there is none.
 func (c *conversion) threshold(path string, raw json.RawMessage) string {
 	path += ".threshold"
 	text := string(raw)
-	if text == "" || text == "null" {
-		c.note(path, "it is missing, which is 0 there: no count is below it, and the service never sleeps by itself")
-		return "0"
-	}
 	if unquoted, err := strconv.Unquote(text); err == nil {
 		text = unquoted
 	}
-	if _, err := strconv.ParseFloat(text, 64); err != nil {
-		c.wrong(path, "it is %q and must be a number", text)
+	if text == "" || text == "null" {
+		text = "0"
 	}
-	return text
+	number, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || math.IsNaN(number) || math.IsInf(number, 0):
+		c.wrong(path, "it is %q and must be a number", text)
+	case number <= 0:
+		c.wrong(path, "it is %s, below which no count is, so that the service never sleeps there; give it the number from which on the service is busy", text)
+	}
+	return strconv.FormatFloat(number, 'f', -1, 64)
 }

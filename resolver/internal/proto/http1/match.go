@@ -27,9 +27,9 @@ func hasPath(r *Request, p *proto.Probe) bool {
 	case p.PathRegex != nil:
 		return p.PathRegex.Match(path)
 	case p.PathPrefix != "":
-		// An absolute target has no path here.
 		rest, ok := bytes.CutPrefix(path, []byte(strings.TrimSuffix(p.PathPrefix, "/")))
-		return ok && bytes.HasPrefix(path, []byte("/")) && (len(rest) == 0 && !strings.HasSuffix(p.PathPrefix, "/") || bytes.HasPrefix(rest, []byte("/")))
+		whole := len(rest) == 0 && !strings.HasSuffix(p.PathPrefix, "/")
+		return ok && (whole || bytes.HasPrefix(rest, []byte("/")))
 	}
 	return string(path) == p.Path
 }
