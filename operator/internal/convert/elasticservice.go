@@ -96,7 +96,7 @@ func (c *conversion) note(path, format string, args ...any) {
 }
 
 func (c *conversion) wrong(path, format string, args ...any) {
-	c.errs = append(c.errs, errors.New(path+": "+fmt.Sprintf(format, args...)))
+	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
 
 // elasticService converts an ElastiService.

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 
 	"dormouse.dev/dormouse/operator/internal/savings"
@@ -17,8 +18,7 @@ var currency = regexp.MustCompile(`^[A-Za-z]{1,8}$`)
 func checkPrices(p savings.Prices) error {
 	var errs []error
 	for name, price := range map[string]float64{"price-cpu-hour": p.CPUHour, "price-memory-gib-hour": p.MemoryGiBHour} {
-		// Not a number is in no range.
-		if !(price >= 0 && price <= maxPrice) {
+		if math.IsNaN(price) || price < 0 || price > maxPrice {
 			errs = append(errs, fmt.Errorf("--%s=%v must be a number from 0 to %.0f", name, price, maxPrice))
 		}
 	}
