@@ -13,7 +13,7 @@ func RegisterPrices(r prometheus.Registerer, p savings.Prices) {
 		Name: "dormouse_price", Help: "What a resource costs for an hour: cpu is a core's, and memory a GiB's. There is none unless the operator was told.",
 	}, []string{"resource", "currency"})
 	r.MustRegister(price)
-	if p.Known() {
+	if p.Given() {
 		price.WithLabelValues("cpu", p.Currency).Set(p.CPUHour)
 		price.WithLabelValues("memory", p.Currency).Set(p.MemoryGiBHour)
 	}

@@ -34,19 +34,19 @@ var (
 )
 
 // saved makes counters of what services' sleeps come to. A counter must never go back, which would
-// count all of it once more: so what was told of a service holds until there is more, for the
+// count all of it once more: so what was exported of a service holds until there is more, for the
 // status has whole seconds and is seen late; and what was saved by services that are gone stays in
 // the sum of their namespace, as long as that has others.
 type saved struct {
 	mu   sync.Mutex
-	told map[types.UID]*told
-	gone map[string]savings.Total
+	exported map[types.UID]*exported
+	gone     map[string]savings.Total
 	// scrape numbers the scrapes.
 	scrape uint64
 }
 
-// told is what was told of a service, and at which scrape.
-type told struct {
+// exported is what was exported of a service, and at which scrape.
+type exported struct {
 	total     savings.Total
 	namespace string
 	at        uint64
@@ -60,16 +60,16 @@ func (s *saved) families(now time.Time, all *objects[*v1alpha1.ElasticService]) 
 	asleep, cpu, memory := asleepMetric.Family(), savedCPUMetric.Family(), savedMemoryMetric.Family()
 	sums := map[string]savings.Total{}
 	all.each(func(es *v1alpha1.ElasticService) {
-		total := s.tell(now, es)
+		total := s.export(now, es)
 		if total.Asleep > 0 {
 			asleep.Counter(total.Asleep, &es.Name, &es.Namespace)
 		}
 		sums[es.Namespace] = sums[es.Namespace].Add(total)
 	})
-	for uid, t := range s.told {
+	for uid, t := range s.exported {
 		if t.at != s.scrape {
 			s.gone[t.namespace] = s.gone[t.namespace].Add(t.total)
-			delete(s.told, uid)
+			delete(s.exported, uid)
 		}
 	}
 	for namespace := range s.gone {
@@ -89,12 +89,12 @@ func (s *saved) families(now time.Time, all *objects[*v1alpha1.ElasticService]) 
 	return []*objectmetrics.Family{asleep, cpu, memory}
 }
 
-// tell is what a service's sleeps come to, and no less than before.
-func (s *saved) tell(now time.Time, es *v1alpha1.ElasticService) savings.Total {
-	t := s.told[es.UID]
+// export is what a service's sleeps come to, and no less than before.
+func (s *saved) export(now time.Time, es *v1alpha1.ElasticService) savings.Total {
+	t := s.exported[es.UID]
 	if t == nil {
-		t = &told{namespace: es.Namespace}
-		s.told[es.UID] = t
+		t = &exported{namespace: es.Namespace}
+		s.exported[es.UID] = t
 	}
 	t.at = s.scrape
 	t.total = t.total.Max(savings.At(now, &es.Status))

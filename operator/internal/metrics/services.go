@@ -51,7 +51,7 @@ func addServices(ctx context.Context, g *objectmetrics.Gatherer, informers cache
 	if err != nil {
 		return err
 	}
-	g.Add(&services{all: all, leads: leads, now: now, saved: saved{told: map[types.UID]*told{}, gone: map[string]savings.Total{}}})
+	g.Add(&services{all: all, leads: leads, now: now, saved: saved{exported: map[types.UID]*exported{}, gone: map[string]savings.Total{}}})
 	return nil
 }
 

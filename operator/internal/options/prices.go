@@ -22,9 +22,9 @@ func checkPrices(p savings.Prices) error {
 			errs = append(errs, fmt.Errorf("--%s=%v must be a number from 0 to %.0f", name, price, maxPrice))
 		}
 	}
-	if p.Known() != (p.Currency != "") {
+	if p.Given() != (p.Currency != "") {
 		errs = append(errs, errors.New("--currency belongs to --price-cpu-hour and --price-memory-gib-hour: set it and a price, or none of them"))
-	} else if p.Known() && !currency.MatchString(p.Currency) {
+	} else if p.Given() && !currency.MatchString(p.Currency) {
 		errs = append(errs, fmt.Errorf("--currency=%s must be up to 8 letters such as EUR", p.Currency))
 	}
 	return errors.Join(errs...)

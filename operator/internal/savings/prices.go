@@ -14,12 +14,12 @@ type Prices struct {
 	Currency string
 }
 
-// Known reports whether there is any.
-func (p Prices) Known() bool { return p.CPUHour > 0 || p.MemoryGiBHour > 0 }
+// Given reports whether there is any.
+func (p Prices) Given() bool { return p.CPUHour > 0 || p.MemoryGiBHour > 0 }
 
 // Amount is what was saved in money, to a cent; empty without prices.
 func (p Prices) Amount(s *v1alpha1.Saved) string {
-	if !p.Known() {
+	if !p.Given() {
 		return ""
 	}
 	const hour = 3600

@@ -37,9 +37,9 @@ func slept(least int64, saved *v1alpha1.Saved) check {
 	}
 }
 
-// told waits until the leader's metrics tell of more seconds asleep, and of CPU saved in the
+// wantSaved waits until the leader's metrics tell of more seconds asleep, and of CPU saved in the
 // namespace.
-func (w *world) told(name string, seconds, cpu float64) {
+func (w *world) wantSaved(name string, seconds, cpu float64) {
 	w.t.Helper()
 	fixture.Eventually(w.t, promptly, "metrics of what was saved", func(ctx context.Context) error {
 		var asleep, cores float64
@@ -85,9 +85,9 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 		w.remove(pod)
 	}
 	// It sleeps, and the leader counts the seconds without a write.
-	w.told("lobby", 1, 1)
+	w.wantSaved("lobby", 1, 1)
 	before := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
-	w.told("lobby", 3, 3)
+	w.wantSaved("lobby", 3, 3)
 	after := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	if diff := cmp.Diff(before.Status, after.Status); diff != "" {
 		t.Errorf("the status of a sleeping service was written:\n%s", diff)
@@ -107,7 +107,7 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.servers("lobby")
 	w.remove(second)
-	w.told("lobby", float64(seconds+2), float64(seconds+6))
+	w.wantSaved("lobby", float64(seconds+2), float64(seconds+6))
 	w.wake(0, resolverToken(t), "lobby")
 	es = w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	more := es.Status.AsleepSeconds - seconds
@@ -123,7 +123,7 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 	if es.Status.AsleepRequests != nil {
 		t.Errorf("asleepRequests is %+v", es.Status.AsleepRequests)
 	}
-	w.told("lobby", float64(seconds+more+1), 0)
+	w.wantSaved("lobby", float64(seconds+more+1), 0)
 	w.wake(0, resolverToken(t), "lobby")
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy), slept(seconds+more+1, saved))
 }

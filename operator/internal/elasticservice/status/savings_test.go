@@ -40,8 +40,8 @@ func TestNobodyKnowsWhatSomebodyElseScaledToZero(t *testing.T) {
 		es := fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(0))
 		es.Status.AsleepRequests = &v1alpha1.AsleepRequests{CPU: resource.MustParse("1")}
 		Set(fixture.At(60), es, seen.Of(0), planner.Findings{}, planner.Plan{Phase: v1alpha1.PhaseAsleep, Commit: commit})
-		if known := es.Status.AsleepRequests != nil; known != commit {
-			t.Errorf("put to sleep by Dormouse %v: the requests are known: %v", commit, known)
+		if noted := es.Status.AsleepRequests != nil; noted != commit {
+			t.Errorf("put to sleep by Dormouse %v: the requests are noted: %v", commit, noted)
 		}
 	}
 }
