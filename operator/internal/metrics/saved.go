@@ -38,7 +38,7 @@ var (
 // status has whole seconds and is seen late; and what was saved by services that are gone stays in
 // the sum of their namespace, as long as that has others.
 type saved struct {
-	mu   sync.Mutex
+	mu       sync.Mutex
 	exported map[types.UID]*exported
 	gone     map[string]savings.Total
 	// scrape numbers the scrapes.
