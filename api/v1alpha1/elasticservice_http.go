@@ -1,5 +1,36 @@
 package v1alpha1
 
+// PortHTTP is how clients of a port with the protocol http are treated while they have no server.
+// +kubebuilder:validation:MinProperties=1
+type PortHTTP struct {
+	// waitingPage, where it is there, even if it is empty, has a browser that opens a page while
+	// no server is up shown one that says that the service is waking and loads itself again
+	// until it is up. Such a request wakes the service like any other, and waits for a quarter
+	// of a second at most. It is a GET whose Accept names text/html first and which, where the
+	// browser says so (Sec-Fetch-Mode and Sec-Fetch-Dest), opens a document. All others wait
+	// for the server. By default browsers do, too.
+	// +optional
+	WaitingPage *WaitingPage `json:"waitingPage,omitempty"`
+}
+
+// WaitingPage is what a browser shows while a service wakes. Its texts are no HTML: all that
+// stands in them is shown as it is.
+type WaitingPage struct {
+	// title is the page's title and heading; by default the Service's name and "is waking up".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Title string `json:"title,omitempty"`
+
+	// message is the sentence below it, in which {elapsed} becomes the time since the wake, such
+	// as 45s or 1m5s. By default asleep.wakingMotd, once the resolver knows since when the
+	// service has been waking.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
 // HTTPProbeMethod is the method of a request that is answered while a service sleeps.
 // +kubebuilder:validation:Enum=GET;HEAD;OPTIONS;POST
 type HTTPProbeMethod string

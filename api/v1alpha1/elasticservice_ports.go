@@ -73,6 +73,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.folder) && !has(self.asleep.appID)) || (has(self.protocol) && self.protocol == 'source')",message="asleep.folder and asleep.appID need the protocol source; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.probes) || (has(self.protocol) && self.protocol == 'http')",message="asleep.probes needs the protocol http; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.protocol) || self.protocol != 'http' || (!has(self.asleep.version) && !has(self.asleep.protocolVersion) && !has(self.asleep.maxPlayers) && !has(self.asleep.map))",message="asleep.version, protocolVersion, maxPlayers and map need the protocol of a game; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.http) || (has(self.protocol) && self.protocol == 'http')",message="http needs the protocol http; set it, or remove http"
 type PortSpec struct {
 	// name is the port's name in the Service; empty for a Service's only port when that has no
 	// name.
@@ -105,6 +106,10 @@ type PortSpec struct {
 	// is a game's, and probes, where it is http. The number of players is 0.
 	// +optional
 	Asleep *Asleep `json:"asleep,omitempty"`
+
+	// http has settings of a port whose protocol is http.
+	// +optional
+	HTTP *PortHTTP `json:"http,omitempty"`
 }
 
 // Asleep is what a resolver tells server lists and probes while a service sleeps and wakes.

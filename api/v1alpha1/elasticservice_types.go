@@ -53,6 +53,7 @@ type ElasticServiceList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.balance) || self.handoff == 'Never'",message="balance needs handoff: Never, because otherwise clients go past the resolver; set it, or remove balance"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxyProtocol) || self.handoff == 'Never'",message="proxyProtocol needs handoff: Never, because otherwise clients go past the resolver; set it, or remove proxyProtocol"
 // +kubebuilder:validation:XValidation:rule="!has(self.front) || has(self.front.namespace) || self.front.service != self.service",message="front.service must be another Service than service, which has endpoints of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.wake.when) || self.wake.when != 'Connect' || !has(self.ports) || self.ports.all(p, !has(p.http) || !has(p.http.waitingPage))",message="http.waitingPage needs wake.when: Login, because with Connect no request is read before it waits; remove one of them"
 type ElasticServiceSpec struct {
 	// service is the name of the Service, in the same namespace, that clients connect to. It
 	// keeps its address asleep and awake. It can't be changed: another Service wants another

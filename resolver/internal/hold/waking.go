@@ -108,6 +108,13 @@ func (q *Queue) answered(result wake.Result, seq uint64) {
 	}
 }
 
+// FindsNothing reports whether the operator's last answer was that there is nothing to wake.
+func (q *Queue) FindsNothing() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lastResult.Outcome == wake.NotFound
+}
+
 func errText(err error) string {
 	if err == nil {
 		return ""

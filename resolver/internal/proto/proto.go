@@ -42,6 +42,9 @@ type Verdict struct {
 	// again is refused. Answers are larger than questions, and a connection that is answered
 	// without end would keep others from its place.
 	Once bool
+	// Brief: a client that is held waits no longer than the wake takes to be asked for. It is
+	// told then that the service wakes, and comes again by itself.
+	Brief bool
 	// After is how long a connection must be silent for the verdict to hold: what it sent so
 	// far may be all, or the beginning of something else.
 	After time.Duration
@@ -67,6 +70,8 @@ type Reason string
 const (
 	// TimedOut: the server was not up in time.
 	TimedOut Reason = "timeout"
+	// ToldToWait: a person is shown that the server wakes, and comes again.
+	ToldToWait Reason = "waiting_page"
 	// QueueFull: as many clients are held as may be.
 	QueueFull Reason = "queue_full"
 	// TooManySessions: the pod has as many UDP sessions as it may have.

@@ -45,6 +45,8 @@ type Service struct {
 	Answers Answers
 	// Probes are HTTP requests that are answered in the server's place.
 	Probes []Probe
+	// Page is what a person is shown while the service wakes; nil: people wait like others.
+	Page *Page
 	// Players are the players who may wake it; nil: everybody.
 	Players *Players
 }
@@ -68,6 +70,14 @@ type Answers struct {
 	Map, Game, Folder string
 	// AppID is the game's number on Steam.
 	AppID uint64
+}
+
+// Page is what a person is shown while a service wakes. Title and Message are empty where the
+// defaults are to be used; Elapsed in Message becomes a time such as 1m5s.
+type Page struct {
+	Title, Message string
+	// Takes is how long a wake usually takes; 0 where that isn't known.
+	Takes time.Duration
 }
 
 // Probe is an HTTP request, and its answer.
@@ -135,7 +145,13 @@ func (c Client) AppendMessage(to []byte, limit int) []byte {
 	if s.Phase == Asleep {
 		return cut(append(to, orElse(s.Answers.Asleep, defaultAsleep)...), start, limit)
 	}
-	before, after, found := strings.Cut(orElse(s.Answers.Waking, defaultWaking), Elapsed)
+	return c.AppendWaking(to, orElse(s.Answers.Waking, defaultWaking), limit)
+}
+
+// AppendWaking writes a text about a service that wakes, in at most limit bytes.
+func (c Client) AppendWaking(to []byte, text string, limit int) []byte {
+	start := len(to)
+	before, after, found := strings.Cut(text, Elapsed)
 	to = append(to, before...)
 	if found {
 		to = append(c.appendElapsed(to), after...)
@@ -143,12 +159,17 @@ func (c Client) AppendMessage(to []byte, limit int) []byte {
 	return cut(to, start, limit)
 }
 
-// appendElapsed writes how long the phase has been, in whole seconds.
-func (c Client) appendElapsed(to []byte) []byte {
-	seconds := int64(0)
-	if !c.Service.Since.IsZero() {
-		seconds = max(0, int64(c.Now.Sub(c.Service.Since)/time.Second))
+// Elapsed is how long the service has been waking; 0 where that isn't known.
+func (c Client) Elapsed() time.Duration {
+	if c.Service.Phase != Waking || c.Service.Since.IsZero() {
+		return 0
 	}
+	return max(0, c.Now.Sub(c.Service.Since))
+}
+
+// appendElapsed writes how long the service has been waking, in whole seconds.
+func (c Client) appendElapsed(to []byte) []byte {
+	seconds := int64(c.Elapsed() / time.Second)
 	if minutes := seconds / 60; minutes > 0 {
 		to = append(strconv.AppendInt(to, minutes, 10), 'm')
 	}

@@ -122,6 +122,8 @@ type Port struct {
 	Players *proto.Players
 	// Probes are HTTP requests that are answered in the backend's place.
 	Probes []proto.Probe
+	// Page is what people are shown while the service wakes; nil: they wait like others.
+	Page *proto.Page
 	// Taken names the older route that has the resolver port; empty when this route has it.
 	Taken string
 	// Backends are the pods' addresses for the port, sorted: IPv4 comes first.
@@ -239,6 +241,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Guard:         rulesOf(es, sourceIPsPreserved(es, network, r.Proxy)),
 			Players:       players,
 			Probes:        probes(es, p.Name),
+			Page:          page(es, p),
 		})
 	}
 	return r

@@ -43,7 +43,7 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 		learnt = *p.learnt
 	}
 	k := &Policy{
-		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Players: port.Players},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Page: port.Page, Players: port.Players},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose,
 	}
 	s := &k.Service

@@ -52,6 +52,9 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
 		atMost = 0
 	}
+	if c.brief {
+		c.leaveAt = time.Now().Add(briefTime)
+	}
 	ticket, err := p.Queue.Hold(p.Key.InQueue(), c, atMost)
 	if err != nil {
 		reason := proto.QueueFull

@@ -185,7 +185,9 @@ func (f *classifier) classifyOnce(c *Client) (action proto.Action, more bool, er
 		if len(verdict.Answer) > 0 {
 			part(c.conn, verdict.Answer)
 		}
-	case proto.Hold, proto.NeedMore:
+	case proto.Hold:
+		c.brief = verdict.Brief
+	case proto.NeedMore:
 	}
 	return verdict.Action, more, nil
 }

@@ -51,6 +51,10 @@ type Client struct {
 	answered bool
 	// questions make the client wait for longer; nil: it can't be asked any.
 	questions *questions
+	// brief is set where the client waits no longer than the wake takes to be asked for, which
+	// leaveAt bounds; zero: its wait is the queue's.
+	brief   bool
+	leaveAt time.Time
 
 	// events end its wait. Called is set once one is there, or about to come. Deadline guards
 	// called, and keeps the read deadline from being put off after it is set.

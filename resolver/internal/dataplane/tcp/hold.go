@@ -17,6 +17,10 @@ import (
 // endedKeepAlive finds out whether a client that has ended its side is still there.
 var endedKeepAlive = conn.KeepAlive{Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}
 
+// briefTime bounds how long a client is held that would rather be told that the service wakes.
+// It is enough for the operator's answer to the call that is made for it, and a second one.
+const briefTime = 250 * time.Millisecond
+
 // past is a deadline that ends a read at once.
 var past = time.Unix(1, 0)
 
@@ -110,6 +114,14 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 	}
 }
 
+// toldAfterBrief is what a client is told whose brief wait is over.
+func (p *Port) toldAfterBrief() proto.Reason {
+	if p.Queue.FindsNothing() {
+		return proto.NothingToWake
+	}
+	return proto.ToldToWait
+}
+
 // Released implements hold.Client.
 func (c *Client) Released(g hold.Release) { c.call(event{release: g}) }
 
@@ -135,6 +147,16 @@ func (c *Client) arm(at time.Time) {
 	}
 }
 
+// armOwn sets the time at which the client's own turn comes in its wait, where it has one.
+func (c *Client) armOwn() {
+	switch {
+	case c.questions != nil:
+		c.arm(c.questions.due)
+	case !c.leaveAt.IsZero():
+		c.arm(c.leaveAt)
+	}
+}
+
 // await waits for an event that is about to come.
 func (c *Client) await() event {
 	e := <-c.events
@@ -148,9 +170,7 @@ func (c *Client) await() event {
 // pause waits until wait has something to do, on the stack that a goroutine begins with. It may
 // return before that, as for a client that has sent all that is kept.
 func (c *Client) pause() {
-	if c.questions != nil {
-		c.arm(c.questions.due)
-	}
+	c.armOwn()
 	if !c.ended && len(c.sent) < c.max {
 		_ = c.reader.Wait()
 	}
@@ -161,9 +181,7 @@ func (c *Client) pause() {
 func (c *Client) wait() (event, bool) {
 	c.full = false
 	aborts := c.port.Policy().Aborts
-	if c.questions != nil {
-		c.arm(c.questions.due)
-	}
+	c.armOwn()
 	for {
 		room := c.max - len(c.sent)
 		if c.ended || c.full || room <= 0 {
@@ -213,6 +231,9 @@ func (c *Client) interrupted() (event, bool) {
 	c.deadline.Unlock()
 	if called {
 		return c.await(), true
+	}
+	if c.questions == nil {
+		return event{reason: c.port.toldAfterBrief(), own: true}, true
 	}
 	if c.questions.ask(c.conn) {
 		c.arm(c.questions.due)

@@ -1,9 +1,6 @@
 package http1
 
 import (
-	"bytes"
-	_ "embed"
-	"html"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,8 +14,8 @@ const (
 	retryAfter = 5
 	// retryLater is for a service that can't be woken now.
 	retryLater = 60
-	// maxMessage bounds the page's message in bytes.
-	maxMessage = 1024
+	// wakingUp is what a client is told of a service that is going to be up.
+	wakingUp = "is waking up"
 )
 
 // appendProbe answers a probe.
@@ -53,8 +50,10 @@ func appendPlain(c proto.Client, r *Request, status int, text string) []byte {
 func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 	status, state, retry := http.StatusServiceUnavailable, "is not available just now", retryAfter
 	switch why {
+	case proto.ToldToWait:
+		state, retry = wakingUp, nextLook(c)
 	case proto.TimedOut:
-		state = "is waking up"
+		state = wakingUp
 	case proto.QueueFull, proto.TooManyBytes, proto.SourceConnections:
 		state = "is waking up, and many are waiting for it"
 	case proto.SourceRate, proto.ServiceRate:
@@ -71,42 +70,8 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 		return appendBody(b, r, status, c.Service.Name+" "+state+".\n")
 	}
 	b = appendField(b, "Content-Type", "text/html; charset=utf-8")
-	b = appendField(b, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	b = appendField(b, "Content-Security-Policy", pagePolicy)
 	return appendBody(b, r, status, page(c, state, retry))
-}
-
-//go:embed page.html
-var pageSource string
-
-// page is the page for a person. It has nothing from the request in it.
-func page(c proto.Client, state string, retry int) string {
-	message := ""
-	if c.Service.Phase == proto.Waking {
-		message = string(c.AppendMessage(nil, maxMessage))
-	}
-	return strings.NewReplacer(
-		"{name}", html.EscapeString(c.Service.Name),
-		"{state}", html.EscapeString(state),
-		"{message}", html.EscapeString(message),
-		"{seconds}", strconv.Itoa(retry),
-	).Replace(pageSource)
-}
-
-// wantsPage reports whether a person waits for the answer: browsers ask for HTML where they are
-// going to show it.
-func wantsPage(r *Request) bool {
-	return (string(r.Method) == "GET" || string(r.Method) == "HEAD") && !r.upgrades && r.each(func(name, value []byte) bool {
-		if !is(name, "Accept") {
-			return false
-		}
-		for accepted := range bytes.SplitSeq(value, []byte(",")) {
-			kind, _, _ := bytes.Cut(accepted, []byte(";"))
-			if is(bytes.Trim(kind, " \t"), "text/html") {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // appendHead begins an answer.

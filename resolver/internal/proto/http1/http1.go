@@ -1,5 +1,6 @@
 // Package http1 is HTTP/1: probes that the spec lists are answered while the server sleeps, and
-// any other request wakes it. Anything that is not plain HTTP/1, such as TLS, HTTP/2 or
+// any other request wakes it. Where the spec wants that, people are shown a page meanwhile and
+// everybody else waits. Anything that is not plain HTTP/1, such as TLS, HTTP/2 or
 // garbage, is held like other bytes, and gets no answer.
 //
 // It also follows connections that are relayed, to find out when they are idle between
@@ -51,7 +52,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	}
 	probe := find(c.Service.Probes, &r)
 	if probe == nil {
-		return proto.Verdict{Action: proto.Hold}
+		return proto.Verdict{Action: proto.Hold, Brief: c.Service.Page != nil && opensPage(&r)}
 	}
 	body := r.encodings > 0 || r.lengths > 1 || r.bad || r.length > 0
 	if body || r.closes || r.Minor == 0 {
