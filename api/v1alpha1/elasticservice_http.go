@@ -11,6 +11,13 @@ type PortHTTP struct {
 	// for the server. By default browsers do, too.
 	// +optional
 	WaitingPage *WaitingPage `json:"waitingPage,omitempty"`
+
+	// coldStartHeader adds the header "Cold-Start: true" to the response to a request that waited
+	// for a server: the first final one to a client that was held. Nothing is added to what is
+	// no plain HTTP/1, such as HTTP/2 and TLS, nor where the protocol changes, as with WebSocket.
+	// By default the resolver adds nothing to what a server sends.
+	// +optional
+	ColdStartHeader bool `json:"coldStartHeader,omitempty"`
 }
 
 // WaitingPage is what a browser shows while a service wakes. Its texts are no HTML: all that

@@ -92,8 +92,10 @@ func (f *direction) pump() {
 		}
 	}
 	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
-	tight, guarded := f.stalled || f.relay.options.Kept.Full(), f.guarded()
-	if most := f.opaque(); len(f.withheld) == 0 && (f.shown > 0 || tight && (!guarded || most >= fewBytes)) {
+	tight, guarded, mark := f.stalled || f.relay.options.Kept.Full(), f.guarded(), f.mark()
+	if mark != nil {
+		chunk = chunk[:len(chunk)-http1.MarkRoom]
+	} else if most := f.opaque(); len(f.withheld) == 0 && (f.shown > 0 || tight && (!guarded || most >= fewBytes)) {
 		if guarded {
 			// What the exchange looks at may have to be withheld, and peeked bytes can't be.
 			chunk = chunk[:min(most, int64(len(chunk)))]
@@ -102,9 +104,9 @@ func (f *direction) pump() {
 		return
 	}
 	before := copy(chunk, f.withheld)
-	if tight && guarded {
+	if tight && (guarded || mark != nil) {
 		few := fewBytes
-		if !f.stalled && f.relay.exchange.InHead() {
+		if guarded && !f.stalled && f.relay.exchange.InHead() {
 			few = proto.MaxHead // it is passed, or withheld, as a whole
 		}
 		chunk = chunk[:min(before+few, len(chunk))]
@@ -115,6 +117,10 @@ func (f *direction) pump() {
 	}
 	passes := f.show(chunk[before : before+n])
 	f.withhold(chunk[passes:before+n], passes == 0)
+	if mark != nil {
+		chunk = chunk[:passes+http1.MarkRoom]
+		passes = mark.Add(chunk, passes)
+	}
 	rest := f.send(chunk[:passes])
 	switch {
 	case len(rest) == 0:
@@ -315,6 +321,14 @@ func (f *direction) show(b []byte) (passes int) {
 func (f *direction) guarded() bool {
 	x := f.relay.exchange
 	return x != nil && f.side == http1.Client && x.Guards()
+}
+
+// mark is what marks the response that comes next; nil: nothing does.
+func (f *direction) mark() *http1.Mark {
+	if m := f.relay.options.Mark; m != nil && f.side == http1.Server && !m.Over() {
+		return m
+	}
+	return nil
 }
 
 // withhold keeps what may not be passed, or not yet. With same it is more of the same head,

@@ -38,6 +38,8 @@ type Options struct {
 	// Withheld is what the exchange has read of the client and must not be passed yet. Start
 	// takes it out.
 	Withheld []byte
+	// Mark marks the server's first response; nil: nothing does.
+	Mark *http1.Mark
 	// Kept is charged with what one side sent and the other has no room for; nil: nothing is.
 	Kept *conn.Budget
 	// HalfClosed is how long a relay may be silent once one side has ended, and Idle before

@@ -124,6 +124,8 @@ type Port struct {
 	Probes []proto.Probe
 	// Page is what people are shown while the service wakes; nil: they wait like others.
 	Page *proto.Page
+	// MarksColdStarts reports whether the first response to a client that was held says so.
+	MarksColdStarts bool
 	// Taken names the older route that has the resolver port; empty when this route has it.
 	Taken string
 	// Backends are the pods' addresses for the port, sorted: IPv4 comes first.
@@ -242,6 +244,8 @@ func Build(es *v1alpha1.ElasticService) *Route {
 			Players:       players,
 			Probes:        probes(es, p.Name),
 			Page:          page(es, p),
+
+			MarksColdStarts: marksColdStarts(es, p),
 		})
 	}
 	return r

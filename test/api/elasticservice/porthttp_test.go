@@ -40,6 +40,7 @@ func TestSettingsOfHTTPAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for name, http := range map[string]string{
 		"a page of the defaults": `{waitingPage: {}}`,
+		"a header":               `{coldStartHeader: true}`,
 		"a page of one's own":    `{waitingPage: {title: "Tea <time>", message: "{elapsed} so far"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,8 @@ type Policy struct {
 	ClassifiesQueries bool
 	// Aborts reports whether a held client that ends its side counts as gone.
 	Aborts bool
+	// MarksColdStarts reports whether the first response to a client that was held says so.
+	MarksColdStarts bool
 	// validatesAddress reports whether the protocol is asked only which clients must validate
 	// their address.
 	validatesAddress bool
@@ -44,7 +46,7 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 	}
 	k := &Policy{
 		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Page: port.Page, Players: port.Players},
-		Rules:   &port.Guard, Aborts: port.AbortOnClose,
+		Rules:   &port.Guard, Aborts: port.AbortOnClose, MarksColdStarts: port.MarksColdStarts,
 	}
 	s := &k.Service
 	switch r.Phase {

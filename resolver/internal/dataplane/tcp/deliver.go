@@ -26,6 +26,8 @@ type backend struct {
 	// connection isn't followed so far.
 	passed   int
 	exchange *http1.Exchange
+	// waited is set where the client was held before.
+	waited bool
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client counts as

@@ -142,7 +142,7 @@ func (s *fastClient) relay(server int) {
 	p.counts.ClientTaken()
 	s.stay.Served()
 	s.line.Served(s.release.Address)
-	relay.Start(p.Relays, s.loop, s.client, server, p.relayOptions(nil, nil), s.ended)
+	relay.Start(p.Relays, s.loop, s.client, server, p.relayOptions(relaying{}, nil), s.ended)
 }
 
 // ended is called by the loop once the relay is over.

@@ -105,6 +105,7 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 			if err == nil {
 				p.Begin(false)
 				ticket.Delivered()
+				server.waited = true
 				return server
 			}
 			_ = made.Close()

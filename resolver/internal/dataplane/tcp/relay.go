@@ -8,20 +8,23 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
-// relayOptions are how the port's clients are relayed. Those that nothing follows share one.
+// relayOptions are how the port's clients are relayed. Those with nothing of their own share one.
 // Withheld is what the exchange has read and must not be sent yet.
-func (p *Port) relayOptions(x *http1.Exchange, withheld []byte) *relay.Options {
-	if shared := p.unfollowed.Load(); x == nil && shared != nil {
+func (p *Port) relayOptions(r relaying, withheld []byte) *relay.Options {
+	x := r.exchange
+	own := x != nil || r.mark != nil
+	if shared := p.unfollowed.Load(); !own && shared != nil {
 		return shared
 	}
 	o := &relay.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
-		Exchange: x, Withheld: withheld, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
+		Exchange: x, Withheld: withheld, Mark: r.mark, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
 	}
-	if x == nil {
-		p.unfollowed.Store(o)
-	} else {
+	if x != nil {
 		o.Head = p.HeadTime()
+	}
+	if !own {
+		p.unfollowed.Store(o)
 	}
 	return o
 }
@@ -34,6 +37,8 @@ type relaying struct {
 	// ended between two requests once new clients go past the resolver.
 	exchange *http1.Exchange
 	endsIdle bool
+	// mark marks the first response; nil: nothing does.
+	mark *http1.Mark
 }
 
 // relay relays a client that has its backend, and counts as relayed, until it ends.
@@ -44,6 +49,9 @@ func (p *Port) relay(c *Client, server *backend) {
 	if p.Can.Requests && (c.front == nil || c.front.only == nil) {
 		r.exchange = p.follow(c.sent)
 		r.endsIdle = r.exchange != nil
+	}
+	if server.waited && p.Policy().MarksColdStarts {
+		r.mark = &http1.Mark{}
 	}
 	if c.ended {
 		_ = c.conn.Watch(conn.DefaultKeepAlive)
@@ -70,7 +78,7 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 	if r.endsIdle {
 		f = &followed{}
 	}
-	begun := relay.Start(p.Relays, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r.exchange, withheld), func(e relay.Ended) {
+	begun := relay.Start(p.Relays, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r, withheld), func(e relay.Ended) {
 		defer p.Running.Done()
 		p.tcp.follows.end(f)
 		p.ended(c.line, e)

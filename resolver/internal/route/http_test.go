@@ -39,6 +39,20 @@ func TestAPortHasTheWaitingPageThatItsSpecAsksFor(t *testing.T) {
 			if r.Ports[0].Page != nil {
 				t.Error("another port has the page, too")
 			}
+			if r.Ports[0].MarksColdStarts || r.Ports[1].MarksColdStarts {
+				t.Error("cold starts are marked, though nobody asks for that")
+			}
 		})
+	}
+}
+
+func TestAPortMarksColdStartsWhereItsSpecAsksForThat(t *testing.T) {
+	for protocol, want := range map[v1alpha1.Protocol]bool{v1alpha1.ProtocolHTTP: true, v1alpha1.ProtocolTLS: false} {
+		es := newService("lobby", "u1", 0).port("admin", protocol, 10001).port("web", protocol, 10002)
+		es.Spec.Ports = []v1alpha1.PortSpec{{Name: "web", HTTP: &v1alpha1.PortHTTP{ColdStartHeader: true}}}
+		r := Build(es.ElasticService)
+		if r.Ports[0].MarksColdStarts || r.Ports[1].MarksColdStarts != want {
+			t.Errorf("%s: ports are marked %v and %v, want none and %v", protocol, r.Ports[0].MarksColdStarts, r.Ports[1].MarksColdStarts, want)
+		}
 	}
 }
