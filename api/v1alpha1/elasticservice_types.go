@@ -320,6 +320,16 @@ type Hold struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="handshakeTimeout must be a duration from 1s to 1m such as 5s"
 	HandshakeTimeout *metav1.Duration `json:"handshakeTimeout,omitempty"`
 
+	// releaseConcurrency is how many TCP connections that were held a resolver pod gives to the
+	// service's servers at once, so that one that has just come up isn't buried under all that
+	// waited for it. The next is given when one of those has had its server's first byte, has
+	// ended, or after 5 s. They come in the order in which they arrived, and timeout goes on
+	// meanwhile. 0, the default, means all at once.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	ReleaseConcurrency int32 `json:"releaseConcurrency,omitempty"`
+
 	// perSource bounds what one source may take of that: an IPv4 address, or an IPv6 network of
 	// 64 bits. By default one may take all. It works only where the condition SourceIPPreserved
 	// is True.

@@ -31,7 +31,7 @@ func (p *port) dialLoop() {
 		first := slices.IndexFunc(p.waiting, q.mayConnect)
 		now := time.Now()
 		candidates := p.candidates(now)
-		if len(candidates) > 0 && p.addressAt.IsZero() {
+		if len(candidates) > 0 && p.addressAt.IsZero() && !p.paced {
 			p.addressAt = time.Now()
 		}
 		if first < 0 || len(candidates) == 0 {
@@ -40,7 +40,7 @@ func (p *port) dialLoop() {
 			p.pause(wait)
 			continue
 		}
-		if wait := time.Until(p.notBefore); wait > 0 {
+		if wait := max(time.Until(p.notBefore), p.untilTurn(now)); wait > 0 {
 			q.mu.Unlock()
 			p.pause(wait)
 			continue
@@ -142,19 +142,25 @@ func (p *port) calm(now time.Time) time.Duration {
 	return wait
 }
 
-// release gives a backend to all that may be connected. The first of them gets the connection
+// release gives a backend to all that may be connected and whose turn it is. The first of them gets the connection
 // that is already made. It is called with the queue's lock and releases it.
 func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 	q := p.queue
 	now := time.Now()
-	if p.upAt.IsZero() {
+	if p.upAt.IsZero() && !p.paced {
 		p.upAt = now
 	}
+	p.paced = false
 	var out []*Ticket
 	var releases []Release
 	rest := p.waiting[:0]
 	for _, t := range p.waiting {
 		if !q.mayConnect(t) {
+			rest = append(rest, t)
+			continue
+		}
+		if p.untilTurn(now) > 0 {
+			p.paced = true
 			rest = append(rest, t)
 			continue
 		}
@@ -169,6 +175,7 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 			continue
 		}
 		t.state = released
+		p.takeTurn(t, now)
 		out, releases = append(out, t), append(releases, g)
 	}
 	clear(p.waiting[len(rest):])

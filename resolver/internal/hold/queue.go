@@ -47,6 +47,9 @@ type Queue struct {
 	ports []*port
 	// waking is set while the wake loop runs.
 	closed, waking bool
+	// turns are the clients that were released a few at a time and are not answered yet, the first
+	// that was released first.
+	turns []*Ticket
 	// loads are the pods' players, where backends are chosen by them; nil before the first.
 	loads map[string]*load
 
@@ -79,6 +82,8 @@ type Ticket struct {
 	until  time.Time
 	timer  *time.Timer
 	state  state
+	// turn is when it was released, where that is done a few at a time.
+	turn time.Time
 }
 
 type state int
@@ -325,16 +330,17 @@ func (t *Ticket) Leave() bool {
 }
 
 // Delivered ends the place of a client that has its backend, or that went away after it was
-// released to one.
-func (t *Ticket) Delivered() {
+// released to one. It reports whether others wait for Answered to be called.
+func (t *Ticket) Delivered() (awaited bool) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.state != released {
-		return
+		return false
 	}
 	q.end(t)
 	t.port.delivered()
+	return !t.turn.IsZero()
 }
 
 // Abandon is Delivered for a client that went away.
@@ -344,6 +350,7 @@ func (t *Ticket) Abandon() {
 	defer q.mu.Unlock()
 	if t.state == released {
 		q.end(t)
+		q.endTurn(t)
 	}
 }
 
@@ -357,6 +364,7 @@ func (t *Ticket) Back(failed netip.AddrPort) {
 		q.mu.Unlock()
 		return
 	}
+	q.endTurn(t)
 	reason := proto.Reason("")
 	switch {
 	case q.closed || t.port.closed:

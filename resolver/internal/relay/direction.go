@@ -277,6 +277,9 @@ func (f *direction) moved(n int) {
 	if n <= 0 {
 		return
 	}
+	if answered := f.relay.options.Answered; answered != nil && f.all == 0 && f.side == http1.Server {
+		answered()
+	}
 	f.all += int64(n)
 	if timer := f.relay.timer; timer != nil && timer.timed {
 		timer.said = f.src.file.Loop().Now()

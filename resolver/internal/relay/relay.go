@@ -40,6 +40,9 @@ type Options struct {
 	Withheld []byte
 	// Mark marks the server's first response; nil: nothing does.
 	Mark *http1.Mark
+	// Answered is called once the server's first byte is written to the client's socket, and must
+	// not block; nil: nobody wants to know.
+	Answered func()
 	// Kept is charged with what one side sent and the other has no room for; nil: nothing is.
 	Kept *conn.Budget
 	// HalfClosed is how long a relay may be silent once one side has ended, and Idle before

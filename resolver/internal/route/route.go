@@ -93,6 +93,8 @@ type Hold struct {
 	MaxConnections int
 	// MaxBytes bounds how much is kept of what one client sends.
 	MaxBytes int
+	// ReleaseConcurrency is how many TCP clients are released at once; 0: all.
+	ReleaseConcurrency int
 	// Handshake is how long a client may take to say what it wants.
 	Handshake time.Duration
 }
@@ -210,6 +212,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	if n := es.Spec.Hold.MaxBytesPerConnection; n > 0 {
 		r.Hold.MaxBytes = int(n)
 	}
+	r.Hold.ReleaseConcurrency = int(max(es.Spec.Hold.ReleaseConcurrency, 0))
 	if t := es.Spec.Hold.HandshakeTimeout; t != nil && t.Duration > 0 {
 		r.Hold.Handshake = t.Duration
 	}

@@ -102,7 +102,7 @@ func TestBuild(t *testing.T) {
 	full := newService("lobby", "u1", time.Hour).port("game", v1alpha1.ProtocolTCP, 10001).port("voice", v1alpha1.ProtocolUDP, 10002)
 	full.Spec.Hold = v1alpha1.Hold{
 		Timeout: &metav1.Duration{Duration: 0}, MaxConnections: 7, MaxBytesPerConnection: 2048,
-		HandshakeTimeout: &metav1.Duration{Duration: time.Second},
+		HandshakeTimeout: &metav1.Duration{Duration: time.Second}, ReleaseConcurrency: 3,
 	}
 	full.Status.Readiness = v1alpha1.PodReadinessProbe
 	full.Status.Ports[1].Readiness = v1alpha1.ReadinessConnect
@@ -200,7 +200,7 @@ func TestBuild(t *testing.T) {
 			service: full,
 			want: &Route{
 				UID: "u1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: v1alpha1.PhaseAsleep,
-				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048, Handshake: time.Second}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
+				Hold: Hold{Timeout: 0, MaxConnections: 7, MaxBytes: 2048, Handshake: time.Second, ReleaseConcurrency: 3}, Created: epoch.Add(-time.Hour), PrivateService: "lobby-private",
 				Ports: []Port{
 					{Name: "game", Protocol: v1alpha1.ProtocolTCP, Network: TCP, ResolverPort: 10001, Probed: true, AbortOnClose: true},
 					{Name: "voice", Protocol: v1alpha1.ProtocolUDP, Network: UDP, ResolverPort: 10002, ByConnect: true},

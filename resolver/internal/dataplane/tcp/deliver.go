@@ -28,6 +28,8 @@ type backend struct {
 	exchange *http1.Exchange
 	// waited is set where the client was held before.
 	waited bool
+	// answered ends its turn among the clients that were held; nil: it has none.
+	answered func()
 }
 
 // connectNow connects a client that needs not wait; nil: it has to. The client counts as

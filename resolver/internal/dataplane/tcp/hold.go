@@ -104,8 +104,10 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 			server, err := c.replay(made, e.release.Address)
 			if err == nil {
 				p.Begin(false)
-				ticket.Delivered()
 				server.waited = true
+				if ticket.Delivered() {
+					server.answered = ticket.Answered
+				}
 				return server
 			}
 			_ = made.Close()

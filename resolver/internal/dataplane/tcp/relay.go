@@ -12,13 +12,13 @@ import (
 // Withheld is what the exchange has read and must not be sent yet.
 func (p *Port) relayOptions(r relaying, withheld []byte) *relay.Options {
 	x := r.exchange
-	own := x != nil || r.mark != nil
+	own := x != nil || r.mark != nil || r.answered != nil
 	if shared := p.unfollowed.Load(); !own && shared != nil {
 		return shared
 	}
 	o := &relay.Options{
 		ToServer: p.counts.BytesToServer, ToClient: p.counts.BytesToClient,
-		Exchange: x, Withheld: withheld, Mark: r.mark, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
+		Exchange: x, Withheld: withheld, Mark: r.mark, Answered: r.answered, Kept: p.Stalled, HalfClosed: p.TCPHalfClosed, Idle: p.TCPIdle,
 	}
 	if x != nil {
 		o.Head = p.HeadTime()
@@ -39,13 +39,16 @@ type relaying struct {
 	endsIdle bool
 	// mark marks the first response; nil: nothing does.
 	mark *http1.Mark
+	// answered is called when the backend has answered, and at the end; nil: nobody waits for
+	// that.
+	answered func()
 }
 
 // relay relays a client that has its backend, and counts as relayed, until it ends.
 func (p *Port) relay(c *Client, server *backend) {
 	c.stay.Served()
 	p.served(c, server)
-	r := relaying{exchange: server.exchange}
+	r := relaying{exchange: server.exchange, answered: server.answered}
 	if p.Can.Requests && (c.front == nil || c.front.only == nil) {
 		r.exchange = p.follow(c.sent)
 		r.endsIdle = r.exchange != nil
@@ -81,6 +84,9 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 	begun := relay.Start(p.Relays, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r, withheld), func(e relay.Ended) {
 		defer p.Running.Done()
 		p.tcp.follows.end(f)
+		if r.answered != nil {
+			r.answered()
+		}
 		p.ended(c.line, e)
 		if e.Why == relay.ByTurn {
 			c.turn(e)

@@ -1,0 +1,124 @@
+package hold
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/proto"
+	"dormouse.dev/dormouse/resolver/internal/route"
+)
+
+// held is a client that notes when it is released.
+type held struct {
+	t        *testing.T
+	number   int
+	released chan<- int
+}
+
+func (h held) Released(Release)     { h.released <- h.number }
+func (h held) Refused(proto.Reason) { h.t.Errorf("client %d was refused", h.number) }
+
+func TestSoManyHeldClientsAreReleasedAtOnceAndTheNextWhenOneIsAnswered(t *testing.T) {
+	t.Parallel()
+	const most = 2
+	backends := []route.Backend{{Address: netip.MustParseAddrPort("127.0.0.1:7000")}}
+	at := func(serving bool, most int) *route.Route {
+		backends[0].Serving = serving
+		return &route.Route{
+			Phase: v1alpha1.PhaseWaking, Hold: route.Hold{MaxConnections: 100, ReleaseConcurrency: most},
+			Ports: []route.Port{{Name: "web", Network: route.TCP, Probed: true, Backends: []route.Backend{backends[0]}}},
+		}
+	}
+	q := New(at(false, most), Options{Waker: accepting{}})
+	t.Cleanup(func() { q.Close(); q.Wait() })
+	released := make(chan int, 100)
+	tickets := make([]*Ticket, 12)
+	for i := range tickets {
+		ticket, err := q.Hold(PortID{"web", route.TCP}, held{t, i, released}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tickets[i] = ticket
+	}
+	next := func(want int) {
+		t.Helper()
+		select {
+		case got := <-released:
+			if got != want {
+				t.Fatalf("client %d was released, want %d", got, want)
+			}
+		case <-time.After(turnTime - time.Second):
+			t.Fatalf("client %d was not released", want)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if len(q.turns) > most {
+			t.Fatalf("%d clients have their turn", len(q.turns))
+		}
+	}
+	q.Update(at(true, most))
+	next(0)
+	next(1)
+	if !tickets[0].Delivered() || !tickets[1].Delivered() {
+		t.Error("nobody waits for the answer to a client that was delivered")
+	}
+	q.mu.Lock()
+	if len(released) > 0 || q.waiting != 10 {
+		t.Errorf("%d more were released before one was answered, %d wait", len(released), q.waiting)
+	}
+	q.mu.Unlock()
+	tickets[1].Answered()
+	tickets[1].Answered() // its end says so again
+	next(2)
+	tickets[0].Answered()
+	next(3)
+	// One that goes away, and one that can't be connected.
+	tickets[2].Abandon()
+	next(4)
+	tickets[3].Back(netip.AddrPort{})
+	next(5)
+	// Others don't wait for who was let in before the limit was set otherwise.
+	q.Update(at(true, 0))
+	for want := 6; want < len(tickets); want++ {
+		if got := <-released; got != want {
+			t.Errorf("client %d was released, want %d", got, want)
+		}
+	}
+	if got := <-released; got != 3 {
+		t.Errorf("client %d was released, want the one that came back", got)
+	}
+}
+
+func TestAServerThatDoesntAnswerKeepsNobodyWaitingForLong(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		most int
+		// turns are how long ago clients were released.
+		turns []time.Duration
+		want  time.Duration
+	}{
+		"no limit":                 {0, []time.Duration{0, 0, 0}, 0},
+		"nobody":                   {1, nil, 0},
+		"one of two":               {2, []time.Duration{0}, 0},
+		"both":                     {2, []time.Duration{3 * time.Second, 0}, 2 * time.Second},
+		"one that isn't answered":  {2, []time.Duration{5 * time.Second, 0}, 0},
+		"more than are let in now": {1, []time.Duration{3 * time.Second, time.Second}, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &Queue{route: &route.Route{Hold: route.Hold{ReleaseConcurrency: c.most}}}
+			for _, ago := range c.turns {
+				q.turns = append(q.turns, &Ticket{turn: now.Add(-ago)})
+			}
+			p := &port{queue: q, PortID: PortID{"web", route.TCP}}
+			if got := p.untilTurn(now); got != c.want {
+				t.Errorf("the next turn is in %s, want %s", got, c.want)
+			}
+			voice := &port{queue: q, PortID: PortID{"voice", route.UDP}}
+			if got := voice.untilTurn(now); got != 0 {
+				t.Errorf("datagrams wait for %s", got)
+			}
+		})
+	}
+}
