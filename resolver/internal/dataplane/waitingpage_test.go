@@ -12,8 +12,8 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// visit is what a browser sends that opens a page.
-const visit = "GET /tea?milk=1 HTTP/1.1\r\nHost: lobby\r\nAccept: text/html,application/xhtml+xml,*/*;q=0.8\r\n" +
+// navigation is what a browser sends that opens a page.
+const navigation = "GET /tea?milk=1 HTTP/1.1\r\nHost: lobby\r\nAccept: text/html,application/xhtml+xml,*/*;q=0.8\r\n" +
 	"Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n\r\n"
 
 // showsPage makes a port of HTTP one with a waiting page.
@@ -28,7 +28,7 @@ func TestABrowserIsShownThatTheServiceWakesAndAllOthersAreHeld(t *testing.T) {
 	address := r.serve("web", route.TCP, showsPage)
 	browser := dialTCP(t, address)
 	started := time.Now()
-	write(t, browser, visit)
+	write(t, browser, navigation)
 	status, header, body := answer(t, bufio.NewReader(browser))
 	if took := time.Since(started); took > 5*time.Second {
 		t.Errorf("the page came after %s", took)
@@ -46,7 +46,7 @@ func TestABrowserIsShownThatTheServiceWakesAndAllOthersAreHeld(t *testing.T) {
 		t.Errorf("the wake calls are %+v, want one for one client", calls)
 	}
 	r.queued(0)
-	r.eventually("it is counted", func() bool { return r.refused(proto.ToldToWait) == 1 })
+	r.eventually("it is counted", func() bool { return r.refused(proto.WaitingPage) == 1 })
 	if n := r.refused(proto.TimedOut); n != 0 {
 		t.Errorf("%v clients count as held for too long", n)
 	}
@@ -54,7 +54,7 @@ func TestABrowserIsShownThatTheServiceWakesAndAllOthersAreHeld(t *testing.T) {
 	// A script of the same browser waits, and so does whoever is no browser.
 	r.phase(v1alpha1.PhaseWaking)
 	var held []*net.TCPConn
-	for _, head := range []string{request, strings.Replace(strings.Replace(visit, "navigate", "cors", 1), "document", "empty", 1)} {
+	for _, head := range []string{request, strings.Replace(strings.Replace(navigation, "navigate", "cors", 1), "document", "empty", 1)} {
 		c := dialTCP(t, address)
 		write(t, c, head)
 		held = append(held, c)
@@ -71,7 +71,7 @@ func TestABrowserIsShownThatTheServiceWakesAndAllOthersAreHeld(t *testing.T) {
 	}
 	// What the page loads in its place is the server's.
 	again := dialTCP(t, address)
-	write(t, again, visit)
+	write(t, again, navigation)
 	if status, _, body := answer(t, bufio.NewReader(again)); status != 200 || body != "I am up" {
 		t.Errorf("after that the browser got %d %q", status, body)
 	}
@@ -80,7 +80,7 @@ func TestABrowserIsShownThatTheServiceWakesAndAllOthersAreHeld(t *testing.T) {
 func TestABrowserWaitsWhereNoPageIsAskedFor(t *testing.T) {
 	r := newRig(t)
 	c := dialTCP(t, r.serve("web", route.TCP, speaksHTTP))
-	write(t, c, visit)
+	write(t, c, navigation)
 	r.queued(1)
 	r.never("it is sent away", time.Second, func() bool { return r.sessions().Queued < 1 })
 }
@@ -89,7 +89,7 @@ func TestTheWaitingPageDoesntPromiseAServiceThatCantBeWoken(t *testing.T) {
 	r := newRig(t)
 	r.operator.set(notFound)
 	c := dialTCP(t, r.serve("web", route.TCP, showsPage))
-	write(t, c, visit)
+	write(t, c, navigation)
 	status, header, body := answer(t, bufio.NewReader(c))
 	if status != 503 || header.Get("Retry-After") != "60" || !strings.Contains(body, "lobby cannot be woken up just now") || strings.Contains(body, "Tea time") {
 		t.Errorf("the browser got %d, %v, %q", status, header, body)
@@ -107,7 +107,7 @@ func TestAServiceThatComesUpWhileThePageIsDueServesTheBrowser(t *testing.T) {
 	// On a busy machine it may take more than one try.
 	r.eventually("the browser is served", func() bool {
 		c := dialTCP(t, address)
-		write(t, c, visit)
+		write(t, c, navigation)
 		status, _, body := answer(t, bufio.NewReader(c))
 		return status == 200 && body == "I am up"
 	})

@@ -70,8 +70,8 @@ type Reason string
 const (
 	// TimedOut: the server was not up in time.
 	TimedOut Reason = "timeout"
-	// ToldToWait: a person is shown that the server wakes, and comes again.
-	ToldToWait Reason = "waiting_page"
+	// WaitingPage: a person is shown that the server wakes, and comes again.
+	WaitingPage Reason = "waiting_page"
 	// QueueFull: as many clients are held as may be.
 	QueueFull Reason = "queue_full"
 	// TooManySessions: the pod has as many UDP sessions as it may have.

@@ -117,12 +117,12 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 	}
 }
 
-// toldAfterBrief is what a client is told whose brief wait is over.
-func (p *Port) toldAfterBrief() proto.Reason {
+// afterBriefWait is what a client is told whose brief wait is over.
+func (p *Port) afterBriefWait() proto.Reason {
 	if p.Queue.FindsNothing() {
 		return proto.NothingToWake
 	}
-	return proto.ToldToWait
+	return proto.WaitingPage
 }
 
 // Released implements hold.Client.
@@ -236,7 +236,7 @@ func (c *Client) interrupted() (event, bool) {
 		return c.await(), true
 	}
 	if c.questions == nil {
-		return event{reason: c.port.toldAfterBrief(), own: true}, true
+		return event{reason: c.port.afterBriefWait(), own: true}, true
 	}
 	if c.questions.ask(c.conn) {
 		c.arm(c.questions.due)

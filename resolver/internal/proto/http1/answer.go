@@ -50,7 +50,7 @@ func appendPlain(c proto.Client, r *Request, status int, text string) []byte {
 func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 	status, state, retry := http.StatusServiceUnavailable, "is not available just now", retryAfter
 	switch why {
-	case proto.ToldToWait:
+	case proto.WaitingPage:
 		state, retry = wakingUp, nextLook(c)
 	case proto.TimedOut:
 		state = wakingUp

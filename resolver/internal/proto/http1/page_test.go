@@ -81,19 +81,19 @@ func TestTheWaitingPageSaysWhatTheServiceIsAndHowLongItTakes(t *testing.T) {
 		says   []string
 		not    []string
 	}{
-		"no settings":       {paged(proto.Page{}), proto.ToldToWait, default5, []string{"<title>lobby is waking up</title>", "<h1>lobby is waking up</h1>", "<p></p>"}, []string{"usually", "so far"}},
-		"a service's state": {waking(65*time.Second, proto.Page{}), proto.ToldToWait, default5, []string{"Waking up, 1m5s so far."}, nil},
+		"no settings":       {paged(proto.Page{}), proto.WaitingPage, default5, []string{"<title>lobby is waking up</title>", "<h1>lobby is waking up</h1>", "<p></p>"}, []string{"usually", "so far"}},
+		"a service's state": {waking(65*time.Second, proto.Page{}), proto.WaitingPage, default5, []string{"Waking up, 1m5s so far."}, nil},
 		"texts of its own": {
-			waking(7*time.Second, proto.Page{Title: "Tea <time> & more", Message: `{elapsed} of "it" {title} <script>`}), proto.ToldToWait, default5,
+			waking(7*time.Second, proto.Page{Title: "Tea <time> & more", Message: `{elapsed} of "it" {title} <script>`}), proto.WaitingPage, default5,
 			[]string{"<title>Tea &lt;time&gt; &amp; more</title>", "<h1>Tea &lt;time&gt; &amp; more</h1>", "<p>7s of &#34;it&#34; {title} &lt;script&gt;</p>"}, []string{"lobby", "<script"},
 		},
-		"a wake that isn't seen yet": {paged(proto.Page{Message: "{elapsed} so far"}), proto.ToldToWait, default5, []string{"<p>0s so far</p>"}, nil},
-		"a wake that takes long":     {waking(time.Second, proto.Page{Takes: 40 * time.Second}), proto.ToldToWait, "5", []string{"This usually takes about 40 seconds."}, nil},
-		"a wake that takes minutes":  {waking(time.Second, proto.Page{Takes: 150 * time.Second}), proto.ToldToWait, "5", []string{"This usually takes about 3 minutes."}, nil},
-		"a wake that is quick":       {paged(proto.Page{Takes: 3200 * time.Millisecond}), proto.ToldToWait, "4", []string{"This usually takes about 4 seconds."}, nil},
-		"a wake of a moment":         {paged(proto.Page{Takes: 300 * time.Millisecond}), proto.ToldToWait, "2", []string{"This usually takes about 1 second."}, nil},
-		"a wake that is due":         {waking(11*time.Second, proto.Page{Takes: 10 * time.Second}), proto.ToldToWait, "2", nil, nil},
-		"a wake that hangs":          {waking(21*time.Second, proto.Page{Takes: 10 * time.Second}), proto.ToldToWait, default5, nil, nil},
+		"a wake that isn't seen yet": {paged(proto.Page{Message: "{elapsed} so far"}), proto.WaitingPage, default5, []string{"<p>0s so far</p>"}, nil},
+		"a wake that takes long":     {waking(time.Second, proto.Page{Takes: 40 * time.Second}), proto.WaitingPage, "5", []string{"This usually takes about 40 seconds."}, nil},
+		"a wake that takes minutes":  {waking(time.Second, proto.Page{Takes: 150 * time.Second}), proto.WaitingPage, "5", []string{"This usually takes about 3 minutes."}, nil},
+		"a wake that is quick":       {paged(proto.Page{Takes: 3200 * time.Millisecond}), proto.WaitingPage, "4", []string{"This usually takes about 4 seconds."}, nil},
+		"a wake of a moment":         {paged(proto.Page{Takes: 300 * time.Millisecond}), proto.WaitingPage, "2", []string{"This usually takes about 1 second."}, nil},
+		"a wake that is due":         {waking(11*time.Second, proto.Page{Takes: 10 * time.Second}), proto.WaitingPage, "2", nil, nil},
+		"a wake that hangs":          {waking(21*time.Second, proto.Page{Takes: 10 * time.Second}), proto.WaitingPage, default5, nil, nil},
 		"nothing to wake":            {paged(proto.Page{Title: "Tea", Message: "soon", Takes: time.Second}), proto.NothingToWake, "60", []string{"<h1>lobby cannot be woken up just now</h1>"}, []string{"Tea", "soon", "usually"}},
 	} {
 		t.Run(name, func(t *testing.T) {
