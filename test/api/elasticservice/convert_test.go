@@ -28,9 +28,6 @@ func TestWhatIsConvertedFromKubeElastiIsTaken(t *testing.T) {
 		}
 		converted++
 		es.SetNamespace(w.ns)
-		for _, unbuilt := range []string{"idle", "autoscaler", "awake"} {
-			unstructured.RemoveNestedField(es.Object, "spec", unbuilt)
-		}
 		if err := w.c.Create(t.Context(), es, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 			t.Errorf("%s: %v", es.GetName(), err)
 		}
