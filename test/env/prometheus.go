@@ -36,7 +36,8 @@ func InstallPrometheus(ctx context.Context, progress io.Writer) error {
 
 // Prometheus runs Debian's Prometheus as a Pod of a namespace, and gives its API
 // once it is ready. files are its configuration: prometheus.yml and what that
-// names. It can't ask Kubernetes what to scrape, because Debian builds it without.
+// names. It can't ask Kubernetes what to scrape, because Debian builds it without. The Pod has
+// the label app: prometheus.
 func (e *Env) Prometheus(ctx context.Context, namespace string, files map[string]string, progress io.Writer) (prometheusv1.API, error) {
 	ref, err := e.prometheusImage(ctx, progress)
 	if err != nil {
@@ -99,7 +100,7 @@ func (e *Env) prometheusImage(ctx context.Context, progress io.Writer) (string, 
 
 func prometheusPod(namespace, image string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus", Labels: map[string]string{"app": "prometheus"}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](1),

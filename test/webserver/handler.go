@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coder/websocket"
 	"google.golang.org/grpc"
@@ -30,7 +31,14 @@ func handler() http.Handler {
 	mux.HandleFunc("GET /events", said.events)
 	mux.HandleFunc("POST /next", said.next)
 	mux.HandleFunc("GET /socket", socket)
+	var served atomic.Int64
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "# TYPE web_requests_total counter\nweb_requests_total %d\n", served.Load())
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" && r.URL.Path != "/metrics" {
+			served.Add(1)
+		}
 		if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 			rpc.ServeHTTP(w, r)
 			return

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -87,4 +88,67 @@ func TestATruncatedAnswerStaysTruncated(t *testing.T) {
 		}
 		s.awake(ctx, t)
 	}
+}
+
+// A browser sees a page that loads itself again until the service is up, while a program's request
+// waits for its answer, which says that it was held.
+func TestABrowserSeesAPageWhileAProgramIsHeld(t *testing.T) {
+	t.Parallel()
+	ctx, ns := suite.Namespace(t)
+	s := asleepSite(ctx, t, env.Game{Namespace: ns, ChangeElastic: func(es *v1alpha1.ElasticService) {
+		es.Spec.Ports[0].HTTP = &v1alpha1.PortHTTP{
+			WaitingPage: &v1alpha1.WaitingPage{Title: "The <shop> opens"}, ColdStartHeader: true,
+		}
+	}})
+	program := make(chan error, 1)
+	go func() {
+		res, err := s.do(ctx, http.MethodPost, "/sum", strings.NewReader("hello"))
+		if err == nil {
+			err = res.Body.Close()
+			if cold := res.Header.Get("Cold-Start"); cold != "true" {
+				err = errors.Join(err, fmt.Errorf("the program was told Cold-Start: %q, want true", cold))
+			}
+		}
+		program <- err
+	}()
+	res := browse(ctx, t, s)
+	page, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(page), "The &lt;shop&gt; opens") || !strings.Contains(string(page), `http-equiv="refresh"`) {
+		t.Errorf("the browser saw %s and\n%s", res.Status, page)
+	}
+	if res.Header.Get("Retry-After") == "" || res.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the page's headers are %v", res.Header)
+	}
+	if err := <-program; err != nil {
+		t.Error(err)
+	}
+	s.awake(ctx, t)
+	s.client.CloseIdleConnections()
+	res = browse(ctx, t, s)
+	if err := res.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusOK || res.Header.Get("Cold-Start") != "" {
+		t.Errorf("the browser saw %s and Cold-Start: %q once the service was up", res.Status, res.Header.Get("Cold-Start"))
+	}
+}
+
+// browse asks as a browser does whose user follows a link.
+func browse(ctx context.Context, t *testing.T, s *site) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("/healthz"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	req.Header.Set("Sec-Fetch-Mode", "navigate")
+	req.Header.Set("Sec-Fetch-Dest", "document")
+	res, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
 }
