@@ -64,7 +64,7 @@ func read(file string, in io.Reader) ([]byte, error) {
 		}
 		return text, nil
 	}
-	text, err := os.ReadFile(file) //nolint:gosec // whoever calls the command says which file
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the ElastiServices: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -225,7 +224,7 @@ func TestClientsNeverWakeAServiceThatOnlyItsOwnerWakes(t *testing.T) {
 		status := v1alpha1.ElasticServiceStatus{Phase: phase, Replicas: 1, LastSleepTime: micro(now)}
 		w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
 			es.Spec.Wake = &v1alpha1.Wake{When: v1alpha1.WakeOnNever}
-			es.Spec.MinReplicas = ptr.To(int32(5))
+			es.Spec.MinReplicas = new(int32(5))
 		})
 		answer, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
 		if waits && (err != nil || answer.Phase != string(phase) || answer.LastSleepTime == nil) || !waits && !errors.Is(err, ErrNeverWakes) {

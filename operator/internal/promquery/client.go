@@ -27,8 +27,9 @@ const (
 	// queryTime bounds a query, from its connection to its answer's last byte. It is shorter than
 	// the age that an answer may have when a service is put to sleep.
 	queryTime = 3 * time.Second
-	// serverTime is how long the server may work on it.
-	serverTime = queryTime - 500*time.Millisecond
+	// serverTime is how long the server may work on it: whole seconds, because Prometheus takes
+	// no fractions of them.
+	serverTime = queryTime - time.Second
 	// turnTime bounds how long a query waits for its turn.
 	turnTime = 30 * time.Second
 	// maxBody bounds an answer, in bytes.

@@ -93,7 +93,7 @@ func TestAResultIsANumberOrTheErrorSaysWhatToChange(t *testing.T) {
 func TestTheQueryIsAskedAsPrometheusWantsIt(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseForm(); err != nil || r.URL.Path != "/select/0/prometheus/api/v1/query" || r.Form.Get("query") != `sum(rate(a{b="c d"}[1m]))` || r.Form.Get("timeout") == "" {
+		if err := r.ParseForm(); err != nil || r.URL.Path != "/select/0/prometheus/api/v1/query" || r.Form.Get("query") != `sum(rate(a{b="c d"}[1m]))` || r.Form.Get("timeout") != "2s" {
 			http.Error(w, "unexpected", http.StatusTeapot)
 			return
 		}

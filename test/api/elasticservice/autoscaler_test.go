@@ -234,7 +234,7 @@ func TestATargetThatAPersonPutsToZeroStaysThereBesideKEDA(t *testing.T) {
 	w := newWorld(t)
 	w.scaledObject("lobby", 1)
 	w.awake("lobby", 1, byKEDA)
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	w.servers("lobby")
 	es := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), pauses("lobby"))
 	w.wantAnnotations("lobby", pausedFor(es))
@@ -262,7 +262,7 @@ func TestThePauseIsMendedWhateverItIs(t *testing.T) {
 	left("of an ElasticService that is gone")
 	w.wantAnnotations("lobby", nil)
 
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	w.servers("lobby")
 	w.wantAnnotations("lobby", pausedFor(es))
 	now, err := w.readScaledObject(t.Context(), "lobby")
@@ -303,11 +303,11 @@ func TestAScaledObjectThatIsNamedNoMoreIsReleased(t *testing.T) {
 	}
 }
 
-// hpa is a HorizontalPodAutoscaler of a Deployment.
-func (w *world) hpa(name, deployment string, least, most int32) *autoscalingv2.HorizontalPodAutoscaler {
+// hpa is the HorizontalPodAutoscaler lobby, of a Deployment.
+func (w *world) hpa(deployment string, least, most int32) *autoscalingv2.HorizontalPodAutoscaler {
 	w.t.Helper()
 	h := &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: "lobby"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment},
 			MinReplicas:    new(least), MaxReplicas: most,
@@ -317,10 +317,8 @@ func (w *world) hpa(name, deployment string, least, most int32) *autoscalingv2.H
 	return h
 }
 
-func byHPA(name string) func(*v1alpha1.ElasticService) {
-	return func(es *v1alpha1.ElasticService) {
-		es.Spec.Autoscaler = &v1alpha1.Autoscaler{Kind: v1alpha1.AutoscalerHPA, Name: name}
-	}
+func byHPA(es *v1alpha1.ElasticService) {
+	es.Spec.Autoscaler = &v1alpha1.Autoscaler{Kind: v1alpha1.AutoscalerHPA, Name: "lobby"}
 }
 
 func TestAWakeAsksForReplicasWithinTheAutoscalersBounds(t *testing.T) {
@@ -334,13 +332,13 @@ func TestAWakeAsksForReplicasWithinTheAutoscalersBounds(t *testing.T) {
 		want       int32
 	}{
 		"an HPA's minReplicas": {
-			func(w *world) { w.hpa("lobby", "lobby", 3, 5) }, []func(*v1alpha1.ElasticService){byHPA("lobby")}, 3,
+			func(w *world) { w.hpa("lobby", 3, 5) }, []func(*v1alpha1.ElasticService){byHPA}, 3,
 		},
 		"an HPA's maxReplicas": {
-			func(w *world) { w.hpa("lobby", "lobby", 1, 2) }, []func(*v1alpha1.ElasticService){byHPA("lobby"), least(4)}, 2,
+			func(w *world) { w.hpa("lobby", 1, 2) }, []func(*v1alpha1.ElasticService){byHPA, least(4)}, 2,
 		},
 		"a number between them": {
-			func(w *world) { w.hpa("lobby", "lobby", 1, 9) }, []func(*v1alpha1.ElasticService){byHPA("lobby"), least(4)}, 4,
+			func(w *world) { w.hpa("lobby", 1, 9) }, []func(*v1alpha1.ElasticService){byHPA, least(4)}, 4,
 		},
 		"a ScaledObject's minReplicaCount": {
 			func(w *world) { w.scaledObject("lobby", 3) }, []func(*v1alpha1.ElasticService){byKEDA}, 3,
@@ -360,7 +358,7 @@ func TestAWakeAsksForReplicasWithinTheAutoscalersBounds(t *testing.T) {
 					t.Errorf("woken to %d replicas by operator %d, want %d", n, replica, c.want)
 				}
 				w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
-				w.scale("lobby", 0)
+				w.scaleLobby(0)
 				w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 			}
 		})
@@ -412,20 +410,20 @@ func TestAServiceStaysAwakeWhoseAutoscalerCantRest(t *testing.T) {
 			},
 		},
 		"no HPA": {
-			asIs[*world], byHPA("lobby"), reasons.AutoscalerNotFound,
-			func(w *world) { w.hpa("lobby", "lobby", 1, 2) },
+			asIs[*world], byHPA, reasons.AutoscalerNotFound,
+			func(w *world) { w.hpa("lobby", 1, 2) },
 		},
 		"an HPA of another target": {
-			func(w *world) { w.hpa("lobby", "other", 1, 2) }, byHPA("lobby"), reasons.AutoscalerOfOther,
+			func(w *world) { w.hpa("other", 1, 2) }, byHPA, reasons.AutoscalerOfOther,
 			edits(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.ScaleTargetRef.Name = "lobby" }),
 		},
 		"an HPA of a ScaledObject": {
 			func(w *world) {
-				h := w.hpa("lobby", "lobby", 1, 2)
+				h := w.hpa("lobby", 1, 2)
 				w.edit(h, func() {
 					h.OwnerReferences = []metav1.OwnerReference{{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "its-owner", UID: "u", Controller: new(true)}}
 				})
-			}, byHPA("lobby"), reasons.AutoscalerOwned,
+			}, byHPA, reasons.AutoscalerOwned,
 			edits(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.OwnerReferences = nil }),
 		},
 	} {

@@ -89,7 +89,7 @@ func TestAServiceIsWokenAheadOfItsWindow(t *testing.T) {
 	})
 	w.want("lobby", promptly, hasCondition(conditions.AwakeWindowsValid, metav1.ConditionTrue, reasons.WindowClosed))
 	w.must("the target at 1", promptly, since, toReplicas("lobby", 1))
-	if early := now.Add(5 * time.Second).Sub(time.Now()); early > 0 {
+	if early := time.Until(now.Add(5 * time.Second)); early > 0 {
 		t.Errorf("it was woken %s too early", early)
 	}
 	w.servers("lobby", newServer())
@@ -113,7 +113,7 @@ func TestWhoScalesToZeroInAWindowIsObeyed(t *testing.T) {
 	})
 	w.servers("lobby", newServer())
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy), isKeptAwakeBy("awake[0]"))
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), ready,
 		hasCondition(conditions.AwakeWindowsValid, metav1.ConditionTrue, reasons.ScaledToZero))
 	since := w.latest()

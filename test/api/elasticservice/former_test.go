@@ -80,7 +80,7 @@ func TestASleepByHandEndsWithAsManyReplicasAsBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.awake("lobby", 3)
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	w.servers("lobby")
 	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.wake(0, resolverToken(t), "lobby")

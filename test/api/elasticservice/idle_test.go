@@ -22,12 +22,12 @@ func TestDirectWithoutATriggerNeverSleepsByItself(t *testing.T) {
 		hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.NoIdleSignal))
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
 
 	w.servers("lobby")
-	w.scale("lobby", 2)
+	w.scaleLobby(2)
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	w.servers("lobby", newServer())
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))

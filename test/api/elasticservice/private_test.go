@@ -33,10 +33,11 @@ func portsOf(s *corev1.Service) (list []port) {
 	return list
 }
 
-// wantInStep waits until what Dormouse makes for a Service has its ports and this selector. The
+// wantInStep waits until what Dormouse makes for the Service lobby has its ports and this selector. The
 // servers are those that Kubernetes finds then.
-func (w *world) wantInStep(service string, selector map[string]string, servers ...gameServer) {
+func (w *world) wantInStep(selector map[string]string, servers ...gameServer) {
 	w.t.Helper()
+	const service = "lobby"
 	public := &corev1.Service{}
 	fixture.Eventually(w.t, promptly, "the private Service of "+service+" is in step", func(ctx context.Context) error {
 		private := &corev1.Service{}
@@ -105,7 +106,7 @@ func TestAllThatBelongsToAServiceFollowsItsChanges(t *testing.T) {
 			}
 			w.deployment("lobby", int32(len(servers)))
 			w.elastic("lobby")
-			w.wantInStep("lobby", own, servers...)
+			w.wantInStep(own, servers...)
 			before := w.want("lobby", promptly, ready, inPhase(phase, mode))
 
 			// Each on top of the one before.
@@ -133,7 +134,7 @@ func TestAllThatBelongsToAServiceFollowsItsChanges(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.edit(public, step.change)
-				w.wantInStep("lobby", step.selector, servers...)
+				w.wantInStep(step.selector, servers...)
 				w.want("lobby", promptly, inPhase(phase, mode))
 			}
 
@@ -159,7 +160,7 @@ func TestAServiceThatIsDeletedAndMadeAgainIsFollowed(t *testing.T) {
 			}
 			w.deployment("lobby", int32(len(servers)))
 			w.elastic("lobby")
-			w.wantInStep("lobby", map[string]string{"app": "lobby"}, servers...)
+			w.wantInStep(map[string]string{"app": "lobby"}, servers...)
 			w.want("lobby", promptly, ready, inPhase(phase, mode))
 			if err := w.c.Delete(t.Context(), public); err != nil {
 				t.Fatal(err)
@@ -172,7 +173,7 @@ func TestAServiceThatIsDeletedAndMadeAgainIsFollowed(t *testing.T) {
 					{Name: "main", Port: 25565, TargetPort: intstr.FromString("game")},
 				}
 			})
-			w.wantInStep("lobby", map[string]string{"app": "other"}, servers...)
+			w.wantInStep(map[string]string{"app": "other"}, servers...)
 			w.want("lobby", promptly, inPhase(phase, mode))
 			if n := w.replicas("lobby"); int(n) != len(servers) {
 				t.Errorf("the target has %d replicas, want %d as before", n, len(servers))
@@ -225,7 +226,7 @@ func TestAServiceThatBecomesUnsupportedIsLeftAloneAndHeals(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.mend(w, public)
-			w.wantInStep("lobby", map[string]string{"app": "lobby"})
+			w.wantInStep(map[string]string{"app": "lobby"})
 			w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 			if n := w.count(since, writesTo("lobby")); n > 0 {
 				t.Errorf("the target was written %d times, want none", n)

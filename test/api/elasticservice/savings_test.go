@@ -37,9 +37,9 @@ func slept(least int64, saved *v1alpha1.Saved) check {
 	}
 }
 
-// wantSaved waits until the leader's metrics tell of more seconds asleep, and of CPU saved in the
+// wantSaved waits until the leader's metrics tell of more seconds asleep of the service lobby, and of CPU saved in the
 // namespace.
-func (w *world) wantSaved(name string, seconds, cpu float64) {
+func (w *world) wantSaved(seconds, cpu float64) {
 	w.t.Helper()
 	fixture.Eventually(w.t, promptly, "metrics of what was saved", func(ctx context.Context) error {
 		var asleep, cores float64
@@ -49,7 +49,7 @@ func (w *world) wantSaved(name string, seconds, cpu float64) {
 			if err := errors.Join(err1, err2); err != nil {
 				return err
 			}
-			asleep += times[fmt.Sprintf("dormouse_elasticservice_asleep_seconds_total{name=%q,namespace=%q}", name, w.ns)]
+			asleep += times[fmt.Sprintf("dormouse_elasticservice_asleep_seconds_total{name=\"lobby\",namespace=%q}", w.ns)]
 			cores += sums[fmt.Sprintf("dormouse_saved_cpu_seconds_total{namespace=%q}", w.ns)]
 		}
 		if asleep < seconds || cores < cpu {
@@ -85,9 +85,9 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 		w.remove(pod)
 	}
 	// It sleeps, and the leader counts the seconds without a write.
-	w.wantSaved("lobby", 1, 1)
+	w.wantSaved(1, 1)
 	before := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
-	w.wantSaved("lobby", 3, 3)
+	w.wantSaved(3, 3)
 	after := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	if diff := cmp.Diff(before.Status, after.Status); diff != "" {
 		t.Errorf("the status of a sleeping service was written:\n%s", diff)
@@ -107,7 +107,7 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.servers("lobby")
 	w.remove(second)
-	w.wantSaved("lobby", float64(seconds+2), float64(seconds+6))
+	w.wantSaved(float64(seconds+2), float64(seconds+6))
 	w.wake(0, resolverToken(t), "lobby")
 	es = w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	more := es.Status.AsleepSeconds - seconds
@@ -118,12 +118,12 @@ func TestEachSleepAddsToWhatAServiceSaves(t *testing.T) {
 
 	// Who scales it to zero by hand takes pods of which nobody knows what they requested.
 	saved := es.Status.Saved
-	w.scale("lobby", 0)
+	w.scaleLobby(0)
 	es = w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	if es.Status.AsleepRequests != nil {
 		t.Errorf("asleepRequests is %+v", es.Status.AsleepRequests)
 	}
-	w.wantSaved("lobby", float64(seconds+more+1), 0)
+	w.wantSaved(float64(seconds+more+1), 0)
 	w.wake(0, resolverToken(t), "lobby")
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy), slept(seconds+more+1, saved))
 }

@@ -241,13 +241,13 @@ func ready(es *v1alpha1.ElasticService) error {
 	return hasCondition(conditions.Ready, metav1.ConditionTrue, reasons.OK)(es)
 }
 
-// scale sets the replicas of a Deployment as a person would.
-func (w *world) scale(name string, replicas int32) {
+// scaleLobby sets the replicas of the Deployment lobby as a person would.
+func (w *world) scaleLobby(replicas int32) {
 	w.t.Helper()
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby"}}
 	s := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	if err := w.c.SubResource("scale").Update(w.t.Context(), d, client.WithSubResourceBody(s)); err != nil {
-		w.t.Fatalf("scale Deployment %s to %d: %v", name, replicas, err)
+		w.t.Fatalf("scale Deployment lobby to %d: %v", replicas, err)
 	}
 }
 

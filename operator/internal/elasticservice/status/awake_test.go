@@ -83,12 +83,13 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 			if invalid := c.status == metav1.ConditionFalse; invalid && ready.Reason != c.reason {
 				t.Errorf("Ready is %s: %s", ready.Reason, ready.Message)
 			}
-			told := ""
+			var notes strings.Builder
 			for _, e := range Events(before, es, p) {
 				if e.Reason == reasons.KeptAwake || e.Reason == reasons.ScheduleInvalid {
-					told += e.Note
+					notes.WriteString(e.Note)
 				}
 			}
+			told := notes.String()
 			if !strings.Contains(told, c.event) || c.event == "" && told != "" {
 				t.Errorf("the events are %q, want %q", told, c.event)
 			}

@@ -140,7 +140,7 @@ func refusalText(why proto.Reason, c proto.Client) string {
 		return "This server can't be woken up just now."
 	case proto.UnknownName:
 		return "There is no server by this name here. Check the address."
-	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate:
+	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate, proto.WaitingPage:
 	}
 	return "The connection to this server was interrupted. Join again."
 }
