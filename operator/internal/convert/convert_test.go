@@ -163,6 +163,29 @@ func TestThresholdsAreWrittenOut(t *testing.T) {
 	}
 }
 
+func TestTheProbesGoToAPortForHTTPWithoutTLS(t *testing.T) {
+	const rules = `, probeResponse: [{method: GET, response: {status: 200}}]`
+	for name, c := range map[string]struct {
+		ports, want string
+	}{
+		"https is none":              {`{name: https, port: 443}, {name: http, port: 80}`, "    name: http\n    protocol: http\n"},
+		"nor are names that have it": {`{name: https-main, port: 443}, {name: http-main, port: 80}`, "    name: http-main\n    protocol: http\n"},
+		"nor what says so":           {`{name: http, port: 443, appProtocol: https}, {name: web, port: 80}`, "    name: web\n    protocol: http\n"},
+		"nor is UDP":                 {`{name: http3, port: 443, protocol: UDP}, {name: web, port: 80}`, "    name: web\n    protocol: http\n"},
+		"http before all others":     {`{name: http-admin, port: 81}, {name: http, port: 80}`, "    name: http\n    protocol: http\n"},
+		"what says so as well":       {`{name: http-admin, port: 81}, {name: web, port: 80, appProtocol: http}`, "    name: web\n    protocol: http\n"},
+		"http- before http2":         {`{name: http2, port: 81}, {name: http-main, port: 80}`, "    name: http-main\n    protocol: http\n"},
+		"the first that could be":    {`{name: https, port: 443}, {name: a, port: 1}, {name: b, port: 2}`, "    name: a\n    protocol: http\n"},
+		"none at all":                {`{name: https, port: 443}`, "# spec.probeResponse: the Service has no port for HTTP without TLS"},
+	} {
+		service := "\n---\n{apiVersion: v1, kind: Service, metadata: {namespace: shop, name: web}, spec: {ports: [" + c.ports + "]}}"
+		code, out, _ := run(t, one(rules)+service, "elasti")
+		if code != exitOK || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d and %q; want %q", name, code, out, c.want)
+		}
+	}
+}
+
 func TestAnAnswerWithoutContentHasNoBody(t *testing.T) {
 	if got, why := reply(elastiProbeReply{Status: 204, Body: []byte(`"ok"`)}); got.Body != "" || got.Status != 204 || why != "" {
 		t.Errorf("it becomes %+v, %s", got, why)

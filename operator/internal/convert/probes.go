@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -60,23 +62,44 @@ func (c *conversion) probes(to *specOut, rules []elastiProbe, service *corev1.Se
 	if len(all) == 0 {
 		return
 	}
-	to.Ports = []portOut{{Name: c.port(service), Protocol: v1alpha1.ProtocolHTTP, Asleep: asleepOut{all}}}
+	if name, ok := c.port(service); ok {
+		to.Ports = []portOut{{Name: name, Protocol: v1alpha1.ProtocolHTTP, Asleep: asleepOut{all}}}
+	}
 }
 
-// port is the name of the Service's port that has the probes.
-func (c *conversion) port(service *corev1.Service) string {
+// port is the name of the Service's port that has the probes, if there is one that can have them.
+func (c *conversion) port(service *corev1.Service) (name string, ok bool) {
 	const path = "spec.probeResponse"
 	if service == nil || len(service.Spec.Ports) == 0 {
 		c.note(path, "it becomes spec.ports[0].asleep.probes; write the port's name in the Service as spec.ports[0].name, which is empty only for a single port without one")
-		return ""
+		return "", true
 	}
-	i := max(0, slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
-		return strings.HasPrefix(p.Name, "http") || p.AppProtocol != nil && *p.AppProtocol == "http"
-	}))
+	best := slices.MaxFunc(service.Spec.Ports, func(a, b corev1.ServicePort) int { return cmp.Compare(plainHTTP(a), plainHTTP(b)) })
+	if plainHTTP(best) == 0 {
+		c.note(path, "the Service has no port for HTTP without TLS; the rules are left out, and their requests wake the service")
+		return "", false
+	}
 	if len(service.Spec.Ports) > 1 {
-		c.note(path, "it becomes spec.ports[0].asleep.probes of the port %q alone; the Service has others", service.Spec.Ports[i].Name)
+		c.note(path, "it becomes spec.ports[0].asleep.probes of the port %q alone; the Service has others", best.Name)
 	}
-	return service.Spec.Ports[i].Name
+	return best.Name, true
+}
+
+// plainHTTP ranks a port by how surely it is one for HTTP without TLS. 0 is one that isn't.
+func plainHTTP(p corev1.ServicePort) int {
+	app := strings.ToLower(ptr.Deref(p.AppProtocol, ""))
+	switch {
+	case cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP, strings.HasPrefix(p.Name, "https"), app == "https":
+		return 0
+	case p.Name == "http", app == "http":
+		return 4
+	case strings.HasPrefix(p.Name, "http-"):
+		return 3
+	case strings.HasPrefix(p.Name, "http"):
+		return 2
+	default:
+		return 1
+	}
 }
 
 // probeOf converts a rule. why is why it has no counterpart.
