@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,11 @@ func prometheus(metadata string) string {
 	return one(`, triggers: [{type: prometheus, metadata: {serverAddress: "http://p", query: up` + metadata + `}}]`)
 }
 
+// trigger is a trigger of Prometheus.
+func trigger(address, query, filter string) string {
+	return fmt.Sprintf(`{type: prometheus, metadata: {threshold: 1, serverAddress: %q, query: %q, uptimeFilter: %q}}`, address, query, filter)
+}
+
 func TestWhatCanNotBeConvertedIsTold(t *testing.T) {
 	const missing = `kind: ElastiService
 apiVersion: elasti.truefoundry.com/v1alpha1
@@ -76,16 +82,46 @@ spec: {}`
 		"no number at all":    {prometheus(", threshold: NaN"), `spec.triggers[0].metadata.threshold: it is "NaN" and must be a number`},
 		"no threshold":        {prometheus(""), "spec.triggers[0].metadata.threshold: it is 0, below which no count is"},
 		"a threshold below":   {prometheus(`, threshold: "-1"`), "spec.triggers[0].metadata.threshold: it is -1, below which no count is"},
+		"a tiny threshold":    {prometheus(", threshold: 1e-40"), "spec.triggers[0].metadata.threshold: it is 1e-40, which has 42 characters"},
+		"an idle time below":  {one(", cooldownPeriod: -5"), "spec.cooldownPeriod: it is -5 and must be from 1 to 31536000 seconds"},
+		"an endless one":      {one(", cooldownPeriod: 31536001"), "spec.cooldownPeriod: it is 31536001"},
+		"replicas below":      {one(", minTargetReplicas: -1"), "spec.minTargetReplicas: it is -1 and must be from 1 to 10000"},
+		"too many replicas":   {one(", minTargetReplicas: 10001"), "spec.minTargetReplicas: it is 10001"},
+		"too many triggers":   {one(`, triggers: [` + strings.Repeat(trigger("http://p", "up", "up")+",", 9) + `]`), "spec.triggers: there are 9, and an ElasticService has at most 8"},
+		"a long query":        {one(`, triggers: [` + trigger("http://p", strings.Repeat("a", 4097), "up") + `]`), "spec.triggers[0].metadata.query: it has 4097 characters"},
+		"a filter in braces":  {one(`, triggers: [` + trigger("http://p", "up", "{a}") + `]`), "spec.triggers[0].metadata.uptimeFilter: it must be label matchers"},
+		"a long filter":       {one(`, triggers: [` + trigger("http://p", "up", strings.Repeat("a", 513)) + `]`), "spec.triggers[0].metadata.uptimeFilter: it must be label matchers"},
+		"an address's user":   {one(`, triggers: [` + trigger("http://me:secret@p", "up", "up") + `]`), "spec.triggers[0].metadata.serverAddress: it must be an http or https URL"},
+		"an address's query":  {one(`, triggers: [` + trigger("http://p/?a=b", "up", "up") + `]`), "spec.triggers[0].metadata.serverAddress: it must be an http or https URL"},
+		"no scheme":           {one(`, triggers: [` + trigger("prometheus:9090", "up", "up") + `]`), "spec.triggers[0].metadata.serverAddress: it must be an http or https URL"},
+		"no port's number":    {one(`, triggers: [` + trigger("http://p:web", "up", "up") + `]`), "spec.triggers[0].metadata.serverAddress: it must be an http or https URL"},
+		"a long address":      {one(`, triggers: [` + trigger("http://p/"+strings.Repeat("a", 1016), "up", "up") + `]`), "spec.triggers[0].metadata.serverAddress: it must be an http or https URL"},
+		"another resource":    {strings.Replace(one(""), "Deployment", "statefulsets", 1), `spec.scaleTargetRef.kind: it is "statefulsets" and must be a kind such as Deployment`},
+		"another version":     {strings.Replace(one(""), "apps/v1,", "apps/,", 1), `spec.scaleTargetRef.apiVersion: it is "apps/"`},
+		"a target's bad name": {strings.Replace(one(""), "Deployment, name: web", "Deployment, name: WEB", 1), `spec.scaleTargetRef.name: it is "WEB"`},
+		"a scaler's bad name": {one(", autoscaler: {type: hpa, name: A}"), `spec.autoscaler.name: it is "A", which is no object's name`},
 		"another autoscaler":  {one(", autoscaler: {type: vpa, name: x}"), "spec.autoscaler: it must have the type hpa or keda"},
 		"an endless duration": {one(", enabledPeriod: {duration: forever}"), `spec.enabledPeriod.duration: it is "forever"`},
 	} {
 		code, out, errs := run(t, c.in, "elasti", "-")
+		if strings.Contains(errs, "secret@") {
+			t.Errorf("%s: the password is told: %q", name, errs)
+		}
 		if code != exitFailed || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%s: exit code %d, %q and the output %q; want %d, %q and none", name, code, errs, out, exitFailed, c.want)
 		}
 	}
 	if code, out, errs := run(t, missing+"\n---\n"+one(""), "elasti"); code != exitFailed || !strings.Contains(out, "name: web") || !strings.Contains(errs, "document 1, ") {
 		t.Errorf("what is good beside what isn't: exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestWhatIsJustWithinTheBoundsIsConverted(t *testing.T) {
+	const address = "https://[::1]:9090/a%20b/"
+	most := trigger(address, strings.Repeat("ü", 4096), strings.Repeat("ü", 512))
+	code, out, errs := run(t, one(`, cooldownPeriod: 31536000, minTargetReplicas: 10000, triggers: [`+strings.Repeat(most+",", 8)+`]`), "elasti")
+	if code != exitOK || strings.Count(out, "serverAddress: "+address) != 8 || !strings.Contains(out, "sleepAfter: 8760h\n") {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
 }
 
@@ -97,6 +133,8 @@ func TestWhatMeansSomethingElseIsTold(t *testing.T) {
 		"any trigger":              {prometheus(", threshold: 1e3"), "# spec.triggers: a Prometheus in another namespace must let this one in"},
 		"a schedule by the month":  {one(`, enabledPeriod: {schedule: "0 0 1 * *", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1 * *" isn't a minute and an hour`},
 		"a rule for too much":      {one(`, probeResponse: [{path: {value: "/a b"}, response: {status: 200}}]`), "the rule is left out, and its requests wake the service"},
+		"a rule's status":          {one(`, probeResponse: [{method: GET, response: {status: 600}}]`), "# spec.probeResponse[0]: the status 600 must be from 200 to 599; the rule is left out"},
+		"a status before the last": {one(`, probeResponse: [{method: GET, response: {status: 101}}]`), "# spec.probeResponse[0]: the status 101 must be from 200 to 599; the rule is left out"},
 		"too many rules":           {one(`, probeResponse: [` + strings.Repeat(`{response: {status: 200}},`, 17) + `]`), "# spec.probeResponse[16]: a port has 16 probes at most"},
 		"what would end a comment": {one(`, enabledPeriod: {schedule: "0 0 1\nspec: x", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1\nspec: x" isn't`},
 		"a field with a line end":  {one(`, "a\nb": 1`), `# spec.a\nb: it isn't known`},
@@ -187,8 +225,10 @@ func TestTheProbesGoToAPortForHTTPWithoutTLS(t *testing.T) {
 }
 
 func TestAnAnswerWithoutContentHasNoBody(t *testing.T) {
-	if got, why := reply(elastiProbeReply{Status: 204, Body: []byte(`"ok"`)}); got.Body != "" || got.Status != 204 || why != "" {
-		t.Errorf("it becomes %+v, %s", got, why)
+	for _, status := range []int32{204, 205, 304} {
+		if got, why := reply(elastiProbeReply{Status: status, Body: []byte(`"ok"`)}); got.Body != "" || got.Status != status || why != "" {
+			t.Errorf("%d becomes %+v, %s", status, got, why)
+		}
 	}
 }
 

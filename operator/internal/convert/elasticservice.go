@@ -130,11 +130,14 @@ func elasticService(text []byte, services map[types.NamespacedName]*corev1.Servi
 	case n > validation.LabelValueMaxLength:
 		c.wrong("metadata.name", "it has %d characters, and an ElasticService's at most %d; give it another, which need not be the Service's", n, validation.LabelValueMaxLength)
 	}
+	c.numbers(&from.Spec)
 	c.idle(&to.Spec, from.Spec.Triggers)
 	if a := from.Spec.Autoscaler; a != nil {
 		kind := strings.ToLower(a.Type)
 		if kind != "hpa" && kind != "keda" || a.Name == "" {
 			c.wrong("spec.autoscaler", "it must have the type hpa or keda, and a name")
+		} else if !fits(a.Name, maxObjectName, validObjectName) {
+			c.wrong("spec.autoscaler.name", "it is %q, which is no object's name", a.Name)
 		}
 		to.Spec.Autoscaler = &autoscalerOut{Kind: kind, Name: a.Name}
 	}
@@ -183,17 +186,19 @@ func annotations(all map[string]string) map[string]string {
 
 // target is the workload. KubeElasti takes two resources' names for kinds as well.
 func (c *conversion) target(from elastiTarget) v1alpha1.ScaleTargetRef {
-	if from.APIVersion == "" || from.Kind == "" || from.Name == "" {
-		c.wrong("spec.scaleTargetRef", "it must have an apiVersion, a kind and a name")
-	}
-	kind := from.Kind
-	switch kind {
+	to := v1alpha1.ScaleTargetRef{APIVersion: from.APIVersion, Kind: from.Kind, Name: from.Name}
+	switch to.Kind {
 	case "deployments":
-		kind = "Deployment"
+		to.Kind = "Deployment"
 	case "rollouts":
-		kind = "Rollout"
+		to.Kind = "Rollout"
 	}
-	return v1alpha1.ScaleTargetRef{APIVersion: from.APIVersion, Kind: kind, Name: from.Name}
+	if to.APIVersion == "" || to.Kind == "" || to.Name == "" {
+		c.wrong("spec.scaleTargetRef", "it must have an apiVersion, a kind and a name")
+	} else {
+		c.targetName(to)
+	}
+	return to
 }
 
 // cooldown is how long a service is idle before it sleeps. KubeElasti takes 0 for its default.
@@ -231,13 +236,16 @@ func (c *conversion) idle(to *specOut, triggers []elastiTrigger) {
 		if len(t.Metadata) > 0 {
 			c.decode(path, t.Metadata, &from)
 		}
-		if from.ServerAddress == "" || from.Query == "" {
-			c.wrong(path, "it must have a serverAddress and a query")
-		}
-		to.Idle.Triggers = append(to.Idle.Triggers, triggerOut{Type: "prometheus", Prometheus: prometheusOut{
+		prometheus := prometheusOut{
 			ServerAddress: from.ServerAddress, Query: from.Query,
 			Threshold: c.threshold(path, from.Threshold), UptimeFilter: cmp.Or(from.UptimeFilter, elastiUptimeFilter),
-		}})
+		}
+		if from.ServerAddress == "" || from.Query == "" {
+			c.wrong(path, "it must have a serverAddress and a query")
+		} else {
+			c.trigger(path, prometheus)
+		}
+		to.Idle.Triggers = append(to.Idle.Triggers, triggerOut{Type: "prometheus", Prometheus: prometheus})
 	}
 	c.note("spec.triggers", "a number that rises keeps an awake service awake, as there, but wakes none that sleeps: clients do. The values of a vector are added up, and one below 0 keeps the service awake")
 	c.note("spec.triggers", "a Prometheus in another namespace must let this one in, by its Service's annotation dormouse.dev/allowed-namespaces, or the administrator must allow its address")
@@ -254,11 +262,14 @@ func (c *conversion) threshold(path string, raw json.RawMessage) string {
 		text = "0"
 	}
 	number, err := strconv.ParseFloat(text, 64)
+	written := strconv.FormatFloat(number, 'f', -1, 64)
 	switch {
 	case err != nil || math.IsNaN(number) || math.IsInf(number, 0):
 		c.wrong(path, "it is %q and must be a number", text)
 	case number <= 0:
 		c.wrong(path, "it is %s, below which no count is, so that the service never sleeps there; give it the number from which on the service is busy", text)
+	case len(written) > maxThreshold:
+		c.wrong(path, "it is %s, which has %d characters without an exponent, and an ElasticService's at most %d; multiply it and the query by the same", text, len(written), maxThreshold)
 	}
-	return strconv.FormatFloat(number, 'f', -1, 64)
+	return written
 }

@@ -23,6 +23,8 @@ const (
 	maxValue   = 256
 	maxPath    = 512
 	maxBody    = 2048
+	minStatus  = 200
+	maxStatus  = 599
 )
 
 // Types of a match. KubeElasti takes any other for the first that a field may have.
@@ -192,8 +194,11 @@ func reply(from elastiProbeReply) (to v1alpha1.HTTPProbeResponse, why string) {
 	if json.Unmarshal(from.Body, &to.Body) != nil {
 		to.Body = string(from.Body)
 	}
-	if to.Status == http.StatusNoContent {
-		to.Body = ""
+	switch {
+	case to.Status == http.StatusNoContent, to.Status == http.StatusResetContent, to.Status == http.StatusNotModified:
+		to.Body = "" // these have none
+	case to.Status != 0 && (to.Status < minStatus || to.Status > maxStatus):
+		return to, fmt.Sprintf("the status %d must be from %d to %d", to.Status, minStatus, maxStatus)
 	}
 	if len(to.Body) > maxBody {
 		return to, fmt.Sprintf("the body has %d bytes, and an answer's at most %d", len(to.Body), maxBody)
