@@ -131,6 +131,8 @@ func TestWhatMeansSomethingElseIsTold(t *testing.T) {
 	}{
 		"no triggers":              {one(""), "# spec.triggers: there are none"},
 		"any trigger":              {prometheus(", threshold: 1e3"), "# spec.triggers: a Prometheus in another namespace must let this one in"},
+		"what KEDA needs":          {one(", autoscaler: {type: KEDA, name: web}"), "# spec.autoscaler: the operator must have the rights of config/components/keda, and the ScaledObject a minReplicaCount of 1"},
+		"what an HPA needs":        {one(", autoscaler: {type: hpa, name: web}"), "# spec.autoscaler: the HorizontalPodAutoscaler must have minReplicas of 1"},
 		"a schedule by the month":  {one(`, enabledPeriod: {schedule: "0 0 1 * *", duration: 8h}`), `# spec.enabledPeriod.schedule: "0 0 1 * *" isn't a minute and an hour`},
 		"a rule for too much":      {one(`, probeResponse: [{path: {value: "/a b"}, response: {status: 200}}]`), "the rule is left out, and its requests wake the service"},
 		"a rule's status":          {one(`, probeResponse: [{method: GET, response: {status: 600}}]`), "# spec.probeResponse[0]: the status 600 must be from 200 to 599; the rule is left out"},

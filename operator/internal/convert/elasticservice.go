@@ -140,6 +140,12 @@ func elasticService(text []byte, services map[types.NamespacedName]*corev1.Servi
 			c.wrong("spec.autoscaler.name", "it is %q, which is no object's name", a.Name)
 		}
 		to.Spec.Autoscaler = &autoscalerOut{Kind: kind, Name: a.Name}
+		switch kind {
+		case "keda":
+			c.note("spec.autoscaler", "the operator must have the rights of config/components/keda, and the ScaledObject a minReplicaCount of 1 at least, which is 0 by default, and no idleReplicaCount; until then AutoscalerReady is False and the service never sleeps")
+		case "hpa":
+			c.note("spec.autoscaler", "the HorizontalPodAutoscaler must have minReplicas of 1 at least, and one that KEDA made counts as keda, by the ScaledObject's name; until then AutoscalerReady is False and the service never sleeps")
+		}
 	}
 	c.period(&to.Spec, from.Spec.EnabledPeriod)
 	if len(from.Spec.ProbeResponse) > 0 {
