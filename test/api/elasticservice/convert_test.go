@@ -32,7 +32,7 @@ func TestWhatIsConvertedFromKubeElastiIsTaken(t *testing.T) {
 			t.Errorf("%s: %v", es.GetName(), err)
 		}
 	}
-	if converted != 2 {
-		t.Errorf("there are %d, want 2", converted)
+	if converted != 3 {
+		t.Errorf("there are %d, want 3", converted)
 	}
 }
