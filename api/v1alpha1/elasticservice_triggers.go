@@ -12,7 +12,7 @@ type PrometheusTrigger struct {
 	// serverAddress is where Prometheus is: http or https, with the path before /api/v1 if there
 	// is one, without a user. A name such as prometheus.monitoring.svc:9090 is a Service of the
 	// cluster, which must be in the ElasticService's namespace or let that in by its annotation
-	// dormouse.dev/allowed-namespaces. All other addresses the administrator must have allowed.
+	// dormouse.dev/trigger-namespaces. All other addresses the administrator must have allowed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

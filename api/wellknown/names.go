@@ -23,6 +23,11 @@ const (
 	// all. On the Service of a webhook they are those whose GameAutoscalers may ask it.
 	AllowedNamespacesAnnotation = "dormouse.dev/allowed-namespaces"
 
+	// TriggerNamespacesAnnotation is on the Service of a Prometheus; its value are the names of
+	// the other namespaces whose ElasticServices may have it asked, with commas between them, or
+	// * for all. It isn't AllowedNamespacesAnnotation, which gives a Service away as a front.
+	TriggerNamespacesAnnotation = "dormouse.dev/trigger-namespaces"
+
 	// PausedByAnnotation is on a ScaledObject of KEDA that Dormouse has paused; its value is the
 	// UID of the ElasticService that sleeps.
 	PausedByAnnotation = "dormouse.dev/paused-by"
@@ -214,5 +219,5 @@ const (
 // GameTypeAnnotations are those that are read of a GameType.
 var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation}
 
-// FrontAnnotations are those that are read of the Service of a front.
-var FrontAnnotations = []string{AllowedNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}
+// ServiceAnnotations are those that are read of a Service that others share.
+var ServiceAnnotations = []string{AllowedNamespacesAnnotation, TriggerNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}

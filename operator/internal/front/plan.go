@@ -35,15 +35,7 @@ type Observed struct {
 
 // MayShare reports whether ElasticServices of a namespace may share a Service.
 func MayShare(svc *corev1.Service, namespace string) bool {
-	if namespace == svc.Namespace {
-		return true
-	}
-	for name := range strings.SplitSeq(svc.Annotations[wellknown.AllowedNamespacesAnnotation], ",") {
-		if name = strings.TrimSpace(name); name == namespace || name == "*" {
-			return true
-		}
-	}
-	return false
+	return namespace == svc.Namespace || wellknown.NamesNamespace(svc.Annotations[wellknown.AllowedNamespacesAnnotation], namespace)
 }
 
 // Plan decides which part an ElasticService gets of the front that it asks for, and returns

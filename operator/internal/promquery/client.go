@@ -53,8 +53,6 @@ type Options struct {
 	Addresses outbound.Addresses
 	// Services finds a Service; nil: there is none.
 	Services func(ctx context.Context, namespace, name string) (*corev1.Service, error)
-	// MayUse reports whether a namespace may ask another one's Service.
-	MayUse func(svc *corev1.Service, namespace string) bool
 	// Secrets reads what is shown to servers.
 	Secrets *triggerauth.Reader
 }

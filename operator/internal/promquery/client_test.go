@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/outbound"
 	"dormouse.dev/dormouse/operator/internal/triggerauth"
 )
@@ -265,6 +266,13 @@ func TestOnlyAllowedAddressesAreAsked(t *testing.T) {
 	} {
 		before := asked.Load()
 		c.namespace = map[string]string{"": "games"}[c.namespace] + c.namespace
+		if c.service != nil {
+			// What lets a namespace have it as a front doesn't let it be asked.
+			c.service.Annotations = map[string]string{wellknown.AllowedNamespacesAnnotation: "*"}
+			if c.shared {
+				c.service.Annotations[wellknown.TriggerNamespacesAnnotation] = "shop, " + c.namespace
+			}
+		}
 		client := New(Options{
 			Addresses: c.addresses, Secrets: triggerauth.New(secrets{}),
 			Services: func(_ context.Context, namespace, name string) (*corev1.Service, error) {
@@ -273,7 +281,6 @@ func TestOnlyAllowedAddressesAreAsked(t *testing.T) {
 				}
 				return c.service, nil
 			},
-			MayUse: func(_ *corev1.Service, namespace string) bool { return c.shared && namespace == c.namespace },
 		})
 		_, err := client.Ask(t.Context(), Query{Namespace: c.namespace, Server: c.server, PromQL: "up"}, time.Now())
 		switch {

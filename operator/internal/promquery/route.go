@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/outbound"
 )
 
@@ -38,14 +39,14 @@ func (c *Client) find(ctx context.Context, namespace string, u *url.URL) (route,
 			return route{}, outbound.Failure(outbound.Unreachable, "Service %s/%s can't be read: %v", of, name, err)
 		}
 		// Whether there is one is not for other namespaces to find out.
-		if svc != nil && (of == namespace || c.options.MayUse(svc, namespace)) {
+		if svc != nil && (of == namespace || wellknown.NamesNamespace(svc.Annotations[wellknown.TriggerNamespacesAnnotation], namespace)) {
 			if ip, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && svc.Spec.Type != corev1.ServiceTypeExternalName {
 				return serviceRoute(svc, ip, u)
 			}
 		}
 		if len(c.options.Addresses.Networks) == 0 {
 			return route{}, outbound.Failure(outbound.NotAllowed,
-				"%s is no Service with a ClusterIP that namespace %s may ask: correct it, have its owner allow that by the annotation dormouse.dev/allowed-namespaces, or have the administrator allow its address",
+				"%s is no Service with a ClusterIP that namespace %s may ask: correct it, have its owner allow that by the annotation dormouse.dev/trigger-namespaces, or have the administrator allow its address",
 				u.Host, namespace)
 		}
 	}

@@ -70,7 +70,6 @@ func newClient(with ...*corev1.Secret) *Client {
 	return New(Options{
 		Addresses: outbound.Addresses{Networks: everywhere}.WithLoopback(),
 		Services:  func(context.Context, string, string) (*corev1.Service, error) { return nil, nil },
-		MayUse:    func(*corev1.Service, string) bool { return false },
 		Secrets:   triggerauth.New(given),
 	})
 }

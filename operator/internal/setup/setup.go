@@ -41,7 +41,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/fleet"
-	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/fronts"
 	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/gameserver"
@@ -316,7 +315,7 @@ func slim(o any) (any, error) {
 		if _, kept := object.GetLabels()[wellknown.GameTypeLabel]; !kept {
 			var read map[string]string
 			for name, value := range object.GetAnnotations() {
-				if slices.Contains(wellknown.FrontAnnotations, name) || slices.Contains(wellknown.GameTypeAnnotations, name) {
+				if slices.Contains(wellknown.ServiceAnnotations, name) || slices.Contains(wellknown.GameTypeAnnotations, name) {
 					if read == nil {
 						read = map[string]string{}
 					}
@@ -369,7 +368,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	secrets := triggerauth.New(mgr.GetAPIReader())
 	poller := trigger.NewPoller(trigger.Options{
 		Prometheus: promquery.New(promquery.Options{
-			Addresses: addresses, Services: servicesOf(mgr.GetClient()), MayUse: front.MayShare, Secrets: secrets,
+			Addresses: addresses, Services: servicesOf(mgr.GetClient()), Secrets: secrets,
 		}),
 		Secrets: secrets,
 		Metrics: metrics.NewTriggers(ctrlmetrics.Registry),

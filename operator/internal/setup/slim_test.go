@@ -15,13 +15,13 @@ import (
 // nobody reads those of the others.
 func TestWhatAFrontsOwnerSaysIsInTheCache(t *testing.T) {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}}
-	for _, name := range wellknown.FrontAnnotations {
+	for _, name := range wellknown.ServiceAnnotations {
 		s.Annotations[name] = "c"
 	}
 	if _, err := slim(s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Annotations) != len(wellknown.FrontAnnotations) || s.Annotations[wellknown.TrustedCIDRsAnnotation] != "c" {
+	if len(s.Annotations) != len(wellknown.ServiceAnnotations) || s.Annotations[wellknown.TrustedCIDRsAnnotation] != "c" {
 		t.Errorf("it has %v", s.Annotations)
 	}
 }
