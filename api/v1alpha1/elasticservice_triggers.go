@@ -56,14 +56,15 @@ type PrometheusTrigger struct {
 // TriggerTLS says which server is trusted.
 type TriggerTLS struct {
 	// caBundle is one or more certificates in PEM, in base64, that the server's own must be signed
-	// by; at most 64 KiB of base64. By default it is the key ca.crt of auth's Secret, and without
-	// that those count that the operator's system trusts.
+	// by; at most 64 KiB of base64. It isn't used where auth's Secret has a key ca.crt, which counts
+	// then. By default those count that the operator's system trusts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle []byte `json:"caBundle,omitempty"`
 
 	// serverName is the name that the server's certificate must have; by default that of the
-	// address.
+	// address. With auth, another name than that must be in the Secret's annotation
+	// dormouse.dev/trigger-servers, too, as in https://prometheus.example. Pods may have any.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$')",message="serverName must be a host name such as prometheus.example"

@@ -79,7 +79,7 @@ func Classify(err error, server string) *Error {
 		return Failure(TLS, "The certificate of %s has expired or is not yet valid: renew it", server)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return Failure(TLS, "The certificate of %s isn't of an authority that is trusted: put the one that signed it into caBundle", server)
+		return Failure(TLS, "The certificate of %s isn't of an authority that is trusted: put the one that signed it into caBundle, or into the Secret where that has a ca.crt", server)
 	}
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		return Failure(TLS, "The certificate of %s isn't for %s: name one that it has in serverName", server, e.Host)

@@ -210,7 +210,7 @@ func TestTLS(t *testing.T) {
 			var given []*corev1.Secret
 			if c.secret != nil {
 				q.Auth = &v1alpha1.TriggerAuth{Secret: "prometheus"}
-				given = append(given, secretFor(c.server, c.secret))
+				given = append(given, secretFor(c.server+", https://prometheus.example", c.secret))
 			}
 			_, err := newClient(given...).Ask(t.Context(), q, time.Now())
 			switch {

@@ -111,6 +111,9 @@ func (r *Reader) Access(ctx context.Context, q Request) (Access, error) {
 	if err := mayBeShown(secret, q.Server); err != nil {
 		return Access{}, err
 	}
+	if err := mayBeCalled(secret, q.Server, a.Trust.ServerName); err != nil {
+		return Access{}, err
+	}
 	return a, a.add(secret, q.Auth)
 }
 
@@ -154,6 +157,21 @@ func mayBeShown(secret *corev1.Secret, server *url.URL) error {
 		secret.Namespace, secret.Name, origin(server), wellknown.TriggerServersAnnotation)
 }
 
+// mayBeCalled returns why a server may not prove itself by a name other than its URL's: who may
+// write the ElasticService could else name one whose certificate is theirs. Pods have no names.
+func mayBeCalled(secret *corev1.Secret, server *url.URL, name string) error {
+	if server == nil || name == "" || strings.EqualFold(name, server.Hostname()) {
+		return nil
+	}
+	for word := range strings.SplitSeq(secret.Annotations[wellknown.TriggerServersAnnotation], ",") {
+		if u, err := url.Parse(strings.TrimSpace(word)); err == nil && u.Scheme == "https" && strings.EqualFold(u.Hostname(), name) {
+			return nil
+		}
+	}
+	return outbound.Failure(outbound.BadSecret, "Secret %s/%s may not be shown to a server with the certificate of %s: remove tls.serverName, or add https://%s to its annotation %s",
+		secret.Namespace, secret.Name, name, name, wellknown.TriggerServersAnnotation)
+}
+
 // origin is a URL's scheme, host and port.
 func origin(u *url.URL) string {
 	port := u.Port()
@@ -169,7 +187,8 @@ func (a *Access) add(secret *corev1.Secret, auth *v1alpha1.TriggerAuth) error {
 		return outbound.Failure(outbound.BadSecret, "Secret %s/%s %s", secret.Namespace, secret.Name, what)
 	}
 	has := func(key string) bool { return len(secret.Data[key]) > 0 }
-	if len(a.Trust.CA) == 0 {
+	if has(CAKey) {
+		// Whom to show the Secret is for its owner to say.
 		a.Trust.CA = secret.Data[CAKey]
 	}
 	switch {

@@ -129,6 +129,36 @@ func TestASecretIsForTheServersThatItNames(t *testing.T) {
 	}
 }
 
+func TestWhomToTrustIsForTheSecretToSay(t *testing.T) {
+	t.Parallel()
+	const evil = "evil.example"
+	server := &url.URL{Scheme: "https", Host: "prometheus.example:9090"}
+	for name, c := range map[string]struct {
+		servers string
+		tls     v1alpha1.TriggerTLS
+		ca      string
+		wantCA  string
+		wantErr bool
+	}{
+		"its authority":                      {ca: "own", tls: v1alpha1.TriggerTLS{CABundle: []byte("other")}, wantCA: "own"},
+		"another one where it has none":      {tls: v1alpha1.TriggerTLS{CABundle: []byte("other")}, wantCA: "other"},
+		"the name of the address":            {tls: v1alpha1.TriggerTLS{ServerName: "Prometheus.example"}},
+		"another name":                       {tls: v1alpha1.TriggerTLS{ServerName: evil}, wantErr: true},
+		"another name that it has":           {servers: ", https://evil.example", tls: v1alpha1.TriggerTLS{ServerName: evil}},
+		"another name that it has for http":  {servers: ", http://evil.example", tls: v1alpha1.TriggerTLS{ServerName: evil}, wantErr: true},
+		"a part of another name that it has": {servers: ", https://not.evil.example", tls: v1alpha1.TriggerTLS{ServerName: evil}, wantErr: true},
+	} {
+		s := secret("token", "a", "ca.crt", c.ca)
+		s.Annotations[wellknown.TriggerServersAnnotation] = "https://prometheus.example:9090" + c.servers
+		q := request()
+		q.Server, q.TLS = server, &c.tls
+		a, err := New(&apiServer{secret: s}).Access(t.Context(), q)
+		if (err != nil) != c.wantErr || err != nil && (outbound.ReasonOf(err) != outbound.BadSecret || len(a.Header) > 0) || string(a.Trust.CA) != c.wantCA {
+			t.Errorf("%s: %q, %v", name, a.Trust.CA, err)
+		}
+	}
+}
+
 func TestASecretIsReadOnceInAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
