@@ -61,7 +61,7 @@ type Options struct {
 type Client struct {
 	options    Options
 	transports outbound.Transports
-	answers    recent.Answers[[32]byte, float64]
+	answers    recent.Answers[[32]byte, Answer]
 	// all, atServer and ofBoth are turns by namespace, server, and both.
 	all, atServer, ofBoth *fair.Permits
 }
@@ -70,7 +70,7 @@ type Client struct {
 func New(options Options) *Client {
 	return &Client{
 		options:  options,
-		answers:  recent.Answers[[32]byte, float64]{Keep: 2 * FreshFor},
+		answers:  recent.Answers[[32]byte, Answer]{Keep: 2 * FreshFor},
 		all:      fair.New(maxAtOnce, maxOfNamespace),
 		atServer: fair.New(unbounded, maxAtServer),
 		ofBoth:   fair.New(unbounded, maxOfNamespaceServer),
@@ -87,40 +87,48 @@ type Query struct {
 	PromQL string
 }
 
-// Ask returns the number that a query results in. The answer is one to a question that was begun
+// Answer is what a query results in.
+type Answer struct {
+	Number float64
+	// At is when the server was asked, after the query had waited for its turn.
+	At time.Time
+}
+
+// Ask returns what a query results in. The answer is one to a question that was begun
 // at a time or later. Errors are an *outbound.Error or the context's.
-func (c *Client) Ask(ctx context.Context, q Query, since time.Time) (float64, error) {
+func (c *Client) Ask(ctx context.Context, q Query, since time.Time) (Answer, error) {
 	u, err := parse(q.Server)
 	if err != nil {
-		return 0, err
+		return Answer{}, err
 	}
 	access, err := c.options.Secrets.Access(ctx, triggerauth.Request{Namespace: q.Namespace, Server: u, TLS: q.TLS, Auth: q.Auth})
 	if err != nil {
-		return 0, err //nolint:wrapcheck // it is a sentence
+		return Answer{}, err //nolint:wrapcheck // it is a sentence
 	}
 	shown := access.Digest()
 	key := outbound.Digest([]byte(q.Namespace), []byte(q.Server), []byte(q.PromQL), shown[:])
-	return c.answers.Get(ctx, key, since, func(ctx context.Context) (float64, error) {
+	return c.answers.Get(ctx, key, since, func(ctx context.Context) (Answer, error) {
 		return c.ask(ctx, q, u, access)
 	})
 }
 
-func (c *Client) ask(ctx context.Context, q Query, u *url.URL, access triggerauth.Access) (float64, error) {
+func (c *Client) ask(ctx context.Context, q Query, u *url.URL, access triggerauth.Access) (Answer, error) {
 	server := text.Plain(u.Scheme+"://"+u.Host, outbound.MaxQuoted)
 	to, err := c.find(ctx, q.Namespace, u)
 	if err != nil {
-		return 0, err
+		return Answer{}, err
 	}
 	user := q.Namespace + " " + u.Scheme + "://" + u.Host + " " + to.clusterIP
 	transport, err := c.transports.Get(user, access.Trust, to.dial(c.options.Addresses))
 	if err != nil {
-		return 0, err //nolint:wrapcheck // it is a sentence
+		return Answer{}, err //nolint:wrapcheck // it is a sentence
 	}
 	release, err := c.turn(ctx, q.Namespace, u.Host)
 	if err != nil {
-		return 0, outbound.Failure(outbound.Timeout, "%s has too many queries to answer, so this one's turn didn't come within %s", server, turnTime)
+		return Answer{}, outbound.Failure(outbound.Timeout, "%s has too many queries to answer, so this one's turn didn't come within %s", server, turnTime)
 	}
 	defer release()
+	at := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	api, err := promclient.NewClient(promclient.Config{Address: q.Server, Client: &http.Client{
@@ -128,17 +136,17 @@ func (c *Client) ask(ctx context.Context, q Query, u *url.URL, access triggeraut
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}})
 	if err != nil {
-		return 0, outbound.Failure(outbound.NotAllowed, "serverAddress is no URL: correct it")
+		return Answer{}, outbound.Failure(outbound.NotAllowed, "serverAddress is no URL: correct it")
 	}
 	result, warnings, _, err := promapi.NewAPI(api).Query(ctx, q.PromQL, time.Time{}, promapi.WithTimeout(serverTime))
 	if err != nil {
-		return 0, classify(err, server)
+		return Answer{}, classify(err, server)
 	}
 	n, err := number(result, warnings)
 	if err != nil {
-		return 0, outbound.Classify(err, server)
+		return Answer{}, outbound.Classify(err, server)
 	}
-	return n, nil
+	return Answer{Number: n, At: at}, nil
 }
 
 // turn waits until a query may be asked. First for a namespace at a server, so that those who

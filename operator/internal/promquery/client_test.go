@@ -77,15 +77,15 @@ func TestAResultIsANumberOrTheErrorSaysWhatToChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := newClient().Ask(t.Context(), Query{Namespace: "games", Server: serve(t, c.handler), PromQL: "players"}, time.Now())
+			answer, err := newClient().Ask(t.Context(), Query{Namespace: "games", Server: serve(t, c.handler), PromQL: "players"}, time.Now())
 			if c.wantErr == "" {
-				if err != nil || got != c.want {
-					t.Errorf("got %v, %v, want %v", got, err, c.want)
+				if err != nil || answer.Number != c.want {
+					t.Errorf("got %v, %v, want %v", answer.Number, err, c.want)
 				}
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), c.wantErr) || outbound.ReasonOf(err) != c.reason || len(err.Error()) > 700 {
-				t.Errorf("got %v, %v (%s), want an error with %q (%s)", got, err, outbound.ReasonOf(err), c.wantErr, c.reason)
+				t.Errorf("got %v, %v (%s), want an error with %q (%s)", answer.Number, err, outbound.ReasonOf(err), c.wantErr, c.reason)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestTheQueryIsAskedAsPrometheusWantsIt(t *testing.T) {
 		vector(`{"metric":{},"value":[1,"1"]}`)(w, r)
 	})
 	q := Query{Namespace: "games", Server: server + "/select/0/prometheus/", PromQL: `sum(rate(a{b="c d"}[1m]))`}
-	if n, err := newClient().Ask(t.Context(), q, time.Now()); n != 1 || err != nil {
+	if n, err := newClient().Ask(t.Context(), q, time.Now()); n.Number != 1 || err != nil {
 		t.Errorf("got %v, %v", n, err)
 	}
 }
@@ -306,7 +306,7 @@ func TestEqualQueriesAreOne(t *testing.T) {
 	q := Query{Namespace: "games", Server: server, PromQL: "players"}
 	ask := func(q Query, since time.Time) {
 		t.Helper()
-		if n, err := c.Ask(t.Context(), q, since); n != 7 || err != nil {
+		if n, err := c.Ask(t.Context(), q, since); n.Number != 7 || err != nil {
 			t.Errorf("got %v, %v", n, err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestASlowServerDelaysNobodyElse(t *testing.T) {
 	ask := func(namespace string) {
 		t.Helper()
 		began := time.Now()
-		if n, err := c.Ask(t.Context(), Query{Namespace: namespace, Server: quick, PromQL: "players"}, time.Now()); n != 7 || err != nil {
+		if n, err := c.Ask(t.Context(), Query{Namespace: namespace, Server: quick, PromQL: "players"}, time.Now()); n.Number != 7 || err != nil {
 			t.Errorf("got %v, %v", n, err)
 		}
 		if took := time.Since(began); took > queryTime/2 {

@@ -13,7 +13,7 @@ import (
 
 // Prometheus answers queries. The answer is one to a question that was begun at a time or later.
 type Prometheus interface {
-	Ask(ctx context.Context, q promquery.Query, since time.Time) (float64, error)
+	Ask(ctx context.Context, q promquery.Query, since time.Time) (promquery.Answer, error)
 }
 
 const (
@@ -29,22 +29,27 @@ const (
 )
 
 // askPrometheus asks a server for a trigger's number.
-func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service, t *v1alpha1.PrometheusTrigger, since time.Time) (float64, error) {
+func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service, t *v1alpha1.PrometheusTrigger, since time.Time) (promquery.Answer, error) {
 	q := promquery.Query{Namespace: namespace, Server: t.ServerAddress, TLS: t.TLS, Auth: t.Auth, PromQL: t.Query}
+	uptime := promquery.Answer{}
 	if t.UptimeFilter != "" {
 		up := q
 		window := min(max(s.SleepAfter.Truncate(time.Second), minUptime), maxUptime)
 		up.PromQL = fmt.Sprintf("min_over_time((max(up{%s}) or vector(0))[%.0fs:%.0fs])", t.UptimeFilter, window.Seconds(), uptimeStep.Seconds())
-		n, err := p.prometheus.Ask(ctx, up, since)
-		if err != nil {
-			return 0, fmt.Errorf("uptimeFilter: %w", err)
+		var err error
+		if uptime, err = p.prometheus.Ask(ctx, up, since); err != nil {
+			return promquery.Answer{}, fmt.Errorf("uptimeFilter: %w", err)
 		}
-		if n < 1 {
-			return 0, outbound.Failure(outbound.BadAnswer,
+		if uptime.Number < 1 {
+			return promquery.Answer{}, outbound.Failure(outbound.BadAnswer,
 				"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, or correct uptimeFilter", window)
 		}
 	}
-	return p.prometheus.Ask(ctx, q, since)
+	answer, err := p.prometheus.Ask(ctx, q, since)
+	if !uptime.At.IsZero() && uptime.At.Before(answer.At) {
+		answer.At = uptime.At
+	}
+	return answer, err
 }
 
 // thresholdOf is the number from which on a trigger is busy.

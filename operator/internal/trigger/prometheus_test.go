@@ -19,19 +19,25 @@ import (
 type metricsServer struct {
 	mu      sync.Mutex
 	answers map[string]float64
-	err     error
-	asked   []promquery.Query
-	since   time.Time
+	// ages are how old answers are, where the asker takes such.
+	ages  map[string]time.Duration
+	err   error
+	asked []promquery.Query
+	since time.Time
 }
 
-func (m *metricsServer) Ask(_ context.Context, q promquery.Query, since time.Time) (float64, error) {
+func (m *metricsServer) Ask(_ context.Context, q promquery.Query, since time.Time) (promquery.Answer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked, m.since = append(m.asked, q), since
 	if m.err != nil {
-		return 0, m.err
+		return promquery.Answer{}, m.err
 	}
-	return m.answers[q.PromQL], nil
+	answer := promquery.Answer{Number: m.answers[q.PromQL], At: time.Now()}
+	if age, ok := m.ages[q.PromQL]; ok && !answer.At.Add(-age).Before(since) {
+		answer.At = answer.At.Add(-age)
+	}
+	return answer, nil
 }
 
 // is makes the server answer so from now on.
@@ -140,6 +146,33 @@ func TestAnswersMayBeAWhileOldButNotBeforeASleep(t *testing.T) {
 		<-notified
 		if server.since.Before(since) {
 			t.Errorf("before a sleep an answer of %s before is taken", since.Sub(server.since))
+		}
+	})
+}
+
+func TestAReadingIsAsOldAsItsOldestAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, notified := poller(t, func(context.Context, string) (float64, error) { return 0, nil })
+		const age = 14 * time.Second
+		p.prometheus = &metricsServer{ages: map[string]time.Duration{"players": age}}
+		s := byQuery()
+		_, pods := of("games", 1, 1)
+		s.Triggers = append(s.Triggers, pods.Triggers...)
+		s.Pods = pods.Pods
+		began := time.Now()
+		p.Read(prometheusKey, s)
+		<-notified
+		if r := p.Read(prometheusKey, s); !r.At.Equal(began.Add(-age)) || r.BelowSince.Before(began) {
+			t.Errorf("of an answer that is %s old there is %+v", age, r)
+		}
+		// Such an answer isn't one to a question of now, though it is taken after it.
+		r, read := p.ReadSince(prometheusKey, s, began)
+		for ; !read; r, read = p.ReadSince(prometheusKey, s, began) {
+			<-notified
+		}
+		if r.At.Before(began) {
+			t.Errorf("before a sleep there is %+v, want one of %s or later", r, began)
 		}
 	})
 }

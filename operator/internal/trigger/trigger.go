@@ -39,7 +39,8 @@ const (
 
 // Reading is the state of a service's triggers.
 type Reading struct {
-	// At is when they were last asked; zero before the first answer.
+	// At is when they were last asked: when the first of those questions was begun that the
+	// reading is of. Zero before the first answer.
 	At time.Time
 	// BelowSince is since when all have been below their thresholds without a
 	// gap; zero while one is not.
@@ -232,10 +233,24 @@ func said(err error) string {
 type answers struct {
 	mu   sync.Mutex
 	sums []float64
+	// oldest and newest are when the first and the last question was begun that has an answer.
+	oldest, newest time.Time
 	// err is the error whose text comes first, so that it is the same each time the same happens,
 	// and failed counts all errors.
 	err    error
 	failed int
+}
+
+// asked tells when a question was begun.
+func (a *answers) asked(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.oldest.IsZero() || at.Before(a.oldest) {
+		a.oldest = at
+	}
+	if at.After(a.newest) {
+		a.newest = at
+	}
 }
 
 func (a *answers) take(trigger int, value float64, err error) {
@@ -253,21 +268,25 @@ func (a *answers) take(trigger int, value float64, err error) {
 // poll asks all pods and servers for all triggers, side by side. Answers of servers are to questions that
 // were begun at a time or later.
 func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading, since time.Time) Reading {
-	after := Reading{At: p.now(), BelowSince: before.BelowSince}
+	after, began := Reading{BelowSince: before.BelowSince}, p.now()
 	got := answers{sums: make([]float64, len(s.Triggers))}
 	var asking sync.WaitGroup
 	for i, t := range s.Triggers {
 		switch {
 		case t.HTTP != nil:
+			got.asked(began)
 			asking.Go(func() { p.pollPods(ctx, namespace, s.Pods, i, t.HTTP, &got) })
 		case t.Prometheus != nil:
 			asking.Go(func() {
 				defer utilruntime.HandleCrash()
 				timely, cancel := context.WithTimeout(ctx, prometheusTime)
 				defer cancel()
-				value, err := p.askPrometheus(timely, namespace, s, t.Prometheus, since)
+				answer, err := p.askPrometheus(timely, namespace, s, t.Prometheus, since)
+				if err == nil {
+					got.asked(answer.At)
+				}
 				p.count(ctx, v1alpha1.TriggerPrometheus, err)
-				got.take(i, value, err)
+				got.take(i, answer.Number, err)
 			})
 		default:
 			got.take(i, 0, fmt.Errorf("this operator knows no triggers of type %s", t.Type))
@@ -277,6 +296,10 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 	if ctx.Err() != nil {
 		return before
 	}
+	if got.oldest.IsZero() {
+		got.asked(began)
+	}
+	after.At = got.oldest
 	busy := false
 	for i, t := range s.Triggers {
 		if t.HTTP == nil && t.Prometheus == nil {
@@ -295,7 +318,8 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 	case busy || after.Err != nil:
 		after.BelowSince = time.Time{}
 	case after.BelowSince.IsZero():
-		after.BelowSince = after.At
+		// An older answer of one trigger says nothing of the others at that time.
+		after.BelowSince = got.newest
 	}
 	return after
 }
