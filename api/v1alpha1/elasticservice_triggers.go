@@ -37,7 +37,8 @@ type PrometheusTrigger struct {
 	// uptimeFilter are label matchers of the metric up, such as job="gateway", that select the
 	// targets whose metrics the query reads, or Prometheus itself. The trigger then counts only
 	// while at least one of them has been up without a gap for the last sleepAfter, of which one
-	// to five minutes are looked at. A query such as a sum of rates says 0, too, when nothing was
+	// to five minutes are looked at. 90 s without a scrape are a gap, so they must be scraped once a
+	// minute at least. A query such as a sum of rates says 0, too, when nothing was
 	// scraped; this tells the two apart. By default that isn't asked.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

@@ -23,10 +23,19 @@ const (
 	maxUptime = 5 * time.Minute
 	// uptimeStep is how finely it looks.
 	uptimeStep = 15 * time.Second
+	// maxSampleAge is how old a target's last sample may be: one scrape a minute, and a late one.
+	maxSampleAge = 90 * time.Second
 	// prometheusTime bounds how long all answers of servers take together, with the time that
 	// they wait for their turn.
 	prometheusTime = 40 * time.Second
 )
+
+// uptimeQuery is 1 if one of the targets was up, and scraped, all the time. Prometheus goes on with
+// a target's last sample for five minutes when it was away itself, so the samples must be new.
+func uptimeQuery(filter string, window time.Duration) string {
+	return fmt.Sprintf("min_over_time((max((up{%[1]s} == 1) and (time() - timestamp(up{%[1]s}) < %.0[2]f)) or vector(0))[%.0[3]fs:%.0[4]fs])",
+		filter, maxSampleAge.Seconds(), window.Seconds(), uptimeStep.Seconds())
+}
 
 // askPrometheus asks a server for a trigger's number.
 func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service, t *v1alpha1.PrometheusTrigger, since time.Time) (promquery.Answer, error) {
@@ -35,14 +44,14 @@ func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service,
 	if t.UptimeFilter != "" {
 		up := q
 		window := min(max(s.SleepAfter.Truncate(time.Second), minUptime), maxUptime)
-		up.PromQL = fmt.Sprintf("min_over_time((max(up{%s}) or vector(0))[%.0fs:%.0fs])", t.UptimeFilter, window.Seconds(), uptimeStep.Seconds())
+		up.PromQL = uptimeQuery(t.UptimeFilter, window)
 		var err error
 		if uptime, err = p.prometheus.Ask(ctx, up, since); err != nil {
 			return promquery.Answer{}, fmt.Errorf("uptimeFilter: %w", err)
 		}
 		if uptime.Number < 1 {
 			return promquery.Answer{}, outbound.Failure(outbound.BadAnswer,
-				"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, or correct uptimeFilter", window)
+				"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, which it must once a minute, or correct uptimeFilter", window)
 		}
 	}
 	answer, err := p.prometheus.Ask(ctx, q, since)

@@ -64,7 +64,7 @@ func byQuery(change ...func(*v1alpha1.PrometheusTrigger)) Service {
 func TestAPrometheusTellsWhetherAServiceIsIdle(t *testing.T) {
 	t.Parallel()
 	up := func(p *v1alpha1.PrometheusTrigger) { p.UptimeFilter = `job="games"` }
-	const uptime = `min_over_time((max(up{job="games"}) or vector(0))[120s:15s])`
+	const uptime = `min_over_time((max((up{job="games"} == 1) and (time() - timestamp(up{job="games"}) < 90)) or vector(0))[120s:15s])`
 	for name, c := range map[string]struct {
 		service Service
 		answers map[string]float64
@@ -76,7 +76,7 @@ func TestAPrometheusTellsWhetherAServiceIsIdle(t *testing.T) {
 		"at the threshold":             {service: byQuery(), answers: map[string]float64{"players": 0.5}},
 		"no answer":                    {service: byQuery(), err: errors.New("it is broken"), wantErr: "it is broken"},
 		"a source that is up":          {service: byQuery(up), answers: map[string]float64{uptime: 1}, idle: true},
-		"a source that was down":       {service: byQuery(up), answers: map[string]float64{uptime: 0}, wantErr: "What uptimeFilter selects was not up all the last 2m0s, so the query may say too little: see why Prometheus didn't scrape it, or correct uptimeFilter"},
+		"a source that was down":       {service: byQuery(up), answers: map[string]float64{uptime: 0}, wantErr: "What uptimeFilter selects was not up all the last 2m0s, so the query may say too little: see why Prometheus didn't scrape it, which it must once a minute, or correct uptimeFilter"},
 		"a source of which nobody has": {service: byQuery(up), err: errors.New("it is broken"), wantErr: "uptimeFilter: it is broken"},
 		"a threshold that is none":     {service: byQuery(func(p *v1alpha1.PrometheusTrigger) { p.Threshold = "" }), wantErr: `threshold "" is no number`},
 		"a type of a later version":    {service: Service{Triggers: []v1alpha1.Trigger{{Type: "later"}}}, wantErr: "this operator knows no triggers of type later"},
