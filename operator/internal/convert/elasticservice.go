@@ -254,7 +254,7 @@ func (c *conversion) idle(to *specOut, triggers []elastiTrigger) {
 		to.Idle.Triggers = append(to.Idle.Triggers, triggerOut{Type: "prometheus", Prometheus: prometheus})
 	}
 	c.note("spec.triggers", "a number that rises keeps an awake service awake, as there, but wakes none that sleeps: clients do. The values of a vector are added up, and one below 0 keeps the service awake")
-	c.note("spec.triggers", "a Prometheus in another namespace must let this one in, by its Service's annotation dormouse.dev/trigger-namespaces, or the administrator must allow its address")
+	c.note("spec.triggers", "a Prometheus in another namespace must let this one in, by its Service's annotation dormouse.dev/trigger-namespaces")
 }
 
 // threshold is a number above 0, as text. KubeElasti takes 0 where there is none.

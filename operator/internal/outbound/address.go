@@ -66,16 +66,21 @@ var forbidden = []network{
 // Check returns why an address may not be dialled, for a Service or for a URL: an *Error with
 // NotAllowed. Nil: it may.
 func (a Addresses) Check(addr netip.Addr, service bool) error {
+	return a.check(addr, service, addr.WithZone("").Unmap().String())
+}
+
+// check is Check of an address that its errors call so.
+func (a Addresses) check(addr netip.Addr, service bool, called string) error {
 	addr = addr.WithZone("").Unmap()
 	for _, led := range leadsTo(addr) {
 		if what := a.forbidden(led); what != "" {
-			return Failure(NotAllowed, "%s is %s, which is never asked", addr, what)
+			return Failure(NotAllowed, "%s is %s, which is never asked", called, what)
 		}
 	}
 	if service || contains(a.Networks, addr) {
 		return nil
 	}
-	return Failure(NotAllowed, "%s isn't among the addresses that the administrator allows for URLs: have it added, or name a Service of the cluster", addr)
+	return Failure(NotAllowed, "%s isn't among the addresses that the administrator allows for URLs: have it added, or name a Service of the cluster", called)
 }
 
 // Early returns why a URL can't be asked, as far as that is clear before its name is resolved. addr is the
@@ -130,6 +135,7 @@ func (a Addresses) Control(service bool) func(context.Context, string, string, s
 		if err != nil || network != "tcp4" && network != "tcp6" {
 			return Failure(NotAllowed, "%s isn't dialled by %s", address, network)
 		}
-		return a.Check(addr.Addr(), service)
+		// What a name leads to isn't for everybody to read.
+		return a.check(addr.Addr(), service, "its address")
 	}
 }

@@ -242,6 +242,7 @@ func TestOnlyAllowedAddressesAreAsked(t *testing.T) {
 	external.Spec.Type = corev1.ServiceTypeExternalName
 	none := outbound.Addresses{}
 	local := none.WithLoopback()
+	open := outbound.Addresses{Networks: everywhere}.WithLoopback()
 	for what, c := range map[string]struct {
 		server    string
 		namespace string
@@ -250,19 +251,21 @@ func TestOnlyAllowedAddressesAreAsked(t *testing.T) {
 		shared    bool
 		wantErr   string
 	}{
-		"a loopback address":                  {server: server, addresses: outbound.Addresses{Networks: everywhere}, wantErr: "loopback"},
-		"a name that leads there":             {server: "http://localhost:" + u.Port(), addresses: outbound.Addresses{Networks: everywhere}, wantErr: "loopback"},
-		"a name that leads to one that isn't": {server: "http://localhost:" + u.Port(), addresses: outbound.Addresses{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.WithLoopback(), wantErr: "isn't among the addresses"},
-		"an address that isn't listed":        {server: "http://10.0.0.1", addresses: outbound.Addresses{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}, wantErr: "isn't among the addresses"},
-		"a URL where none is allowed":         {server: "http://prometheus.example", addresses: local, wantErr: "allows no URLs"},
-		"a Service of the namespace":          {server: name, namespace: "monitoring", addresses: local, service: service("127.0.0.1", port)},
-		"a Service that lets in":              {server: name, addresses: local, service: service("127.0.0.1", port), shared: true},
-		"a Service that doesn't":              {server: name, addresses: local, service: service("127.0.0.1", port), wantErr: "no Service with a ClusterIP that namespace games may ask"},
-		"no such Service":                     {server: name, addresses: local, wantErr: "no Service with a ClusterIP that namespace games may ask"},
-		"a Service's other port":              {server: name, addresses: local, service: service("127.0.0.1", 1), shared: true, wantErr: "has no TCP port"},
-		"a Service without a ClusterIP":       {server: name, addresses: local, service: service(corev1.ClusterIPNone, port), shared: true, wantErr: "no Service with a ClusterIP"},
-		"a Service that is another's name":    {server: name, addresses: local, service: external, shared: true, wantErr: "no Service with a ClusterIP"},
-		"a Service at a forbidden address":    {server: name, addresses: none, service: service("127.0.0.1", port), shared: true, wantErr: "loopback"},
+		"a loopback address":                     {server: server, addresses: outbound.Addresses{Networks: everywhere}, wantErr: "loopback"},
+		"a name that leads there":                {server: "http://localhost:" + u.Port(), addresses: outbound.Addresses{Networks: everywhere}, wantErr: "loopback"},
+		"a name that leads to one that isn't":    {server: "http://localhost:" + u.Port(), addresses: outbound.Addresses{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.WithLoopback(), wantErr: "its address isn't among the addresses"},
+		"an address that isn't listed":           {server: "http://10.0.0.1", addresses: outbound.Addresses{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}, wantErr: "isn't among the addresses"},
+		"a URL where none is allowed":            {server: "http://prometheus.example", addresses: local, wantErr: "allows no URLs"},
+		"a Service of the namespace":             {server: name, namespace: "monitoring", addresses: local, service: service("127.0.0.1", port)},
+		"a Service that lets in":                 {server: name, addresses: local, service: service("127.0.0.1", port), shared: true},
+		"a Service that doesn't":                 {server: name, addresses: local, service: service("127.0.0.1", port), wantErr: "no Service with a ClusterIP that namespace games may ask"},
+		"no such Service":                        {server: name, addresses: local, wantErr: "no Service with a ClusterIP that namespace games may ask"},
+		"no such Service where URLs are allowed": {server: name, addresses: open, wantErr: "no Service with a ClusterIP that namespace games may ask"},
+		"one that doesn't, where they are":       {server: name, addresses: open, service: service(corev1.ClusterIPNone, port), wantErr: "no Service with a ClusterIP that namespace games may ask"},
+		"a Service's other port":                 {server: name, addresses: local, service: service("127.0.0.1", 1), shared: true, wantErr: "has no TCP port"},
+		"a Service without a ClusterIP":          {server: name, addresses: local, service: service(corev1.ClusterIPNone, port), shared: true, wantErr: "no Service with a ClusterIP"},
+		"a Service that is another's name":       {server: name, addresses: local, service: external, shared: true, wantErr: "no Service with a ClusterIP"},
+		"a Service at a forbidden address":       {server: name, addresses: none, service: service("127.0.0.1", port), shared: true, wantErr: "loopback"},
 	} {
 		before := asked.Load()
 		c.namespace = map[string]string{"": "games"}[c.namespace] + c.namespace

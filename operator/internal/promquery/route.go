@@ -38,15 +38,16 @@ func (c *Client) find(ctx context.Context, namespace string, u *url.URL) (route,
 		if err != nil {
 			return route{}, outbound.Failure(outbound.Unreachable, "Service %s/%s can't be read: %v", of, name, err)
 		}
-		// Whether there is one is not for other namespaces to find out.
-		if svc != nil && (of == namespace || wellknown.NamesNamespace(svc.Annotations[wellknown.TriggerNamespacesAnnotation], namespace)) {
+		mayAsk := of == namespace || svc != nil && wellknown.NamesNamespace(svc.Annotations[wellknown.TriggerNamespacesAnnotation], namespace)
+		if svc != nil && mayAsk {
 			if ip, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && svc.Spec.Type != corev1.ServiceTypeExternalName {
 				return serviceRoute(svc, ip, u)
 			}
 		}
-		if len(c.options.Addresses.Networks) == 0 {
+		// Whether there is one is not for other namespaces to find out, by DNS either.
+		if !mayAsk || len(c.options.Addresses.Networks) == 0 {
 			return route{}, outbound.Failure(outbound.NotAllowed,
-				"%s is no Service with a ClusterIP that namespace %s may ask: correct it, have its owner allow that by the annotation dormouse.dev/trigger-namespaces, or have the administrator allow its address",
+				"%s is no Service with a ClusterIP that namespace %s may ask: correct it, have its owner allow that by the annotation dormouse.dev/trigger-namespaces, or, if it is headless, have the administrator allow its address as well",
 				u.Host, namespace)
 		}
 	}
