@@ -1,6 +1,7 @@
 package promquery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -119,11 +120,12 @@ func (c *Client) ask(ctx context.Context, q Query, u *url.URL, access triggeraut
 		return Answer{}, err
 	}
 	user := q.Namespace + " " + u.Scheme + "://" + u.Host + " " + to.clusterIP
+	address := cmp.Or(to.clusterIP, addressOf(u))
 	transport, err := c.transports.Get(user, access.Trust, to.dial(c.options.Addresses))
 	if err != nil {
 		return Answer{}, err //nolint:wrapcheck // it is a sentence
 	}
-	release, err := c.turn(ctx, q.Namespace, u.Host)
+	release, err := c.turn(ctx, q.Namespace, address)
 	if err != nil {
 		return Answer{}, outbound.Failure(outbound.Timeout, "%s has too many queries to answer, so this one's turn didn't come within %s", server, turnTime)
 	}

@@ -395,6 +395,69 @@ func TestASlowServerDelaysNobodyElse(t *testing.T) {
 	}
 }
 
+func TestAServersBoundsHoldHoweverItIsCalled(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int32
+	reached := make(chan struct{}, 1000)
+	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		reached <- struct{}{}
+		<-r.Context().Done()
+	})
+	u, _ := url.Parse(slow)
+	port, _ := strconv.Atoi(u.Port())
+	c := newClient()
+	c.options.Services = func(_ context.Context, namespace, name string) (*corev1.Service, error) {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{
+			ClusterIP: "127.0.0.1", Ports: []corev1.ServicePort{{Port: int32(port)}},
+		}}, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for _, host := range []string{
+		"prometheus.games.svc", "Prometheus.games.SVC", "prometheus.games.svc.", "prometheus.games.svc.cluster.local", "prometheus.games.svc.x", "127.0.0.1", "[::ffff:127.0.0.1]",
+	} {
+		for i := range maxOfNamespaceServer {
+			wait.Go(func() {
+				_, _ = c.Ask(ctx, Query{Namespace: "games", Server: "http://" + host + ":" + u.Port(), PromQL: fmt.Sprint("x", i)}, time.Time{})
+			})
+		}
+	}
+	for range maxOfNamespaceServer {
+		<-reached
+	}
+	quick := serve(t, vector(`{"metric":{},"value":[1,"7"]}`))
+	for range 10 {
+		if _, err := c.Ask(ctx, Query{Namespace: "others", Server: quick, PromQL: "players"}, time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	// Those that are given up may still be seen there.
+	if n := most.Load(); n > 2*maxOfNamespaceServer {
+		t.Errorf("by its many names a server has %d queries of a namespace at once", n)
+	}
+	cancel()
+	wait.Wait()
+}
+
+func TestAddressesAreWrittenInOneWay(t *testing.T) {
+	t.Parallel()
+	for server, want := range map[string]string{
+		"http://Prometheus.example.": "prometheus.example:80", "https://prometheus.example:0443": "prometheus.example:443",
+		"http://[::FFFF:10.0.0.1]:90": "10.0.0.1:90", "http://[2001:DB8:0::1]": "[2001:db8::1]:80",
+	} {
+		u, err := url.Parse(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := addressOf(u); got != want {
+			t.Errorf("%s is %s, want %s", server, got, want)
+		}
+	}
+}
+
 func TestASlowServerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	slow := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -59,9 +59,26 @@ func (c *Client) find(ctx context.Context, namespace string, u *url.URL) (route,
 	return route{}, c.options.Addresses.Early(addr)
 }
 
+// addressOf is a server's name and port in the one way of many to write it, so that bounds hold for all.
+func addressOf(u *url.URL) string {
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return net.JoinHostPort(host, portOf(u))
+}
+
+// portOf is the port of a URL.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return strings.TrimLeft(port, "0")
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
 // serviceOf reads a Service's name in DNS: NAME.NAMESPACE.svc, and maybe the cluster's domain.
 func serviceOf(host string) (namespace, name string, ok bool) {
-	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	labels := strings.Split(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
 	if len(labels) < 3 || labels[2] != "svc" {
 		return "", "", false
 	}
@@ -70,10 +87,7 @@ func serviceOf(host string) (namespace, name string, ok bool) {
 
 // serviceRoute leads to a Service's port. Others lead nowhere, or to the node's own programs.
 func serviceRoute(svc *corev1.Service, ip netip.Addr, u *url.URL) (route, error) {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
+	port := portOf(u)
 	has := slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
 		return strconv.Itoa(int(p.Port)) == port && (p.Protocol == corev1.ProtocolTCP || p.Protocol == "")
 	})
