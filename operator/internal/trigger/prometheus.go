@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/outbound"
@@ -37,25 +40,33 @@ func uptimeQuery(filter string, window time.Duration) string {
 		filter, maxSampleAge.Seconds(), window.Seconds(), uptimeStep.Seconds())
 }
 
-// askPrometheus asks a server for a trigger's number.
+// askPrometheus asks a server for a trigger's number. Its age is that of the older answer. Both
+// questions are asked side by side: one after the other, a slow server's first answer would be
+// too old for a sleep when the second comes.
 func (p *Poller) askPrometheus(ctx context.Context, namespace string, s Service, t *v1alpha1.PrometheusTrigger, since time.Time) (promquery.Answer, error) {
 	q := promquery.Query{Namespace: namespace, Server: t.ServerAddress, TLS: t.TLS, Auth: t.Auth, PromQL: t.Query}
-	uptime := promquery.Answer{}
-	if t.UptimeFilter != "" {
-		up := q
-		window := min(max(s.SleepAfter.Truncate(time.Second), minUptime), maxUptime)
-		up.PromQL = uptimeQuery(t.UptimeFilter, window)
-		var err error
-		if uptime, err = p.prometheus.Ask(ctx, up, since); err != nil {
-			return promquery.Answer{}, fmt.Errorf("uptimeFilter: %w", err)
-		}
-		if uptime.Number < 1 {
-			return promquery.Answer{}, outbound.Failure(outbound.BadAnswer,
-				"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, which it must once a minute, or correct uptimeFilter", window)
-		}
+	if t.UptimeFilter == "" {
+		return p.prometheus.Ask(ctx, q, since)
 	}
+	window := min(max(s.SleepAfter.Truncate(time.Second), minUptime), maxUptime)
+	var uptime promquery.Answer
+	var uptimeErr error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		defer utilruntime.HandleCrash()
+		up := q
+		up.PromQL = uptimeQuery(t.UptimeFilter, window)
+		uptime, uptimeErr = p.prometheus.Ask(ctx, up, since)
+	})
 	answer, err := p.prometheus.Ask(ctx, q, since)
-	if !uptime.At.IsZero() && uptime.At.Before(answer.At) {
+	asking.Wait()
+	switch {
+	case uptimeErr != nil:
+		return promquery.Answer{}, fmt.Errorf("uptimeFilter: %w", uptimeErr)
+	case uptime.Number < 1:
+		return promquery.Answer{}, outbound.Failure(outbound.BadAnswer,
+			"What uptimeFilter selects was not up all the last %s, so the query may say too little: see why Prometheus didn't scrape it, which it must once a minute, or correct uptimeFilter", window)
+	case err == nil && uptime.At.Before(answer.At):
 		answer.At = uptime.At
 	}
 	return answer, err

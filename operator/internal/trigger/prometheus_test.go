@@ -20,20 +20,23 @@ type metricsServer struct {
 	mu      sync.Mutex
 	answers map[string]float64
 	// ages are how old answers are, where the asker takes such.
-	ages  map[string]time.Duration
+	ages map[string]time.Duration
+	// slow is how long each question takes.
+	slow  time.Duration
 	err   error
 	asked []promquery.Query
 	since time.Time
 }
 
 func (m *metricsServer) Ask(_ context.Context, q promquery.Query, since time.Time) (promquery.Answer, error) {
+	<-time.After(m.slow) // by the test's own clock
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked, m.since = append(m.asked, q), since
 	if m.err != nil {
 		return promquery.Answer{}, m.err
 	}
-	answer := promquery.Answer{Number: m.answers[q.PromQL], At: time.Now()}
+	answer := promquery.Answer{Number: m.answers[q.PromQL], At: time.Now().Add(-m.slow)}
 	if age, ok := m.ages[q.PromQL]; ok && !answer.At.Add(-age).Before(since) {
 		answer.At = answer.At.Add(-age)
 	}
@@ -173,6 +176,21 @@ func TestAReadingIsAsOldAsItsOldestAnswer(t *testing.T) {
 		}
 		if r.At.Before(began) {
 			t.Errorf("before a sleep there is %+v, want one of %s or later", r, began)
+		}
+	})
+}
+
+func TestASlowPrometheusHasTheServiceSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, notified := poller(t, nil)
+		const slow = 3 * time.Second
+		p.prometheus = &metricsServer{slow: slow, answers: map[string]float64{uptimeQuery(`job="games"`, 2*time.Minute): 1}}
+		s := byQuery(func(p *v1alpha1.PrometheusTrigger) { p.UptimeFilter = `job="games"` })
+		p.Read(prometheusKey, s)
+		<-notified
+		if r := p.Read(prometheusKey, s); r.Err != nil || time.Since(r.At) != slow {
+			t.Errorf("of a server that takes %s there is %+v, %s old", slow, r, time.Since(r.At))
 		}
 	})
 }
