@@ -26,6 +26,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fair"
 	"dormouse.dev/dormouse/operator/internal/outbound"
 	"dormouse.dev/dormouse/operator/internal/recent"
 )
@@ -50,6 +51,9 @@ const (
 	readTime = 5 * time.Second
 	// maxValue bounds a value that is put into a header, in bytes.
 	maxValue = 4 << 10
+	// maxAtOnce bounds the Secrets that are read at once, and maxOfNamespace those of a namespace.
+	maxAtOnce      = 64
+	maxOfNamespace = 8
 )
 
 // Access is what is shown to a server, and whom the operator trusts.
@@ -80,12 +84,17 @@ type Request struct {
 type Reader struct {
 	// live reads from the API server: there is no cache of users' Secrets.
 	live    client.Reader
+	permits *fair.Permits
 	secrets recent.Answers[types.NamespacedName, *corev1.Secret]
 }
 
 // New makes a Reader that reads from the API server.
 func New(live client.Reader) *Reader {
-	return &Reader{live: live, secrets: recent.Answers[types.NamespacedName, *corev1.Secret]{Keep: keep}}
+	return &Reader{
+		live:    live,
+		permits: fair.New(maxAtOnce, maxOfNamespace),
+		secrets: recent.Answers[types.NamespacedName, *corev1.Secret]{Keep: keep},
+	}
 }
 
 // Access finds out what is shown to a server. Its errors are an *outbound.Error or the
@@ -121,6 +130,10 @@ func (r *Reader) Access(ctx context.Context, q Request) (Access, error) {
 func (r *Reader) read(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
+	if err := r.permits.Acquire(ctx, key.Namespace); err != nil {
+		return nil, outbound.Failure(outbound.BadSecret, "Secret %s can't be read: its turn didn't come within %s, as too many Secrets are read", key, readTime)
+	}
+	defer r.permits.Release(key.Namespace)
 	secret := &corev1.Secret{}
 	err := r.live.Get(ctx, key, secret)
 	switch {

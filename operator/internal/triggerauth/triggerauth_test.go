@@ -3,6 +3,7 @@ package triggerauth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -27,11 +28,21 @@ type apiServer struct {
 	secret *corev1.Secret
 	err    error
 	gets   int
+	// slow has GETs hang until their context ends, and hanging counts those of a namespace.
+	slow    bool
+	hanging map[string]int
 }
 
-func (s *apiServer) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (s *apiServer) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.slow {
+		s.hanging[key.Namespace]++
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
+		return ctx.Err()
+	}
 	s.gets++
 	if s.err != nil {
 		return s.err
@@ -186,6 +197,35 @@ func TestASecretIsReadOnceInAWhile(t *testing.T) {
 		if before.Digest() == after.Digest() {
 			t.Error("another token has the same digest")
 		}
+	})
+}
+
+func TestANamespaceReadsFewSecretsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{slow: true, hanging: map[string]int{}}
+		r := New(server)
+		var wait sync.WaitGroup
+		ask := func(namespace, name string) {
+			wait.Go(func() {
+				q := Request{Namespace: namespace, Auth: &v1alpha1.TriggerAuth{Secret: name}}
+				if _, err := r.Access(t.Context(), q); outbound.ReasonOf(err) != outbound.BadSecret {
+					t.Errorf("of %s there is %v", name, err)
+				}
+			})
+		}
+		for i := range 100 {
+			ask("games", fmt.Sprint("s", i))
+		}
+		synctest.Wait()
+		ask("others", "s")
+		synctest.Wait()
+		server.mu.Lock()
+		if n := server.hanging["games"]; n != maxOfNamespace || server.hanging["others"] != 1 {
+			t.Errorf("there are %v at once", server.hanging)
+		}
+		server.mu.Unlock()
+		wait.Wait()
 	})
 }
 
