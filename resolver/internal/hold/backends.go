@@ -232,7 +232,10 @@ func (p *port) failed(address netip.AddrPort) {
 			}
 		}
 	}
-	p.upAt = time.Time{}
+	if !p.upAt.IsZero() {
+		// Nobody was delivered. So it is not known yet when a backend was up.
+		p.upAt, p.paced = time.Time{}, false
+	}
 	// One step counts for all that were released to it together.
 	if p.notBefore.After(now) {
 		return

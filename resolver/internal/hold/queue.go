@@ -289,6 +289,9 @@ func (q *Queue) add(t *Ticket) {
 	p := t.port
 	t.state = waiting
 	q.waiting++
+	if len(p.waiting) == 0 {
+		p.paced = false // those that were left in line have all gone away
+	}
 	p.waiting = append(p.waiting, t)
 	if !p.dialing {
 		p.dialing = true
