@@ -47,7 +47,7 @@ type port struct {
 	// addressAt and upAt are when the first client that waits now could have been sent to an
 	// address, and to a backend that was up.
 	addressAt, upAt time.Time
-	// paced is set while clients wait for their turn. Those stages are known by then.
+	// paced is set while clients wait for nothing but their turn. Those stages are known by then.
 	paced bool
 }
 

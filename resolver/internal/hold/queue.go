@@ -184,12 +184,14 @@ func refuse(tickets []*Ticket, reason proto.Reason) {
 func (q *Queue) Len() int { return int(q.size.Load()) }
 
 // Pick gives a backend that a new client of a port may use at once; false: the client has to
-// wait its turn.
+// wait its turn. It doesn't stand behind those that only wait for a server that has just come up
+// to be given more of them: as long as others come they would never be through, and all that come
+// to a server that has long been up would be held.
 func (q *Queue) Pick(id PortID) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.port(id)
-	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 {
+	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 && !p.paced {
 		return Release{}, false
 	}
 	return p.pick(time.Now())

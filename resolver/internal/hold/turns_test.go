@@ -3,6 +3,7 @@ package hold
 import (
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -89,6 +90,49 @@ func TestSoManyHeldClientsAreReleasedAtOnceAndTheNextWhenOneIsAnswered(t *testin
 	if got := <-released; got != 3 {
 		t.Errorf("client %d was released, want the one that came back", got)
 	}
+}
+
+// Where clients go through the resolver for good, they would never be through with their turns if
+// each that comes had to stand behind the others.
+func TestWhoComesOnceAServerIsUpIsNotReleasedInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		at := func(phase v1alpha1.Phase, serving bool) *route.Route {
+			return &route.Route{
+				Phase: phase, Hold: route.Hold{MaxConnections: 100, ReleaseConcurrency: 1},
+				Ports: []route.Port{{Name: "web", Network: route.TCP, Probed: true, Backends: []route.Backend{
+					{Address: netip.MustParseAddrPort("127.0.0.1:7000"), Serving: serving},
+				}}},
+			}
+		}
+		q := New(at(v1alpha1.PhaseWaking, false), Options{Waker: accepting{}})
+		defer func() { q.Close(); q.Wait() }()
+		id := PortID{"web", route.TCP}
+		released := make(chan int, 100)
+		for i := range 3 {
+			ticket, err := q.Hold(id, held{t, i, released}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ticket.Leave()
+		}
+		if _, ok := q.Pick(id); ok {
+			t.Error("a client is given a server before one is up")
+		}
+		q.Update(at(v1alpha1.PhaseAwake, true))
+		synctest.Wait()
+		if len(released) != 1 {
+			t.Fatalf("%d are released at once, want 1", len(released))
+		}
+		if _, ok := q.Pick(id); !ok {
+			t.Error("a client that comes to a server that is up stands behind those that were held")
+		}
+		// It goes away, and a client that comes now waits for another with those that are left.
+		q.Update(at(v1alpha1.PhaseAwake, false))
+		if _, ok := q.Pick(id); ok {
+			t.Error("a client is given a server that is gone")
+		}
+	})
 }
 
 func TestAServerThatDoesntAnswerKeepsNobodyWaitingForLong(t *testing.T) {
