@@ -46,7 +46,8 @@ func (p *port) dialLoop() {
 			continue
 		}
 		up := p.choose(now) >= 0
-		if up && (p.Network == route.UDP || p.probed) {
+		// Those that wait for their turn need no proof for each that a backend is up.
+		if up && (p.Network == route.UDP || p.probed || p.paced) {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}

@@ -1,12 +1,16 @@
 package hold
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
@@ -131,6 +135,44 @@ func TestWhoComesOnceAServerIsUpIsNotReleasedInTurn(t *testing.T) {
 		q.Update(at(v1alpha1.PhaseAwake, false))
 		if _, ok := q.Pick(id); ok {
 			t.Error("a client is given a server that is gone")
+		}
+	})
+}
+
+// Each connection that is made only to see whether a server is up is one more that it has to take.
+func TestAServerIsNotDialledForEachTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		address := netip.MustParseAddrPort("127.0.0.1:7000")
+		var dials atomic.Int32
+		q := New(&route.Route{
+			Phase: v1alpha1.PhaseAwake, Hold: route.Hold{MaxConnections: 100, ReleaseConcurrency: 1},
+			Ports: []route.Port{{Name: "web", Network: route.TCP, Backends: []route.Backend{{Address: address, Serving: true}}}},
+		}, Options{Waker: accepting{}, Dial: func(context.Context, netip.AddrPort, time.Duration) (*conn.Stream, error) {
+			if dials.Add(1) == 1 {
+				return nil, errors.New("connection refused")
+			}
+			return &conn.Stream{}, nil
+		}})
+		defer func() { q.Close(); q.Wait() }()
+		released := make(chan int, 100)
+		tickets := make([]*Ticket, 5)
+		for i := range tickets {
+			ticket, err := q.Hold(PortID{"web", route.TCP}, held{t, i, released}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tickets[i] = ticket
+		}
+		for i, ticket := range tickets {
+			if got := <-released; got != i {
+				t.Fatalf("client %d was released, want %d", got, i)
+			}
+			ticket.Delivered()
+			ticket.Answered()
+		}
+		if n := dials.Load(); n != 2 {
+			t.Errorf("the server is dialled %d times, want until it is up and no more", n)
 		}
 	})
 }
