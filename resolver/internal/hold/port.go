@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -65,6 +66,18 @@ func (p *port) wake() {
 	case p.rouse <- struct{}{}:
 	default:
 	}
+}
+
+// insert adds a ticket to those that wait, in its place or, if it has none, as the last.
+func (p *port) insert(t *Ticket) {
+	if q := p.queue; t.place == 0 {
+		q.lastPlace++
+		t.place = q.lastPlace
+	}
+	at, _ := slices.BinarySearchFunc(p.waiting, t.place, func(other *Ticket, place uint64) int {
+		return cmp.Compare(other.place, place)
+	})
+	p.waiting = slices.Insert(p.waiting, at, t)
 }
 
 // take removes a ticket from those that wait.

@@ -56,8 +56,8 @@ type Queue struct {
 	// tickets counts clients that wait or try a backend; waiting counts those that have none to
 	// try.
 	tickets, waiting int
-	// lastSeq numbers clients in the order of their arrival.
-	lastSeq uint64
+	// lastSeq numbers clients in the order of their arrival, and lastPlace their places in line.
+	lastSeq, lastPlace uint64
 	// asked is the last client that the last wake call was made for. Approved is the last that
 	// may be connected while the service's phase is Asleep.
 	asked, approved uint64
@@ -82,11 +82,17 @@ type Ticket struct {
 	until  time.Time
 	timer  *time.Timer
 	state  state
+	// returned is set once it came back from a backend. It has its place in line back then, before
+	// those that came later, but only that once: others would wait for ever for one that no backend
+	// takes.
+	returned bool
+	// place orders those that wait; 0: it has none yet.
+	place uint64
 	// turn is when it was released, where that is done a few at a time.
 	turn time.Time
 }
 
-type state int
+type state uint8
 
 const (
 	waiting state = iota
@@ -294,7 +300,7 @@ func (q *Queue) add(t *Ticket) {
 	if len(p.waiting) == 0 {
 		p.paced = false // those that were left in line have all gone away
 	}
-	p.waiting = append(p.waiting, t)
+	p.insert(t)
 	if !p.dialing {
 		p.dialing = true
 		q.wg.Go(p.dialLoop)
@@ -388,6 +394,10 @@ func (t *Ticket) Back(failed netip.AddrPort) {
 		return
 	}
 	t.port.failed(failed)
+	if t.returned {
+		t.place = 0
+	}
+	t.returned = true
 	q.add(t)
 	q.mu.Unlock()
 }
