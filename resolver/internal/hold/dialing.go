@@ -155,15 +155,15 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 	var out []*Ticket
 	var releases []Release
 	rest := p.waiting[:0]
-	for _, t := range p.waiting {
+	for i, t := range p.waiting {
 		if !q.mayConnect(t) {
 			rest = append(rest, t)
 			continue
 		}
 		if p.untilTurn(now) > 0 {
 			p.paced = true
-			rest = append(rest, t)
-			continue
+			rest = append(rest, p.waiting[i:]...)
+			break
 		}
 		g := Release{Address: address}
 		// The backend that was found gets the first client, and the others their share.

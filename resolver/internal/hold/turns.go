@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -54,10 +56,14 @@ func (q *Queue) endTurn(t *Ticket) {
 }
 
 // Answered ends the turn of a client that was delivered: its server has answered it, or it is
-// gone.
+// gone. It doesn't wait for the queue's lock: relays, which call it, must not be kept from others'
+// bytes.
 func (t *Ticket) Answered() {
-	q := t.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.endTurn(t)
+	go func() {
+		defer utilruntime.HandleCrash()
+		q := t.queue
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.endTurn(t)
+	}()
 }

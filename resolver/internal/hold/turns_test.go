@@ -179,6 +179,28 @@ func TestAServerIsNotDialledForEachTurn(t *testing.T) {
 	})
 }
 
+// A relay says so while others' bytes wait for it.
+func TestAnAnswerDoesntWaitForTheQueue(t *testing.T) {
+	t.Parallel()
+	q := &Queue{route: &route.Route{}}
+	ticket := &Ticket{queue: q}
+	next := &port{queue: q, waiting: []*Ticket{{queue: q}}, rouse: make(chan struct{}, 1)}
+	q.ports, q.turns = []*port{next}, []*Ticket{ticket}
+	q.mu.Lock()
+	said := make(chan struct{})
+	go func() {
+		ticket.Answered()
+		close(said)
+	}()
+	select {
+	case <-said:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the queue's lock")
+	}
+	q.mu.Unlock()
+	<-next.rouse
+}
+
 func TestAServerThatDoesntAnswerKeepsNobodyWaitingForLong(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
