@@ -3,7 +3,6 @@ package route
 import (
 	"cmp"
 	"net/http"
-	"regexp"
 	"slices"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -36,20 +35,4 @@ func probes(es *v1alpha1.ElasticService, port string) (out []proto.Probe) {
 		out = append(out, probe)
 	}
 	return out
-}
-
-// noText fits no text.
-var noText = regexp.MustCompile(`$.^`)
-
-// compile makes an expression of the spec; nil where there is none. One that can't be read, which
-// the API server refuses, fits nothing, so that its requests wake the service.
-func compile(text v1alpha1.HTTPRegex) *regexp.Regexp {
-	if text == "" {
-		return nil
-	}
-	expression, err := regexp.Compile(string(text))
-	if err != nil {
-		return noText
-	}
-	return expression
 }
