@@ -91,3 +91,46 @@ func TestClientsOfAServiceThatItsOwnerWakesWaitForIt(t *testing.T) {
 	r.backend(server, true)
 	expect(t, c, "hello")
 }
+
+// A connection may be older than the wake, or than the sleep: what counts is what is now.
+func TestAConnectionThatWasOpenBeforeTheWakeWaitsForIt(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("web", route.TCP, speaksHTTP, neverWakes(true))
+	c := dialTCP(t, address)
+	in := bufio.NewReader(c)
+	write(t, c, probe)
+	if code, _, body := answer(t, in); code != 200 {
+		t.Fatalf("the probe got %d, %q", code, body)
+	}
+	r.change(func(rt *route.Route) {
+		rt.Phase = v1alpha1.PhaseWaking
+		neverWakes(false)(&rt.Ports[0])
+	})
+	write(t, c, request)
+	r.queued(1)
+	server := freeAddress(t, route.TCP)
+	webServer(t, server, "I am up")
+	r.backend(server, true)
+	if code, _, body := answer(t, in); code != 200 || body != "I am up" {
+		t.Errorf("the request got %d, %q", code, body)
+	}
+}
+
+func TestAConnectionThatWasOpenBeforeTheSleepDoesNotEndIt(t *testing.T) {
+	r := newRig(t)
+	r.phase(v1alpha1.PhaseWaking)
+	address := r.serve("web", route.TCP, speaksHTTP, neverWakes(false))
+	c := dialTCP(t, address)
+	in := bufio.NewReader(c)
+	write(t, c, probe)
+	if code, _, body := answer(t, in); code != 200 {
+		t.Fatalf("the probe got %d, %q", code, body)
+	}
+	r.change(func(rt *route.Route) {
+		rt.Phase = v1alpha1.PhaseAsleep
+		neverWakes(true)(&rt.Ports[0])
+	})
+	write(t, c, request)
+	expectForbidden(t, c)
+	r.undisturbed()
+}

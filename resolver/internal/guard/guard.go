@@ -93,12 +93,13 @@ func (v *Stay) Hear() proto.Reason {
 }
 
 // Ask is called for a client that would wake the service or wait for it; the reason is why it
-// may not. It is called once.
-func (v *Stay) Ask(now time.Time) proto.Reason {
+// may not. Nobody reports whether no client may as things are now: the stay may have begun when
+// the service slept, or was up. It counts the client once.
+func (v *Stay) Ask(now time.Time, nobody bool) proto.Reason {
 	if v.asked {
 		return ""
 	}
-	if v.rules.Nobody || !v.rules.Permits(v.from) {
+	if nobody || !v.rules.Permits(v.from) {
 		return proto.Denied
 	}
 	if reason := v.Hear(); reason != "" {

@@ -52,7 +52,7 @@ func TestWhoMayWakeAServiceGoesByTheListsOfNetworks(t *testing.T) {
 		if got := v.Hold(); got != want {
 			t.Errorf("%s: holding says %q, want %q", name, got, want)
 		}
-		if got := v.Ask(at(0)); got != want {
+		if got := v.Ask(at(0), false); got != want {
 			t.Errorf("%s: asking says %q, want %q", name, got, want)
 		}
 	}
@@ -63,7 +63,7 @@ func ask(t *testing.T, g *Guard, rules *Rules, from string, now time.Time) proto
 	t.Helper()
 	v := admit(t, g, rules, from)
 	defer v.Leave()
-	return v.Ask(now)
+	return v.Ask(now, rules.Nobody)
 }
 
 func TestASourceMayAskSoOftenAndOthersAreNotHurt(t *testing.T) {
@@ -119,7 +119,7 @@ func TestNobodyCanMakeTheGuardForgetHim(t *testing.T) {
 	for range 100_000 {
 		from = from.Next()
 		v, _ := g.Admit(rules, from, nil)
-		v.Ask(at(time.Second))
+		v.Ask(at(time.Second), false)
 		v.Leave()
 	}
 	if got := ask(t, g, rules, "192.0.2.1", at(2*time.Second)); got != proto.SourceRate {
@@ -156,7 +156,7 @@ func TestAServiceMayBeAskedForSoOften(t *testing.T) {
 	}
 	// Who was let in once isn't counted again.
 	v := admit(t, &Guard{}, &Rules{PerServiceRate: 1}, "192.0.2.1")
-	if a, b := v.Ask(at(0)), v.Ask(at(0)); a != "" || b != "" {
+	if a, b := v.Ask(at(0), false), v.Ask(at(0), false); a != "" || b != "" {
 		t.Errorf("one client asks twice: %q, %q", a, b)
 	}
 }
@@ -211,7 +211,7 @@ func TestWithoutRulesNothingIsCounted(t *testing.T) {
 	g, rules := &Guard{}, &Rules{}
 	if n := testing.AllocsPerRun(100, func() {
 		v, _ := g.Admit(rules, addr("192.0.2.1"), nil)
-		_, _ = v.Hold(), v.Ask(at(0))
+		_, _ = v.Hold(), v.Ask(at(0), false)
 		v.Served()
 		v.Leave()
 	}); n != 0 {
@@ -313,7 +313,7 @@ func TestTheGuardIsForManyAtOnce(t *testing.T) {
 				v, _ := g.Admit(rules, addr("192.0.2.1"), budget)
 				b := v.Budget(budget)
 				got := b.Some(10)
-				if v.Ask(at(0)) == "" {
+				if v.Ask(at(0), false) == "" {
 					mu.Lock()
 					asked++
 					mu.Unlock()

@@ -16,7 +16,8 @@ type Rules struct {
 	// Only reports whether nobody but Allow may wake the service.
 	Only bool
 	// Nobody reports whether no client may wake the service, wherever it comes from. It is for a
-	// service that sleeps: while one wakes, clients may wait for it.
+	// service that sleeps: while one wakes, clients may wait for it. So it changes while a client
+	// stays, and Ask is told what it is then.
 	Nobody bool
 	// Allow and Deny are networks; Deny takes precedence.
 	Allow, Deny []netip.Prefix

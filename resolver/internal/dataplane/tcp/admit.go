@@ -131,7 +131,8 @@ func (p *Port) handshake(c *Client) bool {
 // mayWait reports whether a client may wake the service or wait for it. One that may not is
 // refused.
 func (p *Port) mayWait(c *Client) bool {
-	switch reason := c.stay.Ask(time.Now()); reason {
+	nobody := p.Policy().Rules.Nobody && !c.local
+	switch reason := c.stay.Ask(time.Now(), nobody); reason {
 	case "":
 		return true
 	case proto.Denied:
