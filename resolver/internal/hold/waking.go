@@ -48,8 +48,7 @@ func (q *Queue) wakeLoop() {
 		q.mu.Unlock()
 
 		result := q.opts.Waker.Wake(q.ctx, r.Namespace, r.Service, count)
-		q.answered(result, seq)
-		if q.nothing.answered(time.Now(), result.Outcome) {
+		if q.answered(result, seq) {
 			q.refuseUpTo(seq)
 		}
 	}
@@ -75,13 +74,15 @@ func (q *Queue) due() time.Time {
 	return q.lastCall.Add(wakePeriod)
 }
 
-// answered takes in the result of a call that was made for all clients up to seq.
-func (q *Queue) answered(result wake.Result, seq uint64) {
+// answered takes in the result of a call that was made for all clients up to seq, and reports
+// whether they wait in vain.
+func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return
+		return false
 	}
+	inVain = q.nothing.answered(time.Now(), result.Outcome)
 	q.opts.Metrics.WakeCalled(q.route.Namespace, q.route.Service, string(result.Outcome))
 	changed := result.Outcome != q.lastResult.Outcome
 	q.lastResult = result
@@ -106,13 +107,14 @@ func (q *Queue) answered(result wake.Result, seq uint64) {
 		q.opts.Log.V(1).Info("The operator was asked to wake a service",
 			"namespace", q.route.Namespace, "service", q.route.Service, "phase", result.Phase)
 	}
+	return inVain
 }
 
-// FindsNothing reports whether the operator's last answer was that there is nothing to wake.
+// FindsNothing reports whether it is certain that there is nothing to wake.
 func (q *Queue) FindsNothing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.lastResult.Outcome == wake.NotFound
+	return q.nothing.knows(time.Now())
 }
 
 func errText(err error) string {
@@ -134,14 +136,18 @@ func (q *Queue) pause(d time.Duration) {
 }
 
 // nothingToWake is for how long the operator has answered that there is nothing to wake.
-// The wake loop alone uses it.
 type nothingToWake struct {
-	// since is the first in an uninterrupted series of answers that there is nothing to wake,
-	// and last the last of them; zero when there is none.
-	since, last time.Time
-	// certain is set once the series has lasted nothingTime.
-	certain bool
+	// held is of those who wait, for whom the operator is asked again and again, and page of those
+	// who are told to come again, for whom it is asked when they do.
+	held, page series
 }
+
+const (
+	// pageGap is nothingGap for a page, which is loaded again every 5 seconds.
+	pageGap = 10 * time.Second
+	// pageMemory is nothingMemory for a page, which is loaded again after a minute then.
+	pageMemory = 2 * nothingMemory
+)
 
 // answered takes in an answer, and reports whether the clients that it was asked for wait in
 // vain. After any other answer, or none, they wait on: a resolver that can't reach the operator
@@ -151,16 +157,35 @@ func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
 		*n = nothingToWake{}
 		return false
 	}
-	keep := nothingGap
-	if n.certain {
-		keep = nothingMemory
+	n.page.add(now, pageGap, pageMemory)
+	n.held.add(now, nothingGap, nothingMemory)
+	return n.held.certain
+}
+
+// knows reports whether those who are told to come again would do so in vain.
+func (n *nothingToWake) knows(now time.Time) bool {
+	return n.page.certain && now.Sub(n.page.last) <= pageMemory
+}
+
+// series is an uninterrupted series of answers that there is nothing to wake.
+type series struct {
+	// since is the first of them, and last the last; zero when there is none.
+	since, last time.Time
+	// certain is set once the series has lasted nothingTime.
+	certain bool
+}
+
+// add takes in one more. It begins a new series if the last is longer ago than gap or, in one that
+// is certain, than memory.
+func (s *series) add(now time.Time, gap, memory time.Duration) {
+	if s.certain {
+		gap = memory
 	}
-	if n.since.IsZero() || now.Sub(n.last) > keep {
-		*n = nothingToWake{since: now}
+	if s.since.IsZero() || now.Sub(s.last) > gap {
+		*s = series{since: now}
 	}
-	n.last = now
-	n.certain = n.certain || now.Sub(n.since) >= nothingTime
-	return n.certain
+	s.last = now
+	s.certain = s.certain || now.Sub(s.since) >= nothingTime
 }
 
 // refuseUpTo refuses all clients up to seq: the operator was asked for those.

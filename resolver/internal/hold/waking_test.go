@@ -39,3 +39,40 @@ func TestHope(t *testing.T) {
 		})
 	}
 }
+
+func TestAPageSaysThatThereIsNothingToWakeOnceThatIsCertain(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		seconds float64
+		outcome wake.Outcome
+		known   bool
+	}
+	no := func(seconds float64, known bool) answer { return answer{seconds, wake.NotFound, known} }
+	later := func(seconds float64, known bool) answer { return answer{seconds, "", known} }
+	for name, answers := range map[string][]answer{
+		"nobody has asked":                  {later(0, false)},
+		"one answer says little":            {no(0, false), later(4, false)},
+		"nor does an old one":               {no(0, false), later(60, false), no(60, false)},
+		"the page asks every five seconds":  {no(0, false), no(5.2, true)},
+		"or once a minute then":             {no(0, false), no(5.2, true), no(65.5, true), later(125, true), no(126, true)},
+		"what was long ago doesn't count":   {no(0, false), no(5.2, true), later(126, false), no(126, false)},
+		"an accepted call begins anew":      {no(0, false), no(5, true), {6, wake.Accepted, false}, no(7, false), no(10, true)},
+		"a call that failed says nothing":   {no(0, false), no(5, true), {6, wake.TimedOut, false}},
+		"a held client is certain for both": {no(0, false), no(1, false), no(2, false), no(3, true)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n nothingToWake
+			begin := time.Now()
+			for _, a := range answers {
+				at := begin.Add(time.Duration(a.seconds * float64(time.Second)))
+				if a.outcome != "" {
+					n.answered(at, a.outcome)
+				}
+				if known := n.knows(at); known != a.known {
+					t.Errorf("after %q at %v s known is %v, want %v", a.outcome, a.seconds, known, a.known)
+				}
+			}
+		})
+	}
+}
