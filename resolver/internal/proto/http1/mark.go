@@ -57,7 +57,8 @@ func (m *Mark) Add(b []byte, n int) int {
 // lineEnds takes in the end of a line, and reports whether the header belongs after it.
 func (m *Mark) lineEnds() bool {
 	if m.interim {
-		m.interim = string(m.line) != "\r\n"
+		// Clients take a bare line feed for the end of a line, too.
+		m.interim = string(m.line) != "\r\n" && string(m.line) != "\n"
 		return false
 	}
 	line, _, _ := cutLine(m.line)

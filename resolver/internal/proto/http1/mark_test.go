@@ -17,6 +17,7 @@ func TestTheFirstFinalResponseIsMarked(t *testing.T) {
 		"100 Continue":                   {"HTTP/1.1 100 Continue\r\n\r\n" + ok + rest, "HTTP/1.1 100 Continue\r\n\r\n" + ok + mark + rest},
 		"103 Early Hints, twice":         {strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 2) + ok + rest, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 2) + ok + mark + rest},
 		"a hint with a long field":       {"HTTP/1.1 103 Early Hints\r\nLink: " + strings.Repeat("a", 2*maxStatusLine) + "\r\n\r\n" + ok + rest, "HTTP/1.1 103 Early Hints\r\nLink: " + strings.Repeat("a", 2*maxStatusLine) + "\r\n\r\n" + ok + mark + rest},
+		"a hint that ends by hand":       {"HTTP/1.1 103 Early Hints\r\nLink: </a>\n\n" + ok + rest, "HTTP/1.1 103 Early Hints\r\nLink: </a>\n\n" + ok + mark + rest},
 		"half a head":                    {ok + "Content-Le", ok + mark + "Content-Le"},
 		"half a line":                    {"HTTP/1.1 200 O", "HTTP/1.1 200 O"},
 		"only hints":                     {"HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n"},
