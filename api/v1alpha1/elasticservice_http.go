@@ -67,7 +67,9 @@ type HTTPProbe struct {
 	PathPrefix string `json:"pathPrefix,omitempty"`
 
 	// pathRegex, in path's place, is a regular expression in RE2's syntax that fits some part of
-	// the path; with ^ and $ around it, all of it.
+	// the path; with ^ and $ around it, all of it. It fits no path of more than 1 KiB, and
+	// nothing at all if it comes to more than 300 instructions with its repetitions written out,
+	// as x{0,99} twice does. What no probe fits wakes the service.
 	// +optional
 	PathRegex HTTPRegex `json:"pathRegex,omitempty"`
 
@@ -116,7 +118,7 @@ type HTTPHeaderMatch struct {
 	Prefix string `json:"prefix,omitempty"`
 
 	// regex is a regular expression in RE2's syntax that fits some part of the header's value;
-	// with ^ and $ around it, all of it.
+	// with ^ and $ around it, all of it. It is bounded as pathRegex is.
 	// +optional
 	Regex HTTPRegex `json:"regex,omitempty"`
 }

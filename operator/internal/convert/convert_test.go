@@ -226,6 +226,18 @@ func TestTheProbesGoToAPortForHTTPWithoutTLS(t *testing.T) {
 	}
 }
 
+// They are what the resolver and the validation of an ElasticService take.
+func TestAnExpressionRepeatsNothingTooOften(t *testing.T) {
+	for pattern, taken := range map[string]bool{
+		"^/.{0,99}$": true, "^/100$": true,
+		"^/.{0,100}$": false, "^/a{100}$": false, "^/a{100,}$": false, "^/a{2,1000}$": false,
+	} {
+		if _, why := regex("path", pattern); (why == "") != taken {
+			t.Errorf("%s: %q, want it taken: %v", pattern, why, taken)
+		}
+	}
+}
+
 func TestAnAnswerWithoutContentHasNoBody(t *testing.T) {
 	for _, status := range []int32{204, 205, 304} {
 		if got, why := reply(elastiProbeReply{Status: status, Body: []byte(`"ok"`)}); got.Body != "" || got.Status != status || why != "" {

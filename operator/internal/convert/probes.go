@@ -39,6 +39,7 @@ var (
 	validField = regexp.MustCompile("^[-!#$%&*+.^_|~0-9A-Za-z]+$")
 	validValue = regexp.MustCompile(`^[!-~]([ -~]*[!-~])?$`)
 	validText  = regexp.MustCompile(`^[ -~]+$`)
+	longRepeat = regexp.MustCompile(`[{]([0-9]+,)?[0-9]{3}`)
 )
 
 // probes converts the rules about which requests are answered while the service sleeps. One that
@@ -184,6 +185,9 @@ func plainPath(path string) (why string) {
 func regex(of, pattern string) (same v1alpha1.HTTPRegex, why string) {
 	if _, err := regexp.Compile(pattern); err != nil || len(pattern) > maxValue || !validText.MatchString(pattern) {
 		return "", fmt.Sprintf("the regular expression of the %s, %q, must be one of RE2 with up to %d visible characters", of, pattern, maxValue)
+	}
+	if longRepeat.MatchString(pattern) {
+		return "", fmt.Sprintf("the regular expression of the %s, %q, must not repeat anything 100 times or more", of, pattern)
 	}
 	return v1alpha1.HTTPRegex(pattern), ""
 }

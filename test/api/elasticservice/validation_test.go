@@ -267,6 +267,7 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a prefix without a slash":       {probe(`{pathPrefix: healthz}`), "pathPrefix must start with '/'"},
 		"an expression that is none":     {probe(`{pathRegex: "("}`), "error parsing regexp"},
 		"a long expression":              {probe(`{pathRegex: "` + strings.Repeat("a", 257) + `"}`), "may not be more than 256"},
+		"a long repetition":              {probe(`{pathRegex: "^/.{0,100}$"}`), "regex must not repeat anything 100 times or more"},
 		"an expression with a line":      {probe(`{pathRegex: "a\nb"}`), "regex must be of visible ASCII characters"},
 		"a header's bad expression":      {probe(`{path: /, headers: [{name: a, regex: "*"}]}`), "error parsing regexp"},
 		"a parameter for nothing":        {probe(`{path: /, queryParams: [{name: a}]}`), "a parameter to match needs either value or regex"},
