@@ -54,6 +54,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Scaler reads and writes the targets' scale.
 	Scaler *target.Scaler
+	// Raiser wakes what something keeps awake, as a client would; nil: the Scaler does.
+	Raiser Raiser
 	// Resolvers are the resolver pods.
 	Resolvers resolvers.Pods
 	// Namespaces are those whose objects count; empty: all.
@@ -90,6 +92,9 @@ type Reconciler struct {
 func (r *Reconciler) Init() {
 	if r.Ports == nil {
 		r.Ports = resolverports.New(r.Client, 0)
+	}
+	if r.Raiser == nil {
+		r.Raiser = r.Scaler
 	}
 	r.lookouts = lookout.New(r.Notify)
 	r.backlog = kit.NewBacklog(maxBacklog)

@@ -18,11 +18,16 @@ import (
 // isn't watched shows nowhere before its pods do.
 const raisedCheck = time.Second
 
+// Raiser scales targets up.
+type Raiser interface {
+	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
+}
+
 // raise wakes the service because something keeps it awake. Where the API server refuses that it
 // is noted as a flaw, and tried again later.
 func (r *Reconciler) raise(ctx context.Context, p *pass) error {
 	at := r.Now()
-	raised, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
+	raised, err := r.Raiser.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
 	switch {
 	case errors.Is(err, target.ErrForbidden):
 		p.found.Note(obstacle.New(reasons.TargetForbidden, "%s keeps the service awake, and the operator %s: let it scale %s.",

@@ -1,0 +1,47 @@
+package elasticservice
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/tools/events"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/test/fixture"
+	"dormouse.dev/dormouse/operator/internal/test/seen"
+)
+
+// raiser is a Raiser that is a function.
+type raiser func(context.Context, target.Ref, target.Replicas) (target.Raised, error)
+
+// RaiseTo implements Raiser.
+func (f raiser) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
+	return f(ctx, ref, want)
+}
+
+// keptAwake is a pass of a service at zero that something keeps awake. No Service has its endpoints.
+func keptAwake(f raiser) (*Reconciler, *pass) {
+	r := &Reconciler{Raiser: f, Events: events.NewFakeRecorder(8)}
+	r.Init()
+	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
+	o := seen.Of(0)
+	o.Service = nil
+	return r, &pass{original: es, es: es, state: r.stateOf(es), now: fixture.At(0), observed: o, plan: planner.Plan{Raise: true}}
+}
+
+// A GameType's Servers and bounds count for it as for a client, which only a Raiser knows.
+func TestWhatIsKeptAwakeIsWokenByTheRaiser(t *testing.T) {
+	var ref target.Ref
+	r, p := keptAwake(func(_ context.Context, raised target.Ref, _ target.Replicas) (target.Raised, error) {
+		ref = raised
+		return target.Raised{After: 1}, nil
+	})
+	if _, ended, err := r.apply(t.Context(), p); ended || err != nil {
+		t.Fatalf("the pass has ended: %t, error %v", ended, err)
+	}
+	if ref != target.Of(p.es) || p.raised.IsZero() {
+		t.Errorf("it woke %s, at %s", ref, p.raised)
+	}
+}
