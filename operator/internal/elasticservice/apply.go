@@ -23,11 +23,11 @@ import (
 func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Result, ended bool, err error) {
 	switch {
 	case p.plan.Raise && p.es.DeletionTimestamp.IsZero():
-		if err := r.raise(ctx, p); err != nil {
-			return result, true, err
-		}
+		r.raise(ctx, p)
 	case p.plan.Raise:
-		if _, err := r.Scaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es))); err != nil && !p.plan.Release {
+		raising, cancel := context.WithTimeout(ctx, raiseTime)
+		defer cancel()
+		if _, err := r.Scaler.RaiseTo(raising, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es))); err != nil && !p.plan.Release {
 			return result, true, fmt.Errorf("wake the target of the deleted ElasticService: %w", err)
 		}
 	}

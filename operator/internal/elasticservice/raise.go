@@ -3,7 +3,6 @@ package elasticservice
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -18,27 +17,34 @@ import (
 // isn't watched shows nowhere before its pods do.
 const raisedCheck = time.Second
 
+// raiseTime bounds a wake, as it bounds that for a client. The pass goes on to write the endpoints.
+const raiseTime = 3 * time.Second
+
 // Raiser scales targets up.
 type Raiser interface {
 	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
 }
 
-// raise wakes the service because something keeps it awake. Where the API server refuses that it
-// is noted as a flaw, and tried again later.
-func (r *Reconciler) raise(ctx context.Context, p *pass) error {
+// raise wakes the service because something keeps it awake. Where that fails it is noted as a
+// flaw, and tried again later: clients need the endpoints meanwhile.
+func (r *Reconciler) raise(ctx context.Context, p *pass) {
+	ctx, cancel := context.WithTimeout(ctx, raiseTime)
+	defer cancel()
 	at := r.Now()
 	raised, err := r.Raiser.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
 	switch {
 	case errors.Is(err, target.ErrForbidden):
 		p.found.Note(obstacle.New(reasons.TargetForbidden, "%s keeps the service awake, and the operator %s: let it scale %s.",
 			p.plan.Awake.By, refusal.Words(err), target.Of(p.es)))
-		return nil
+		return
 	case refusal.Is(err), target.IsUserError(err):
 		p.found.Note(obstacle.New(reasons.Refused, "%s keeps the service awake, and the target can't be scaled up (%s): change what refuses it.",
 			p.plan.Awake.By, refusal.Words(err)))
-		return nil
+		return
 	case err != nil:
-		return fmt.Errorf("wake the target that %s keeps awake: %w", p.plan.Awake.By, err)
+		p.found.Note(obstacle.New(reasons.Refused, "%s keeps the service awake, and the target can't be scaled up just now (%s): Dormouse tries again.",
+			p.plan.Awake.By, refusal.Words(err)))
+		return
 	}
 	p.state.scale.of = version{} // the next pass must read: the watch shows the write only later
 	p.plan.RequeueAfter.AtMost(raisedCheck)
@@ -46,5 +52,4 @@ func (r *Reconciler) raise(ctx context.Context, p *pass) error {
 		p.raised = at
 		kit.Emit(r.Events, p.es, status.Raised(p.es, p.plan.Awake, raised.Before, raised.After))
 	}
-	return nil
 }

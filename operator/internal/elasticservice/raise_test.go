@@ -2,7 +2,10 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/tools/events"
 
@@ -43,5 +46,33 @@ func TestWhatIsKeptAwakeIsWokenByTheRaiser(t *testing.T) {
 	}
 	if ref != target.Of(p.es) || p.raised.IsZero() {
 		t.Errorf("it woke %s, at %s", ref, p.raised)
+	}
+}
+
+// The endpoints are written after it: they may name a resolver that is gone.
+func TestAWakeThatFailsDoesNotEndThePass(t *testing.T) {
+	for name, f := range map[string]raiser{
+		"an error": func(context.Context, target.Ref, target.Replicas) (target.Raised, error) {
+			return target.Raised{}, errors.New("the API server is gone")
+		},
+		"a webhook that hangs": func(ctx context.Context, _ target.Ref, _ target.Replicas) (target.Raised, error) {
+			<-ctx.Done()
+			return target.Raised{}, ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, p := keptAwake(f)
+				if _, ended, err := r.apply(t.Context(), p); ended || err != nil {
+					t.Errorf("the pass has ended: %t, error %v", ended, err)
+				}
+				if flaw := p.found.Flaw; flaw == nil || !strings.Contains(flaw.Message, "tries again") {
+					t.Errorf("the flaw is %v", flaw)
+				}
+				if !p.raised.IsZero() {
+					t.Errorf("it was woken at %s", p.raised)
+				}
+			})
+		})
 	}
 }
