@@ -217,7 +217,7 @@ const (
 )
 
 // GameTypeAnnotations are those that are read of a GameType.
-var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation}
+var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation, KeepAwakeUntilAnnotation}
 
 // ServiceAnnotations are those that are read of a Service that others share.
 var ServiceAnnotations = []string{AllowedNamespacesAnnotation, TriggerNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}

@@ -28,12 +28,13 @@ func TestWhatAFrontsOwnerSaysIsInTheCache(t *testing.T) {
 
 func TestWhatAGameTypesOwnerAsksForIsInTheCache(t *testing.T) {
 	gt := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		"a": "b", wellknown.UndoToAnnotation: "c", wellknown.RestartedAtAnnotation: "d",
+		"a": "b", wellknown.UndoToAnnotation: "c", wellknown.RestartedAtAnnotation: "d", wellknown.KeepAwakeUntilAnnotation: "e",
 	}}}
 	if _, err := slim(gt); err != nil {
 		t.Fatal(err)
 	}
-	if len(gt.Annotations) != 2 || gt.Annotations[wellknown.UndoToAnnotation] != "c" || gt.Annotations[wellknown.RestartedAtAnnotation] != "d" {
+	if len(gt.Annotations) != 3 || gt.Annotations[wellknown.UndoToAnnotation] != "c" || gt.Annotations[wellknown.RestartedAtAnnotation] != "d" ||
+		gt.Annotations[wellknown.KeepAwakeUntilAnnotation] != "e" {
 		t.Errorf("it has %v", gt.Annotations)
 	}
 }
