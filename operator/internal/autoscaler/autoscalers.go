@@ -87,7 +87,7 @@ func (a *Autoscalers) Wanted(ctx context.Context, es *v1alpha1.ElasticService) t
 // Pause pauses the ScaledObject that was seen. The API server refuses that if somebody else has
 // set the annotation to another value meanwhile.
 func (a *Autoscalers) Pause(ctx context.Context, es *v1alpha1.ElasticService, seen Seen) *obstacle.Obstacle {
-	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.uid, map[string]string{
+	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, map[string]string{
 		pausedAnnotation: "true", wellknown.PausedByAnnotation: string(es.UID),
 	})
 	if err == nil {
@@ -98,7 +98,7 @@ func (a *Autoscalers) Pause(ctx context.Context, es *v1alpha1.ElasticService, se
 
 // Unpause takes Dormouse's pause from the ScaledObject that was seen.
 func (a *Autoscalers) Unpause(ctx context.Context, es *v1alpha1.ElasticService, seen Seen) *obstacle.Obstacle {
-	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.uid, nil)
+	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, nil)
 	if client.IgnoreNotFound(err) == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (a *Autoscalers) Release(ctx context.Context, es *v1alpha1.ElasticService) 
 	if so.pausedBy != string(es.UID) {
 		return nil
 	}
-	return a.Unpause(ctx, es, Seen{Name: so.name, uid: so.uid})
+	return a.Unpause(ctx, es, Seen{Name: so.name, of: so})
 }
 
 // apply applies the annotations, and takes away those that it applied before.

@@ -3,7 +3,6 @@ package autoscaler
 import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -27,7 +26,8 @@ type Seen struct {
 	// did.
 	Paused, Ours bool
 
-	uid types.UID
+	// of is what was read of a ScaledObject.
+	of scaledObject
 }
 
 // Bound has a wake ask for replicas with which the autoscaler is content.
@@ -108,7 +108,7 @@ func seeHPA(es *v1alpha1.ElasticService, hpa *autoscalingv2.HorizontalPodAutosca
 
 // seeScaledObject judges a ScaledObject.
 func seeScaledObject(es *v1alpha1.ElasticService, so scaledObject) Seen {
-	s := Seen{Kind: v1alpha1.AutoscalerKEDA, Name: so.name, uid: so.uid}
+	s := Seen{Kind: v1alpha1.AutoscalerKEDA, Name: so.name, of: so}
 	what := "ScaledObject " + so.name
 	s.Paused = so.paused
 	s.Ours = so.pausedBy == string(es.UID)

@@ -18,28 +18,17 @@ import (
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
-// unpausableRetry is how long a service stays awake whose ScaledObject could not be paused.
-const unpausableRetry = time.Minute
-
-// autoscalerState is the last attempt to pause a ScaledObject, or to end that, where it failed.
-type autoscalerState struct {
-	failed *obstacle.Obstacle
-	at     time.Time
-}
-
 // observeAutoscaler reads what sets the target's replicas while the service is awake. One that
 // could not be paused lately keeps the service awake, so that it isn't tried all the time.
 func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	if es.Spec.Autoscaler == nil {
-		m.autoscaler = autoscalerState{}
+		m.autoscaler = autoscaler.Attempts{}
 		return
 	}
 	o.Autoscaler = r.Autoscalers.See(ctx, es)
-	if now.Sub(m.autoscaler.at) > unpausableRetry {
-		m.autoscaler = autoscalerState{}
-	}
+	m.autoscaler.Look(now, o.Autoscaler)
 	if o.Autoscaler.Problem == nil {
-		o.Autoscaler.Problem = m.autoscaler.failed
+		o.Autoscaler.Problem = m.autoscaler.Failed
 	}
 }
 
@@ -62,14 +51,14 @@ func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
 	case wish == autoscaler.Pause && known == "":
 		es.Status.PausedScaledObject = seen.Name // the pass that this write leads to pauses it
 	case wish == autoscaler.Pause && !seen.Paused:
-		p.state.autoscaler = autoscalerState{r.Autoscalers.Pause(ctx, es, seen), p.now}
+		p.state.autoscaler.Paused(p.now, r.Autoscalers.Pause(ctx, es, seen))
 	case wish == autoscaler.Unpause && seen.Ours:
 		r.unpaused(p, r.Autoscalers.Unpause(ctx, es, seen))
 	case wish == autoscaler.Unpause && known != "":
 		// The cache may be late, or could not be read.
 		r.unpaused(p, r.Autoscalers.Release(ctx, es))
 	}
-	p.found.Note(p.state.autoscaler.failed)
+	p.found.Note(p.state.autoscaler.Failed)
 }
 
 // unpaused notes the end of a pause, or why it goes on.
@@ -78,7 +67,7 @@ func (r *Reconciler) unpaused(p *pass, failed *obstacle.Obstacle) {
 		p.es.Status.PausedScaledObject = ""
 		return
 	}
-	p.state.autoscaler = autoscalerState{failed, p.now}
+	p.state.autoscaler.NotUnpaused(p.now, failed)
 }
 
 // byHPA finds the ElasticServices that name a HorizontalPodAutoscaler.

@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
@@ -40,7 +41,7 @@ type state struct {
 	leftovers     leftoverState
 	scale         scaleState
 	players       playerState
-	autoscaler    autoscalerState
+	autoscaler    autoscaler.Attempts
 	lastObstacle  string
 	diagnosis     lookout.History
 	wake          wakestages.Wake
