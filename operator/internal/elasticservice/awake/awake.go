@@ -11,6 +11,7 @@ package awake
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -83,13 +84,13 @@ func (v *Verdict) decideByWindows(now time.Time, es *v1alpha1.ElasticService) {
 // keep takes in that windows keep the service awake, since begun.
 func (v *Verdict) keep(now time.Time, es *v1alpha1.ElasticService, opening schedule.Opening, begun time.Time, names []string) {
 	v.begun = times.Latest(v.begun, begun)
-	closes := opening.Closes
-	if kept := es.Status.KeptAwake; opening.AtLeast && kept != nil && kept.Until.After(now) && kept.Until.Time.Before(closes) {
-		closes = kept.Until.Time // windows without an end: it need not be told anew each minute
+	closes, by := opening.Closes, names[opening.Last]
+	if kept := es.Status.KeptAwake; opening.AtLeast && kept != nil && kept.Until.After(now) && kept.Until.Time.Before(closes) && slices.Contains(names, kept.By) {
+		closes, by = kept.Until.In(closes.Location()), kept.By // windows without an end: it need not be told anew each minute
 	}
 	v.changesAt(closes)
 	if closes.After(v.Until) {
-		v.Until, v.By = closes, names[opening.Last]
+		v.Until, v.By = closes, by
 	}
 }
 

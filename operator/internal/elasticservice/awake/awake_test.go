@@ -228,11 +228,15 @@ func TestWhatIsWrongWithAWindowIsSaid(t *testing.T) {
 
 // Windows that follow each other without an end would change the status each minute.
 func TestWindowsWithoutAnEndAreNotToldAnewEachMinute(t *testing.T) {
-	es := asleep(0, window("* * * * *", time.Minute))
+	es := asleep(0, window("*/2 * * * *", time.Minute), window("1-59/2 * * * *", time.Minute))
 	v := Decide(fixture.T0, es)
-	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: metav1.Time{Time: v.Until}, By: v.By}
-	if later := Decide(fixture.At(300), es); !later.Until.Equal(v.Until) {
-		t.Errorf("five minutes later it is kept awake until %s, and before until %s", later.Until, v.Until)
+	// The status has its times in UTC.
+	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: metav1.Time{Time: v.Until.UTC()}, By: v.By}
+	for minutes := range 6 {
+		later := Decide(fixture.At(float64(60*minutes)), es)
+		if later.By != v.By || later.Until.String() != v.Until.String() {
+			t.Errorf("%d minutes later it is kept awake by %s until %s, and before by %s until %s", minutes, later.By, later.Until, v.By, v.Until)
+		}
 	}
 	if after := Decide(v.Until, es); !after.Until.After(v.Until) {
 		t.Errorf("at %s it is kept awake until %s", v.Until, after.Until)
