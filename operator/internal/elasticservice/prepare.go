@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
+	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -135,6 +136,10 @@ func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1
 		}
 	}
 	es.Status.AsleepTarget = nil
+	savings.Leave(now, &es.Status)
+	if saved := es.Status.Saved; saved != nil {
+		saved.Amount = r.Prices.Amount(saved)
+	}
 	return nil, nil
 }
 

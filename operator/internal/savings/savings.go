@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -58,6 +59,16 @@ func End(now time.Time, s *v1alpha1.ElasticServiceStatus) {
 	}
 	s.Saved.MilliCPUSeconds = sum(s.Saved.MilliCPUSeconds, float64(r.CPU.MilliValue())*float64(seconds))
 	s.Saved.MebibyteSeconds = sum(s.Saved.MebibyteSeconds, float64(r.Memory.Value())/mebibyte*float64(seconds))
+}
+
+// Leave ends now what the sleep of a target saves that isn't the service's any more: it runs, or it is
+// another's to count. The service may sleep on with a target that nobody put to sleep.
+func Leave(now time.Time, s *v1alpha1.ElasticServiceStatus) {
+	End(now, s)
+	if s.Phase == v1alpha1.PhaseAsleep {
+		s.PhaseSince = &metav1.MicroTime{Time: now}
+	}
+	s.AsleepRequests = nil
 }
 
 func sum(a int64, b float64) int64 { return int64(min(float64(a)+math.Round(b), maxSum)) }

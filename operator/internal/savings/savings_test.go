@@ -146,3 +146,22 @@ func TestAmountsAreWhatThePricesMakeOfIt(t *testing.T) {
 		}
 	}
 }
+
+func TestATargetThatIsLeftSavesNoMore(t *testing.T) {
+	s := status("2", "1Gi")
+	Leave(epoch.Add(100*time.Second), &s)
+	want := Total{Asleep: 100, CPU: 200, Memory: 100 << 30}
+	if diff := cmp.Diff(want, At(epoch.Add(100*time.Second), &s)); diff != "" {
+		t.Errorf("it has saved (-want +got):\n%s", diff)
+	}
+	// The service sleeps on.
+	want.Asleep = 160
+	if diff := cmp.Diff(want, At(epoch.Add(160*time.Second), &s)); diff != "" {
+		t.Errorf("a minute later it has saved (-want +got):\n%s", diff)
+	}
+
+	awake := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAwake, PhaseSince: &metav1.MicroTime{Time: epoch}}
+	if Leave(epoch.Add(time.Minute), &awake); !awake.PhaseSince.Time.Equal(epoch) || awake.AsleepSeconds != 0 {
+		t.Errorf("one that is awake is so since %s, and was asleep for %ds", awake.PhaseSince, awake.AsleepSeconds)
+	}
+}

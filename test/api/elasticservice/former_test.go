@@ -49,7 +49,10 @@ func TestATargetThatIsExchangedInItsSleepIsWoken(t *testing.T) {
 	es := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), ready)
 	w.edit(es, func() { es.Spec.ScaleTargetRef.Name = "next" })
 	w.wantReplicas(3)
-	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), noneAsleep)
+	left := w.want("lobby", promptly, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), noneAsleep)
+	if since := left.Status.PhaseSince; !since.After(es.Status.PhaseSince.Time) || left.Status.AsleepRequests != nil {
+		t.Errorf("the old target's requests of %v are saved since %s, though it runs", left.Status.AsleepRequests, since)
+	}
 	w.wantEvent("FormerTargetAwake", "Deployment lobby isn't the target any more and was asleep: scaled it from 0 to 3 replicas.")
 	if n := w.replicas("next"); n != 0 {
 		t.Errorf("the new target has %d replicas, and nobody asked for it", n)
