@@ -38,7 +38,14 @@ func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v
 func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
 	es, seen, o := p.es, p.observed.Autoscaler, p.observed
 	known := es.Status.PausedScaledObject
-	if es.Spec.Autoscaler == nil && known == "" || o.Older != "" || o.TargetTaken != "" {
+	if es.Spec.Autoscaler == nil && known == "" {
+		return
+	}
+	if o.Older != "" || o.TargetTaken != "" {
+		if known != "" && o.Scale.Err == nil && o.Scale.Replicas > 0 {
+			r.unpaused(p, r.Autoscalers.Release(ctx, es)) // no other ElasticService would end it
+			p.found.Note(p.state.autoscaler.Failed)
+		}
 		return
 	}
 	wish := seen.Want(autoscaler.Situation{

@@ -71,6 +71,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 // stop reports an obstacle and leaves everything else as it is.
 func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (reconcile.Result, error) {
 	p.found.Obstacle = ob
+	p.plan.Phase = "" // a sleep that was planned doesn't begin, so nothing is paused for it
 	r.keepAutoscaler(ctx, p)
 	status.Set(p.now, p.es, p.observed, p.found, planner.Plan{Phase: p.es.Status.Phase, Mode: p.es.Status.Mode})
 	if _, err := patch.Status(ctx, r.Client, p.original, p.es); err != nil {

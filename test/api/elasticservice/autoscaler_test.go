@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -469,6 +470,48 @@ func TestAScaledObjectThatCantBePausedKeepsTheServiceAwake(t *testing.T) {
 	if n := w.count(since, writesTo("lobby")); n > 0 {
 		t.Errorf("the target was written %d times, want none", n)
 	}
+	w.wantAnnotations("lobby", nil)
+}
+
+// A sleep whose endpoints can't be written doesn't begin.
+func TestNothingIsPausedForASleepThatIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.scaledObject("lobby", 1)
+	b := w.beside("lobby", 1, byKEDA)
+	w.refuse("discovery.k8s.io", "v1", "endpointslices", admissionv1.Update, func(ctx context.Context) error {
+		var list discoveryv1.EndpointSliceList
+		if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil || len(list.Items) == 0 {
+			return err
+		}
+		return w.c.Patch(ctx, &list.Items[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)), client.DryRunAll)
+	})
+	b.players.is(0)
+	w.want("lobby", afterSettling, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.Refused), inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	w.stays("lobby", 3*time.Second, pauses(""))
+	w.wantAnnotations("lobby", nil)
+}
+
+// Nobody else would end the pause of a service whose target an older one has by now.
+func TestWhoLosesItsTargetEndsItsPause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("heir", 0)
+	w.service("heir")
+	heir := w.elastic("heir")
+	w.scaledObject("lobby", 1)
+	fixture.Eventually(t, promptly, "the next second", func(context.Context) error {
+		if now := time.Now(); now.Before(heir.CreationTimestamp.Add(time.Second)) {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
+	es := w.beside("lobby", 1, byKEDA).sleep()
+	w.wantAnnotations("lobby", pausedFor(es))
+	w.edit(heir, func() { heir.Spec.ScaleTargetRef.Name = "lobby" })
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetTaken))
+	w.wantAnnotations("lobby", pausedFor(es)) // the target sleeps on
+	w.scaleLobby(1)
 	w.wantAnnotations("lobby", nil)
 }
 
