@@ -97,8 +97,8 @@ type ElasticServiceSpec struct {
 	SleepAfter *metav1.Duration `json:"sleepAfter,omitempty"`
 
 	// awake are windows of time in which the service is kept awake, used or not. One that sleeps
-	// is woken so long before a window as its last measured wake took, but 15m at most. Outside
-	// of them it sleeps and wakes as ever. Windows that overlap are one.
+	// is woken so long before a window as its last measured wake took, and up to 30s earlier, so
+	// that not all are woken at once, but 15m at most. Outside of them it sleeps and wakes as ever. Windows that overlap are one.
 	//
 	// A target that somebody else scales to zero in a window stays there until a window opens
 	// next, or a client wakes it.

@@ -3,7 +3,7 @@
 // time.
 //
 // A service that sleeps is woken so long before a window as its last wake took, so that it is up
-// when the window opens. Inside of a window Dormouse doesn't put it to sleep. So a target that is
+// when the window opens, and up to spread earlier, so that not all are woken at once. Inside of a window Dormouse doesn't put it to sleep. So a target that is
 // at zero there, and that Dormouse hasn't put to sleep, was scaled by somebody else, who is
 // obeyed until a window opens next. The annotation is somebody's word, too, and the later one:
 // it wakes the service in any case.
@@ -11,6 +11,7 @@ package awake
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -25,6 +26,10 @@ import (
 // maxAhead bounds how long before a window a service is woken: a single wake that took hours,
 // because its image could not be pulled, is not how long they usually take.
 const maxAhead = 15 * time.Minute
+
+// spread is within which time the services of a window are woken that are woken ahead of it: all at
+// once thousands would have players wait for their passes.
+const spread = 30 * time.Second
 
 // Verdict is Decide's result.
 type Verdict struct {
@@ -114,10 +119,17 @@ func ahead(es *v1alpha1.ElasticService, opens time.Time) time.Duration {
 	if kept := es.Status.KeptAwake; kept != nil && !kept.Until.Time.Before(opens) {
 		return maxAhead
 	}
-	if last := es.Status.LastWake; last != nil {
-		return min(max(last.Took.Duration, 0), maxAhead)
+	if last := es.Status.LastWake; last != nil && last.Took.Duration > 0 {
+		return min(last.Took.Duration+earlier(es), maxAhead)
 	}
 	return 0
+}
+
+// earlier is how much earlier a service is woken than it need be: always as much, and each another.
+func earlier(es *v1alpha1.ElasticService) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(es.UID)) // never fails
+	return time.Duration(h.Sum32()%uint32(spread/time.Millisecond)) * time.Millisecond
 }
 
 // maxYear is the last year whose times can be written in every time zone.

@@ -1,12 +1,15 @@
 package awake
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -44,6 +47,7 @@ func clock(t *testing.T, text string) time.Time {
 // asleep is a service with windows that Dormouse put to sleep, after a wake that took so long.
 func asleep(took time.Duration, windows ...v1alpha1.TimeWindow) *v1alpha1.ElasticService {
 	es := fixture.Lobby(v1alpha1.PhaseAsleep, time.Time{})
+	es.UID = "es-1234" // it is woken no earlier than it need be
 	es.Spec.Awake = windows
 	es.Status.ReplicasBeforeSleep = 1
 	es.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: es.Spec.ScaleTargetRef, Replicas: 1}
@@ -122,6 +126,42 @@ func TestWindowsKeepAServiceAwake(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ten thousand services of one window would have players wait.
+func TestTheServicesOfAWindowAreNotAllWokenAtOnce(t *testing.T) {
+	const services = 3000
+	opens := clock(t, "2026-06-01 18:00:00 CEST")
+	seconds := map[int]int{}
+	es := asleep(3*time.Minute, window("0 18 * * *", time.Hour))
+	for i := range services {
+		es.UID = types.UID(uuid(i))
+		begin := Decide(opens.Add(-time.Hour), es).Next
+		early := opens.Add(-3 * time.Minute).Sub(begin)
+		if early < 0 || early >= spread {
+			t.Fatalf("it is woken %s earlier than it need be", early)
+		}
+		seconds[int(early/time.Second)]++
+		if v := Decide(begin, es); !v.Wakes(es) || !v.Next.Equal(opens) {
+			t.Fatalf("at %s it is woken: %t", begin, v.Wakes(es))
+		}
+	}
+	for second, n := range seconds {
+		if n > 2*services/30 {
+			t.Errorf("%d of %d services are woken in second %d", n, services, second)
+		}
+	}
+	// Without a wake that was measured none is woken ahead.
+	es.Status.LastWake = nil
+	if next := Decide(opens.Add(-time.Hour), es).Next; !next.Equal(opens) {
+		t.Errorf("one without a measured wake is woken at %s", next)
+	}
+}
+
+// uuid is a UID as API servers make them.
+func uuid(i int) string {
+	sum := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
 // A service that is woken ahead of a window takes less time than before, and is not put to sleep
