@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
@@ -202,8 +203,12 @@ func TestADeletionDuringTheSleepEndsThePause(t *testing.T) {
 	w.wantAnnotations("lobby", pausedFor(es))
 	w.delete("lobby")
 	w.wantAnnotations("lobby", nil)
-	fixture.Eventually(t, promptly, "the target is awake", func(context.Context) error {
-		if n := w.replicas("lobby"); n != 2 {
+	fixture.Eventually(t, promptly, "the target is awake", func(ctx context.Context) error {
+		d := &appsv1.Deployment{}
+		if err := w.read(ctx, "lobby", d); err != nil {
+			return err
+		}
+		if n := ptr.Deref(d.Spec.Replicas, -1); n != 2 {
 			return fmt.Errorf("it has %d replicas, want the ScaledObject's minReplicaCount", n)
 		}
 		return nil

@@ -85,7 +85,8 @@ func TestTheWaitingPageSaysWhatTheServiceIsAndHowLongItTakes(t *testing.T) {
 		"a service's state": {waking(65*time.Second, proto.Page{}), proto.WaitingPage, default5, []string{"Waking up, 1m5s so far."}, nil},
 		"texts of its own": {
 			waking(7*time.Second, proto.Page{Title: "Tea <time> & more", Message: `{elapsed} of "it" {title} <script>`}), proto.WaitingPage, default5,
-			[]string{"<title>Tea &lt;time&gt; &amp; more</title>", "<h1>Tea &lt;time&gt; &amp; more</h1>", "<p>7s of &#34;it&#34; {title} &lt;script&gt;</p>"}, []string{"lobby", "<script"},
+			[]string{"<title>Tea &lt;time&gt; &amp; more</title>", "<h1>Tea &lt;time&gt; &amp; more</h1>", "<p>7s of &#34;it&#34; {title} &lt;script&gt;</p>"},
+			[]string{"lobby", "<script"},
 		},
 		"a wake that isn't seen yet": {paged(proto.Page{Message: "{elapsed} so far"}), proto.WaitingPage, default5, []string{"<p>0s so far</p>"}, nil},
 		"a wake that takes long":     {waking(time.Second, proto.Page{Takes: 40 * time.Second}), proto.WaitingPage, "5", []string{"This usually takes about 40 seconds."}, nil},
