@@ -56,9 +56,9 @@ const (
 
 // Situation is what a wish depends on besides the autoscaler.
 type Situation struct {
-	// Known is set where the target's replicas are known.
-	Known    bool
-	Replicas int32
+	// ReplicasObserved is set where the target's replicas were observed.
+	ReplicasObserved bool
+	Replicas         int32
 	// FallingAsleep is set while a sleep is about to be committed.
 	FallingAsleep bool
 	// Deleting is set where the ElasticService is being deleted.
@@ -72,7 +72,7 @@ func (s Seen) Want(at Situation) Wish {
 		return Leave
 	case at.Deleting:
 		return Unpause
-	case !at.Known:
+	case !at.ReplicasObserved:
 		return Leave
 	case at.Replicas > 0 && !at.FallingAsleep:
 		return Unpause

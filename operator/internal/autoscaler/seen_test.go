@@ -33,17 +33,17 @@ func TestAPauseLastsFromTheBeginningOfASleepToTheWake(t *testing.T) {
 		at   Situation
 		want Wish
 	}{
-		"at zero":                            {keda, Situation{Known: true}, Pause},
-		"falling asleep":                     {keda, Situation{Known: true, Replicas: 2, FallingAsleep: true}, Pause},
-		"awake":                              {keda, Situation{Known: true, Replicas: 2}, Unpause},
-		"deleted at zero":                    {keda, Situation{Known: true, Deleting: true}, Unpause},
+		"at zero":                            {keda, Situation{ReplicasObserved: true}, Pause},
+		"falling asleep":                     {keda, Situation{ReplicasObserved: true, Replicas: 2, FallingAsleep: true}, Pause},
+		"awake":                              {keda, Situation{ReplicasObserved: true, Replicas: 2}, Unpause},
+		"deleted at zero":                    {keda, Situation{ReplicasObserved: true, Deleting: true}, Unpause},
 		"deleted, and the target is unknown": {keda, Situation{Deleting: true}, Unpause},
 		"the target is unknown":              {keda, Situation{}, Leave},
-		"at zero, and it scales by itself":   {with(reasons.AutoscalerScalesToZero), Situation{Known: true}, Leave},
-		"at zero, and it is another's":       {with(reasons.AutoscalerOfOther), Situation{Known: true}, Unpause},
-		"awake, and it can't be read":        {with(reasons.AutoscalerUnreadable), Situation{Known: true, Replicas: 1}, Unpause},
-		"an HPA":                             {Seen{Kind: v1alpha1.AutoscalerHPA}, Situation{Known: true}, Leave},
-		"none":                               {Seen{}, Situation{Known: true, Deleting: true}, Leave},
+		"at zero, and it scales by itself":   {with(reasons.AutoscalerScalesToZero), Situation{ReplicasObserved: true}, Leave},
+		"at zero, and it is another's":       {with(reasons.AutoscalerOfOther), Situation{ReplicasObserved: true}, Unpause},
+		"awake, and it can't be read":        {with(reasons.AutoscalerUnreadable), Situation{ReplicasObserved: true, Replicas: 1}, Unpause},
+		"an HPA":                             {Seen{Kind: v1alpha1.AutoscalerHPA}, Situation{ReplicasObserved: true}, Leave},
+		"none":                               {Seen{}, Situation{ReplicasObserved: true, Deleting: true}, Leave},
 	} {
 		if got := c.seen.Want(c.at); got != c.want {
 			t.Errorf("%s: wish %d, want %d", name, got, c.want)

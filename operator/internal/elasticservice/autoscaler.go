@@ -37,31 +37,31 @@ func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v
 // the spec names another one by then.
 func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
 	es, seen, o := p.es, p.observed.Autoscaler, p.observed
-	known := es.Status.PausedScaledObject
-	if es.Spec.Autoscaler == nil && known == "" {
+	paused := es.Status.PausedScaledObject
+	if es.Spec.Autoscaler == nil && paused == "" {
 		return
 	}
 	if o.Older != "" || o.TargetTaken != "" {
-		if known != "" && o.Scale.Err == nil && o.Scale.Replicas > 0 {
+		if paused != "" && o.Scale.Err == nil && o.Scale.Replicas > 0 {
 			r.unpaused(p, r.Autoscalers.Release(ctx, es)) // no other ElasticService would end it
 			p.found.Note(p.state.autoscaler.Failed)
 		}
 		return
 	}
 	wish := seen.Want(autoscaler.Situation{
-		Known: o.Scale.Err == nil, Replicas: o.Scale.Replicas,
+		ReplicasObserved: o.Scale.Err == nil, Replicas: o.Scale.Replicas,
 		FallingAsleep: p.plan.Phase == v1alpha1.PhaseFallingAsleep, Deleting: !es.DeletionTimestamp.IsZero(),
 	})
 	switch {
-	case known != "" && (seen.Kind != v1alpha1.AutoscalerKEDA || known != seen.Name):
+	case paused != "" && (seen.Kind != v1alpha1.AutoscalerKEDA || paused != seen.Name):
 		r.unpaused(p, r.Autoscalers.Release(ctx, es)) // it is named no more
-	case wish == autoscaler.Pause && known == "":
+	case wish == autoscaler.Pause && paused == "":
 		es.Status.PausedScaledObject = seen.Name // the pass that this write leads to pauses it
 	case wish == autoscaler.Pause && !seen.Paused:
 		p.state.autoscaler.Paused(p.now, r.Autoscalers.Pause(ctx, es, seen))
 	case wish == autoscaler.Unpause && seen.Ours:
 		r.unpaused(p, r.Autoscalers.Unpause(ctx, es, seen))
-	case wish == autoscaler.Unpause && known != "":
+	case wish == autoscaler.Unpause && paused != "":
 		// The cache may be late, or could not be read.
 		r.unpaused(p, r.Autoscalers.Release(ctx, es))
 	}

@@ -54,8 +54,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Scaler reads and writes the targets' scale.
 	Scaler *target.Scaler
-	// Raiser wakes what something keeps awake, as a client would; nil: the Scaler does.
-	Raiser Raiser
+	// WakeScaler wakes what something keeps awake, as a client would; nil: the Scaler does.
+	WakeScaler WakeScaler
 	// Resolvers are the resolver pods.
 	Resolvers resolvers.Pods
 	// Namespaces are those whose objects count; empty: all.
@@ -93,8 +93,8 @@ func (r *Reconciler) Init() {
 	if r.Ports == nil {
 		r.Ports = resolverports.New(r.Client, 0)
 	}
-	if r.Raiser == nil {
-		r.Raiser = r.Scaler
+	if r.WakeScaler == nil {
+		r.WakeScaler = r.Scaler
 	}
 	r.lookouts = lookout.New(r.Notify)
 	r.backlog = kit.NewBacklog(maxBacklog)

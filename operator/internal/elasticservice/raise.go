@@ -20,8 +20,8 @@ const raisedCheck = time.Second
 // raiseTime bounds a wake, as it bounds that for a client. The pass goes on to write the endpoints.
 const raiseTime = 3 * time.Second
 
-// Raiser scales targets up.
-type Raiser interface {
+// WakeScaler scales targets up.
+type WakeScaler interface {
 	RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error)
 }
 
@@ -31,7 +31,7 @@ func (r *Reconciler) raise(ctx context.Context, p *pass) {
 	ctx, cancel := context.WithTimeout(ctx, raiseTime)
 	defer cancel()
 	at := r.Now()
-	raised, err := r.Raiser.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
+	raised, err := r.WakeScaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
 	switch {
 	case errors.Is(err, target.ErrForbidden):
 		p.found.Note(obstacle.New(reasons.TargetForbidden, "%s keeps the service awake, and the operator %s: let it scale %s.",

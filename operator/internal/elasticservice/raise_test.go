@@ -16,17 +16,17 @@ import (
 	"dormouse.dev/dormouse/operator/internal/test/seen"
 )
 
-// raiser is a Raiser that is a function.
-type raiser func(context.Context, target.Ref, target.Replicas) (target.Raised, error)
+// wakeScaler is a WakeScaler that is a function.
+type wakeScaler func(context.Context, target.Ref, target.Replicas) (target.Raised, error)
 
-// RaiseTo implements Raiser.
-func (f raiser) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
+// RaiseTo implements WakeScaler.
+func (f wakeScaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replicas) (target.Raised, error) {
 	return f(ctx, ref, want)
 }
 
 // keptAwake is a pass of a service at zero that something keeps awake. No Service has its endpoints.
-func keptAwake(f raiser) (*Reconciler, *pass) {
-	r := &Reconciler{Raiser: f, Events: events.NewFakeRecorder(8)}
+func keptAwake(f wakeScaler) (*Reconciler, *pass) {
+	r := &Reconciler{WakeScaler: f, Events: events.NewFakeRecorder(8)}
 	r.Init()
 	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
 	o := seen.Of(0)
@@ -34,8 +34,8 @@ func keptAwake(f raiser) (*Reconciler, *pass) {
 	return r, &pass{original: es, es: es, state: r.stateOf(es), now: fixture.At(0), observed: o, plan: planner.Plan{Raise: true}}
 }
 
-// A GameType's Servers and bounds count for it as for a client, which only a Raiser knows.
-func TestWhatIsKeptAwakeIsWokenByTheRaiser(t *testing.T) {
+// A GameType's Servers and bounds count for it as for a client, which only a WakeScaler knows.
+func TestWhatIsKeptAwakeIsWokenByTheWakeScaler(t *testing.T) {
 	var ref target.Ref
 	r, p := keptAwake(func(_ context.Context, raised target.Ref, _ target.Replicas) (target.Raised, error) {
 		ref = raised
@@ -51,7 +51,7 @@ func TestWhatIsKeptAwakeIsWokenByTheRaiser(t *testing.T) {
 
 // The endpoints are written after it: they may name a resolver that is gone.
 func TestAWakeThatFailsDoesNotEndThePass(t *testing.T) {
-	for name, f := range map[string]raiser{
+	for name, f := range map[string]wakeScaler{
 		"an error": func(context.Context, target.Ref, target.Replicas) (target.Raised, error) {
 			return target.Raised{}, errors.New("the API server is gone")
 		},

@@ -108,7 +108,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
-	raiser := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}
+	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}
 	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: wellknown.TokenAudience})
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, raiser, beside, reports.Peers, addresses, p.Errors); err != nil {
+	if err := setupController(mgr, o, token, scaler, wakeScaler, beside, reports.Peers, addresses, p.Errors); err != nil {
 		return err
 	}
 	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
@@ -168,7 +168,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 			return nil
 		},
 	})
-	waker := informer.NewWaker(mgr.GetClient(), raiser, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
+	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
 	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
 	handler := &informer.Handler{
 		Verifier: verifier,
@@ -359,7 +359,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, raiser elasticservice.Raiser, beside *autoscaler.Autoscalers, players elasticservice.Players, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, beside *autoscaler.Autoscalers, players elasticservice.Players, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -390,7 +390,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
 		Scaler:      scaler,
-		Raiser:      raiser,
+		WakeScaler:  wakeScaler,
 		Autoscalers: beside,
 		Resolvers:   pods,
 		Triggers:    poller,

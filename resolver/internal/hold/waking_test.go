@@ -45,10 +45,10 @@ func TestAPageSaysThatThereIsNothingToWakeOnceThatIsCertain(t *testing.T) {
 	type answer struct {
 		seconds float64
 		outcome wake.Outcome
-		known   bool
+		certain bool
 	}
-	no := func(seconds float64, known bool) answer { return answer{seconds, wake.NotFound, known} }
-	later := func(seconds float64, known bool) answer { return answer{seconds, "", known} }
+	no := func(seconds float64, certain bool) answer { return answer{seconds, wake.NotFound, certain} }
+	later := func(seconds float64, certain bool) answer { return answer{seconds, "", certain} }
 	for name, answers := range map[string][]answer{
 		"nobody has asked":                  {later(0, false)},
 		"one answer says little":            {no(0, false), later(4, false)},
@@ -69,8 +69,8 @@ func TestAPageSaysThatThereIsNothingToWakeOnceThatIsCertain(t *testing.T) {
 				if a.outcome != "" {
 					n.answered(at, a.outcome)
 				}
-				if known := n.knows(at); known != a.known {
-					t.Errorf("after %q at %v s known is %v, want %v", a.outcome, a.seconds, known, a.known)
+				if certain := n.knows(at); certain != a.certain {
+					t.Errorf("after %q at %v s certain is %v, want %v", a.outcome, a.seconds, certain, a.certain)
 				}
 			}
 		})

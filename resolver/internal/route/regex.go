@@ -31,8 +31,8 @@ func compile(text v1alpha1.HTTPRegex) *regexp.Regexp {
 	if text == "" {
 		return nil
 	}
-	if known, ok := compiled.Get(text); ok {
-		return known.(*regexp.Regexp)
+	if cached, ok := compiled.Get(text); ok {
+		return cached.(*regexp.Regexp)
 	}
 	expression := noText
 	if small(string(text)) {

@@ -53,7 +53,7 @@ spec:
 func (w *world) useKEDA() {
 	w.t.Helper()
 	installKEDA(w.t)
-	known.Do(func() {
+	crdServed.Do(func() {
 		w.elastic("asks-for-keda", byKEDA)
 		fixture.Eventually(w.t, afterElection, "the operator knows ScaledObjects", func(ctx context.Context) error {
 			es := &v1alpha1.ElasticService{}
@@ -72,8 +72,8 @@ func (w *world) useKEDA() {
 	})
 }
 
-// known is for the first that waits for it.
-var known sync.Once
+// crdServed is for the first that waits for it.
+var crdServed sync.Once
 
 // installKEDA has the API server know ScaledObjects.
 func installKEDA(t *testing.T) {

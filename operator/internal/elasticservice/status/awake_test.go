@@ -89,9 +89,9 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 					notes.WriteString(e.Note)
 				}
 			}
-			told := notes.String()
-			if !strings.Contains(told, c.event) || c.event == "" && told != "" {
-				t.Errorf("the events are %q, want %q", told, c.event)
+			noted := notes.String()
+			if !strings.Contains(noted, c.event) || c.event == "" && noted != "" {
+				t.Errorf("the events are %q, want %q", noted, c.event)
 			}
 		})
 	}
