@@ -4,17 +4,9 @@ import (
 	"context"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
-	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
@@ -75,29 +67,4 @@ func (r *Reconciler) unpaused(p *pass, failed *obstacle.Obstacle) {
 		return
 	}
 	p.state.autoscaler.NotUnpaused(p.now, failed)
-}
-
-// byHPA finds the ElasticServices that name a HorizontalPodAutoscaler.
-func (r *Reconciler) byHPA(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.byAutoscalerNamed(ctx, v1alpha1.AutoscalerHPA, client.ObjectKeyFromObject(o))
-}
-
-// byScaledObject finds the ElasticServices that name a ScaledObject.
-func (r *Reconciler) byScaledObject(ctx context.Context, key client.ObjectKey) []reconcile.Request {
-	return r.byAutoscalerNamed(ctx, v1alpha1.AutoscalerKEDA, key)
-}
-
-func (r *Reconciler) byAutoscalerNamed(ctx context.Context, kind v1alpha1.AutoscalerKind, key client.ObjectKey) []reconcile.Request {
-	return index.Find(ctx, r.Client, client.InNamespace(key.Namespace), client.MatchingFields{index.Autoscaler: string(kind) + "/" + key.Name})
-}
-
-// boundsChanged lets through HorizontalPodAutoscalers that come, go, or are given other bounds,
-// another target or another owner. Their status changes all the time.
-func boundsChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*autoscalingv2.HorizontalPodAutoscaler)
-		after, ok2 := e.ObjectNew.(*autoscalingv2.HorizontalPodAutoscaler)
-		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
-			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
-	}}
 }

@@ -124,15 +124,10 @@ func observeDraining(servers []v1alpha1.Server, o *planner.Observed) {
 		if full(&servers[i]) {
 			o.Full[servers[i].Name] = true
 		}
-		if drains(&servers[i]) {
+		if idleness.Drains(&servers[i]) {
 			o.Draining[servers[i].Name] = true
 		}
 	}
-}
-
-// drains reports whether a Server takes no new players.
-func drains(s *v1alpha1.Server) bool {
-	return s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs()
 }
 
 // full reports whether a Server has no room for another player.

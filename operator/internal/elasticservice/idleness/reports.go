@@ -86,3 +86,8 @@ func BusyOf(games []Game) string {
 func Busy(s *v1alpha1.Server) bool {
 	return !gamepod.DeletionAllowed(s) || s.Status.Players != nil && s.Status.Players.Current > 0
 }
+
+// Drains reports whether a Server takes no new players.
+func Drains(s *v1alpha1.Server) bool {
+	return s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs()
+}
