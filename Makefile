@@ -158,7 +158,7 @@ bench-report: ## Measure what 10,000 sidecars' reports cost the operator
 # It needs no cluster, but root or a kernel that lets users have network namespaces.
 # BENCH_FLAGS may be "-servers=500 -services=500 -phases=up,hold,down" for a look at a change.
 .PHONY: bench-scale
-bench-scale: ## Measure what 2,000 Servers and 2,000 sleeping services cost
+bench-scale: ## Measure what 2,000 Servers and 2,000 services of each kind cost
 	@$(GO) build -o bin/bench-scale ./test/bench/scale && bin/bench-scale $(BENCH_FLAGS)
 
 # It needs no cluster. Root gets HAProxy and nginx from Debian, and a network

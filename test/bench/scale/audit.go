@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 )
@@ -14,6 +15,8 @@ import (
 type audit struct {
 	file   string
 	offset int64
+	// open are the watches that have begun and not ended, by user agent and resource.
+	open map[string]map[string]int
 }
 
 // requests are what was asked, by user agent, and there by verb and resource such as "patch
@@ -67,7 +70,41 @@ func (a *audit) next() (_ requests, err error) {
 			return nil, fmt.Errorf("read the audit log: %w", err)
 		}
 		all.add(e)
+		a.follow(e)
 	}
+}
+
+// follow takes in a watch that begins or ends.
+func (a *audit) follow(e entry) {
+	if e.Verb != "watch" || e.ObjectRef == nil {
+		return
+	}
+	agent := e.agent()
+	if a.open == nil {
+		a.open = map[string]map[string]int{}
+	}
+	if a.open[agent] == nil {
+		a.open[agent] = map[string]int{}
+	}
+	switch e.Stage {
+	case "ResponseStarted":
+		a.open[agent][e.ObjectRef.Resource]++
+	case "ResponseComplete":
+		a.open[agent][e.ObjectRef.Resource]--
+	}
+}
+
+// watches are those of an agent that are open, by resource.
+func (a *audit) watches(agent string) map[string]int {
+	open := maps.Clone(a.open[agent])
+	maps.DeleteFunc(open, func(_ string, n int) bool { return n == 0 })
+	return open
+}
+
+// agent is the name of the program that asked.
+func (e *entry) agent() string {
+	name, _, _ := strings.Cut(e.UserAgent, "/")
+	return name
 }
 
 func (r requests) add(e entry) {
@@ -76,7 +113,7 @@ func (r requests) add(e entry) {
 	if (e.Verb == "watch") != begun || e.ObjectRef == nil {
 		return
 	}
-	agent, _, _ := strings.Cut(e.UserAgent, "/")
+	agent := e.agent()
 	kind := e.Verb + " " + e.ObjectRef.Resource
 	if e.ObjectRef.Subresource != "" {
 		kind += "/" + e.ObjectRef.Subresource

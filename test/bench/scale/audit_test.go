@@ -51,4 +51,9 @@ func TestTheAuditLogIsReadOnceAndEachRequestCountedOnce(t *testing.T) {
 	if d := cmp.Diff(requests{"operator": {"create pods": {All: 1, Failed: 1}}}, next()); d != "" {
 		t.Errorf("requests since (-want +got):\n%s", d)
 	}
+	add(`{"stage":"ResponseStarted","verb":"watch",` + of + `,"objectRef":{"resource":"services"},"responseStatus":{"code":200}}` + "\n")
+	next()
+	if d := cmp.Diff(map[string]int{"services": 1}, a.watches(operatorName)); d != "" {
+		t.Errorf("open watches (-want +got):\n%s", d)
+	}
 }

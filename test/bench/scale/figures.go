@@ -27,6 +27,8 @@ type figures struct {
 	NewResolver float64   `json:"new_resolver_listed_seconds,omitempty"`
 	NewLeader   *handover `json:"new_leader,omitempty"`
 	Storm       *storm    `json:"wake_storm,omitempty"`
+	// Triggered is of as many services again, which have triggers.
+	Triggered *triggered `json:"triggers,omitempty"`
 	// Restarts are those of programs that ended by themselves while another one was restarted.
 	Restarts    map[string]int `json:"restarts_by_themselves,omitempty"`
 	FailedCalls int64          `json:"failed_sidecar_calls"`
@@ -101,6 +103,18 @@ func (f *figures) print(w io.Writer, order []string) {
 	}
 	if s := f.Storm; s != nil {
 		fmt.Fprintf(w, "  %d wakes     all scaled after %.2f s, all accepted after %.2f s, %d calls made again\n    call -> answer       %s\n    call -> scale write  %s\n", s.Wakes, s.Last, s.Accepted, s.Again, s.Answer, s.ScaleWrite)
+	}
+	if t := f.Triggered; t != nil {
+		fmt.Fprintf(w, "  %d services with triggers, %d awake   at rest %.0f queries a minute of Prometheus, %.0f of Pods\n", t.Services, t.Awake, t.PrometheusQueries, t.HTTPQueries)
+		if p, ok := f.Phases["triggers hold"]; ok {
+			fmt.Fprintf(w, "    at rest              operator %.0f MiB, %.3f cores, %d writes and %d reads of the API server in %.0f s\n",
+				p.Programs[operatorName].RSS, p.Programs[operatorName].Processor/p.WithRest, p.Writes, p.Reads, p.WithRest)
+		}
+		fmt.Fprintf(w, "    the operator's open watches:")
+		for _, resource := range slices.Sorted(maps.Keys(t.Watches)) {
+			fmt.Fprintf(w, " %s %d,", resource, t.Watches[resource])
+		}
+		fmt.Fprintf(w, "\n    call -> scale write  %s\n    nobody is there -> all asleep  %.1f s, of which %.0f s are sleepAfter\n", t.ScaleWrite, t.Slept, t.SleepAfter)
 	}
 	fmt.Fprintf(w, "%-32s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "phase", "seconds", "settled", "writes", "reads", "409", "op CPU s", "op peak", "rs peak", "API CPU s")
 	for _, name := range order {

@@ -43,6 +43,7 @@ func (c *cluster) operatorProgram(name, address string) *program {
 		name: name, as: operatorName, path: filepath.Join(c.bin, "scale", operatorName),
 		args: []string{
 			"--listen=" + address, "--leader-elect", "--token-file=" + c.tokenFile(operatorName), fmt.Sprintf("--resolver-port=%d", resolverPort),
+			"--outbound-networks=" + answersNetwork,
 		},
 		env: []string{
 			"KUBECONFIG=" + c.kubeconfig(operatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + name, "SENTRY_DSN=", "GOMEMLIMIT=900MiB",

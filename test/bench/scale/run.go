@@ -19,14 +19,15 @@ const (
 	phaseResolver = "resolver"
 	phaseLeader   = "leader"
 	phaseStorm    = "storm"
+	phaseTriggers = "triggers"
 	phaseRestarts = "restarts"
 	phaseDown     = "down"
 )
 
-var allPhases = []string{phaseServices, phaseUp, phaseHold, phaseResolver, phaseLeader, phaseStorm, phaseRestarts, phaseDown}
+var allPhases = []string{phaseServices, phaseUp, phaseHold, phaseResolver, phaseLeader, phaseStorm, phaseTriggers, phaseRestarts, phaseDown}
 
 // needServices are those for which services must be there.
-var needServices = []string{phaseServices, phaseResolver, phaseStorm}
+var needServices = []string{phaseServices, phaseResolver, phaseStorm, phaseTriggers}
 
 // run is one run of the benchmark.
 type run struct {
@@ -136,6 +137,8 @@ func (r *run) do(ctx context.Context, name string) error {
 		return r.doLeader(ctx)
 	case phaseStorm:
 		return r.doStorm(ctx)
+	case phaseTriggers:
+		return r.doTriggers(ctx)
 	case phaseRestarts:
 		return r.doRestarts(ctx)
 	default:

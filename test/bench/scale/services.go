@@ -230,20 +230,27 @@ func (l *listings) listed(pod types.UID) (int, time.Time) {
 	return l.count[pod], l.last[pod]
 }
 
-// scales are when Deployments were first seen with replicas.
+// scales are when targets were first seen with replicas.
 type scales struct {
 	sync.Mutex
 	at map[client.ObjectKey]time.Time
 }
 
 func (s *scales) saw(o any) {
-	d, ok := o.(*appsv1.Deployment)
-	if !ok || ptr.Deref(d.Spec.Replicas, 1) == 0 {
+	var replicas *int32
+	target, _ := o.(client.Object)
+	switch t := o.(type) {
+	case *appsv1.Deployment:
+		replicas = t.Spec.Replicas
+	case *appsv1.StatefulSet:
+		replicas = t.Spec.Replicas
+	}
+	if ptr.Deref(replicas, 0) == 0 {
 		return
 	}
 	s.Lock()
 	defer s.Unlock()
-	if key := client.ObjectKeyFromObject(d); s.at[key].IsZero() {
+	if key := client.ObjectKeyFromObject(target); s.at[key].IsZero() {
 		s.at[key] = time.Now()
 	}
 }
@@ -257,7 +264,7 @@ func (s *scales) forget() []client.ObjectKey {
 	return all
 }
 
-// of is when a Deployment was, or zero.
+// of is when a target was, or zero.
 func (s *scales) of(key client.ObjectKey) time.Time {
 	s.Lock()
 	defer s.Unlock()
