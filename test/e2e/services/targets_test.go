@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
@@ -52,6 +54,37 @@ func TestAStatefulSetSleepsAndWakes(t *testing.T) {
 		slept = es.Status.LastSleepTime.Time
 		if err := errors.Join(suite.Cluster.WaitRouted(ctx, es, 1), suite.Cluster.WaitUnrouted(ctx, pod.Status.PodIP)); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What Dormouse makes beside a Service has a longer name than it, and a Service's may have 63
+// characters. So the two here differ only in what would be cut off.
+func TestTwoServicesWhoseNamesAreAsLongAsMayBe(t *testing.T) {
+	t.Parallel()
+	ctx, ns := suite.Namespace(t)
+	for _, last := range []string{"a", "b"} {
+		g := env.Game{Namespace: ns, Name: strings.Repeat("lobby-", 10) + "xy" + last, TCP: []int32{7000}, Probe: true}
+		if len(g.Name) != validation.DNS1035LabelMaxLength {
+			t.Fatalf("the name has %d characters, want %d", len(g.Name), validation.DNS1035LabelMaxLength)
+		}
+		suite.Asleep(ctx, t, g)
+		stats, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stats.Intact(); err != nil {
+			t.Error(err)
+		}
+		pod := &corev1.Pod{}
+		if err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: stats.Paths[0].Server}, pod); err != nil {
+			t.Fatal(err)
+		}
+		if app := pod.Labels["app"]; app != g.Name {
+			t.Errorf("a Pod of %s answered, want one of %s", app, g.Name)
+		}
+		if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+			t.Error(err)
 		}
 	}
 }
