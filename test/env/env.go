@@ -40,6 +40,8 @@ type Env struct {
 	TestServer string
 	// web is the image of the test web server.
 	web webImage
+	// rollouts is Argo's controller.
+	rollouts rollouts
 	// Cluster is the local one; nil for somebody else's.
 	Cluster *devcluster.Cluster
 }

@@ -15,13 +15,16 @@ import (
 // DevTag is the tag of the images that are built for the local cluster.
 const DevTag = "dev"
 
-// Program is one of the project's own that runs in a container. The Dockerfiles
-// and config/ say the same of it; a test compares them.
+// Program runs in a container. Of the project's own the Dockerfiles and config/ say the same; a
+// test compares them.
 type Program struct {
 	// Name is the binary's name, which is at the image's root.
 	Name string
-	// Package is its main package, relative to the project's root.
+	// Package is its main package, relative to the project's root, or to that of its module.
 	Package string
+	// Module is the directory of its module, relative to the project's root; empty for the
+	// project's own.
+	Module string
 	// Image is its image's name, without registry and tag.
 	Image string
 	// Dockerfile builds the image for release; empty for what is never released.
@@ -67,7 +70,7 @@ func (p Program) Compile(ctx context.Context, repo, binary string) error {
 		return fmt.Errorf("compile %s: %w", p.Name, err)
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, p.Package)
-	cmd.Dir = repo
+	cmd.Dir = filepath.Join(repo, p.Module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile %s: %w\n%s", p.Name, err, bytes.TrimSpace(output))
