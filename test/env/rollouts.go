@@ -57,16 +57,12 @@ func (e *Env) ArgoRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespace := &unstructured.Unstructured{}
-	namespace.SetAPIVersion("v1")
-	namespace.SetKind("Namespace")
-	namespace.SetName(rolloutsNamespace)
 	for _, o := range objects {
 		if err := e.intoNamespace(o); err != nil {
 			return err
 		}
 	}
-	objects = append([]*unstructured.Unstructured{namespace}, objects...)
+	objects = append(objects, besideRollouts()...)
 	if err := manifests.Apply(ctx, e.Client, "dormouse-tests", objects, nil); err != nil {
 		return err
 	}
@@ -77,8 +73,28 @@ func (e *Env) ArgoRollouts(ctx context.Context) error {
 	return nil
 }
 
+// besideRollouts is the controller's namespace, and what lets Dormouse watch Rollouts as
+// config/components/argo-rollouts does.
+func besideRollouts() []*unstructured.Unstructured {
+	const name = "tests-rollouts"
+	return []*unstructured.Unstructured{
+		{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": rolloutsNamespace}}},
+		{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": name},
+			"rules": []any{map[string]any{
+				"apiGroups": []any{"argoproj.io"}, "resources": []any{"rollouts"}, "verbs": []any{"get", "list", "watch"},
+			}},
+		}},
+		{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": SystemNamespace, "name": Operator}},
+		}},
+	}
+}
+
 // intoNamespace gives a namespace to an object that belongs to one, as kubectl apply -n does, and has
-// its Pods run the image that the nodes have.
+// its Pods run the image that the nodes have, and ask for no storage, which the nodes don't count.
 func (e *Env) intoNamespace(o *unstructured.Unstructured) error {
 	if is, err := e.Client.IsObjectNamespaced(o); err != nil {
 		return fmt.Errorf("find the scope of %s: %w", o.GetKind(), err)
@@ -92,6 +108,7 @@ func (e *Env) intoNamespace(o *unstructured.Unstructured) error {
 	for i := range containers {
 		if c, ok := containers[i].(map[string]any); ok {
 			c["imagePullPolicy"] = string(corev1.PullIfNotPresent)
+			delete(c, "resources")
 		}
 	}
 	return unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers") //nolint:wrapcheck // as above

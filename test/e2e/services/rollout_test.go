@@ -1,11 +1,14 @@
 package services
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -13,13 +16,18 @@ import (
 	"dormouse.dev/dormouse/test/env"
 )
 
+// rolloutsTime is for the controller's first build, which takes minutes.
+const rolloutsTime = 15 * time.Minute
+
 // Argo's own controller makes the Pods.
 func TestAnArgoRolloutSleepsAndWakes(t *testing.T) {
 	t.Parallel()
-	ctx, ns := suite.Namespace(t)
-	if err := suite.Cluster.ArgoRollouts(ctx); err != nil {
+	building, cancel := context.WithTimeout(t.Context(), rolloutsTime)
+	defer cancel()
+	if err := suite.Cluster.ArgoRollouts(building); err != nil {
 		t.Fatal(err)
 	}
+	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "shop", TCP: []int32{7000}, Probe: true, Trigger: true, SleepAfter: time.Second,
 		Target: &v1alpha1.ScaleTargetRef{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "shop"},
@@ -55,5 +63,17 @@ func TestAnArgoRolloutSleepsAndWakes(t *testing.T) {
 		if err := errors.Join(suite.Cluster.WaitRouted(ctx, es, 1), suite.Cluster.WaitUnrouted(ctx, pod.Status.PodIP)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	rollout := &unstructured.Unstructured{}
+	rollout.SetAPIVersion(g.Target.APIVersion)
+	rollout.SetKind(g.Target.Kind)
+	rollout.SetNamespace(ns)
+	rollout.SetName(g.Name)
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
+	if err := suite.Cluster.Client.SubResource("scale").Update(ctx, rollout, client.WithSubResourceBody(scale)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+		t.Error(err)
 	}
 }
