@@ -81,4 +81,10 @@ const (
 	// until when they keep the service awake, or when they will next. While it is False what
 	// can't be read counts for nothing, and everything else does.
 	AwakeWindowsValid = "AwakeWindowsValid"
+
+	// WakeGroupValid is True when each name in spec.wakeWith counts and is up in time, and when
+	// there is none; its message says for which the service waits, or which keeps it awake. While
+	// it is False the names that don't count are left out, and clients wait for nobody who came
+	// too late.
+	WakeGroupValid = "WakeGroupValid"
 )

@@ -147,11 +147,24 @@ const (
 	// AnnotationInvalid means that an annotation of the front's Service, or of the
 	// ElasticService itself, can't be read.
 	AnnotationInvalid = "AnnotationInvalid"
-	// KeptAwake means that a window or an annotation keeps the service awake.
+	// KeptAwake means that a window, an annotation or another ElasticService keeps the service
+	// awake.
 	KeptAwake = "KeptAwake"
-	// ScaledToZero means that somebody scaled the target to zero in a window that would
-	// keep it awake.
+	// ScaledToZero means that somebody scaled the target to zero while a window or another
+	// ElasticService would keep it awake.
 	ScaledToZero = "ScaledToZero"
+	// WaitsForOthers means that ElasticServices in spec.wakeWith aren't up yet.
+	WaitsForOthers = "WaitsForOthers"
+	// OthersNotUp means that ElasticServices in spec.wakeWith didn't come up in time, and that
+	// clients don't wait for them any more.
+	OthersNotUp = "OthersNotUp"
+	// ElasticServiceNotFound means that spec.wakeWith names an ElasticService that isn't there,
+	// or is being deleted.
+	ElasticServiceNotFound = "ElasticServiceNotFound"
+	// WakeGroupCycle means that an ElasticService in spec.wakeWith wakes this one in turn.
+	WakeGroupCycle = "WakeGroupCycle"
+	// WakeGroupTooLarge means that too many ElasticServices are reached by spec.wakeWith.
+	WakeGroupTooLarge = "WakeGroupTooLarge"
 	// ProtocolUnsupported means that clients don't say in the port's protocol
 	// which host they want.
 	ProtocolUnsupported = "ProtocolUnsupported"

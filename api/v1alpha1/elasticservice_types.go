@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes a label's value"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.wakeWith) || !(self.metadata.name in self.spec.wakeWith)",message="spec.wakeWith names other ElasticServices, and this is the own name; remove it"
 type ElasticService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -106,6 +107,27 @@ type ElasticServiceSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Awake []TimeWindow `json:"awake,omitempty"`
+
+	// wakeWith are the names of other ElasticServices of the namespace, without which this one
+	// is of no use: a page's database, or a proxy's lobby. They are woken as soon as this one
+	// wakes, whatever woke it, and those that they name are woken with them. They are kept awake
+	// until this one is asleep again.
+	//
+	// Clients that wake this one are held until those are up, too, though its own pods are
+	// ready: for half of hold.timeout at most, or 2m30s where that is 0s. status.waitsFor has
+	// those that aren't up yet. A name counts for nothing while there is no such ElasticService,
+	// or it is being deleted, or names this one in turn, itself or by others; the condition
+	// WakeGroupValid says so. From one ElasticService no more than 64 may be reached like that.
+	//
+	// A target that somebody else scales to zero meanwhile stays there until this one wakes
+	// next, or a client wakes it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="wakeWith must be names of ElasticServices: lower case letters, digits, '-' and '.'"
+	WakeWith []string `json:"wakeWith,omitempty"`
 
 	// idle is how Dormouse knows that nobody uses the service, beyond the connections that pass
 	// through the resolver. With handoff Direct the resolver doesn't see the clients that
@@ -477,19 +499,33 @@ type ElasticServiceStatus struct {
 	LastWakeTime *metav1.MicroTime `json:"lastWakeTime,omitempty"`
 
 	// lastWake says where the time of the last wake from zero went, of those that a client, a
-	// window or the annotation caused and one leader of the operator saw from their beginning to
-	// their end.
+	// window, the annotation or another ElasticService caused and one leader of the operator saw
+	// from their beginning to their end.
 	// +optional
 	LastWake *LastWake `json:"lastWake,omitempty"`
 
 	// keptAwake is what keeps the service awake, used or not: a window of spec.awake, from
-	// when a service that sleeps is woken for it, or the annotation dormouse.dev/keep-awake-until.
+	// when a service that sleeps is woken for it, the annotation dormouse.dev/keep-awake-until,
+	// or another ElasticService that names this one in its wakeWith.
 	// +optional
 	KeptAwake *KeptAwake `json:"keptAwake,omitempty"`
+
+	// waitsFor are the names in spec.wakeWith that aren't up. While there are any, a service that
+	// sleeps or wakes isn't up either, and resolvers hold its clients though its own pods are
+	// ready.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	WaitsFor []string `json:"waitsFor,omitempty"`
 
 	// lastSleepTime is when the service last fell asleep.
 	// +optional
 	LastSleepTime *metav1.MicroTime `json:"lastSleepTime,omitempty"`
+
+	// sleptUntil is when the service was last asleep: when the phase Asleep ended, whatever ended
+	// it.
+	// +optional
+	SleptUntil *metav1.MicroTime `json:"sleptUntil,omitempty"`
 
 	// asleepSeconds is how long the service was asleep in all, in seconds: from when the phase became
 	// Asleep to when it was another one. It is added up at the end of each sleep. A service that
@@ -527,8 +563,8 @@ type ElasticServiceStatus struct {
 
 	// conditions are Ready, TargetFound, EndpointsInSync, ServerUp, TriggersHealthy,
 	// PlayersKnown, IdleSignal, DirectGated, DrainSafe, UDPSessionsKept, SourceIPPreserved,
-	// TrafficPolicyUnsupported, FrontReady, WakePlayersKnown, AutoscalerReady and
-	// AwakeWindowsValid.
+	// TrafficPolicyUnsupported, FrontReady, WakePlayersKnown, AutoscalerReady,
+	// AwakeWindowsValid and WakeGroupValid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -28,6 +28,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 39",message="metadata.name must have at most 39 characters, because the names of its Fleets and Servers are longer and become host names"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be lower case letters, digits and '-', starting with a letter, because its Service has the same name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.wakeWith) || !(self.metadata.name in self.spec.wakeWith)",message="spec.wakeWith names other ElasticServices, and this is the name of the GameType's own; remove it"
 type GameType struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -111,6 +112,17 @@ type GameTypeSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Awake []TimeWindow `json:"awake,omitempty"`
+
+	// wakeWith are the names of other ElasticServices of the namespace that are woken with the
+	// game, and for which its players wait, as in an ElasticService. A GameType's ElasticService
+	// has the GameType's name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="wakeWith must be names of ElasticServices: lower case letters, digits, '-' and '.'"
+	WakeWith []string `json:"wakeWith,omitempty"`
 
 	// hold bounds what is kept for players while the game wakes. Where it is set,
 	// sleep.hold doesn't count.

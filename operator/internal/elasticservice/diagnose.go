@@ -25,9 +25,12 @@ const diagnoseEvents = 50
 // written, so that no player waits for it. Once a server is late the reads over the network
 // happen beside the passes.
 func (r *Reconciler) diagnose(ctx context.Context, p *pass) (cause *diagnosis.Finding, requeueAfter time.Duration) {
-	now, o := p.now, p.observed
+	now, o, queued := p.now, p.observed, p.plan.Queued
+	if len(p.plan.WaitsFor) > 0 {
+		queued = 0 // they don't wait for this one's servers
+	}
 	return r.lookouts.Diagnose(ctx, &p.state.diagnosis, lookout.Case{
-		Now: now, Service: p.es, Observed: o, Queued: p.plan.Queued, Generation: p.state.scale.of.generation,
+		Now: now, Service: p.es, Observed: o, Queued: queued, Generation: p.state.scale.of.generation,
 		Look: func(ctx context.Context, es *v1alpha1.ElasticService, since time.Time) (diagnosis.Finding, error) {
 			return r.look(ctx, now, es, o, since)
 		},

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -109,6 +110,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
 		return o, err
 	}
+	if o.Group, err = r.observeGroup(ctx, es); err != nil {
+		return o, err
+	}
 	r.observeAutoscaler(ctx, now, es, m, &o)
 	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
 
@@ -140,6 +144,17 @@ func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService)
 		return idleness.KeptAwake{}, err
 	}
 	return idleness.KeptAwake{Until: gas.Status.KeepAwakeUntil.Add(keptAwakeOver), By: "GameAutoscaler " + gas.Name}, nil
+}
+
+// observeGroup finds the ElasticServices that are woken with this one, and those that wake it.
+func (r *Reconciler) observeGroup(ctx context.Context, es *v1alpha1.ElasticService) (wakegroup.Seen, error) {
+	var wakers v1alpha1.ElasticServiceList
+	// They are only read, like those that are named.
+	err := r.Client.List(ctx, &wakers, client.InNamespace(es.Namespace), client.MatchingFields{index.WakeWith: es.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return wakegroup.Seen{}, fmt.Errorf("list the ElasticServices that wake %s/%s: %w", es.Namespace, es.Name, err)
+	}
+	return wakegroup.See(es, index.Named(ctx, r.Client, es.Namespace), wakers.Items)
 }
 
 // observeSiblings looks for an older ElasticService with the same target.

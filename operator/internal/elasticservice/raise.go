@@ -30,26 +30,26 @@ type WakeScaler interface {
 func (r *Reconciler) raise(ctx context.Context, p *pass) {
 	ctx, cancel := context.WithTimeout(ctx, raiseTime)
 	defer cancel()
-	at := r.Now()
+	at, by := r.Now(), p.plan.KeptAwake(p.es).By
 	raised, err := r.WakeScaler.RaiseTo(ctx, target.Of(p.es), p.observed.Autoscaler.Bound(target.Wanted(p.es)))
 	switch {
 	case errors.Is(err, target.ErrForbidden):
 		p.found.Note(obstacle.New(reasons.TargetForbidden, "%s keeps the service awake, and the operator %s: let it scale %s.",
-			p.plan.Awake.By, refusal.Words(err), target.Of(p.es)))
+			by, refusal.Words(err), target.Of(p.es)))
 		return
 	case refusal.Is(err), target.IsUserError(err):
 		p.found.Note(obstacle.New(reasons.Refused, "%s keeps the service awake, and the target can't be scaled up (%s): change what refuses it.",
-			p.plan.Awake.By, refusal.Words(err)))
+			by, refusal.Words(err)))
 		return
 	case err != nil:
 		p.found.Note(obstacle.New(reasons.Refused, "%s keeps the service awake, and the target can't be scaled up just now (%s): Dormouse tries again.",
-			p.plan.Awake.By, refusal.Words(err)))
+			by, refusal.Words(err)))
 		return
 	}
 	p.state.scale.of = version{} // the next pass must read: the watch shows the write only later
 	p.plan.RequeueAfter.AtMost(raisedCheck)
 	if raised.After > raised.Before {
 		p.raised = at
-		kit.Emit(r.Events, p.es, status.Raised(p.es, p.plan.Awake, raised.Before, raised.After))
+		kit.Emit(r.Events, p.es, status.Raised(p.es, p.plan, raised.Before, raised.After))
 	}
 }

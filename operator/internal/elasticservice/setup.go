@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -86,6 +89,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 			},
 		})).
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(find.ByHost), builder.WithPredicates(affected.HostsMoved())).
+		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(find.WokenWith), builder.WithPredicates(affected.Woke())).
+		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: find.Reached, Before: true}.Handler(), builder.WithPredicates(affected.Regrouped())).
+		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(find.WaitingFor), builder.WithPredicates(affected.CameUp())).
+		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(r.inTurn(find.ByWakeWith)), builder.WithPredicates(affected.CameUp())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(find.ByService)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(find.ByFront)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(find.ByNodePort)).
@@ -107,6 +114,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
 	return nil
+}
+
+// inTurn has passes made of what is found as nobody waits for them: any number may name one service.
+func (r *Reconciler) inTurn(find handler.MapFunc) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		r.backlog.Add(find(ctx, o)...)
+		return nil
+	}
 }
 
 // afterStart lets through what isn't there when the controller starts.

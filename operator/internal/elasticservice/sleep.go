@@ -47,7 +47,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will show why
 	}
 	original := live.DeepCopy()
-	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true, Awake: pass.plan.Awake}
+	p := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true, Awake: pass.plan.Awake, Group: pass.plan.Group, WaitsFor: pass.plan.Group.WaitsFor}
 	pods := planner.UnsettledAtZero(o.Sources)
 	if err := r.addPods(ctx, live, o, &pods); err != nil {
 		return reconcile.Result{}, err

@@ -31,6 +31,8 @@ const (
 	Front = "spec.front"
 	// Autoscaler finds them by kind/name of what spec.autoscaler names.
 	Autoscaler = "spec.autoscaler"
+	// WakeWith finds them by the names in spec.wakeWith.
+	WakeWith = "spec.wakeWith"
 	// Players finds them by the ConfigMaps with their lists of players.
 	Players = "spec.wake.players"
 	// SliceService finds slices by the user's Service that they belong to.
@@ -58,6 +60,9 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		}},
 		{&v1alpha1.ElasticService{}, Front, FrontKeys},
 		{&v1alpha1.ElasticService{}, Players, playerListKeys},
+		{&v1alpha1.ElasticService{}, WakeWith, func(o client.Object) []string {
+			return o.(*v1alpha1.ElasticService).Spec.WakeWith
+		}},
 		{&v1alpha1.ElasticService{}, Autoscaler, func(o client.Object) []string {
 			if a := o.(*v1alpha1.ElasticService).Spec.Autoscaler; a != nil {
 				return []string{string(a.Kind) + "/" + a.Name}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,6 +25,22 @@ func Find(ctx context.Context, cached client.Reader, opts ...client.ListOption) 
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: es.Namespace, Name: es.Name}})
 	}
 	return requests
+}
+
+// Named reads ElasticServices of a namespace by their names, which may not be changed; nil: there is
+// none.
+func Named(ctx context.Context, cached client.Reader, namespace string) func(name string) (*v1alpha1.ElasticService, error) {
+	return func(name string) (*v1alpha1.ElasticService, error) {
+		es := &v1alpha1.ElasticService{}
+		err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, es, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // as ForService
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read ElasticService %s/%s: %w", namespace, name, err)
+		}
+		return es, nil
+	}
 }
 
 // ForService finds the ElasticService that has a Service: the oldest, where

@@ -45,6 +45,7 @@ func asleep(name string) *v1alpha1.ElasticService {
 		{conditions.FrontReady, metav1.ConditionTrue},
 		{conditions.WakePlayersKnown, metav1.ConditionTrue},
 		{conditions.AwakeWindowsValid, metav1.ConditionTrue},
+		{conditions.WakeGroupValid, metav1.ConditionTrue},
 	} {
 		es.Status.Conditions = append(es.Status.Conditions, metav1.Condition{Type: c.of, Status: c.status})
 	}

@@ -52,6 +52,14 @@ func Backends(all []*discoveryv1.EndpointSlice, port string, network Network, o 
 	return out
 }
 
+// closeAll has no backend get new clients, as if all of them terminated: what the service needs isn't
+// up. Clients that are there stay.
+func closeAll(all []Backend) {
+	for i := range all {
+		all[i].Terminating, all[i].Unasked = true, false
+	}
+}
+
 // overrides are what counts of pods whatever their endpoints' conditions are.
 type overrides struct {
 	// early are the games that take players though kubelet hasn't found that out.

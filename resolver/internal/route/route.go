@@ -70,6 +70,9 @@ type Route struct {
 	Balance v1alpha1.Balance
 	// Proxy has the PROXY protocol's settings for TCP.
 	Proxy Proxy
+	// WaitsFor are the names of the services that this one needs and that aren't up. While there are
+	// any, and the service isn't awake, nobody gets a backend.
+	WaitsFor []string
 }
 
 // Proxy has the PROXY protocol's settings.
@@ -147,7 +150,8 @@ type Backend struct {
 	// whether it listens.
 	Unasked bool
 	// Terminating reports whether the backend takes no new clients: its pod is being deleted,
-	// or may be because it is from before a sleep, or its Server drains.
+	// or may be because it is from before a sleep, or its Server drains, or the service waits for
+	// others.
 	Terminating bool
 }
 
@@ -227,6 +231,9 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		r.LastSleep = slept.Time
 	}
 	r.PodsBeforeSleep = es.Status.PodsBeforeSleep
+	if r.Phase != v1alpha1.PhaseAwake {
+		r.WaitsFor = es.Status.WaitsFor
+	}
 	players := playersOf(es)
 	for _, p := range es.Status.Ports {
 		network := TCP

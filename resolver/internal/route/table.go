@@ -283,6 +283,9 @@ func (t *Table) complete(r *Route) *Route {
 	for i := range full.Ports {
 		p := &full.Ports[i]
 		p.Backends = Backends(all, p.Name, p.Network, o)
+		if len(r.WaitsFor) > 0 {
+			closeAll(p.Backends)
+		}
 		first := t.routes[t.claims[claim{p.Network, p.ResolverPort}][0]]
 		switch {
 		case first.UID != r.UID:

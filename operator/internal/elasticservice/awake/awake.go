@@ -90,7 +90,7 @@ func (v *Verdict) decideByWindows(now time.Time, es *v1alpha1.ElasticService) {
 func (v *Verdict) keep(now time.Time, es *v1alpha1.ElasticService, opening schedule.Opening, begun time.Time, names []string) {
 	v.begun = times.Latest(v.begun, begun)
 	closes, by := opening.Closes, names[opening.Last]
-	if kept := es.Status.KeptAwake; opening.AtLeast && kept != nil && kept.Until.After(now) && kept.Until.Time.Before(closes) && slices.Contains(names, kept.By) {
+	if kept := es.Status.KeptAwake; opening.AtLeast && kept != nil && kept.Until != nil && kept.Until.After(now) && kept.Until.Time.Before(closes) && slices.Contains(names, kept.By) {
 		closes, by = kept.Until.In(closes.Location()), kept.By // windows without an end: it need not be told anew each minute
 	}
 	v.changesAt(closes)
@@ -116,7 +116,7 @@ func (v *Verdict) windowsOf(es *v1alpha1.ElasticService) (windows []schedule.Win
 // ahead is how long before a window a service is woken. One that was woken for the window
 // already is kept awake though its wake took less time than the one before.
 func ahead(es *v1alpha1.ElasticService, opens time.Time) time.Duration {
-	if kept := es.Status.KeptAwake; kept != nil && !kept.Until.Time.Before(opens) {
+	if kept := es.Status.KeptAwake; kept != nil && kept.Until != nil && !kept.Until.Time.Before(opens) {
 		return maxAhead
 	}
 	if last := es.Status.LastWake; last != nil && last.Took.Duration > 0 {
@@ -165,12 +165,12 @@ func (v *Verdict) Wakes(es *v1alpha1.ElasticService) bool {
 	case v.annotated:
 		return true
 	}
-	return !scaledByHand(es, v.begun)
+	return !ScaledByHand(es, v.begun)
 }
 
-// scaledByHand reports whether somebody else than Dormouse has scaled the target to zero since a
+// ScaledByHand reports whether somebody else than Dormouse has scaled the target to zero since a
 // time. Dormouse writes the phase first, and which target it puts to sleep.
-func scaledByHand(es *v1alpha1.ElasticService, since time.Time) bool {
+func ScaledByHand(es *v1alpha1.ElasticService, since time.Time) bool {
 	s := &es.Status
 	if s.Phase != "" && s.Phase != v1alpha1.PhaseAsleep {
 		return true // just now

@@ -174,7 +174,7 @@ func TestAServiceThatWasWokenAheadStaysAwakeUntilTheWindowOpens(t *testing.T) {
 		t.Fatal("it isn't woken 10m ahead")
 	}
 	es.Status.Phase, es.Status.AsleepTarget = v1alpha1.PhaseAwake, nil
-	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: metav1.Time{Time: v.Until}, By: v.By}
+	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: &metav1.Time{Time: v.Until}, By: v.By}
 	es.Status.LastWake.Took.Duration = time.Minute
 	if v := Decide(now.Add(2*time.Minute), es); v.Until.IsZero() {
 		t.Error("it isn't kept awake any more once its wake took a minute")
@@ -271,7 +271,7 @@ func TestWindowsWithoutAnEndAreNotToldAnewEachMinute(t *testing.T) {
 	es := asleep(0, window("*/2 * * * *", time.Minute), window("1-59/2 * * * *", time.Minute))
 	v := Decide(fixture.T0, es)
 	// The status has its times in UTC.
-	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: metav1.Time{Time: v.Until.UTC()}, By: v.By}
+	es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: &metav1.Time{Time: v.Until.UTC()}, By: v.By}
 	for minutes := range 6 {
 		later := Decide(fixture.At(float64(60*minutes)), es)
 		if later.By != v.By || later.Until.String() != v.Until.String() {

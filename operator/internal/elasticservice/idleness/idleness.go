@@ -43,10 +43,13 @@ type Signals struct {
 	KeptAwake KeptAwake
 }
 
-// KeptAwake is until when something keeps a service awake; zero: nothing does. By names that.
+// KeptAwake is what keeps a service awake, and until when; the zero value: nothing does.
 type KeptAwake struct {
+	// Until is until when it does; zero with Open.
 	Until time.Time
 	By    string
+	// Open is set where it does so until it is asleep itself: that it is will be seen.
+	Open bool
 }
 
 // Verdict is Decide's result.
@@ -90,6 +93,9 @@ func Decide(now time.Time, in Signals) Verdict {
 		return Verdict{Reason: fmt.Sprintf("Somebody plays on Server %s.", in.Players.Busy), Used: true}
 	}
 	since, left := in.left(now)
+	if in.KeptAwake.Open {
+		return Verdict{Reason: in.KeptAwake.By + " keeps it awake until it is asleep itself.", idleSince: since}
+	}
 	if kept := in.KeptAwake.Until.Sub(now); kept > 0 {
 		return Verdict{
 			Reason:       fmt.Sprintf("%s keeps it awake until %s.", in.KeptAwake.By, in.KeptAwake.Until.UTC().Format(time.RFC3339)),

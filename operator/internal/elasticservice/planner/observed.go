@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -68,6 +69,8 @@ type Observed struct {
 	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does. What else does is
 	// in the plan.
 	KeptAwake idleness.KeptAwake
+	// Group are the ElasticServices that are woken with this one, and those that wake it.
+	Group wakegroup.Seen
 	// Autoscaler is what sets the target's replicas while the service is awake.
 	Autoscaler autoscaler.Seen
 	// SleepBegun is status.lastWakeTime as it was when this process wrote FallingAsleep; nil

@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/awake"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
@@ -54,8 +55,12 @@ type Plan struct {
 	// Raise reports whether the target is to be scaled up, because the ElasticService is being
 	// deleted, or something keeps the service awake.
 	Raise bool
-	// Awake is what keeps the service awake by the spec or an annotation.
+	// Awake is what keeps the service awake by the spec or an annotation, and Group is for which
+	// other services it waits, and which of them keep it awake.
 	Awake awake.Verdict
+	Group wakegroup.Verdict
+	// WaitsFor are the names of those for which it waits.
+	WaitsFor []string
 	// Release reports whether the ElasticService's deletion may go on.
 	Release      bool
 	Idle         idleness.Verdict
@@ -82,13 +87,18 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 
 	deleting := !es.DeletionTimestamp.IsZero()
 	if !deleting {
-		p.Awake = awake.Decide(now, es)
-		if !p.Awake.Next.IsZero() {
-			p.RequeueAfter.AtMost(p.Awake.Next.Sub(now))
+		p.Awake, p.Group = awake.Decide(now, es), wakegroup.Decide(now, es, o.Group)
+		for _, next := range []time.Time{p.Awake.Next, p.Group.Next} {
+			if !next.IsZero() {
+				p.RequeueAfter.AtMost(next.Sub(now))
+			}
 		}
 	}
 	if o.Scale.Err == nil {
 		p.planPhase(now, es, o, f, clients, deleting)
+	}
+	if p.Phase == v1alpha1.PhaseAsleep || p.Phase == v1alpha1.PhaseWaking {
+		p.WaitsFor = p.Group.WaitsFor
 	}
 	p.planRoles(now, es, o)
 	p.awaitFront(now, es, o)
@@ -124,7 +134,7 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 	switch {
 	case o.Scale.Replicas == 0:
 		p.Phase = v1alpha1.PhaseAsleep
-		p.Raise = p.Awake.Wakes(es)
+		p.Raise = p.Awake.Wakes(es) || p.Group.Wakes
 		return
 	case up == 0 && spec.IsAwake(previous) && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
 		p.Phase = v1alpha1.PhaseAwake
@@ -137,6 +147,9 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 	case !spec.IsAwake(previous) && o.takesNobodyYet(now, es, clients):
 		p.Phase = v1alpha1.PhaseWaking
 		p.RequeueAfter.AtMost(untilAskedAgain(now.Sub(o.UpSince)))
+		return
+	case (previous == v1alpha1.PhaseAsleep || previous == v1alpha1.PhaseWaking) && len(p.Group.WaitsFor) > 0:
+		p.Phase = v1alpha1.PhaseWaking // what it needs isn't up
 		return
 	}
 
@@ -179,10 +192,36 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 
 // keptAwake is what keeps the service awake for the longest.
 func (p *Plan) keptAwake(o Observed) idleness.KeptAwake {
-	if p.Awake.Until.After(o.KeptAwake.Until) {
-		return idleness.KeptAwake{Until: p.Awake.Until, By: p.Awake.By}
+	switch {
+	case p.Group.By != "":
+		return p.GroupKeepsAwake()
+	case p.Awake.Until.After(o.KeptAwake.Until):
+		return p.byWindow()
 	}
 	return o.KeptAwake
+}
+
+// GroupKeepsAwake is the other ElasticService that keeps the service awake; zero: none does.
+func (p *Plan) GroupKeepsAwake() idleness.KeptAwake {
+	return idleness.KeptAwake{By: p.Group.By, Open: p.Group.By != ""}
+}
+
+func (p *Plan) byWindow() idleness.KeptAwake {
+	return idleness.KeptAwake{Until: p.Awake.Until, By: p.Awake.By}
+}
+
+// KeptAwake is what keeps the service awake by the spec, an annotation or another ElasticService, or
+// wakes it; zero: nothing does, or somebody has scaled it to zero. What has an end comes first: it
+// says more.
+func (p *Plan) KeptAwake(es *v1alpha1.ElasticService) idleness.KeptAwake {
+	asleep := p.Phase == v1alpha1.PhaseAsleep
+	switch {
+	case asleep && !p.Raise:
+		return idleness.KeptAwake{}
+	case p.Awake.Until.IsZero(), asleep && !p.Awake.Wakes(es):
+		return p.GroupKeepsAwake()
+	}
+	return p.byWindow()
 }
 
 // planCommit keeps a service falling asleep until the resolvers stand in for it on all nodes,

@@ -22,8 +22,11 @@ func (p *Plan) planGivingUp(now time.Time, es *v1alpha1.ElasticService, o Observ
 	if deleting || !o.Nobody || !measured || mayNotSleep(es, o, f) || spec.SleepAfter(es) == 0 || clients.err != nil || clients.sessions > 0 || clients.queued > 0 {
 		return
 	}
-	if kept := p.keptAwake(o).Until.Sub(now); kept > 0 {
-		p.RequeueAfter.AtMost(kept) // it would be woken again at once
+	// It would be woken again at once.
+	if kept := p.keptAwake(o); kept.Open {
+		return
+	} else if left := kept.Until.Sub(now); left > 0 {
+		p.RequeueAfter.AtMost(left)
 		return
 	}
 	since := times.Latest(o.NoneLastingSince, clients.lastActive, clients.watched, times.Micro(es.Status.LastWakeTime), times.Micro(es.Status.LastSleepTime))

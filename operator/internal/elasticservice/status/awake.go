@@ -1,24 +1,30 @@
 package status
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
-	"dormouse.dev/dormouse/operator/internal/elasticservice/awake"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/schedule"
 )
 
 // keptAwake is what keeps a service awake; nil: nothing does, or somebody has scaled it to zero.
-func keptAwake(p planner.Plan) *v1alpha1.KeptAwake {
-	if p.Awake.Until.IsZero() || p.Phase == v1alpha1.PhaseAsleep && !p.Raise {
+func keptAwake(es *v1alpha1.ElasticService, p planner.Plan) *v1alpha1.KeptAwake {
+	switch kept := p.KeptAwake(es); {
+	case kept.Open:
+		return &v1alpha1.KeptAwake{By: kept.By}
+	case kept.Until.IsZero():
 		return nil
+	default:
+		return &v1alpha1.KeptAwake{Until: new(metav1.Time{Time: kept.Until}.Rfc3339Copy()), By: kept.By}
 	}
-	return &v1alpha1.KeptAwake{Until: metav1.Time{Time: p.Awake.Until}.Rfc3339Copy(), By: p.Awake.By}
 }
 
 // awakeWindowsValid is the condition whether what keeps a service awake can be read.
@@ -32,11 +38,11 @@ func awakeWindowsValid(es *v1alpha1.ElasticService, o planner.Observed, f planne
 		return condition.False(kind, v.Flaw.Reason, "%s", v.Flaw.Message)
 	case !v.Until.IsZero() && o.Scale.Err != nil:
 		return condition.Unknown(kind, reasons.NotObserved, "%s is to keep the service awake until %s, and the target's scale isn't known.", v.By, schedule.Clock(v.Until))
-	case !v.Until.IsZero() && keptAwake(p) == nil:
+	case !v.Until.IsZero() && p.Phase == v1alpha1.PhaseAsleep && !p.Raise:
 		return condition.True(kind, reasons.ScaledToZero,
 			"Somebody scaled the target to zero, though %s would keep it awake until %s: it sleeps until a client wakes it or a window opens.", v.By, schedule.Clock(v.Until))
 	case !v.Until.IsZero():
-		return condition.True(kind, reasons.KeptAwake, "%s", kept(v))
+		return condition.True(kind, reasons.KeptAwake, "%s", keptUntil(v.Until, v.By))
 	case !v.Opens.IsZero():
 		return condition.True(kind, reasons.WindowClosed, "The next window, %s, opens at %s.", v.OpensBy, schedule.Clock(v.Opens))
 	case len(es.Spec.Awake) > 0:
@@ -46,14 +52,22 @@ func awakeWindowsValid(es *v1alpha1.ElasticService, o planner.Observed, f planne
 	}
 }
 
-func kept(v awake.Verdict) string {
-	return "The service is kept awake until " + schedule.Clock(v.Until) + " by " + v.By + "."
+// kept describes what keeps the service awake.
+func kept(k idleness.KeptAwake) string {
+	if k.Open {
+		return "The service is kept awake by " + k.By + " until that is asleep."
+	}
+	return keptUntil(k.Until, k.By)
+}
+
+func keptUntil(until time.Time, by string) string {
+	return "The service is kept awake until " + schedule.Clock(until) + " by " + by + "."
 }
 
 // Raised is the event about a service that was woken because something keeps it awake.
-func Raised(es *v1alpha1.ElasticService, v awake.Verdict, before, after int32) kit.Notice {
+func Raised(es *v1alpha1.ElasticService, p planner.Plan, before, after int32) kit.Notice {
 	return kit.Normal("Waking", "Wake", "%s Scaled %s %s from %d to %d replicas.",
-		kept(v), es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, before, after)
+		kept(p.KeptAwake(es)), es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, before, after)
 }
 
 // awakeEvents are emitted when something begins to keep a service awake that is awake.
@@ -62,5 +76,5 @@ func awakeEvents(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.N
 	if is == nil || p.Raise || was != nil && was.By == is.By {
 		return nil
 	}
-	return []kit.Notice{kit.Normal(reasons.KeptAwake, "Wake", "%s", kept(p.Awake))}
+	return []kit.Notice{kit.Normal(reasons.KeptAwake, "Wake", "%s", kept(p.KeptAwake(after)))}
 }

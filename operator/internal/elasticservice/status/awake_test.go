@@ -54,7 +54,7 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 		},
 		"kept awake already": {
 			change: func(es *v1alpha1.ElasticService) {
-				es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: metav1.Time{Time: fixture.At(3600)}, By: "awake[0]"}
+				es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: &metav1.Time{Time: fixture.At(3600)}, By: "awake[0]"}
 			},
 			o: up, status: metav1.ConditionTrue, reason: reasons.KeptAwake, says: keeps, by: "awake[0]",
 		},

@@ -39,7 +39,7 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.P
 	case p.Phase == v1alpha1.PhaseAsleep && before != "" && !p.Commit:
 		return normal("TargetAtZero", "Sleep", "%s has zero replicas, though not by Dormouse; the resolver stands in for it.", target)
 	case p.Phase == v1alpha1.PhaseAwake && before == v1alpha1.PhaseFallingAsleep:
-		if !p.Awake.Until.IsZero() {
+		if !p.Awake.Until.IsZero() || p.Group.By != "" {
 			return normal("SleepCancelled", "Wake", "The service stays awake. %s", p.Idle.Reason)
 		}
 		return normal("SleepCancelled", "Wake", "The service stays awake: it is used again.")
@@ -61,7 +61,7 @@ func Asleep(es *v1alpha1.ElasticService, replicas int32) kit.Notice {
 // conditionEvents are the events about conditions that a user must fix and that have no event
 // of their own.
 func conditionEvents(before, after *v1alpha1.ElasticService) (list []kit.Notice) {
-	for _, kind := range []string{conditions.TargetFound, conditions.TriggersHealthy, conditions.IdleSignal, conditions.AwakeWindowsValid} {
+	for _, kind := range []string{conditions.TargetFound, conditions.TriggersHealthy, conditions.IdleSignal, conditions.AwakeWindowsValid, conditions.WakeGroupValid} {
 		is, was := meta.FindStatusCondition(after.Status.Conditions, kind), meta.FindStatusCondition(before.Status.Conditions, kind)
 		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue

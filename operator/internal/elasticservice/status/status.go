@@ -31,6 +31,9 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 	if f.Obstacle == nil {
 		if s.Phase != p.Phase && p.Phase != "" {
 			savings.End(now, s)
+			if s.Phase == v1alpha1.PhaseAsleep {
+				s.SleptUntil = &metav1.MicroTime{Time: now}
+			}
 			if p.Phase == v1alpha1.PhaseAsleep {
 				s.LastSleepTime = &metav1.MicroTime{Time: now}
 				keepReplicas(es, p)
@@ -40,13 +43,20 @@ func Set(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f plann
 		s.Phase, s.Mode = p.Phase, p.Mode
 		s.IdleSince = idleness.Kept(now, es, p.Idle, p.Phase)
 		s.Sessions, s.Queued = p.Sessions, p.Queued
-		s.KeptAwake = keptAwake(p)
+		s.KeptAwake, s.WaitsFor = keptAwake(es, p), p.WaitsFor
 		if o.Scale.Err == nil {
 			s.Replicas = o.Scale.Replicas
 			s.Readiness = o.Scale.Readiness
 			if s.Replicas > 0 && s.AsleepTarget != nil && target.Same(s.AsleepTarget.ScaleTargetRef, es.Spec.ScaleTargetRef) {
 				s.AsleepTarget = nil
 			}
+		}
+	}
+	if f.Obstacle != nil {
+		// Nobody sees to it that what it waits for comes, nor wakes it.
+		s.WaitsFor = nil
+		if s.Phase == v1alpha1.PhaseAsleep {
+			s.KeptAwake = nil
 		}
 	}
 	s.PodsBeforeSleep = o.Unsettled.List()
@@ -112,6 +122,7 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 		wakePlayersKnown(es, o),
 		autoscalerReady(o),
 		awakeWindowsValid(es, o, f, p),
+		wakeGroupValid(es, o, f, p),
 	}
 	ready := condition.True(conditions.Ready, reasons.OK, "The service sleeps and wakes as asked.")
 	switch {
@@ -143,4 +154,4 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 
 // mayNotSleep are the conditions that explain, where they are False, why a service doesn't sleep,
 // or isn't kept awake, as the spec asks.
-var mayNotSleep = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal, conditions.AutoscalerReady, conditions.AwakeWindowsValid}
+var mayNotSleep = []string{conditions.TriggersHealthy, conditions.PlayersKnown, conditions.IdleSignal, conditions.AutoscalerReady, conditions.AwakeWindowsValid, conditions.WakeGroupValid}

@@ -23,6 +23,7 @@ func ElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []
 		Handoff:        v1alpha1.HandoffDirect,
 		Hold:           es.Spec.Hold,
 		Awake:          gt.Spec.Awake,
+		WakeWith:       gt.Spec.WakeWith,
 	}
 	if s := gt.Spec.Sleep; s != nil {
 		if s.After != nil {

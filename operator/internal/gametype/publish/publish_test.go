@@ -270,9 +270,13 @@ func TestAnUpdateOfPortsLeavesPlayersTheirs(t *testing.T) {
 func TestAnElasticServiceIsKeptAwakeAsItsGame(t *testing.T) {
 	gt := newGame()
 	gt.Spec.Awake = []v1alpha1.TimeWindow{{Cron: "0 18 * * FRI", TimeZone: "Europe/Berlin", Duration: metav1.Duration{Duration: time.Hour}}}
+	gt.Spec.WakeWith = []string{"database"}
 	gt.Annotations = map[string]string{wellknown.KeepAwakeUntilAnnotation: "2026-11-27T18:00:00Z"}
 	es := &v1alpha1.ElasticService{}
 	ElasticService(gt, es, Ports(gt))
+	if diff := cmp.Diff(gt.Spec.WakeWith, es.Spec.WakeWith); diff != "" {
+		t.Errorf("it wakes with (-want +got): %s", diff)
+	}
 	if diff := cmp.Diff(gt.Spec.Awake, es.Spec.Awake); diff != "" {
 		t.Errorf("windows (-want +got):\n%s", diff)
 	}
