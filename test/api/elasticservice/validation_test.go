@@ -317,6 +317,13 @@ func TestWhatAnElasticServiceCanNotBeIsRefusedWithWhatToChange(t *testing.T) {
 		"a time zone that is a path":     {awake(`{cron: "0 18 * * *", timeZone: ../../etc/passwd, duration: 1h}`), "timeZone must be a name of the IANA database"},
 		"too many windows":               {awake(strings.Repeat(`{cron: "0 18 * * *", duration: 1h},`, 17)), "must have at most 16 items"},
 
+		"itself to be woken with":          {spec(`{wakeWith: [database, lobby]}`), "spec.wakeWith names other ElasticServices, and this is the own name; remove it"},
+		"one twice to be woken with":       {spec(`{wakeWith: [database, database]}`), "Duplicate value"},
+		"one of another namespace":         {spec(`{wakeWith: [shop/database]}`), "wakeWith must be names of ElasticServices"},
+		"an empty name to be woken with":   {spec(`{wakeWith: [""]}`), "wakeWith"},
+		"too many names to be woken with":  {spec(`{wakeWith: [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q]}`), "must have at most 16 items"},
+		"too long a name to be woken with": {spec(`{wakeWith: [` + strings.Repeat("a", 64) + `]}`), "may not be more than 63"},
+
 		"a hold's timeout of a moment":      {spec(`{hold: {timeout: 1ms}}`), "timeout " + duration + "24h"},
 		"a hold's timeout over a day":       {spec(`{hold: {timeout: 25h}}`), "timeout " + duration + "24h"},
 		"a negative hold's timeout":         {spec(`{hold: {timeout: -1s}}`), "timeout " + duration},
