@@ -76,9 +76,10 @@ const (
 	// service isn't put to sleep, and wakes all the same.
 	AutoscalerReady = "AutoscalerReady"
 
-	// AwakeWindowsValid is True when all that spec.awake and the annotation
-	// dormouse.dev/keep-awake-until say can be read, and when there are none; its message says
-	// until when they keep the service awake, or when they will next. While it is False what
+	// AwakeWindowsValid is True when all that spec.awake and the annotations
+	// dormouse.dev/keep-awake-until and dormouse.dev/keep-asleep-until say can be read, and when
+	// there are none; its message says until when they keep the service awake or asleep, or when
+	// they will next. While it is False what
 	// can't be read counts for nothing, and everything else does.
 	AwakeWindowsValid = "AwakeWindowsValid"
 

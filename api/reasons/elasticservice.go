@@ -150,6 +150,9 @@ const (
 	// KeptAwake means that a window, an annotation or another ElasticService keeps the service
 	// awake.
 	KeptAwake = "KeptAwake"
+	// KeptAsleep means that the annotation dormouse.dev/keep-asleep-until keeps the service asleep, or
+	// others in spec.wakeWith where the condition is WakeGroupValid.
+	KeptAsleep = "KeptAsleep"
 	// ScaledToZero means that somebody scaled the target to zero while a window or another
 	// ElasticService would keep it awake.
 	ScaledToZero = "ScaledToZero"

@@ -70,6 +70,12 @@ const (
 	// where it sleeps.
 	KeepAwakeUntilAnnotation = "dormouse.dev/keep-awake-until"
 
+	// KeepAsleepUntilAnnotation is on an ElasticService or a GameType; its value is a time, as in RFC
+	// 3339. Until then nothing wakes the service but somebody who scales it: no client, window or
+	// other ElasticService, nor KeepAwakeUntilAnnotation. One that is awake isn't put to sleep for
+	// it, and nothing keeps it awake but its use.
+	KeepAsleepUntilAnnotation = "dormouse.dev/keep-asleep-until"
+
 	// PlayerListLabel is "true" on each ConfigMap that spec.wake.players of an ElasticService
 	// may name: the operator sees no other.
 	PlayerListLabel = "dormouse.dev/player-list"
@@ -144,7 +150,7 @@ const (
 
 	// GameTypeSettingsAnnotation is on a GameType's ElasticService; its value are the
 	// settings that the GameType made there, so that it takes back no others: front,
-	// keep-awake-until, and ports/ with a port's name.
+	// keep-awake-until, keep-asleep-until, and ports/ with a port's name.
 	GameTypeSettingsAnnotation = "dormouse.dev/gametype-settings"
 
 	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A
@@ -217,7 +223,7 @@ const (
 )
 
 // GameTypeAnnotations are those that are read of a GameType.
-var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation, KeepAwakeUntilAnnotation}
+var GameTypeAnnotations = []string{UndoToAnnotation, RestartedAtAnnotation, KeepAwakeUntilAnnotation, KeepAsleepUntilAnnotation}
 
 // ServiceAnnotations are those that are read of a Service that others share.
 var ServiceAnnotations = []string{AllowedNamespacesAnnotation, TriggerNamespacesAnnotation, TrustedCIDRsAnnotation, MaxSessionsPerSourceAnnotation}

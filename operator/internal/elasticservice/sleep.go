@@ -83,7 +83,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	}
 	m.lastSleep.scaled = *live.Status.LastSleepTime
 	r.Metrics.PhaseChanged(string(v1alpha1.PhaseAsleep))
-	kit.Emit(r.Events, live, status.Asleep(es, scale.Spec.Replicas))
+	kit.Emit(r.Events, live, status.Asleep(es, pass.plan, scale.Spec.Replicas))
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }
 

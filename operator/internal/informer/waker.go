@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/internal/namespaces"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -29,8 +30,11 @@ import (
 // ErrUnknownService means that no ElasticService has the Service.
 var ErrUnknownService = errors.New("unknown service")
 
-// ErrNeverWakes means that clients may not wake the service.
-var ErrNeverWakes = errors.New("clients never wake the service")
+// ErrNeverWakes means that clients may not wake the service, and ErrKeptAsleep that they may not now.
+var (
+	ErrNeverWakes = errors.New("clients never wake the service")
+	ErrKeptAsleep = errors.New("the service is kept asleep")
+)
 
 // remember is how long an answer serves further callers, and so how seldom wakes are stamped.
 // No service falls asleep within a second of a stamp.
@@ -121,7 +125,10 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 		return informerapi.WakeResponse{}, fmt.Errorf("no ElasticService has Service %s/%s: %w", r.Namespace, r.Svc, ErrUnknownService)
 	}
 	if wake := es.Spec.Wake; wake != nil && wake.When == v1alpha1.WakeOnNever {
-		return unwoken(es)
+		return unwoken(es, ErrNeverWakes)
+	}
+	if until, err := maintenance.Until(es.Annotations); err == nil && w.now().Before(until) {
+		return unwoken(es, ErrKeptAsleep)
 	}
 	if answer, ok := w.recall(es); ok {
 		return answer, nil
@@ -145,12 +152,12 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	}
 }
 
-// unwoken is the answer about a service that clients never wake. Those who wait for one that
+// unwoken is the answer about a service that clients don't wake. Those who wait for one that
 // wakes, or is awake, wait on: somebody else woke it.
-func unwoken(es *v1alpha1.ElasticService) (informerapi.WakeResponse, error) {
+func unwoken(es *v1alpha1.ElasticService, why error) (informerapi.WakeResponse, error) {
 	phase := es.Status.Phase
 	if phase != v1alpha1.PhaseWaking && phase != v1alpha1.PhaseAwake {
-		return informerapi.WakeResponse{}, fmt.Errorf("ElasticService %s has wake.when: Never: %w", client.ObjectKeyFromObject(es), ErrNeverWakes)
+		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w", client.ObjectKeyFromObject(es), why)
 	}
 	answer := informerapi.WakeResponse{Phase: string(phase), Replicas: es.Status.Replicas}
 	if slept := es.Status.LastSleepTime; slept != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -215,24 +216,46 @@ func named(c client.Client, autoscaler *v1alpha1.Autoscaler) client.Client {
 
 // Clients who wait for a service that somebody else woke wait on; else they are told that there is
 // nothing to wake. The target is never touched, and nor is the status.
-func TestClientsNeverWakeAServiceThatOnlyItsOwnerWakes(t *testing.T) {
+func TestClientsDontWakeAServiceThatTheyMayNot(t *testing.T) {
 	now := time.Now()
 	for phase, waits := range map[v1alpha1.Phase]bool{
 		"": false, v1alpha1.PhaseAsleep: false, v1alpha1.PhaseFallingAsleep: false, v1alpha1.PhaseWaking: true, v1alpha1.PhaseAwake: true,
 	} {
-		s := &scaled{replicas: 1}
-		status := v1alpha1.ElasticServiceStatus{Phase: phase, Replicas: 1, LastSleepTime: micro(now)}
-		w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
-			es.Spec.Wake = &v1alpha1.Wake{When: v1alpha1.WakeOnNever}
-			es.Spec.MinReplicas = new(int32(5))
-		})
-		answer, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
-		if waits && (err != nil || answer.Phase != string(phase) || answer.LastSleepTime == nil) || !waits && !errors.Is(err, ErrNeverWakes) {
-			t.Errorf("%q: it is answered %+v, %v", phase, answer, err)
+		for why, change := range map[error]func(*v1alpha1.ElasticService){
+			ErrNeverWakes: func(es *v1alpha1.ElasticService) { es.Spec.Wake = &v1alpha1.Wake{When: v1alpha1.WakeOnNever} },
+			ErrKeptAsleep: func(es *v1alpha1.ElasticService) {
+				es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: now.Add(2 * time.Second).Format(time.RFC3339)}
+			},
+		} {
+			s := &scaled{replicas: 1}
+			status := v1alpha1.ElasticServiceStatus{Phase: phase, Replicas: 1, LastSleepTime: micro(now)}
+			w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
+				change(es)
+				es.Spec.MinReplicas = new(int32(5))
+			})
+			answer, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
+			if waits && (err != nil || answer.Phase != string(phase) || answer.LastSleepTime == nil) || !waits && !errors.Is(err, why) {
+				t.Errorf("%q: it is answered %+v, %v", phase, answer, err)
+			}
+			live := &v1alpha1.ElasticService{}
+			if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "lobby"}, live); err != nil || live.Status.LastWakeTime != nil || s.raised > 0 {
+				t.Errorf("%q: the target was to be raised %d times, and the wake is stamped %v, %v", phase, s.raised, live.Status.LastWakeTime, err)
+			}
 		}
-		live := &v1alpha1.ElasticService{}
-		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "lobby"}, live); err != nil || live.Status.LastWakeTime != nil || s.raised > 0 {
-			t.Errorf("%q: the target was to be raised %d times, and the wake is stamped %v, %v", phase, s.raised, live.Status.LastWakeTime, err)
+	}
+}
+
+func TestAServiceIsWokenOnceItIsntKeptAsleepAnyMore(t *testing.T) {
+	now := time.Now()
+	for value, woken := range map[string]bool{now.Format(time.RFC3339): true, "tomorrow": true, now.Add(time.Minute).Format(time.RFC3339): false} {
+		s := &scaled{}
+		status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}
+		w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
+			es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: value}
+		})
+		_, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
+		if (err == nil) != woken || s.raised > 0 != woken {
+			t.Errorf("kept asleep until %q, its target is raised %d times, %v", value, s.raised, err)
 		}
 	}
 }

@@ -93,14 +93,17 @@ func (v *Stay) Hear() proto.Reason {
 }
 
 // Ask is called for a client that would wake the service or wait for it; the reason is why it
-// may not. Nobody reports whether no client may as things are now: the stay may have begun when
+// may not. Refused is why no client may as things are now, or empty: the stay may have begun when
 // the service slept, or was up. It counts the client once.
-func (v *Stay) Ask(now time.Time, nobody bool) proto.Reason {
+func (v *Stay) Ask(now time.Time, refused proto.Reason) proto.Reason {
 	if v.asked {
 		return ""
 	}
-	if nobody || !v.rules.Permits(v.from) {
+	if !v.rules.Permits(v.from) {
 		return proto.Denied
+	}
+	if refused != "" {
+		return refused
 	}
 	if reason := v.Hear(); reason != "" {
 		return reason

@@ -52,7 +52,7 @@ func TestWhoMayWakeAServiceGoesByTheListsOfNetworks(t *testing.T) {
 		if got := v.Hold(); got != want {
 			t.Errorf("%s: holding says %q, want %q", name, got, want)
 		}
-		if got := v.Ask(at(0), false); got != want {
+		if got := v.Ask(at(0), ""); got != want {
 			t.Errorf("%s: asking says %q, want %q", name, got, want)
 		}
 	}
@@ -63,7 +63,7 @@ func ask(t *testing.T, g *Guard, rules *Rules, from string, now time.Time) proto
 	t.Helper()
 	v := admit(t, g, rules, from)
 	defer v.Leave()
-	return v.Ask(now, rules.Nobody)
+	return v.Ask(now, rules.Refuses(now))
 }
 
 func TestASourceMayAskSoOftenAndOthersAreNotHurt(t *testing.T) {
@@ -119,7 +119,7 @@ func TestNobodyCanMakeTheGuardForgetHim(t *testing.T) {
 	for range 100_000 {
 		from = from.Next()
 		v, _ := g.Admit(rules, from, nil)
-		v.Ask(at(time.Second), false)
+		v.Ask(at(time.Second), "")
 		v.Leave()
 	}
 	if got := ask(t, g, rules, "192.0.2.1", at(2*time.Second)); got != proto.SourceRate {
@@ -156,7 +156,7 @@ func TestAServiceMayBeAskedForSoOften(t *testing.T) {
 	}
 	// Who was let in once isn't counted again.
 	v := admit(t, &Guard{}, &Rules{PerServiceRate: 1}, "192.0.2.1")
-	if a, b := v.Ask(at(0), false), v.Ask(at(0), false); a != "" || b != "" {
+	if a, b := v.Ask(at(0), ""), v.Ask(at(0), ""); a != "" || b != "" {
 		t.Errorf("one client asks twice: %q, %q", a, b)
 	}
 }
@@ -211,7 +211,7 @@ func TestWithoutRulesNothingIsCounted(t *testing.T) {
 	g, rules := &Guard{}, &Rules{}
 	if n := testing.AllocsPerRun(100, func() {
 		v, _ := g.Admit(rules, addr("192.0.2.1"), nil)
-		_, _ = v.Hold(), v.Ask(at(0), false)
+		_, _ = v.Hold(), v.Ask(at(0), "")
 		v.Served()
 		v.Leave()
 	}); n != 0 {
@@ -313,7 +313,7 @@ func TestTheGuardIsForManyAtOnce(t *testing.T) {
 				v, _ := g.Admit(rules, addr("192.0.2.1"), budget)
 				b := v.Budget(budget)
 				got := b.Some(10)
-				if v.Ask(at(0), false) == "" {
+				if v.Ask(at(0), "") == "" {
 					mu.Lock()
 					asked++
 					mu.Unlock()
@@ -328,5 +328,31 @@ func TestTheGuardIsForManyAtOnce(t *testing.T) {
 	// Who comes at the same instant may have a token of another row each.
 	if asked < 100 || asked > 108 || len(g.sources) != 0 || budget.Used() != 0 {
 		t.Errorf("%d of 100 could ask, %d sources and %d bytes are left", asked, len(g.sources), budget.Used())
+	}
+}
+
+// It ends by the clock: the rules don't change.
+func TestNobodyMayAskAServiceThatIsKeptAsleep(t *testing.T) {
+	rules := NewRules(nil, []string{"192.0.2.0/24"})
+	rules.DownUntil = at(time.Minute)
+	hidden := rules.Hidden()
+	never := Rules{Nobody: true, DownUntil: at(time.Minute)}
+	for _, c := range []struct {
+		rules *Rules
+		from  string
+		now   time.Time
+		want  proto.Reason
+	}{
+		{&rules, "198.51.100.1", at(59 * time.Second), proto.Maintenance},
+		{&rules, "198.51.100.1", at(time.Minute), ""},
+		{&rules, "192.0.2.1", at(0), proto.Denied},
+		{&hidden, "192.0.2.1", at(0), proto.Maintenance},
+		{&never, "192.0.2.1", at(0), proto.Maintenance},
+		{&never, "192.0.2.1", at(time.Minute), proto.Denied},
+		{&Rules{}, "192.0.2.1", at(0), ""},
+	} {
+		if got := ask(t, &Guard{}, c.rules, c.from, c.now); got != c.want {
+			t.Errorf("%s at %s by %+v is refused for %q, want %q", c.from, c.now, *c.rules, got, c.want)
+		}
 	}
 }

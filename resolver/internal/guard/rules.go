@@ -9,6 +9,9 @@ package guard
 import (
 	"net/netip"
 	"slices"
+	"time"
+
+	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 // Rules are one service's settings. They are never changed.
@@ -17,8 +20,11 @@ type Rules struct {
 	Only bool
 	// Nobody reports whether no client may wake the service, wherever it comes from. It is for a
 	// service that sleeps: while one wakes, clients may wait for it. So it changes while a client
-	// stays, and Ask is told what it is then.
+	// stays, and Ask is told what Refuses says then.
 	Nobody bool
+	// DownUntil is until when no client may, because the service is kept asleep for maintenance;
+	// zero: it isn't. It is for a service that sleeps, too.
+	DownUntil time.Time
 	// Allow and Deny are networks; Deny takes precedence.
 	Allow, Deny []netip.Prefix
 	// PerSourceRate and PerServiceRate are how many clients may ask in a minute; 0
@@ -47,7 +53,20 @@ func NewRules(allow, deny []string) Rules {
 }
 
 // Hidden are the rules without those that need the source's address.
-func (r Rules) Hidden() Rules { return Rules{Nobody: r.Nobody, PerServiceRate: r.PerServiceRate} }
+func (r Rules) Hidden() Rules {
+	return Rules{Nobody: r.Nobody, DownUntil: r.DownUntil, PerServiceRate: r.PerServiceRate}
+}
+
+// Refuses is why no client may wake the service, wherever it comes from; empty: some may.
+func (r *Rules) Refuses(now time.Time) proto.Reason {
+	switch {
+	case now.Before(r.DownUntil):
+		return proto.Maintenance
+	case r.Nobody:
+		return proto.Denied
+	}
+	return ""
+}
 
 // Permits reports whether clients from an address may wake the service.
 func (r *Rules) Permits(from netip.Addr) bool {

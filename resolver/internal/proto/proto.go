@@ -97,6 +97,8 @@ const (
 	// Denied: clients from its address, or this player, may not wake the
 	// service.
 	Denied Reason = "denied"
+	// Maintenance: the service is kept asleep for a time.
+	Maintenance Reason = "maintenance"
 	// SourceRate and ServiceRate: as many clients of the source, or of all sources, have asked
 	// for the service within a minute as may.
 	SourceRate  Reason = "source_rate"

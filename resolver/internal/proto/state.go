@@ -49,6 +49,8 @@ type Service struct {
 	Page *Page
 	// Players are the players who may wake it; nil: everybody.
 	Players *Players
+	// DownUntil is until when the service is kept asleep for maintenance; zero: it isn't.
+	DownUntil time.Time
 }
 
 // Answers are what is answered in the server's place. What is empty or zero is not known, and
@@ -139,10 +141,24 @@ type Client struct {
 	Scratch []byte
 }
 
+// Down reports whether the service is kept asleep, so that nobody can wake it.
+func (c Client) Down() bool { return c.Now.Before(c.Service.DownUntil) }
+
+// DownText continues a sentence about a service that is kept asleep, such as "The server is".
+func (c Client) DownText() string {
+	if !c.Down() {
+		return "down for maintenance"
+	}
+	return "down for maintenance until " + c.Service.DownUntil.UTC().Format("2006-01-02 15:04 UTC")
+}
+
 // AppendMessage writes the message for the service's phase, in at most limit bytes.
 func (c Client) AppendMessage(to []byte, limit int) []byte {
 	start, s := len(to), c.Service
-	if s.Phase == Asleep {
+	switch {
+	case s.Phase == Asleep && c.Down():
+		return cut(append(append(append(to, 'D'), c.DownText()[1:]...), '.'), start, limit)
+	case s.Phase == Asleep:
 		return cut(append(to, orElse(s.Answers.Asleep, defaultAsleep)...), start, limit)
 	}
 	return c.AppendWaking(to, orElse(s.Answers.Waking, defaultWaking), limit)

@@ -1,12 +1,15 @@
 package route
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 )
 
@@ -26,7 +29,7 @@ func rulesOf(es *v1alpha1.ElasticService, preserved bool) guard.Rules {
 		rules = guard.NewRules(w.AllowCIDRs, w.DenyCIDRs)
 		rules.PerSourceRate, rules.PerServiceRate = w.PerSourceRate, w.PerServiceRate
 	}
-	rules.Nobody = sleepsOn(es)
+	rules.Nobody, rules.DownUntil = sleepsOn(es), downUntil(es)
 	if s := es.Spec.Hold.PerSource; s != nil {
 		rules.PerSource = guard.Limits{Connections: s.MaxConnections, Bytes: s.MaxBytes, Sessions: s.MaxSessions}
 	}
@@ -34,6 +37,16 @@ func rulesOf(es *v1alpha1.ElasticService, preserved bool) guard.Rules {
 		return rules.Hidden()
 	}
 	return rules
+}
+
+// downUntil is until when an ElasticService that sleeps, or is about to, is kept asleep; zero: it
+// isn't. A value that can't be read counts for nothing, and the operator says so.
+func downUntil(es *v1alpha1.ElasticService) time.Time {
+	until, err := maintenance.Until(es.Annotations)
+	if r := (Route{Phase: es.Status.Phase}); err != nil || !r.AwaitsWake() {
+		return time.Time{}
+	}
+	return until
 }
 
 // sleepsOn reports whether an ElasticService sleeps, or is about to, and no client may wake it.

@@ -139,7 +139,11 @@ func handlers[T client.Object](set, remove func(T)) toolscache.ResourceEventHand
 // stripService drops what routes are not made from, which is most of an object.
 func stripService(object any) (any, error) {
 	if es, ok := object.(*v1alpha1.ElasticService); ok {
+		until, kept := es.Annotations[wellknown.KeepAsleepUntilAnnotation]
 		stripMeta(&es.ObjectMeta)
+		if kept {
+			es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: until}
+		}
 		es.Spec.Idle = nil
 		packPlayers(es)
 		// Only one condition is read: whether clients are seen with their own addresses.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/index"
 )
@@ -108,6 +109,7 @@ func Regrouped() predicate.Predicate {
 // CameUp lets through ElasticServices for which others needn't wait any more, or again.
 func CameUp() predicate.Predicate {
 	return elasticServices(func(before, after *v1alpha1.ElasticService) bool {
-		return (before.Status.Phase == v1alpha1.PhaseAwake) != (after.Status.Phase == v1alpha1.PhaseAwake) || deletionBegan(before, after)
+		return (before.Status.Phase == v1alpha1.PhaseAwake) != (after.Status.Phase == v1alpha1.PhaseAwake) || deletionBegan(before, after) ||
+			before.Annotations[wellknown.KeepAsleepUntilAnnotation] != after.Annotations[wellknown.KeepAsleepUntilAnnotation]
 	})
 }

@@ -6,7 +6,8 @@
 // when the window opens, and up to spread earlier, so that not all are woken at once. Inside of a window Dormouse doesn't put it to sleep. So a target that is
 // at zero there, and that Dormouse hasn't put to sleep, was scaled by somebody else, who is
 // obeyed until a window opens next. The annotation is somebody's word, too, and the later one:
-// it wakes the service in any case.
+// it wakes the service in any case. Another annotation keeps the service asleep: it takes precedence
+// over everything here.
 package awake
 
 import (
@@ -18,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/schedule"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -37,6 +39,9 @@ type Verdict struct {
 	// does.
 	Until time.Time
 	By    string
+	// Asleep is until when an annotation keeps the service asleep: nothing wakes it, or keeps it
+	// awake; zero: none does.
+	Asleep time.Time
 	// Next is when the verdict may change though the object doesn't; zero: never.
 	Next time.Time
 	// Opens is when a window opens next, and OpensBy is which; zero: none does.
@@ -58,7 +63,21 @@ func Decide(now time.Time, es *v1alpha1.ElasticService) Verdict {
 	var v Verdict
 	v.decideByWindows(now, es)
 	v.decideByAnnotation(now, es)
+	v.decideAsleep(now, es)
 	return v
+}
+
+// decideAsleep goes by the annotation that keeps the service asleep.
+func (v *Verdict) decideAsleep(now time.Time, es *v1alpha1.ElasticService) {
+	until, err := maintenance.Until(es.Annotations)
+	if err != nil {
+		v.noteAnnotation(err)
+	}
+	if until.After(now) {
+		v.Asleep = until
+		v.changesAt(until)
+		v.Until, v.By, v.annotated = time.Time{}, "", false
+	}
 }
 
 // decideByWindows goes by spec.awake.
@@ -132,20 +151,11 @@ func earlier(es *v1alpha1.ElasticService) time.Duration {
 	return time.Duration(h.Sum32()%uint32(spread/time.Millisecond)) * time.Millisecond
 }
 
-// maxYear is the last year whose times can be written in every time zone.
-const maxYear = 9998
-
 // decideByAnnotation goes by the annotation.
 func (v *Verdict) decideByAnnotation(now time.Time, es *v1alpha1.ElasticService) {
-	value, ok := es.Annotations[wellknown.KeepAwakeUntilAnnotation]
-	if !ok {
-		return
-	}
-	until, err := time.Parse(time.RFC3339, value)
-	if err != nil || until.Year() > maxYear {
-		v.note(reasons.AnnotationInvalid, "The annotation %s counts for nothing, because it is %.60q and must be a time as in RFC 3339, such as 2026-11-27T18:00:00Z: correct or remove it.",
-			wellknown.KeepAwakeUntilAnnotation, value)
-		return
+	until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAwakeUntilAnnotation)
+	if err != nil {
+		v.noteAnnotation(err)
 	}
 	if !until.After(now) {
 		return
@@ -155,6 +165,11 @@ func (v *Verdict) decideByAnnotation(now time.Time, es *v1alpha1.ElasticService)
 	if until.After(v.Until) {
 		v.Until, v.By = until, "the annotation "+wellknown.KeepAwakeUntilAnnotation
 	}
+}
+
+// noteAnnotation notes that an annotation can't be read.
+func (v *Verdict) noteAnnotation(err error) {
+	v.note(reasons.AnnotationInvalid, "The %s, and counts for nothing: correct or remove it.", err)
 }
 
 // Wakes reports whether a target that is at zero is to be woken.

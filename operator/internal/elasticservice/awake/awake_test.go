@@ -295,3 +295,35 @@ func BenchmarkDecide(b *testing.B) {
 		Decide(fixture.T0, es)
 	}
 }
+
+func TestWhatIsKeptAsleepIsKeptAwakeByNothing(t *testing.T) {
+	window := v1alpha1.TimeWindow{Cron: "0 12 * * *", Duration: metav1.Duration{Duration: time.Hour}}
+	for name, c := range map[string]struct {
+		value  string
+		now    float64
+		asleep bool
+		flaw   bool
+		next   float64
+	}{
+		"before its time is over": {"2026-11-01T12:30:00Z", 60, true, false, 1800},
+		"once it is over":         {"2026-11-01T12:30:00Z", 1800, false, false, 3600},
+		"what can't be read":      {"noon", 60, false, true, 3600},
+		"beyond what times are":   {"9999-12-31T23:59:59Z", 60, false, true, 3600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600))
+			es.Spec.Awake = []v1alpha1.TimeWindow{window}
+			es.Annotations = map[string]string{
+				wellknown.KeepAsleepUntilAnnotation: c.value, wellknown.KeepAwakeUntilAnnotation: "2026-11-01T14:00:00Z",
+			}
+			es.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: es.Spec.ScaleTargetRef}
+			v := Decide(fixture.At(c.now), es)
+			if v.Asleep.IsZero() == c.asleep || v.Until.IsZero() != c.asleep || v.Wakes(es) == c.asleep || !v.Next.Equal(fixture.At(c.next)) {
+				t.Errorf("it is kept asleep until %s, and awake until %s; looked at again at %s", v.Asleep, v.Until, v.Next)
+			}
+			if (v.Flaw != nil) != c.flaw || c.flaw && (v.Flaw.Reason != reasons.AnnotationInvalid || !strings.Contains(v.Flaw.Message, wellknown.KeepAsleepUntilAnnotation)) {
+				t.Errorf("it says %v", v.Flaw)
+			}
+		})
+	}
+}

@@ -88,6 +88,9 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 	deleting := !es.DeletionTimestamp.IsZero()
 	if !deleting {
 		p.Awake, p.Group = awake.Decide(now, es), wakegroup.Decide(now, es, o.Group)
+		if !p.Awake.Asleep.IsZero() {
+			p.Group.By, p.Group.Wakes = "", false
+		}
 		for _, next := range []time.Time{p.Awake.Next, p.Group.Next} {
 			if !next.IsZero() {
 				p.RequeueAfter.AtMost(next.Sub(now))

@@ -3,11 +3,13 @@ package status
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
@@ -36,6 +38,8 @@ func awakeWindowsValid(es *v1alpha1.ElasticService, o planner.Observed, f planne
 		return condition.Unknown(kind, reasons.NotObserved, "It isn't looked for what keeps the service awake.")
 	case v.Flaw != nil:
 		return condition.False(kind, v.Flaw.Reason, "%s", v.Flaw.Message)
+	case !v.Asleep.IsZero():
+		return condition.True(kind, reasons.KeptAsleep, "%s", keptAsleep(v.Asleep))
 	case !v.Until.IsZero() && o.Scale.Err != nil:
 		return condition.Unknown(kind, reasons.NotObserved, "%s is to keep the service awake until %s, and the target's scale isn't known.", v.By, schedule.Clock(v.Until))
 	case !v.Until.IsZero() && p.Phase == v1alpha1.PhaseAsleep && !p.Raise:
@@ -60,6 +64,10 @@ func kept(k idleness.KeptAwake) string {
 	return keptUntil(k.Until, k.By)
 }
 
+func keptAsleep(until time.Time) string {
+	return "Nothing wakes the service until " + schedule.Clock(until) + ", or keeps it awake, by the annotation " + wellknown.KeepAsleepUntilAnnotation + "; who scales it up is obeyed."
+}
+
 func keptUntil(until time.Time, by string) string {
 	return "The service is kept awake until " + schedule.Clock(until) + " by " + by + "."
 }
@@ -70,8 +78,14 @@ func Raised(es *v1alpha1.ElasticService, p planner.Plan, before, after int32) ki
 		kept(p.KeptAwake(es)), es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, before, after)
 }
 
-// awakeEvents are emitted when something begins to keep a service awake that is awake.
+// awakeEvents are emitted when something begins to keep a service awake that is awake, or asleep.
 func awakeEvents(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+	if !p.Awake.Asleep.IsZero() {
+		if c := meta.FindStatusCondition(before.Status.Conditions, conditions.AwakeWindowsValid); c != nil && c.Reason == reasons.KeptAsleep {
+			return nil
+		}
+		return []kit.Notice{kit.Normal(reasons.KeptAsleep, "Sleep", "%s", keptAsleep(p.Awake.Asleep))}
+	}
 	is, was := after.Status.KeptAwake, before.Status.KeptAwake
 	if is == nil || p.Raise || was != nil && was.By == is.By {
 		return nil

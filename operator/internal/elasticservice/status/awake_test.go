@@ -52,6 +52,19 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 			},
 			o: up, status: metav1.ConditionTrue, reason: reasons.KeptAwake, says: "until 2026-11-01 14:00 UTC by the annotation", by: "the annotation dormouse.dev/keep-awake-until", event: "by the annotation",
 		},
+		"kept asleep": {
+			change: func(es *v1alpha1.ElasticService) {
+				es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: "2026-11-01T14:00:00Z"}
+			},
+			o: up, status: metav1.ConditionTrue, reason: reasons.KeptAsleep, says: "Nothing wakes the service until 2026-11-01 14:00 UTC", event: "Nothing wakes the service until 2026-11-01 14:00 UTC",
+		},
+		"kept asleep already": {
+			change: func(es *v1alpha1.ElasticService) {
+				es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: "2026-11-01T14:00:00Z"}
+				es.Status.Conditions = []metav1.Condition{{Type: conditions.AwakeWindowsValid, Status: metav1.ConditionTrue, Reason: reasons.KeptAsleep}}
+			},
+			o: up, status: metav1.ConditionTrue, reason: reasons.KeptAsleep, says: "Nothing wakes the service until",
+		},
 		"kept awake already": {
 			change: func(es *v1alpha1.ElasticService) {
 				es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: &metav1.Time{Time: fixture.At(3600)}, By: "awake[0]"}
@@ -85,7 +98,7 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 			}
 			var notes strings.Builder
 			for _, e := range Events(before, es, p) {
-				if e.Reason == reasons.KeptAwake || e.Reason == reasons.ScheduleInvalid {
+				if e.Reason == reasons.KeptAwake || e.Reason == reasons.KeptAsleep || e.Reason == reasons.ScheduleInvalid {
 					notes.WriteString(e.Note)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/schedule"
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
@@ -53,8 +54,12 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.P
 }
 
 // Asleep is the event about a target that was put to sleep.
-func Asleep(es *v1alpha1.ElasticService, replicas int32) kit.Notice {
-	return kit.Normal("Asleep", "Sleep", "Scaled %s %s from %d replicas to zero; the next client wakes it.",
+func Asleep(es *v1alpha1.ElasticService, p planner.Plan, replicas int32) kit.Notice {
+	next := "the next client wakes it"
+	if !p.Awake.Asleep.IsZero() {
+		next = "nothing wakes it until " + schedule.Clock(p.Awake.Asleep)
+	}
+	return kit.Normal("Asleep", "Sleep", "Scaled %s %s from %d replicas to zero; "+next+".",
 		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, replicas)
 }
 

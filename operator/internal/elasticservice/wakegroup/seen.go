@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
@@ -18,6 +19,8 @@ type Other struct {
 	Phase v1alpha1.Phase
 	// PhaseSince, SleptUntil and LastWake are as in its status; zero where that has none.
 	PhaseSince, SleptUntil, LastWake time.Time
+	// KeptAsleep is until when it is kept asleep; zero: it isn't.
+	KeptAsleep time.Time
 	// KeptAwake reports whether something keeps it awake, or is about to wake it.
 	KeptAwake bool
 }
@@ -71,8 +74,9 @@ func See(es *v1alpha1.ElasticService, get func(name string) (*v1alpha1.ElasticSe
 
 func otherOf(es *v1alpha1.ElasticService) Other {
 	s := &es.Status
+	asleep, _ := maintenance.Until(es.Annotations) // its own condition says what can't be read
 	return Other{
-		Name: es.Name, Phase: s.Phase, KeptAwake: s.KeptAwake != nil,
+		Name: es.Name, KeptAsleep: asleep, Phase: s.Phase, KeptAwake: s.KeptAwake != nil,
 		PhaseSince: times.Micro(s.PhaseSince), SleptUntil: times.Micro(s.SleptUntil), LastWake: times.Micro(s.LastWakeTime),
 	}
 }

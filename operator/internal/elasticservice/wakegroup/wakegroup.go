@@ -17,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/awake"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -52,9 +53,9 @@ type Verdict struct {
 // Decide decides for whom an ElasticService waits, and who keeps it awake.
 func Decide(now time.Time, es *v1alpha1.ElasticService, seen Seen) Verdict {
 	v := Verdict{Bound: bound(es)}
-	late := v.decideWaits(now, es, seen)
+	missed := v.decideWaits(now, es, seen)
 	v.decideKept(now, es, seen)
-	v.Flaw = flawOf(es, seen, late, v.Bound)
+	v.Flaw = flawOf(es, seen, missed, v.Bound)
 	return v
 }
 
@@ -67,8 +68,14 @@ func bound(es *v1alpha1.ElasticService) time.Duration {
 	return defaultHold / 2
 }
 
-// decideWaits finds those that aren't up, and returns those that should be by now.
-func (v *Verdict) decideWaits(now time.Time, es *v1alpha1.ElasticService, seen Seen) (late []string) {
+// missed are names of others that a service that isn't asleep goes without.
+type missed struct {
+	// late are those that should be up by now, and asleep those that are kept asleep.
+	late, asleep []string
+}
+
+// decideWaits finds those that aren't up, and returns those that aren't waited for.
+func (v *Verdict) decideWaits(now time.Time, es *v1alpha1.ElasticService, seen Seen) (m missed) {
 	since, wakes := times.Micro(es.Status.SleptUntil), es.Status.Phase == v1alpha1.PhaseWaking
 	if wakes {
 		since = times.Latest(since, times.Micro(es.Status.PhaseSince))
@@ -76,6 +83,13 @@ func (v *Verdict) decideWaits(now time.Time, es *v1alpha1.ElasticService, seen S
 	ends := since.Add(v.Bound)
 	for _, other := range seen.Named {
 		if other.Phase == v1alpha1.PhaseAwake {
+			continue
+		}
+		if other.Phase == v1alpha1.PhaseAsleep && now.Before(other.KeptAsleep) {
+			v.changesAt(other.KeptAsleep)
+			if leftSleep(es.Status.Phase) {
+				m.asleep = append(m.asleep, other.Name)
+			}
 			continue
 		}
 		if !wakes || now.Before(ends) {
@@ -87,7 +101,7 @@ func (v *Verdict) decideWaits(now time.Time, es *v1alpha1.ElasticService, seen S
 		// One that was up meanwhile has as long again.
 		due := times.Latest(since, other.PhaseSince).Add(v.Bound)
 		if !now.Before(due) {
-			late = append(late, other.Name)
+			m.late = append(m.late, other.Name)
 			continue
 		}
 		v.changesAt(due)
@@ -95,7 +109,7 @@ func (v *Verdict) decideWaits(now time.Time, es *v1alpha1.ElasticService, seen S
 			v.changesAt(ends)
 		}
 	}
-	return late
+	return m
 }
 
 // leftSleep reports whether a service in a phase has left its sleep.
@@ -144,7 +158,7 @@ func (o *Other) woke(now time.Time) (since, ends time.Time, ok bool) {
 }
 
 // flawOf is what to change in spec.wakeWith, or around it; nil: nothing.
-func flawOf(es *v1alpha1.ElasticService, seen Seen, late []string, bound time.Duration) *obstacle.Obstacle {
+func flawOf(es *v1alpha1.ElasticService, seen Seen, m missed, bound time.Duration) *obstacle.Obstacle {
 	switch {
 	case seen.TooLarge:
 		return obstacle.New(reasons.WakeGroupTooLarge,
@@ -157,9 +171,12 @@ func flawOf(es *v1alpha1.ElasticService, seen Seen, late []string, bound time.Du
 		return obstacle.New(reasons.ElasticServiceNotFound,
 			"spec.wakeWith names %s, which counts for nothing, because namespace %s has no such ElasticService, or it is being deleted: create it, or remove the name.",
 			text.Some(seen.Missing), es.Namespace)
-	case len(late) > 0:
+	case len(m.asleep) > 0:
+		return obstacle.New(reasons.KeptAsleep,
+			"The service is awake without others in spec.wakeWith that are kept asleep (%s): remove their annotation %s once they may be woken.", text.Some(m.asleep), wellknown.KeepAsleepUntilAnnotation)
+	case len(m.late) > 0:
 		return obstacle.New(reasons.OthersNotUp,
-			"The service is awake without others in spec.wakeWith that aren't up after %s (%s): look at the conditions of those.", bound, text.Some(late))
+			"The service is awake without others in spec.wakeWith that aren't up after %s (%s): look at the conditions of those.", bound, text.Some(m.late))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
 
@@ -305,5 +306,26 @@ func TestTheWaitIsBounded(t *testing.T) {
 				t.Errorf("just down again, it says %v until %s", v.Flaw, v.Next)
 			}
 		})
+	}
+}
+
+func TestNobodyWaitsForWhoIsKeptAsleep(t *testing.T) {
+	n := namespace{}
+	n.has("page", "database")
+	n.has("database").Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: "2026-11-01T12:00:30Z"}
+	if v := n.decide(t, "page", 0); len(v.WaitsFor) > 0 || v.Flaw != nil || !v.Next.Equal(fixture.At(30)) {
+		t.Errorf("asleep it waits for %v until %s: %v", v.WaitsFor, v.Next, v.Flaw)
+	}
+	n.waking("page", 0)
+	if v := n.decide(t, "page", 1); len(v.WaitsFor) > 0 || reasonOf(v) != reasons.KeptAsleep || !strings.Contains(v.Flaw.Message, "(database)") {
+		t.Errorf("waking it waits for %v: %v", v.WaitsFor, v.Flaw)
+	}
+	if v := n.decide(t, "page", 30); len(v.WaitsFor) != 1 || v.Flaw != nil {
+		t.Errorf("once its time is over it waits for %v: %v", v.WaitsFor, v.Flaw)
+	}
+	// Somebody scaled it up.
+	n.waking("database", 0)
+	if v := n.decide(t, "page", 1); len(v.WaitsFor) != 1 || v.Flaw != nil {
+		t.Errorf("while it wakes it waits for %v: %v", v.WaitsFor, v.Flaw)
 	}
 }

@@ -71,13 +71,19 @@ func portSpecs(gt *v1alpha1.GameType, ports []corev1.ServicePort) []v1alpha1.Por
 	return specs
 }
 
-// frontSetting and keepAwakeSetting are GameTypeSettingsAnnotation's words for the front and for
-// KeepAwakeUntilAnnotation, and portSetting is what it puts before a port's name.
+// frontSetting is GameTypeSettingsAnnotation's word for the front, and portSetting is what it puts
+// before a port's name.
 const (
-	frontSetting     = "front"
-	keepAwakeSetting = "keep-awake-until"
-	portSetting      = "ports/"
+	frontSetting = "front"
+	portSetting  = "ports/"
 )
+
+// annotated are the annotations that an ElasticService has from its GameType, and
+// GameTypeSettingsAnnotation's words for them.
+var annotated = []struct{ annotation, setting string }{
+	{wellknown.KeepAwakeUntilAnnotation, "keep-awake-until"},
+	{wellknown.KeepAsleepUntilAnnotation, "keep-asleep-until"},
+}
 
 // frontTarget is the Service's port to which the front leads: that of the template's port which the
 // GameType names, or, while there are ports of earlier revisions, which alone says host names.
@@ -110,7 +116,7 @@ func frontTarget(gt *v1alpha1.GameType, ports []corev1.ServicePort) string {
 	return found[0]
 }
 
-// shapeSettings takes the front, the ports' settings and KeepAwakeUntilAnnotation from the GameType. What somebody made of
+// shapeSettings takes the front, the ports' settings and annotations from the GameType. What somebody made of
 // them in the ElasticService stays where the GameType says nothing; what the GameType once said
 // goes when it doesn't say it any more.
 func shapeSettings(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1alpha1.ElasticServiceSpec, ports []corev1.ServicePort) {
@@ -124,13 +130,15 @@ func shapeSettings(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, spec *v1a
 	case !slices.Contains(before, frontSetting):
 		spec.Front = es.Spec.Front
 	}
-	until, asks := gt.Annotations[wellknown.KeepAwakeUntilAnnotation]
-	switch {
-	case asks:
-		metav1.SetMetaDataAnnotation(&es.ObjectMeta, wellknown.KeepAwakeUntilAnnotation, until)
-		now = append(now, keepAwakeSetting)
-	case slices.Contains(before, keepAwakeSetting):
-		delete(es.Annotations, wellknown.KeepAwakeUntilAnnotation)
+	for _, a := range annotated {
+		until, asks := gt.Annotations[a.annotation]
+		switch {
+		case asks:
+			metav1.SetMetaDataAnnotation(&es.ObjectMeta, a.annotation, until)
+			now = append(now, a.setting)
+		case slices.Contains(before, a.setting):
+			delete(es.Annotations, a.annotation)
+		}
 	}
 	spec.Ports = portSpecs(gt, ports)
 	for _, p := range spec.Ports {

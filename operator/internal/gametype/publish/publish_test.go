@@ -271,7 +271,7 @@ func TestAnElasticServiceIsKeptAwakeAsItsGame(t *testing.T) {
 	gt := newGame()
 	gt.Spec.Awake = []v1alpha1.TimeWindow{{Cron: "0 18 * * FRI", TimeZone: "Europe/Berlin", Duration: metav1.Duration{Duration: time.Hour}}}
 	gt.Spec.WakeWith = []string{"database"}
-	gt.Annotations = map[string]string{wellknown.KeepAwakeUntilAnnotation: "2026-11-27T18:00:00Z"}
+	gt.Annotations = map[string]string{wellknown.KeepAwakeUntilAnnotation: "2026-11-27T18:00:00Z", wellknown.KeepAsleepUntilAnnotation: "2026-11-25T18:00:00Z"}
 	es := &v1alpha1.ElasticService{}
 	ElasticService(gt, es, Ports(gt))
 	if diff := cmp.Diff(gt.Spec.WakeWith, es.Spec.WakeWith); diff != "" {
@@ -284,9 +284,16 @@ func TestAnElasticServiceIsKeptAwakeAsItsGame(t *testing.T) {
 	if until() != "2026-11-27T18:00:00Z" {
 		t.Errorf("it is kept awake until %q", until())
 	}
+	asleep := func() string { return es.Annotations[wellknown.KeepAsleepUntilAnnotation] }
+	if asleep() != "2026-11-25T18:00:00Z" {
+		t.Errorf("it is kept asleep until %q", asleep())
+	}
 	// What the game doesn't say any more goes.
 	gt.Spec.Awake, gt.Annotations = nil, nil
 	ElasticService(gt, es, Ports(gt))
+	if asleep() != "" {
+		t.Errorf("it is kept asleep until %q, though the game doesn't say so", asleep())
+	}
 	if len(es.Spec.Awake) > 0 || until() != "" {
 		t.Errorf("it has %+v, and is kept awake until %q, though the game says neither", es.Spec.Awake, until())
 	}

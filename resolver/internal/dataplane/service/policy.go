@@ -45,7 +45,7 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 		learnt = *p.learnt
 	}
 	k := &Policy{
-		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Page: port.Page, Players: port.Players},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Page: port.Page, Players: port.Players, DownUntil: port.Guard.DownUntil},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose, MarksColdStarts: port.MarksColdStarts,
 	}
 	s := &k.Service
@@ -98,7 +98,7 @@ func (k *Policy) IfDown(p proto.Protocol, head []byte, source netip.AddrPort) (a
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
 	c, service := k.Client(source, (*scratch)[:0]), k.Service
-	service.Phase, service.Players, c.Service = proto.Waking, nil, &service
+	service.Phase, service.Players, service.DownUntil, c.Service = proto.Waking, nil, time.Time{}, &service
 	v := p.Inspect(head, c)
 	return v.Action, v.After
 }

@@ -118,7 +118,7 @@ func (p *Port) handshake(c *Client) bool {
 	switch reason := c.stay.Hold(); reason {
 	case "":
 	case proto.Denied:
-		p.deny(c)
+		p.deny(c, reason)
 		return false
 	default:
 		p.refuse(c.line, reason)
@@ -131,12 +131,15 @@ func (p *Port) handshake(c *Client) bool {
 // mayWait reports whether a client may wake the service or wait for it. One that may not is
 // refused.
 func (p *Port) mayWait(c *Client) bool {
-	nobody := p.Policy().Rules.Nobody && !c.local
-	switch reason := c.stay.Ask(time.Now(), nobody); reason {
+	now, refused := time.Now(), proto.Reason("")
+	if !c.local {
+		refused = p.Policy().Rules.Refuses(now)
+	}
+	switch reason := c.stay.Ask(now, refused); reason {
 	case "":
 		return true
-	case proto.Denied:
-		p.deny(c)
+	case proto.Denied, proto.Maintenance:
+		p.deny(c, reason)
 	default:
 		p.refuse(c.line, reason)
 		p.refuseWith(c, reason)
@@ -144,9 +147,9 @@ func (p *Port) mayWait(c *Client) bool {
 	return false
 }
 
-// deny refuses a client that may not wake the service. In protocols with requests the refusal
+// deny refuses a client that may not wake the service, or that nobody may wake now. In protocols with requests the refusal
 // follows the client's first request; other clients are closed unread.
-func (p *Port) deny(c *Client) {
+func (p *Port) deny(c *Client, why proto.Reason) {
 	if p.Can.Requests {
 		if reason := c.stay.Hear(); reason != "" {
 			p.refuse(c.line, reason)
@@ -156,6 +159,6 @@ func (p *Port) deny(c *Client) {
 			return
 		}
 	}
-	p.refuse(c.line, proto.Denied)
-	p.refuseWith(c, proto.Denied)
+	p.refuse(c.line, why)
+	p.refuseWith(c, why)
 }

@@ -213,7 +213,8 @@ func (s *session) place(release hold.Release, picked bool) {
 // refused.
 func (s *session) mayWait() bool {
 	s.mu.Lock()
-	reason := s.stay.Ask(time.Now(), s.port.Policy().Rules.Nobody)
+	now := time.Now()
+	reason := s.stay.Ask(now, s.port.Policy().Rules.Refuses(now))
 	s.mu.Unlock()
 	if reason == "" {
 		return true

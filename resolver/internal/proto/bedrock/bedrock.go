@@ -55,7 +55,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 // for a connection. A client that waited for a server that did not come has given up, and one
 // that may not wake the server has nothing to wait for.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
-	if !wire.IsConnectionRequest(head) || why == proto.RouteGone || why == proto.Denied {
+	if !wire.IsConnectionRequest(head) || why == proto.RouteGone || why == proto.Denied || why == proto.Maintenance {
 		return nil
 	}
 	start := len(c.Scratch)

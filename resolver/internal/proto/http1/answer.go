@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
@@ -14,6 +15,8 @@ const (
 	retryAfter = 5
 	// retryLater is for a service that can't be woken now.
 	retryLater = 60
+	// maxRetry bounds it for one that is kept asleep: that may end sooner than was said.
+	maxRetry = time.Hour
 	// wakingUp is what a client is told of a service that is going to be up.
 	wakingUp = "is waking up"
 )
@@ -58,6 +61,8 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 		state = "is waking up, and many are waiting for it"
 	case proto.SourceRate, proto.ServiceRate:
 		status, state = http.StatusTooManyRequests, "is asked for too often just now"
+	case proto.Maintenance:
+		state, retry = "is "+c.DownText(), untilUp(c)
 	case proto.NothingToWake:
 		state, retry = "cannot be woken up just now", retryLater
 	default:
@@ -72,6 +77,12 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 	b = appendField(b, "Content-Type", "text/html; charset=utf-8")
 	b = appendField(b, "Content-Security-Policy", pagePolicy)
 	return appendBody(b, r, status, page(c, state, retry))
+}
+
+// untilUp is when a client may come again to a service that is kept asleep, in seconds.
+func untilUp(c proto.Client) int {
+	left := c.Service.DownUntil.Sub(c.Now)
+	return int(min(max(left+time.Second-1, time.Second), maxRetry) / time.Second)
 }
 
 // appendHead begins an answer.

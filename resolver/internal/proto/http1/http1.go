@@ -62,7 +62,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 }
 
 // Refusal implements proto.Protocol. A whole request gets 503, or 429 for one too many, with a
-// page for browsers that reloads itself; 403 if the client may not wake the service; 404 for an
+// page for browsers that reloads itself; 403 if the client may not wake the service, and 503 if nobody may for a time; 404 for an
 // unknown name, and 400 for two names. Half a request gets 408. Other bytes get none: the
 // connection ends.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {

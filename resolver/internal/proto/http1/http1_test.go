@@ -239,6 +239,12 @@ func TestWhoIsSentAwayIsToldInHTTP(t *testing.T) {
 	waking.Service.Answers.Waking = "<b>soon</b>, {elapsed} so far"
 	const browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n"
 	const text, page = "text/plain; charset=utf-8", "text/html; charset=utf-8"
+	down := func(after time.Duration) proto.Client {
+		c := asleep()
+		c.Service.DownUntil = now.Add(after)
+		return c
+	}
+	words := "lobby is down for maintenance until " + now.Add(90*time.Second).UTC().Format("2006-01-02 15:04 UTC")
 	for name, c := range map[string]struct {
 		head   string
 		why    proto.Reason
@@ -253,6 +259,11 @@ func TestWhoIsSentAwayIsToldInHTTP(t *testing.T) {
 		"a queue that is full":   {healthz, proto.QueueFull, asleep(), 503, "5", text, []string{"lobby is waking up", "many are waiting"}, nil},
 		"a service that is gone": {healthz, proto.RouteGone, asleep(), 503, "5", text, []string{"lobby is not available just now"}, nil},
 		"nothing to wake":        {healthz, proto.NothingToWake, asleep(), 503, "60", text, []string{"lobby cannot be woken"}, []string{"is waking"}},
+		"maintenance":            {healthz, proto.Maintenance, down(90 * time.Second), 503, "90", text, []string{words}, []string{"is waking", "wake"}},
+		"maintenance for long":   {healthz, proto.Maintenance, down(3 * time.Hour), 503, "3600", text, []string{"down for maintenance until"}, nil},
+		"maintenance till now":   {healthz, proto.Maintenance, down(time.Millisecond), 503, "1", text, []string{"down for maintenance until"}, nil},
+		"maintenance just over":  {healthz, proto.Maintenance, down(0), 503, "1", text, []string{"lobby is down for maintenance."}, []string{"until"}},
+		"a browser then":         {"GET / HTTP/1.1\r\n" + browser + "\r\n", proto.Maintenance, down(90 * time.Second), 503, "90", page, []string{words, `content="90"`}, []string{"is waking"}},
 		"a source's rate":        {healthz, proto.SourceRate, asleep(), 429, "5", text, []string{"lobby is asked for too often"}, []string{"is waking"}},
 		"a service's rate":       {healthz, proto.ServiceRate, waking, 429, "5", text, []string{"lobby is asked for too often"}, []string{"is waking"}},
 		"a source's connections": {healthz, proto.SourceConnections, asleep(), 503, "5", text, []string{"many are waiting"}, nil},

@@ -74,6 +74,9 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 	if err != nil {
 		return unfinished(err)
 	}
+	if c.Down() {
+		return proto.Verdict{Action: proto.Refuse, Reason: proto.Maintenance, Answer: wire.AppendLoginDisconnect(c.Scratch, refusalText(proto.Maintenance, c))}
+	}
 	if players := c.Service.Players; players != nil && !players.May(string(name), hex.EncodeToString(uuid)) {
 		text := cmp.Or(players.Message, "The server is asleep, and you may not wake it up.")
 		return proto.Verdict{Action: proto.Refuse, Reason: proto.Denied, Answer: wire.AppendLoginDisconnect(c.Scratch, text)}
@@ -138,6 +141,8 @@ func refusalText(why proto.Reason, c proto.Client) string {
 		return "Too many players are waiting for this server. Join again in a moment."
 	case proto.NothingToWake:
 		return "This server can't be woken up just now."
+	case proto.Maintenance:
+		return "The server is " + c.DownText() + "."
 	case proto.UnknownName:
 		return "There is no server by this name here. Check the address."
 	case proto.RouteGone, proto.Unwanted, proto.Unfinished, proto.NoProxyHeader, proto.Evicted, proto.Denied, proto.AnswerRate, proto.WaitingPage:

@@ -32,6 +32,35 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // asleep is what a client finds of a sleeping server of which nothing is known.
 func asleep() proto.Client { return proto.Client{Service: &proto.Service{}, Now: now} }
 
+// down is a server that is kept asleep for another hour.
+func down() proto.Client {
+	c := asleep()
+	c.Service.DownUntil = now.Add(time.Hour)
+	return c
+}
+
+// Lists show it, and who logs in reads it, whoever may wake the server otherwise.
+func TestAServerThatIsKeptAsleepIsDownForMaintenance(t *testing.T) {
+	words := "own for maintenance until " + now.Add(time.Hour).UTC().Format("2006-01-02 15:04 UTC") + "."
+	c := down()
+	c.Service.Players = proto.NewPlayers("Ask Anna.").Allow(nil)
+	if v := (Protocol{}).Inspect(recorded(t, "login_765"), c); v.Action != proto.Refuse || v.Reason != proto.Maintenance || !strings.Contains(string(v.Answer), "The server is d"+words) {
+		t.Errorf("who logs in: action %d for %q, told %q", v.Action, v.Reason, v.Answer)
+	}
+	c.Service.Answers.Asleep = "zzz"
+	if v := (Protocol{}).Inspect(recorded(t, "status_765"), c); !strings.Contains(string(v.Answer), `"D`+words) {
+		t.Errorf("the list shows %q", v.Answer)
+	}
+	c.Now = c.Service.DownUntil
+	if v := (Protocol{}).Inspect(recorded(t, "status_765"), c); !strings.Contains(string(v.Answer), "zzz") {
+		t.Errorf("once it is over the list shows %q", v.Answer)
+	}
+	c.Service.Players = nil
+	if v := (Protocol{}).Inspect(recorded(t, "login_765"), c); v.Action != proto.Hold {
+		t.Errorf("once it is over, who logs in: action %d, told %q", v.Action, v.Answer)
+	}
+}
+
 // learnt is a waking server of which everything is known.
 func learnt() proto.Client {
 	return proto.Client{Now: now, Service: &proto.Service{
@@ -255,6 +284,8 @@ func TestWhoWantsToLogInIsToldWhyNot(t *testing.T) {
 		"after a time":        {proto.TimedOut, recorded(t, "login_765"), asleep(), "still waking up. Join again"},
 		"in words of one own": {proto.TimedOut, recorded(t, "login_765"), learnt(), "Come back later."},
 		"of a full queue":     {proto.QueueFull, recorded(t, "login_47"), learnt(), "Too many players"},
+		"of maintenance":      {proto.Maintenance, recorded(t, "login_765"), down(), "The server is down for maintenance until " + now.Add(time.Hour).UTC().Format("2006-01-02 15:04 UTC") + "."},
+		"of what is over":     {proto.Maintenance, recorded(t, "login_765"), asleep(), "The server is down for maintenance."},
 		"of no target":        {proto.NothingToWake, recorded(t, "login_forge"), asleep(), "can't be woken"},
 		"of no route":         {proto.RouteGone, recorded(t, "login_769"), asleep(), "Join again"},
 		"half way":            {proto.Unfinished, handshake("a", 3), asleep(), "Join again"},

@@ -57,7 +57,7 @@ func (Protocol) Inspect(head []byte, c proto.Client) proto.Verdict {
 // Refusal implements proto.Protocol: a line that clients show while they connect, unless it is
 // larger than what the client sent, or the client may not wake the service.
 func (Protocol) Refusal(why proto.Reason, head []byte, c proto.Client) []byte {
-	if why == proto.Denied {
+	if why == proto.Denied || why == proto.Maintenance {
 		return nil
 	}
 	text := "print\nTry again later.\n"
