@@ -114,8 +114,9 @@ type ElasticServiceSpec struct {
 	// until this one is asleep again.
 	//
 	// Clients that wake this one are held until those are up, too, though its own pods are
-	// ready: for half of hold.timeout at most, or 2m30s where that is 0s. status.waitsFor has
-	// those that aren't up yet. A name counts for nothing while there is no such ElasticService,
+	// ready: for half of hold.timeout at most, or 2m30s where that is 0s. Those who come to a
+	// Service with a selector may be sent to such pods by Kubernetes. status.waitsFor has the
+	// names that aren't up yet. A name counts for nothing while there is no such ElasticService,
 	// or it is being deleted, or names this one in turn, itself or by others; the condition
 	// WakeGroupValid says so. From one ElasticService no more than 64 may be reached like that.
 	//

@@ -47,6 +47,19 @@ func TestClientsOfAServiceThatIsKeptAsleepAreRefused(t *testing.T) {
 	}
 }
 
+// Where a connection alone counts no request is read before it waits. It is for the answer.
+func TestWhoIsToldOfMaintenanceIsHeardFirst(t *testing.T) {
+	r := newRig(t)
+	onConnect := func(p *route.Port) { p.WakeOnConnect = true }
+	address := r.serve("web", route.TCP, speaks(v1alpha1.ProtocolHTTP), downUntil(time.Now().Add(time.Hour)), onConnect)
+	c := dialTCP(t, address)
+	write(t, c, request)
+	if code, _, body := answer(t, bufio.NewReader(c)); code != 503 || !strings.Contains(body, "down for maintenance until") {
+		t.Errorf("the client got %d, %q", code, body)
+	}
+	r.undisturbed()
+}
+
 // Nobody changes the route when the time is over.
 func TestAServiceCanBeWokenOnceItsTimeIsOver(t *testing.T) {
 	r := newRig(t)

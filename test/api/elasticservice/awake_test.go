@@ -178,3 +178,28 @@ func TestAServiceThatMayNotBeWokenForItsWindowSaysSo(t *testing.T) {
 		t.Errorf("the target was written %d times", n)
 	}
 }
+
+// Neither a client nor a window wakes it, and when its time is over nobody need change anything.
+func TestAServiceIsKeptAsleepUntilItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.dozing("lobby")
+	since := w.latest()
+	es := w.want("lobby", promptly)
+	until := time.Now().Add(10 * time.Second).Truncate(time.Second)
+	w.edit(es, func() {
+		metav1.SetMetaDataAnnotation(&es.ObjectMeta, wellknown.KeepAsleepUntilAnnotation, until.UTC().Format(time.RFC3339))
+		es.Spec.Awake = []v1alpha1.TimeWindow{openUntil(time.Now().Add(time.Hour))}
+	})
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy), hasCondition(conditions.AwakeWindowsValid, metav1.ConditionTrue, reasons.KeptAsleep))
+	w.wantEvent(reasons.KeptAsleep, "Nothing wakes the service until")
+	if got, err := call(t, 0, http.MethodPost, informerapi.WakePath, resolverToken(t), []byte(`{"count":1,"svc":"lobby","namespace":"`+w.ns+`"}`)); err != nil ||
+		time.Now().Before(until) && (got.code != http.StatusNotFound || !strings.Contains(string(got.body), "the service is kept asleep")) {
+		t.Errorf("a wake call was answered %d %s, %v", got.code, got.body, err)
+	}
+	woken := w.must("the target at 1", afterSettling, since, toReplicas("lobby", 1))
+	if woken.at.Before(until) {
+		t.Errorf("it was woken at %s, before %s", woken.at, until)
+	}
+	w.want("lobby", promptly, isKeptAwakeBy("awake[0]"))
+}
