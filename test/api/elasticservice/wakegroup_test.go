@@ -32,50 +32,50 @@ func waitsFor(names ...string) check {
 func TestServicesAreWokenTogetherAndSleepOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, name := range []string{"database", "api", "page"} {
+	for _, name := range []string{"lobby", "proxy", "portal"} {
 		w.dozing(name)
 	}
-	w.wakesWith("api", "database")
-	w.wakesWith("page", "api")
-	es := w.want("page", promptly, ready, waitsFor("api"), hasCondition(conditions.WakeGroupValid, metav1.ConditionTrue, reasons.OK))
+	w.wakesWith("proxy", "lobby")
+	w.wakesWith("portal", "proxy")
+	es := w.want("portal", promptly, ready, waitsFor("proxy"), hasCondition(conditions.WakeGroupValid, metav1.ConditionTrue, reasons.OK))
 	w.edit(es, func() { es.Spec.SleepAfter = &metav1.Duration{Duration: 10 * time.Second} })
-	w.want("api", promptly, ready, waitsFor("database"))
+	w.want("proxy", promptly, ready, waitsFor("lobby"))
 
-	// A client wakes the page, and the page the others.
+	// A client wakes the portal, and the portal the others.
 	since := w.latest()
-	w.wake(0, resolverToken(t), "page")
-	first := w.must("the page's target at 1", promptly, since, toReplicas("page", 1))
-	last := w.must("the database's target at 1", promptly, since, toReplicas("database", 1))
+	w.wake(0, resolverToken(t), "portal")
+	first := w.must("the portal's target at 1", promptly, since, toReplicas("portal", 1))
+	last := w.must("the lobby's target at 1", promptly, since, toReplicas("lobby", 1))
 	if took := last.at.Sub(first.at); took > 2*time.Second {
-		t.Errorf("the database was woken %s after the page", took)
+		t.Errorf("the lobby was woken %s after the portal", took)
 	} else {
-		t.Logf("the database was woken %s after the page", took)
+		t.Logf("the lobby was woken %s after the portal", took)
 	}
-	w.wantEvent("Waking", "kept awake by ElasticService api until that is asleep. Scaled Deployment database from 0 to 1 replicas.")
-	// The page's own server is up, and that isn't enough.
-	w.servers("page", newServer())
-	w.servers("api", newServer())
-	w.want("page", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
-	w.stays("page", 3*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy), waitsFor("api"),
+	w.wantEvent("Waking", "kept awake by ElasticService proxy until that is asleep. Scaled Deployment lobby from 0 to 1 replicas.")
+	// The portal's own server is up, and that isn't enough.
+	w.servers("portal", newServer())
+	w.servers("proxy", newServer())
+	w.want("portal", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	w.stays("portal", 3*time.Second, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy), waitsFor("proxy"),
 		hasCondition(conditions.WakeGroupValid, metav1.ConditionTrue, reasons.WaitsForOthers))
-	w.servers("database", newServer())
-	for _, name := range []string{"page", "api", "database"} {
+	w.servers("lobby", newServer())
+	for _, name := range []string{"portal", "proxy", "lobby"} {
 		w.want(name, promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy), waitsFor(), ready)
 	}
-	w.want("database", promptly, isKeptAwakeBy("ElasticService api"), hasCondition(conditions.WakeGroupValid, metav1.ConditionTrue, reasons.KeptAwake))
+	w.want("lobby", promptly, isKeptAwakeBy("ElasticService proxy"), hasCondition(conditions.WakeGroupValid, metav1.ConditionTrue, reasons.KeptAwake))
 
 	// None sleeps before the one that names it.
 	since = w.latest()
 	before := since
-	for _, name := range []string{"page", "api", "database"} {
+	for _, name := range []string{"portal", "proxy", "lobby"} {
 		sleep := w.must(name+" asleep", afterSettling, since, toPhase(name, v1alpha1.PhaseAsleep))
 		if sleep.revision < before {
 			t.Errorf("%s fell asleep before the one that names it", name)
 		}
 		before = sleep.revision
 	}
-	w.want("page", promptly, ready, waitsFor("api"))
-	w.want("api", promptly, ready, waitsFor("database"))
+	w.want("portal", promptly, ready, waitsFor("proxy"))
+	w.want("proxy", promptly, ready, waitsFor("lobby"))
 }
 
 func TestWhoScalesToZeroInAWakeGroupIsObeyed(t *testing.T) {
