@@ -43,9 +43,6 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Autoscalers, er
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(w); err != nil {
-		return nil, fmt.Errorf("add the cache of ScaledObjects: %w", err)
-	}
 	return &Autoscalers{client: mgr.GetClient(), watch: w}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -31,7 +32,8 @@ import (
 // fieldOwner is the owner of the fields that the controller applies.
 const fieldOwner = "dormouse-operator"
 
-// missingRetry is how often the controller looks for a target of a kind that isn't watched.
+// missingRetry is how often the controller looks for a target that isn't there: its kind may not be
+// watched.
 const missingRetry = 30 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=get;list;watch;patch
@@ -52,6 +54,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Targets tells when targets change.
+	Targets *targetwatch.Watch
 	// Scaler reads and writes the targets' scale.
 	Scaler *target.Scaler
 	// WakeScaler wakes what something keeps awake, as a client would; nil: the Scaler does.

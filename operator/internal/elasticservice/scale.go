@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -78,23 +76,6 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 // targetVersion is a target's version in the watch. A scale that is read after it is of that
 // version or a later one.
 func (r *Reconciler) targetVersion(ctx context.Context, ref target.Ref) version {
-	v := version{ref: ref}
-	if key := (types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); ref.HasServers() && ref.Kind == "Server" {
-		s := &v1alpha1.Server{}
-		if err := r.Client.Get(ctx, key, s); err == nil {
-			v.uid, v.generation = s.UID, s.Generation
-		}
-		return v
-	}
-	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	for _, watched := range watchedTargets {
-		if watched == gvk {
-			meta := &metav1.PartialObjectMetadata{}
-			meta.SetGroupVersionKind(gvk)
-			if err := r.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta); err == nil {
-				v.uid, v.generation = meta.UID, meta.Generation
-			}
-		}
-	}
-	return v
+	uid, generation := r.Targets.Generation(ctx, ref)
+	return version{ref: ref, uid: uid, generation: generation}
 }

@@ -8,8 +8,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,29 +21,10 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/affected"
+	"dormouse.dev/dormouse/operator/internal/kindwatch"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 )
-
-// watchedTargets are the kinds of target that are watched, as metadata only. Servers are watched
-// anyway, whole. Targets of other kinds work, too: a change of their scale shows in their pods.
-var watchedTargets = []schema.GroupVersionKind{
-	{Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
-	{Group: "dormouse.dev", Version: "v1alpha1", Kind: "Fleet"},
-	{Group: "dormouse.dev", Version: "v1alpha1", Kind: "GameType"},
-}
-
-// WatchedTargets are the kinds of target that are watched, as the cache has them.
-func WatchedTargets() []*metav1.PartialObjectMetadata {
-	list := make([]*metav1.PartialObjectMetadata, 0, len(watchedTargets))
-	for _, gvk := range watchedTargets {
-		meta := &metav1.PartialObjectMetadata{}
-		meta.SetGroupVersionKind(gvk)
-		list = append(list, meta)
-	}
-	return list
-}
 
 // maxConcurrent bounds how many objects are reconciled at once. A pass waits for the network a
 // few times, so many fit on a core.
@@ -101,15 +80,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.Pod{}, changes.handler(r.onlyOne), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: find.ByServer}.Handler(), builder.WithPredicates(affected.ServerChanged())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: find.ByTarget("Server")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Fleet{}, kit.Debounce{Wait: debounce, Find: find.ByTarget("Fleet")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.GameType{}, kit.Debounce{Wait: debounce, Find: find.ByTarget("GameType")}.Handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(find.ByHostPort), builder.WithPredicates(affected.HostPortsChanged())).
 		Watches(&v1alpha1.GameAutoscaler{}, kit.Debounce{Wait: debounce, Find: find.ByAutoscaler, Before: true}.Handler(), builder.WithPredicates(affected.KeptAwakeChanged())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, kit.Debounce{Wait: debounce, Find: find.ByHPA}.Handler(), builder.WithPredicates(affected.BoundsChanged())).
 		WatchesRawSource(r.Autoscalers.Source(find.ByScaledObject)).
+		WatchesRawSource(r.Targets.Source(mgr.GetCache(), r.targetChanged(find))).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
-	for _, meta := range WatchedTargets() {
-		b = b.WatchesMetadata(meta, kit.Debounce{Wait: debounce, Find: find.ByTarget(meta.Kind)}.Handler(),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
-	}
 	if err := b.Complete(reconcilers.Wrap(r.Reporter, "elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
 	}
@@ -121,6 +99,21 @@ func (r *Reconciler) inTurn(find handler.MapFunc) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		r.backlog.Add(find(ctx, o)...)
 		return nil
+	}
+}
+
+// targetChanged asks for passes of the ElasticServices of a target whose spec changed. Of those
+// that are listed, once a kind is watched, there may be many.
+func (r *Reconciler) targetChanged(find affected.Finder) func(context.Context, kindwatch.Change, kindwatch.Queue) {
+	return func(ctx context.Context, c kindwatch.Change, q kindwatch.Queue) {
+		requests := find.ByTarget(c.Kind.Kind)(ctx, c.Object)
+		if c.Listed {
+			r.backlog.Add(requests...)
+			return
+		}
+		for _, request := range requests {
+			q.AddAfter(request, debounce)
+		}
 	}
 }
 

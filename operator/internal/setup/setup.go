@@ -40,6 +40,7 @@ import (
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/fronts"
 	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
@@ -278,12 +279,8 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	if o.WebhookListen != "" {
 		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()
 	}
-	for _, meta := range elasticservice.WatchedTargets() {
-		byObject[meta] = cache.ByObject{Transform: slim}
-		if meta.Kind == "GameType" || meta.Kind == "Fleet" {
-			byObject[meta] = cache.ByObject{Transform: slimScaled}
-		}
-	}
+	byObject[&v1alpha1.Fleet{}] = cache.ByObject{Transform: slimScaled}
+	byObject[&v1alpha1.GameType{}] = cache.ByObject{Transform: slimScaled}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		LeaderElection:                o.LeaderElect,
@@ -333,8 +330,7 @@ func slim(o any) (any, error) {
 const maxAnnotations = 4 << 10
 
 // slimScaled is slim for what GameAutoscalers scale: webhooks are told its annotations, so short ones
-// are kept, too. The cache has one transform for a kind, whether it has the objects whole or as
-// metadata.
+// are kept, too.
 func slimScaled(o any) (any, error) {
 	object, ok := o.(client.Object)
 	if !ok {
@@ -384,11 +380,17 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Namespace: o.Namespace,
 		Selector:  o.ResolverSelector,
 	}
+	targets, err := targetwatch.New(mgr, o.Namespaces.Cached())
+	if err != nil {
+		return err
+	}
+	metrics.RegisterTargets(ctrlmetrics.Registry, targets.Count)
 	ports := resolverports.New(mgr.GetClient(), o.MaxPortsPerNamespace)
 	metrics.RegisterPrices(ctrlmetrics.Registry, o.Prices)
 	r := &elasticservice.Reconciler{
 		Client:      mgr.GetClient(),
 		Live:        mgr.GetAPIReader(),
+		Targets:     targets,
 		Scaler:      scaler,
 		WakeScaler:  wakeScaler,
 		Autoscalers: beside,

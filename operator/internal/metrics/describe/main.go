@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/objectmetrics"
+	"dormouse.dev/dormouse/operator/internal/kindwatch"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/savings"
 )
@@ -45,6 +46,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		metrics.NewController(registry)
 		metrics.NewTriggers(registry)
 		metrics.RegisterPrices(registry, savings.Prices{})
+		metrics.RegisterTargets(registry, func() map[kindwatch.State]int { return nil })
 		metrics.NewReports(registry)
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)

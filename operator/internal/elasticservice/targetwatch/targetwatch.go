@@ -1,0 +1,134 @@
+// Package targetwatch tells when the specs of ElasticServices' targets change, and which version
+// of them is known. Targets of Dormouse's own kinds are watched anyway. Of each other kind there is
+// one watch, of metadata alone, while ElasticServices name it as their target's; see package
+// kindwatch. Where there is none the zero generation says so, and the scale must be read.
+package targetwatch
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/kindwatch"
+	"dormouse.dev/dormouse/operator/internal/target"
+)
+
+// maxKinds bounds how many kinds are watched besides Kubernetes' own. Clusters have a few; whoever
+// may make kinds with a scale, and so name them, shouldn't be able to fill the operator's memory.
+const maxKinds = 32
+
+// usual are the kinds that count towards no bound.
+var usual = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+}
+
+// Watch watches targets. A nil Watch knows nothing.
+type Watch struct {
+	cached client.Reader
+	kinds  *kindwatch.Kinds
+}
+
+// New makes a Watch for the namespaces; none: for all. The manager runs it.
+func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Watch, error) {
+	kinds, err := kindwatch.New(mgr, "targets", kindwatch.Options{
+		Namespaces: namespaces,
+		Scalable:   true,
+		Transform:  slim,
+		Differ:     differ,
+		Most:       maxKinds,
+		Usual:      usual,
+		Grant:      grant,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the watches of targets: %w", err)
+	}
+	return &Watch{cached: mgr.GetClient(), kinds: kinds}, nil
+}
+
+// Source tells a controller of targets whose spec changed. The ElasticServices of the cache name
+// the kinds.
+func (w *Watch) Source(services cache.Informers, handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source {
+	return &kindwatch.Source{
+		Kinds: w.kinds, Handle: handle,
+		Namers: services, Namer: &v1alpha1.ElasticService{}, KindOf: kindOf,
+	}
+}
+
+// Count is how many kinds are in each state.
+func (w *Watch) Count() map[kindwatch.State]int { return w.kinds.Count() }
+
+// Generation is what is known of a target: its UID, and its spec's generation or a later one; 0
+// where the target isn't there, or isn't watched.
+func (w *Watch) Generation(ctx context.Context, ref target.Ref) (types.UID, int64) {
+	if w == nil {
+		return "", 0
+	}
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if ref.HasServers() {
+		o := own(ref.Kind)
+		// It is only read.
+		if err := w.cached.Get(ctx, key, o, client.UnsafeDisableDeepCopy); err != nil {
+			return "", 0
+		}
+		return o.GetUID(), o.GetGeneration()
+	}
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	if watched, err := w.kinds.Get(ctx, key, o); !watched || err != nil {
+		return "", 0
+	}
+	return o.UID, o.Generation
+}
+
+// own is an object of one of Dormouse's own kinds.
+func own(kind string) client.Object {
+	switch kind {
+	case "Fleet":
+		return &v1alpha1.Fleet{}
+	case "GameType":
+		return &v1alpha1.GameType{}
+	}
+	return &v1alpha1.Server{}
+}
+
+// kindOf is the kind of an ElasticService's target, and none where that is watched anyway.
+func kindOf(o client.Object) (kind schema.GroupVersionKind, ok bool) {
+	es, ok := o.(*v1alpha1.ElasticService)
+	if !ok || target.Of(es).HasServers() {
+		return kind, false
+	}
+	return schema.FromAPIVersionAndKind(es.Spec.ScaleTargetRef.APIVersion, es.Spec.ScaleTargetRef.Kind), true
+}
+
+// slim keeps of a target what tells its versions apart.
+func slim(o any) (any, error) {
+	is, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: is.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: is.Namespace, Name: is.Name, UID: is.UID, ResourceVersion: is.ResourceVersion, Generation: is.Generation,
+	}}, nil
+}
+
+// differ reports whether a target's spec changed, or it is another one of its name.
+func differ(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID()
+}
+
+// grant says for the log how the operator may watch a kind.
+func grant(kind schema.GroupVersionKind) string {
+	if kind.Group == "argoproj.io" && kind.Kind == "Rollout" {
+		return "the component config/components/argo-rollouts"
+	}
+	return "get, list and watch, as the component config/components/argo-rollouts does for its kind"
+}
