@@ -15,6 +15,10 @@ import (
 // watched, or the template could not be read.
 const unwatchedRead = time.Minute
 
+// selectorRead is how often a scale without a selector is read: one may come with the status, of
+// which the watch tells nothing, and not each kind has any.
+const selectorRead = 10 * time.Second
+
 // version identifies a state of a target's spec. The zero version is that of a target that
 // isn't there, or whose kind isn't watched.
 type version struct {
@@ -28,6 +32,8 @@ type scaleState struct {
 	// of is the version that scale has at least; zero when scale must be read.
 	of    version
 	scale planner.Scale
+	// read is when scale was read.
+	read time.Time
 	// template is the version of scale.readiness.
 	template     version
 	templateRead time.Time
@@ -38,14 +44,16 @@ type scaleState struct {
 func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleState) planner.Scale {
 	ref := target.Of(es)
 	v := r.targetVersion(ctx, ref)
+	now := r.Now()
 	// A Fleet that has just been made gets its selector a little later.
-	if v.generation == 0 || m.of != v || m.scale.Selector == "" {
+	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
+	if v.generation == 0 || m.of != v || unselected {
 		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
 			m.of = version{}
 			return planner.Scale{Err: err}
 		}
-		m.of = v
+		m.of, m.read = v, now
 		m.scale.Replicas, m.scale.Selector = scale.Spec.Replicas, scale.Status.Selector
 	}
 	r.observeTemplate(ctx, ref, v, m)

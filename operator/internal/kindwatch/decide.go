@@ -10,7 +10,7 @@ import (
 
 const (
 	// grace is how long a kind is watched that nobody names any more.
-	grace = 3 * time.Minute
+	grace = 2 * time.Minute
 	// firstRetry is when a kind that can't be watched is tried again; the pause doubles up to
 	// lastRetry.
 	firstRetry = 5 * time.Second

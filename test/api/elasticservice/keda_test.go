@@ -78,11 +78,17 @@ var crdServed sync.Once
 // installKEDA has the API server know ScaledObjects.
 func installKEDA(t *testing.T) {
 	t.Helper()
-	crd := &unstructured.Unstructured{Object: parse(t, kedaDefinition)}
+	installDefinition(t, kedaDefinition)
+}
+
+// installDefinition has the API server know a kind.
+func installDefinition(t *testing.T, definition string) {
+	t.Helper()
+	crd := &unstructured.Unstructured{Object: parse(t, definition)}
 	if err := cluster.client.Create(t.Context(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatalf("install KEDA's definition: %v", err)
+		t.Fatalf("install %s: %v", crd.GetName(), err)
 	}
-	fixture.Eventually(t, promptly, "KEDA's definition is established", func(ctx context.Context) error {
+	fixture.Eventually(t, promptly, crd.GetName()+" is established", func(ctx context.Context) error {
 		if err := cluster.client.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return fmt.Errorf("read it: %w", err)
 		}
@@ -99,8 +105,14 @@ func installKEDA(t *testing.T) {
 // removeKEDA has the API server know none.
 func removeKEDA(t *testing.T) {
 	t.Helper()
-	crd := &unstructured.Unstructured{Object: parse(t, kedaDefinition)}
-	fixture.Eventually(t, promptly, "KEDA's definition is gone", func(ctx context.Context) error {
+	removeDefinition(t, kedaDefinition)
+}
+
+// removeDefinition has the API server forget a kind.
+func removeDefinition(t *testing.T, definition string) {
+	t.Helper()
+	crd := &unstructured.Unstructured{Object: parse(t, definition)}
+	fixture.Eventually(t, promptly, crd.GetName()+" is gone", func(ctx context.Context) error {
 		if err := cluster.client.Delete(ctx, crd.DeepCopy()); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete it: %w", err)
 		}

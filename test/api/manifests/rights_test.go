@@ -142,8 +142,9 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	}
 }
 
-// With the component for KEDA the operator may read and pause ScaledObjects, and no more than that.
-func TestTheComponentForKEDAAddsTheRightsToPause(t *testing.T) {
+// With a component for another project's kind the operator may do this with it, and no more than
+// that.
+func TestAComponentAddsTheRightsToItsKind(t *testing.T) {
 	rules := func(objects []*unstructured.Unstructured) []rbacv1.PolicyRule {
 		t.Helper()
 		for _, o := range objects {
@@ -157,12 +158,15 @@ func TestTheComponentForKEDAAddsTheRightsToPause(t *testing.T) {
 		t.Fatal("there is no ClusterRole dormouse-operator")
 		return nil
 	}
-	want := append(rules(build(t, fixture.Path("config", "default"))), rbacv1.PolicyRule{
-		APIGroups: []string{"keda.sh"}, Resources: []string{"scaledobjects"}, Verbs: []string{"get", "list", "watch", "patch"},
-	})
-	got := rules(build(t, withComponent(t, fixture.Path("config", "components", "keda"))))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the operator's rules (-want +got):\n%s", diff)
+	for component, more := range map[string]rbacv1.PolicyRule{
+		"keda":          {APIGroups: []string{"keda.sh"}, Resources: []string{"scaledobjects"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		"argo-rollouts": {APIGroups: []string{"argoproj.io"}, Resources: []string{"rollouts"}, Verbs: []string{"get", "list", "watch"}},
+	} {
+		want := append(rules(build(t, fixture.Path("config", "default"))), more)
+		got := rules(build(t, withComponent(t, fixture.Path("config", "components", component))))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the operator's rules with %s (-want +got):\n%s", component, diff)
+		}
 	}
 }
 
