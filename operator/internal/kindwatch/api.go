@@ -155,4 +155,3 @@ func (a *api) handler(on events) toolscache.ResourceEventHandler {
 		DeleteFunc: func(o any) { tell(o, false) },
 	}
 }
-

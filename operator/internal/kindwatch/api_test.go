@@ -123,15 +123,15 @@ func TestWhichKindsCanBeWatched(t *testing.T) {
 	}
 }
 
-// soon bounds what comes at once.
-const soon = 20 * time.Second
+// answerTime bounds what comes at once.
+const answerTime = 20 * time.Second
 
 func within[T any](t *testing.T, what string, c <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-c:
-	case <-time.After(soon):
-		t.Fatalf("%s: not within %s", what, soon)
+	case <-time.After(answerTime):
+		t.Fatalf("%s: not within %s", what, answerTime)
 	}
 	return got
 }

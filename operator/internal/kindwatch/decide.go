@@ -21,8 +21,8 @@ const (
 	burstPause = time.Second
 )
 
-// known is what is known of a kind.
-type known struct {
+// observed is what is known of a kind.
+type observed struct {
 	// named is how many name it, and unnamedSince since when nobody does.
 	named        int
 	unnamedSince time.Time
@@ -45,7 +45,7 @@ type decision struct {
 }
 
 // decide decides which watches begin and end. Those of usual kinds don't count towards most.
-func decide(now time.Time, kinds map[schema.GroupVersionKind]known, usual []schema.GroupVersionKind, most int) decision {
+func decide(now time.Time, kinds map[schema.GroupVersionKind]observed, usual []schema.GroupVersionKind, most int) decision {
 	var d decision
 	again := func(at time.Time) {
 		if d.next.IsZero() || at.Before(d.next) {
@@ -106,4 +106,3 @@ func retryAfter(tries int) time.Duration {
 	}
 	return min(firstRetry<<min(tries-1, 10), lastRetry)
 }
-

@@ -17,9 +17,9 @@ func TestWhichWatchesBeginAndEnd(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	usual := []schema.GroupVersionKind{gvk("Usual")}
-	named := known{named: 1}
-	open := known{named: 1, open: true}
-	type kinds = map[schema.GroupVersionKind]known
+	named := observed{named: 1}
+	open := observed{named: 1, open: true}
+	type kinds = map[schema.GroupVersionKind]observed
 	list := func(names ...string) (l []schema.GroupVersionKind) {
 		for _, name := range names {
 			l = append(l, gvk(name))
@@ -68,7 +68,8 @@ func TestWhichWatchesBeginAndEnd(t *testing.T) {
 		},
 		"the longest untried come first": {
 			kinds{gvk("A"): {named: 1, tries: 9, tried: now.Add(-time.Hour)}, gvk("B"): {named: 1, tries: 9, tried: now.Add(-2 * time.Hour)}, gvk("C"): named},
-			2, decision{begin: list("C", "B"), excess: list("A")},
+			2,
+			decision{begin: list("C", "B"), excess: list("A")},
 		},
 		"one that is about to end still takes its room": {
 			kinds{gvk("A"): {open: true, unnamedSince: now}, gvk("B"): named}, 1, decision{excess: list("B"), next: now.Add(grace)},

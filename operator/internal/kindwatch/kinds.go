@@ -75,13 +75,13 @@ type Kinds struct {
 	// named are the kinds by who names them.
 	named map[types.NamespacedName]schema.GroupVersionKind
 	kinds map[schema.GroupVersionKind]*kind
-	// told takes the changes; nil before a controller starts.
-	told func(Change)
+	// notify takes the changes; nil before a controller starts.
+	notify func(Change)
 }
 
 // kind is one kind.
 type kind struct {
-	known
+	observed
 	state State
 	// logged is the state that was logged last.
 	logged State
@@ -241,9 +241,9 @@ func (k *Kinds) Start(ctx context.Context) error {
 func (k *Kinds) step(ctx context.Context, watches *sync.WaitGroup) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all := make(map[schema.GroupVersionKind]known, len(k.kinds))
+	all := make(map[schema.GroupVersionKind]observed, len(k.kinds))
 	for gvk, of := range k.kinds {
-		all[gvk] = of.known
+		all[gvk] = of.observed
 	}
 	d := decide(time.Now(), all, k.options.Usual, k.options.Most)
 	for _, gvk := range slices.Concat(d.end, d.forget) {
@@ -283,10 +283,10 @@ func (k *Kinds) eventsOf(gvk schema.GroupVersionKind, of *kind) events {
 		},
 		changed: func(o client.Object, listed bool) {
 			k.mu.RLock()
-			told := k.told
+			notify := k.notify
 			k.mu.RUnlock()
-			if told != nil {
-				told(Change{Kind: gvk, Object: o, Listed: listed})
+			if notify != nil {
+				notify(Change{Kind: gvk, Object: o, Listed: listed})
 			}
 		},
 	}

@@ -46,7 +46,7 @@ type Source struct {
 func (s *Source) Start(ctx context.Context, q Queue) error {
 	s.begun.Store(s.Namers == nil)
 	s.Kinds.mu.Lock()
-	s.Kinds.told = func(c Change) {
+	s.Kinds.notify = func(c Change) {
 		if !c.Listed || s.begun.Load() {
 			s.Handle(ctx, c, q)
 		}

@@ -73,9 +73,9 @@ func TestKindsAreNamedByTheObjectsOfACache(t *testing.T) {
 func TestAControllerWaitsForTheKindsOfItsStartAndNotForLong(t *testing.T) {
 	run(t, func(t *testing.T, k *Kinds, c *cluster) {
 		c.slow[gvk("A")], c.slow[gvk("B")] = true, true
-		told := 0
+		handled := 0
 		informer := namers{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
-		s := &Source{Kinds: k, Namers: informer, Namer: &metav1.PartialObjectMetadata{}, KindOf: kindOfLabel, Handle: func(context.Context, Change, Queue) { told++ }}
+		s := &Source{Kinds: k, Namers: informer, Namer: &metav1.PartialObjectMetadata{}, KindOf: kindOfLabel, Handle: func(context.Context, Change, Queue) { handled++ }}
 		if err := s.Start(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -92,14 +92,14 @@ func TestAControllerWaitsForTheKindsOfItsStartAndNotForLong(t *testing.T) {
 		}
 		list("A")
 		synctest.Wait()
-		if len(begun) > 0 || told > 0 {
-			t.Errorf("it begins though nothing is known of B: %t; %d changes are told", len(begun) > 0, told)
+		if len(begun) > 0 || handled > 0 {
+			t.Errorf("it begins though nothing is known of B: %t; %d changes are told", len(begun) > 0, handled)
 		}
 		if err := <-begun; err != nil || time.Since(began) != startTime {
 			t.Errorf("it begins after %s: %v; want %s", time.Since(began), err, startTime)
 		}
-		if list("B"); told != 1 {
-			t.Errorf("%d changes are told of what is listed late, want 1", told)
+		if list("B"); handled != 1 {
+			t.Errorf("%d changes are told of what is listed late, want 1", handled)
 		}
 	})
 }

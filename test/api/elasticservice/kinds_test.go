@@ -52,10 +52,11 @@ spec:
 `, kind, lower, ofKinds)
 }
 
-func ofKind(kind, name string, replicas int64) *unstructured.Unstructured {
+// ofKind is an object of a kind, at zero.
+func ofKind(kind, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": ofKinds + "/v1", "kind": kind, "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"replicas": replicas, "selector": "app=" + name},
+		"spec": map[string]any{"replicas": int64(0), "selector": "app=" + name},
 	}}
 }
 
@@ -119,7 +120,7 @@ func wantWatches(t *testing.T, within time.Duration, kind string, want int) {
 // scaleTo sets the replicas of an object as a person would.
 func (w *world) scaleTo(kind, name string, replicas int32) {
 	w.t.Helper()
-	o := ofKind(kind, name, 0)
+	o := ofKind(kind, name)
 	o.SetNamespace(w.ns)
 	s := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	if err := w.c.SubResource("scale").Update(w.t.Context(), o, client.WithSubResourceBody(s)); err != nil {
@@ -130,7 +131,7 @@ func (w *world) scaleTo(kind, name string, replicas int32) {
 // replicasOf are what an object wants.
 func (w *world) replicasOf(kind, name string) int64 {
 	w.t.Helper()
-	o := ofKind(kind, name, 0)
+	o := ofKind(kind, name)
 	if err := w.read(w.t.Context(), name, o); err != nil {
 		w.t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestTargetsOfAnyKindAreWatched(t *testing.T) {
 	w.want("lobby", promptly, hasCondition(conditions.TargetFound, metav1.ConditionFalse, reasons.TargetNotFound))
 	letWatch(t, kind)
 	installDefinition(t, scalableKind(kind))
-	w.create(ofKind(kind, "lobby", 0))
+	w.create(ofKind(kind, "lobby"))
 	asleep := inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
 	w.want("lobby", afterElection, ready, asleep)
 	wantWatches(t, afterElection, kind, 1)
@@ -184,7 +185,7 @@ func TestTargetsOfAnyKindAreWatched(t *testing.T) {
 	for i := range services - 1 {
 		name := fmt.Sprintf("arena-%d", i)
 		w.service(name)
-		w.create(ofKind(kind, name, 0))
+		w.create(ofKind(kind, name))
 		w.elastic(name, scales(kind))
 	}
 	for i := range services - 1 {
@@ -215,7 +216,7 @@ func TestTargetsOfAKindThatMayNotBeWatchedWork(t *testing.T) {
 	definition := strings.ReplaceAll(scalableKind(kind), "foundrys", "foundries")
 	installDefinition(t, definition)
 	w.service("lobby")
-	w.create(ofKind(kind, "lobby", 0))
+	w.create(ofKind(kind, "lobby"))
 	w.elastic("lobby", scales(kind))
 	w.want("lobby", afterElection, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	w.wake(0, resolverToken(t), "lobby")
@@ -248,7 +249,7 @@ func TestTheWatchOfAKindThatIsGoneEnds(t *testing.T) {
 	letWatch(t, kind)
 	installDefinition(t, scalableKind(kind))
 	w.service("lobby")
-	w.create(ofKind(kind, "lobby", 0))
+	w.create(ofKind(kind, "lobby"))
 	w.elastic("lobby", scales(kind))
 	w.want("lobby", afterElection, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
 	wantWatches(t, afterElection, kind, 1)
@@ -265,7 +266,7 @@ func TestTheWatchOfAKindThatIsGoneEnds(t *testing.T) {
 	}
 
 	installDefinition(t, scalableKind(kind))
-	w.create(ofKind(kind, "lobby", 0))
+	w.create(ofKind(kind, "lobby"))
 	w.want("lobby", afterElection, ready)
 	wantWatches(t, afterElection, kind, 1)
 }
