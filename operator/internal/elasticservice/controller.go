@@ -19,7 +19,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
-	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -55,7 +54,7 @@ type Reconciler struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Targets tells when targets change.
-	Targets *targetwatch.Watch
+	Targets Targets
 	// Scaler reads and writes the targets' scale.
 	Scaler *target.Scaler
 	// WakeScaler wakes what something keeps awake, as a client would; nil: the Scaler does.
