@@ -3,6 +3,7 @@ package kindwatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,10 +46,15 @@ func newAPI(mgr ctrl.Manager, options Options) (*api, error) {
 
 // watch is the watchFunc of the API server.
 func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events) error {
-	mapper, err := a.find(ctx, kind)
+	resource, err := a.find(ctx, kind)
 	if err != nil {
 		return err
 	}
+	if err := a.try(ctx, resource); err != nil {
+		return err
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
+	mapper.AddSpecific(kind, resource, resource, meta.RESTScopeNamespace)
 	watching, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	c, err := cache.New(a.config, cache.Options{
@@ -77,8 +84,10 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(watching) }()
-	if toolscache.WaitForCacheSync(watching.Done(), handler.HasSynced) {
+	select {
+	case <-handler.HasSyncedChecker().Done():
 		on.synced(c)
+	case <-watching.Done():
 	}
 	if err := <-ended; err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
@@ -89,9 +98,8 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	return fmt.Errorf("watch %s: %w", kind, context.Cause(watching))
 }
 
-// find finds the kind's resource, and maps to nothing else. The manager's mapper would go on to
-// know kinds that are gone.
-func (a *api) find(ctx context.Context, kind schema.GroupVersionKind) (meta.RESTMapper, error) {
+// find finds the kind's resource. The manager's mapper would go on to know kinds that are gone.
+func (a *api) find(ctx context.Context, kind schema.GroupVersionKind) (found schema.GroupVersionResource, err error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	path := []string{"/apis", kind.Group, kind.Version}
@@ -99,29 +107,48 @@ func (a *api) find(ctx context.Context, kind schema.GroupVersionKind) (meta.REST
 		path = []string{"/api", kind.Version}
 	}
 	var list metav1.APIResourceList
-	err := a.discovery.Get().AbsPath(path...).Do(ctx).Into(&list)
+	err = a.discovery.Get().AbsPath(path...).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("discover %s: %w", kind, err)
+		return found, fmt.Errorf("discover %s: %w", kind, err)
 	}
 	at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
 		return r.Kind == kind.Kind && !strings.Contains(r.Name, "/")
 	})
 	if at < 0 {
-		return nil, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+		return found, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 	}
 	resource := list.APIResources[at]
 	scalable := slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Name+"/scale" })
 	switch {
 	case !resource.Namespaced:
-		return nil, fmt.Errorf("%w: %s has no namespaces", ErrUnsuited, kind)
+		return found, fmt.Errorf("%w: %s has no namespaces", ErrUnsuited, kind)
 	case a.options.Scalable && !scalable:
-		return nil, fmt.Errorf("%w: %s has no scale", ErrUnsuited, kind)
+		return found, fmt.Errorf("%w: %s has no scale", ErrUnsuited, kind)
 	case !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "watch"):
-		return nil, fmt.Errorf("%w: %s has no list and watch", ErrUnsuited, kind)
+		return found, fmt.Errorf("%w: %s has no list and watch", ErrUnsuited, kind)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
-	mapper.AddSpecific(kind, kind.GroupVersion().WithResource(resource.Name), kind.GroupVersion().WithResource(resource.SingularName), meta.RESTScopeNamespace)
-	return mapper, nil
+	return kind.GroupVersion().WithResource(resource.Name), nil
+}
+
+// try lists one object in each namespace. A cache of several namespaces whose list is refused would
+// wait for it beyond its own end.
+func (a *api) try(ctx context.Context, resource schema.GroupVersionResource) error {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	c, err := metadata.NewForConfigAndClient(a.config, a.http)
+	if err != nil {
+		return fmt.Errorf("make a client of metadata: %w", err)
+	}
+	namespaces := slices.Sorted(maps.Keys(a.options.Namespaces))
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		if _, err := c.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+		}
+	}
+	return nil
 }
 
 // object is one of the kind, as it is watched.

@@ -96,7 +96,9 @@ func (s *Source) WaitForSync(ctx context.Context) error {
 	if s.Namers == nil {
 		return nil
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), s.namers.HasSynced) {
+	select {
+	case <-s.namers.HasSyncedChecker().Done():
+	case <-ctx.Done():
 		return errors.New("not all that name kinds are known")
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
