@@ -196,14 +196,24 @@ func TestTargetsOfAnyKindAreWatched(t *testing.T) {
 	// Nothing but the watch tells of these: no pod comes, and no pass is due.
 	for _, name := range []string{"arena-0", "arena-48"} {
 		w.scaleTo(kind, name, 1)
-		w.want(name, promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+		w.want(name, promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 		w.scaleTo(kind, name, 0)
 		w.want(name, promptly, asleep)
 	}
 
-	if err := w.c.DeleteAllOf(t.Context(), &v1alpha1.ElasticService{}, client.InNamespace(w.ns)); err != nil {
-		t.Fatal(err)
-	}
+	// Without their Services they don't wait for servers, which never come here.
+	w.abandon()
+	fixture.Eventually(t, afterSettling, "all ElasticServices are gone", func(ctx context.Context) error {
+		var list v1alpha1.ElasticServiceList
+		if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil {
+			return err
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d are there", len(list.Items))
+		}
+		return nil
+	})
+	wantWatches(t, promptly, kind, 1)
 	wantWatches(t, watchGrace, kind, 0)
 }
 
@@ -223,7 +233,7 @@ func TestTargetsOfAKindThatMayNotBeWatchedWork(t *testing.T) {
 	if n := w.replicasOf(kind, "lobby"); n != 1 {
 		t.Errorf("woken to %d replicas, want 1", n)
 	}
-	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
 	fixture.Eventually(t, promptly, "it is said that the kind isn't watched", func(ctx context.Context) error {
 		for _, o := range cluster.operators {
 			counts, err := counters(ctx, o, "dormouse_target_kinds")
