@@ -99,8 +99,8 @@ test-unit: race ## Run the tests that need nothing but Go
 .PHONY: test-api
 test-api: race ## Run the tests against a real API server
 	assets="$$($(GO) run ./hack/testassets)"; \
-	env $$assets $(GO) test -race $(TEST_FLAGS) $(call packages,'$(is_api)' | grep -Ev '$(is_manifests)'); \
-	env $$assets $(GO) test $(TEST_FLAGS) $(call packages,'$(is_manifests)')
+	env $$assets $(GO) test -count=1 -race $(TEST_FLAGS) $(call packages,'$(is_api)' | grep -Ev '$(is_manifests)'); \
+	env $$assets $(GO) test -count=1 $(TEST_FLAGS) $(call packages,'$(is_manifests)')
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests against the local Kubernetes
