@@ -484,7 +484,8 @@ func TestNothingIsPausedForASleepThatIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.scaledObject("lobby", 1)
 	b := w.beside("lobby", 1, byKEDA)
-	w.refuse("discovery.k8s.io", "v1", "endpointslices", admissionv1.Update, func(ctx context.Context) error {
+	// The resolvers' slice may have to be made yet: the service was never asleep.
+	w.refuse("discovery.k8s.io", "v1", "endpointslices", admissionv1.OperationAll, func(ctx context.Context) error {
 		var list discoveryv1.EndpointSliceList
 		if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil || len(list.Items) == 0 {
 			return err

@@ -42,8 +42,8 @@ func TestWhatPointsAtNothingSaysWhatToChangeAndHeals(t *testing.T) {
 					t.Errorf("the message is %q, want %q in it", message, words)
 				}
 			}
-			if len(es.Status.Conditions) != 16 {
-				t.Errorf("%d conditions, want all 16", len(es.Status.Conditions))
+			if len(es.Status.Conditions) != 17 {
+				t.Errorf("%d conditions, want all 17", len(es.Status.Conditions))
 			}
 			w.wake(0, resolverToken(t), "healthy")
 			w.servers("healthy", newServer())
