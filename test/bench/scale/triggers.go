@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -215,7 +214,7 @@ func (r *run) makeTriggeredOne(ctx context.Context, i int) error {
 			},
 		}},
 		&corev1.Service{ObjectMeta: own, Spec: corev1.ServiceSpec{
-			Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: ptr.To("http")}},
+			Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), AppProtocol: new("http")}},
 		}},
 		&v1alpha1.ElasticService{ObjectMeta: own, Spec: v1alpha1.ElasticServiceSpec{
 			Service: key.Name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "StatefulSet", Name: key.Name},
