@@ -46,9 +46,10 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Autoscalers, er
 	return &Autoscalers{client: mgr.GetClient(), watch: w}, nil
 }
 
-// Source asks for passes of the objects that find returns for a ScaledObject that has changed.
-func (a *Autoscalers) Source(find func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
-	return a.watch.source(find)
+// Source asks for passes of the objects that find returns for a ScaledObject that has changed. Those of
+// what was there when the watch began are asked for by inTurn: there may be many.
+func (a *Autoscalers) Source(find func(context.Context, client.ObjectKey) []reconcile.Request, inTurn func(...reconcile.Request)) source.Source {
+	return a.watch.source(find, inTurn)
 }
 
 // See reads what an ElasticService names as its autoscaler. Whatever prevents that is a Problem.

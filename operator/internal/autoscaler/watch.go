@@ -69,9 +69,16 @@ func (w *watch) read(ctx context.Context, key client.ObjectKey) (*unstructured.U
 	return u, nil
 }
 
-// source asks for passes of the objects that find returns for a ScaledObject that has changed.
-func (w *watch) source(find func(context.Context, client.ObjectKey) []reconcile.Request) source.Source {
+// source is Autoscalers.Source.
+func (w *watch) source(find func(context.Context, client.ObjectKey) []reconcile.Request, inTurn func(...reconcile.Request)) source.Source {
 	return &kindwatch.Source{Kinds: w.kinds, Handle: func(ctx context.Context, c kindwatch.Change, q kindwatch.Queue) {
+		if c.Object == nil {
+			return
+		}
+		if c.Listed {
+			inTurn(find(ctx, client.ObjectKeyFromObject(c.Object))...)
+			return
+		}
 		for _, request := range find(ctx, client.ObjectKeyFromObject(c.Object)) {
 			q.Add(request)
 		}

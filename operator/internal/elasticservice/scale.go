@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -88,8 +87,8 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 type Targets interface {
 	// Generation is that of a target's spec, or 0 where the target isn't watched.
 	Generation(ctx context.Context, ref target.Ref) (types.UID, int64)
-	// Source has changes handled. The ElasticServices of the cache name the kinds.
-	Source(services cache.Informers, handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source
+	// Source has changes handled.
+	Source(handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source
 }
 
 // targetVersion is a target's version in the watch. A scale that is read after it is of that

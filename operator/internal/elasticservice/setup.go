@@ -85,8 +85,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(find.ByHostPort), builder.WithPredicates(affected.HostPortsChanged())).
 		Watches(&v1alpha1.GameAutoscaler{}, kit.Debounce{Wait: debounce, Find: find.ByAutoscaler, Before: true}.Handler(), builder.WithPredicates(affected.KeptAwakeChanged())).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, kit.Debounce{Wait: debounce, Find: find.ByHPA}.Handler(), builder.WithPredicates(affected.BoundsChanged())).
-		WatchesRawSource(r.Autoscalers.Source(find.ByScaledObject)).
-		WatchesRawSource(r.Targets.Source(mgr.GetCache(), r.targetChanged(find))).
+		WatchesRawSource(r.Autoscalers.Source(find.ByScaledObject, r.backlog.Add)).
+		WatchesRawSource(r.Targets.Source(r.targetChanged(find))).
 		WatchesRawSource(source.Channel(changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.ElasticService]{}))
 	if err := b.Complete(reconcilers.Wrap(r.Reporter, "elasticservice", "ElasticService", r)); err != nil {
 		return fmt.Errorf("set up the ElasticService controller: %w", err)
@@ -106,6 +106,10 @@ func (r *Reconciler) inTurn(find handler.MapFunc) handler.MapFunc {
 // that are listed, once a kind is watched, there may be many.
 func (r *Reconciler) targetChanged(find affected.Finder) func(context.Context, kindwatch.Change, kindwatch.Queue) {
 	return func(ctx context.Context, c kindwatch.Change, q kindwatch.Queue) {
+		if c.Object == nil {
+			r.backlog.Add(reconcile.Request{NamespacedName: c.Namer})
+			return
+		}
 		requests := find.ByTarget(c.Kind.Kind)(ctx, c.Object)
 		if c.Listed {
 			r.backlog.Add(requests...)

@@ -1,7 +1,9 @@
 package kindwatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -50,8 +52,13 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	if err != nil {
 		return err
 	}
-	if err := a.try(ctx, resource); err != nil {
+	namespaces, refused, err := a.allowed(ctx, resource)
+	if err != nil {
 		return err
+	}
+	if len(refused) > 0 {
+		a.options.log.Info("the operator may not list and watch the kind in some namespaces: a change shows late there, and each pass reads the API server",
+			"kind", kind.String(), "namespaces", refused)
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.AddSpecific(kind, resource, resource, meta.RESTScopeNamespace)
@@ -61,10 +68,14 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 		HTTPClient:        a.http,
 		Scheme:            a.scheme,
 		Mapper:            mapper,
-		DefaultNamespaces: a.options.Namespaces,
+		DefaultNamespaces: namespaces,
 		DefaultTransform:  a.options.Transform,
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
-			if final(err) {
+			switch {
+			case final(err) && len(namespaces) > 1:
+				giveUp(errAnew) // without the namespace that this is about
+				return
+			case final(err):
 				giveUp(err)
 				return
 			}
@@ -86,8 +97,11 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	go func() { ended <- c.Start(watching) }()
 	select {
 	case <-handler.HasSyncedChecker().Done():
-		on.synced(c)
+		on.synced(inNamespaces{c, namespaces})
 	case <-watching.Done():
+	}
+	if len(refused) > 0 {
+		a.awaitGrant(watching, resource, refused, giveUp)
 	}
 	if err := <-ended; err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
@@ -130,24 +144,89 @@ func (a *api) find(ctx context.Context, kind schema.GroupVersionKind) (found sch
 	return kind.GroupVersion().WithResource(resource.Name), nil
 }
 
-// try lists one object in each namespace. A cache of several namespaces whose list is refused would
-// wait for it beyond its own end.
-func (a *api) try(ctx context.Context, resource schema.GroupVersionResource) error {
+// errAnew means that a watch ends because it is to begin anew in other namespaces.
+var errAnew = errors.New("the namespaces that may be watched have changed")
+
+// errUnwatched means that an object is in a namespace that isn't watched.
+var errUnwatched = errors.New("the namespace isn't watched")
+
+// inNamespaces reads objects of the namespaces that are watched; none: of all.
+type inNamespaces struct {
+	client.Reader
+	namespaces map[string]cache.Config
+}
+
+// Get implements client.Reader.
+func (w inNamespaces) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, ok := w.namespaces[key.Namespace]; !ok && len(w.namespaces) > 0 {
+		return errUnwatched
+	}
+	return w.Reader.Get(ctx, key, o, opts...) //nolint:wrapcheck // the caller says what it reads
+}
+
+// allowed finds the namespaces in which a resource may be listed and watched, none where all may be, and
+// those in which it may not. It is an error that there is none.
+func (a *api) allowed(ctx context.Context, resource schema.GroupVersionResource) (namespaces map[string]cache.Config, refused []string, err error) {
+	if len(a.options.Namespaces) == 0 {
+		return nil, nil, a.try(ctx, resource, metav1.NamespaceAll)
+	}
+	namespaces = map[string]cache.Config{}
+	var first error
+	for _, namespace := range slices.Sorted(maps.Keys(a.options.Namespaces)) {
+		err := a.try(ctx, resource, namespace)
+		switch {
+		case err == nil:
+			namespaces[namespace] = a.options.Namespaces[namespace]
+		case !final(err):
+			return nil, nil, err
+		default:
+			refused = append(refused, namespace)
+			first = cmp.Or(first, err)
+		}
+	}
+	if len(namespaces) == 0 {
+		return nil, nil, first
+	}
+	return namespaces, refused, nil
+}
+
+// awaitGrant ends a watch once one of the namespaces that were refused may be watched. It returns when
+// the watch ends.
+func (a *api) awaitGrant(ctx context.Context, resource schema.GroupVersionResource, refused []string, giveUp func(error)) {
+	tick := time.NewTicker(lastRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if slices.ContainsFunc(refused, func(namespace string) bool { return a.try(ctx, resource, namespace) == nil }) {
+			giveUp(errAnew)
+			return
+		}
+	}
+}
+
+// try lists one object of a namespace, and begins a watch. A cache whose list is refused would wait for
+// it beyond its own end, and one whose watch is refused would list all objects each time it is tried.
+func (a *api) try(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	c, err := metadata.NewForConfigAndClient(a.config, a.http)
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
-	namespaces := slices.Sorted(maps.Keys(a.options.Namespaces))
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
+	objects := c.Resource(resource).Namespace(namespace)
+	list, err := objects.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 	}
-	for _, namespace := range namespaces {
-		if _, err := c.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-			return fmt.Errorf("list %s: %w", resource.GroupResource(), err)
-		}
+	w, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(1))})
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", resource.GroupResource(), err)
 	}
+	w.Stop()
 	return nil
 }
 

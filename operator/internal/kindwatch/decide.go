@@ -10,13 +10,13 @@ import (
 
 const (
 	// grace is how long a kind is watched that nobody names any more.
-	grace = 2 * time.Minute
+	grace = 30 * time.Second
 	// firstRetry is when a kind that can't be watched is tried again; the pause doubles up to
 	// lastRetry.
 	firstRetry = 5 * time.Second
 	lastRetry  = 30 * time.Second
-	// maxBegun bounds how many watches begin at once, and burstPause is until the next may.
-	// Anybody may name kinds that nobody has, and each costs a request.
+	// maxBegun bounds how many watches begin within burstPause. Anybody may name kinds that nobody
+	// has, and each costs requests.
 	maxBegun   = 8
 	burstPause = time.Second
 )
@@ -28,6 +28,8 @@ type observed struct {
 	unnamedSince time.Time
 	// open is set while there is a watch, or one begins.
 	open bool
+	// synced is set while the watch has all objects.
+	synced bool
 	// tries is how often it could not be watched, and tried when that was last.
 	tries int
 	tried time.Time
@@ -42,17 +44,29 @@ type decision struct {
 	excess []schema.GroupVersionKind
 	// next is when to decide again at the latest; zero: once something changes.
 	next time.Time
+	// burst is what has begun lately, those of this decision among it.
+	burst burst
 }
 
-// decide decides which watches begin and end. Those of usual kinds don't count towards most.
-func decide(now time.Time, kinds map[schema.GroupVersionKind]observed, usual []schema.GroupVersionKind, most int) decision {
-	var d decision
+// burst counts the watches that have begun within burstPause after a time.
+type burst struct {
+	since time.Time
+	begun int
+}
+
+// decide decides which watches begin and end. Those of usual kinds don't count towards most, nor
+// towards the burst.
+func decide(now time.Time, kinds map[schema.GroupVersionKind]observed, usual []schema.GroupVersionKind, most int, lately burst) decision {
+	d := decision{burst: lately}
+	if !now.Before(lately.since.Add(burstPause)) {
+		d.burst = burst{since: now}
+	}
 	again := func(at time.Time) {
 		if d.next.IsZero() || at.Before(d.next) {
 			d.next = at
 		}
 	}
-	room := most
+	room, full := most, most
 	var due []schema.GroupVersionKind
 	for kind, k := range kinds {
 		counts := !slices.Contains(usual, kind)
@@ -70,6 +84,9 @@ func decide(now time.Time, kinds map[schema.GroupVersionKind]observed, usual []s
 			if counts {
 				room--
 			}
+			if counts && k.synced {
+				full--
+			}
 			continue
 		}
 		if at := k.tried.Add(retryAfter(k.tries)); now.Before(at) {
@@ -80,19 +97,24 @@ func decide(now time.Time, kinds map[schema.GroupVersionKind]observed, usual []s
 	}
 	// Those that weren't tried for the longest come first.
 	slices.SortFunc(due, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(kinds[a].tried.Compare(kinds[b].tried), cmp.Compare(a.String(), b.String()))
+		if c := kinds[a].tried.Compare(kinds[b].tried); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.String(), b.String())
 	})
 	for _, kind := range due {
 		counts := !slices.Contains(usual, kind)
 		switch {
-		case counts && room <= 0:
+		case counts && full <= 0:
 			d.excess = append(d.excess, kind)
 			continue
-		case counts && len(d.begin) >= maxBegun:
-			again(now.Add(burstPause))
+		case counts && (room <= 0 || d.burst.begun >= maxBegun):
+			// Most of those that are tried now may come to nothing.
+			again(d.burst.since.Add(burstPause))
 			continue
 		case counts:
 			room--
+			d.burst.begun++
 		}
 		d.begin = append(d.begin, kind)
 	}

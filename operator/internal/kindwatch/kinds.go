@@ -2,6 +2,7 @@ package kindwatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,12 +38,17 @@ type Options struct {
 	Most int
 	// Usual are kinds that don't count towards Most.
 	Usual []schema.GroupVersionKind
+	// Namer is one of the objects of the manager's cache that name kinds, each by KindOf, or none;
+	// nil: whoever calls Name does.
+	Namer  client.Object
+	KindOf func(client.Object) (schema.GroupVersionKind, bool)
 	// Grant says for the log which right to grant for a kind that the operator may not watch.
 	Grant func(schema.GroupVersionKind) string
 
 	// watch is another one in tests.
-	watch watchFunc
-	log   logr.Logger
+	watch  watchFunc
+	namers cache.Informers
+	log    logr.Logger
 }
 
 // watchFunc watches a kind until ctx ends, which is no error, or until it can't be watched.
@@ -59,8 +65,10 @@ type events struct {
 // Change is one of an object of a watched kind.
 type Change struct {
 	Kind schema.GroupVersionKind
-	// Object is what is kept of it after the change, or was before it was deleted.
+	// Object is what is kept of it after the change, or was before it was deleted. It is nil where
+	// a watch that was lost is back: then Namer is one who names the kind, whose object may be gone.
 	Object client.Object
+	Namer  types.NamespacedName
 	// Listed is set where it was there when the watch began.
 	Listed bool
 }
@@ -70,6 +78,8 @@ type Kinds struct {
 	options Options
 	// stirred has an element when there is something to decide.
 	stirred chan struct{}
+	// namersKnown is closed once all namers that were there at the start have named their kinds.
+	namersKnown chan struct{}
 
 	mu sync.RWMutex
 	// named are the kinds by who names them.
@@ -77,14 +87,19 @@ type Kinds struct {
 	kinds map[schema.GroupVersionKind]*kind
 	// notify takes the changes; nil before a controller starts.
 	notify func(Change)
+	// lately is what has begun.
+	lately burst
 }
 
 // kind is one kind.
 type kind struct {
 	observed
 	state State
-	// logged is the state that was logged last.
-	logged State
+	// logged is the state that was logged last, besides Excess.
+	logged       State
+	excessLogged bool
+	// lost is set when a watch that had all objects has ended for an error.
+	lost bool
 	// err is why it isn't watched.
 	err error
 	// syncedAt is since when reader has all objects; nil: it hasn't.
@@ -100,7 +115,8 @@ func New(mgr ctrl.Manager, name string, options Options) (*Kinds, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.watch, options.log = api.watch, mgr.GetLogger().WithName(name)
+	options.watch, options.namers, options.log = api.watch, mgr.GetCache(), mgr.GetLogger().WithName(name)
+	api.options.log = options.log
 	k := newKinds(options)
 	if err := mgr.Add(k); err != nil {
 		return nil, fmt.Errorf("add the watches of %s: %w", name, err)
@@ -110,7 +126,7 @@ func New(mgr ctrl.Manager, name string, options Options) (*Kinds, error) {
 
 func newKinds(options Options) *Kinds {
 	return &Kinds{
-		options: options, stirred: make(chan struct{}, 1),
+		options: options, stirred: make(chan struct{}, 1), namersKnown: make(chan struct{}),
 		named: map[types.NamespacedName]schema.GroupVersionKind{}, kinds: map[schema.GroupVersionKind]*kind{},
 	}
 }
@@ -182,7 +198,11 @@ func (k *Kinds) Get(ctx context.Context, key client.ObjectKey, o client.Object) 
 	if reader == nil {
 		return false, nil
 	}
-	if err := reader.Get(ctx, key, o); err != nil {
+	err = reader.Get(ctx, key, o)
+	if errors.Is(err, errUnwatched) {
+		return false, nil
+	}
+	if err != nil {
 		return true, fmt.Errorf("read %s %s: %w", gvk.Kind, key, err)
 	}
 	return true, nil
@@ -209,8 +229,16 @@ func (k *Kinds) Count() map[State]int {
 	return counts
 }
 
-// settled reports whether it is known of each kind whether it can be watched.
-func (k *Kinds) settled() bool { return k.Count()[Beginning] == 0 }
+// settled reports whether it is known of each usual kind that is named whether it can be watched.
+// Anybody may name others, and those keep nobody waiting.
+func (k *Kinds) settled() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return !slices.ContainsFunc(k.options.Usual, func(gvk schema.GroupVersionKind) bool {
+		of := k.kinds[gvk]
+		return of != nil && of.state == Beginning
+	})
+}
 
 func (k *Kinds) stir() {
 	select {
@@ -223,6 +251,11 @@ func (k *Kinds) stir() {
 func (k *Kinds) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
+	if k.options.Namer != nil {
+		if err := k.followNamers(ctx, &watches); err != nil {
+			return err
+		}
+	}
 	for {
 		var again <-chan time.Time
 		if next := k.step(ctx, &watches); !next.IsZero() {
@@ -245,7 +278,8 @@ func (k *Kinds) step(ctx context.Context, watches *sync.WaitGroup) time.Time {
 	for gvk, of := range k.kinds {
 		all[gvk] = of.observed
 	}
-	d := decide(time.Now(), all, k.options.Usual, k.options.Most)
+	d := decide(time.Now(), all, k.options.Usual, k.options.Most, k.lately)
+	k.lately = d.burst
 	for _, gvk := range slices.Concat(d.end, d.forget) {
 		if of := k.kinds[gvk]; of.open {
 			of.stop()
@@ -276,19 +310,40 @@ func (k *Kinds) step(ctx context.Context, watches *sync.WaitGroup) time.Time {
 func (k *Kinds) eventsOf(gvk schema.GroupVersionKind, of *kind) events {
 	return events{
 		synced: func(reader client.Reader) {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			of.reader, of.state, of.err, of.syncedAt = reader, Watched, nil, time.Now()
-			k.log(gvk, of)
-		},
-		changed: func(o client.Object, listed bool) {
-			k.mu.RLock()
-			notify := k.notify
-			k.mu.RUnlock()
-			if notify != nil {
-				notify(Change{Kind: gvk, Object: o, Listed: listed})
+			for _, by := range k.synced(gvk, of, reader) {
+				k.tell(Change{Kind: gvk, Namer: by, Listed: true})
 			}
 		},
+		changed: func(o client.Object, listed bool) {
+			k.tell(Change{Kind: gvk, Object: o, Listed: listed})
+		},
+	}
+}
+
+// synced takes in that a watch has all objects, and gives those who name the kind if there was one
+// before that was lost: nobody else tells of what was deleted meanwhile.
+func (k *Kinds) synced(gvk schema.GroupVersionKind, of *kind, reader client.Reader) (namers []types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if of.lost {
+		for by, named := range k.named {
+			if named == gvk && by.Name != "" {
+				namers = append(namers, by)
+			}
+		}
+	}
+	of.reader, of.state, of.err, of.syncedAt = reader, Watched, nil, time.Now()
+	of.observed.synced, of.lost, of.excessLogged = true, false, false
+	k.log(gvk, of)
+	return namers
+}
+
+func (k *Kinds) tell(c Change) {
+	k.mu.RLock()
+	notify := k.notify
+	k.mu.RUnlock()
+	if notify != nil {
+		notify(c)
 	}
 }
 
@@ -300,7 +355,8 @@ func (k *Kinds) ended(gvk schema.GroupVersionKind, of *kind, err error) {
 	if !of.syncedAt.IsZero() && now.Sub(of.syncedAt) >= steady {
 		of.tries, of.logged = 0, Watched
 	}
-	of.open, of.reader, of.syncedAt = false, nil, time.Time{}
+	of.lost = of.lost || err != nil && !of.syncedAt.IsZero()
+	of.open, of.observed.synced, of.reader, of.syncedAt = false, false, nil, time.Time{}
 	of.tries, of.tried = of.tries+1, now
 	if err != nil { // otherwise nobody needs it any more
 		of.err, of.state = err, stateOf(err)
@@ -312,12 +368,19 @@ func (k *Kinds) ended(gvk schema.GroupVersionKind, of *kind, err error) {
 // log logs the state of a kind once. That a kind isn't there, or isn't suited, its objects' own
 // conditions say.
 func (k *Kinds) log(gvk schema.GroupVersionKind, of *kind) {
+	log := k.options.log.WithValues("kind", gvk.String())
+	if of.state == Excess {
+		if !of.excessLogged {
+			log.Info("too many kinds are watched already: a change of this one shows late, and each pass reads the API server", "most", k.options.Most)
+		}
+		of.excessLogged = true
+		return
+	}
 	// Where a list is allowed and a watch isn't, each begins well.
 	if of.logged == of.state || of.state == Watched && of.logged == Forbidden {
 		return
 	}
 	of.logged = of.state
-	log := k.options.log.WithValues("kind", gvk.String())
 	switch of.state {
 	case Watched:
 		log.Info("watch the kind")
@@ -327,10 +390,8 @@ func (k *Kinds) log(gvk schema.GroupVersionKind, of *kind) {
 			grant = k.options.Grant(gvk)
 		}
 		log.Info("the operator may not list and watch the kind: until it may, a change shows late, and each pass reads the API server", "grant", grant)
-	case Excess:
-		log.Info("too many kinds are watched already: a change of this one shows late, and each pass reads the API server", "most", k.options.Most)
 	case Failed:
 		log.Info("the kind can't be watched just now", "error", of.err.Error())
-	case Unknown, Unsuited, Beginning:
+	case Unknown, Unsuited, Beginning, Excess:
 	}
 }

@@ -117,6 +117,12 @@ func (c *cluster) logged(kind, word string) int {
 // run runs a test with Kinds of a cluster, in a bubble with a clock of its own.
 func run(t *testing.T, test func(t *testing.T, k *Kinds, c *cluster)) {
 	t.Helper()
+	runWith(t, Options{}, test)
+}
+
+// runWith is run with namers.
+func runWith(t *testing.T, o Options, test func(t *testing.T, k *Kinds, c *cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
 			refuses: map[schema.GroupVersionKind]error{}, slow: map[schema.GroupVersionKind]bool{},
@@ -127,7 +133,9 @@ func run(t *testing.T, test func(t *testing.T, k *Kinds, c *cluster)) {
 			defer c.mu.Unlock()
 			c.log = append(c.log, args)
 		}, funcr.Options{})
-		k := newKinds(Options{Most: 2, Usual: []schema.GroupVersionKind{gvk("Usual")}, watch: c.watch, log: log, Grant: func(schema.GroupVersionKind) string { return "the component" }})
+		o.Most, o.Usual, o.watch, o.log = 2, []schema.GroupVersionKind{gvk("Usual")}, c.watch, log
+		o.Grant = func(schema.GroupVersionKind) string { return "the component" }
+		k := newKinds(o)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -217,14 +225,15 @@ func TestAKindHasOneWatchWhileItIsNamed(t *testing.T) {
 
 func TestNobodyWaitsForAWatch(t *testing.T) {
 	run(t, func(t *testing.T, k *Kinds, c *cluster) {
-		c.slow[gvk("A")] = true
+		c.slow[gvk("A")], c.slow[gvk("Usual")] = true, true
 		k.Name(key(0), gvk("A"))
+		k.Name(key(1), gvk("Usual"))
 		later(time.Minute)
-		if watched(t, k, "A") || k.settled() || c.triedA() != 1 {
+		if watched(t, k, "A") || watched(t, k, "Usual") || k.settled() || c.triedA() != 1 {
 			t.Errorf("watched %t, settled %t, %d watches", watched(t, k, "A"), k.settled(), c.triedA())
 		}
-		c.at[gvk("A")].on.synced(reader{})
-		if !watched(t, k, "A") || !k.settled() {
+		c.at[gvk("Usual")].on.synced(reader{})
+		if !watched(t, k, "Usual") || !k.settled() {
 			t.Error("it isn't watched though all is listed")
 		}
 	})
@@ -345,6 +354,50 @@ func TestChangesAreTold(t *testing.T) {
 		}
 		if want := []string{"A lobby true", "A lobby false"}; !slices.Equal(handled, want) {
 			t.Errorf("told were %q, want %q", handled, want)
+		}
+	})
+}
+
+// What was deleted while there was no watch, no watch tells.
+func TestWhoNamesAKindIsToldThatItsWatchIsBack(t *testing.T) {
+	run(t, func(t *testing.T, k *Kinds, c *cluster) {
+		var told []string
+		s := &Source{Kinds: k, Handle: func(_ context.Context, c Change, _ Queue) {
+			told = append(told, fmt.Sprint(c.Kind.Kind, " ", c.Namer.Name, " ", c.Object == nil, " ", c.Listed))
+		}}
+		if err := errors.Join(s.Start(t.Context(), nil), s.WaitForSync(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		k.Name(key(0), gvk("A"))
+		k.Name(key(1), gvk("B"))
+		wantWatches(t, c, "A", "B")
+		if len(told) > 0 {
+			t.Errorf("told were %q when the watches began, want nothing", told)
+		}
+		c.refuse(gvk("A"), apierrors.NewForbidden(schema.GroupResource{Resource: "as"}, "", errors.New("no")))
+		later(time.Minute)
+		c.refuse(gvk("A"), nil)
+		later(lastRetry)
+		wantWatches(t, c, "A", "B")
+		if want := []string{"A 0 true true"}; !slices.Equal(told, want) {
+			t.Errorf("told were %q, want %q", told, want)
+		}
+	})
+}
+
+// Anybody may name kinds that nobody has: they take nobody's room, and are no news.
+func TestManyKindsThatArentThereTakeNoRoom(t *testing.T) {
+	run(t, func(t *testing.T, k *Kinds, c *cluster) {
+		for i := range 100 {
+			kind := fmt.Sprintf("None%d", i)
+			c.refuse(gvk(kind), &meta.NoKindMatchError{GroupKind: gvk(kind).GroupKind()})
+			k.Name(key(i), gvk(kind))
+		}
+		k.Name(key(100), gvk("A"))
+		later(time.Hour)
+		wantWatches(t, c, "A")
+		if k.Count()[Unknown] != 100 || c.logged("None", "") != 0 {
+			t.Errorf("%v, logged:\n%s", k.Count(), strings.Join(c.log, "\n"))
 		}
 	})
 }

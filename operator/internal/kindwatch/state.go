@@ -11,7 +11,7 @@ import (
 type State string
 
 const (
-	// Beginning is that of a kind whose watch doesn't have all objects yet.
+	// Beginning is that of a kind whose watch doesn't have all objects yet, or begins anew.
 	Beginning State = "beginning"
 	// Watched is that of a kind whose changes are told.
 	Watched State = "watched"
@@ -36,6 +36,8 @@ var ErrUnsuited = errors.New("the kind isn't one that can be watched")
 // stateOf is the state of a kind whose watch ended with this error.
 func stateOf(err error) State {
 	switch {
+	case errors.Is(err, errAnew):
+		return Beginning
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return Unknown
 	case errors.Is(err, ErrUnsuited), apierrors.IsMethodNotSupported(err):

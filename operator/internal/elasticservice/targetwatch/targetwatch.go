@@ -47,6 +47,8 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Watch, error) {
 		Most:       maxKinds,
 		Usual:      usual,
 		Grant:      grant,
+		Namer:      &v1alpha1.ElasticService{},
+		KindOf:     kindOf,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the watches of targets: %w", err)
@@ -54,13 +56,9 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Watch, error) {
 	return &Watch{cached: mgr.GetClient(), kinds: kinds}, nil
 }
 
-// Source tells a controller of targets whose spec changed. The ElasticServices of the cache name
-// the kinds.
-func (w *Watch) Source(services cache.Informers, handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source {
-	return &kindwatch.Source{
-		Kinds: w.kinds, Handle: handle,
-		Namers: services, Namer: &v1alpha1.ElasticService{}, KindOf: kindOf,
-	}
+// Source tells a controller of targets whose spec changed.
+func (w *Watch) Source(handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source {
+	return &kindwatch.Source{Kinds: w.kinds, Handle: handle}
 }
 
 // Count is how many kinds are in each state.
