@@ -2,7 +2,7 @@
 // users' objects name, and that may come and go as CRDs do.
 //
 // A kind has one watch, however many name it. It begins when the first does, and ends when nobody
-// has for a few minutes: a tool that makes an object anew doesn't make the watch anew. Nobody waits
+// has for half a minute: a tool that makes an object anew doesn't make the watch anew. Nobody waits
 // for a watch: until it has all objects, and where there is none, Get says so, and the caller
 // reads the API server.
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,62 @@ func TestWhoMayNotScaleAWorkloadMayNotHaveItScaled(t *testing.T) {
 	}
 	if err := refused(change(func(es *v1alpha1.ElasticService) { es.Spec.ScaleTargetRef.Name = "others" }), "Deployment others"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An ElasticService wakes others, and keeps them awake: who may do that may change those.
+func TestWhoMayNotChangeOthersMayNotHaveThemWoken(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	admin := install(ctx, t)
+	scales := rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, Verbs: []string{"update"}}
+	games := rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"gametypes"}, Verbs: []string{"create"}}
+	grant(ctx, t, admin, "waking-tenant", scales, games,
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"elasticservices"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"elasticservices"}, ResourceNames: []string{"page"}, Verbs: []string{"get", "update", "patch"}},
+	)
+	grant(ctx, t, admin, "waking-owner", scales, games, rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"elasticservices"}, Verbs: []string{"create", "patch"}})
+	page := elastic("page", "apps/v1", "Deployment", "page")
+	page.Spec.WakeWith = []string{"database"}
+	game := &v1alpha1.GameType{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "duel"},
+		Spec: v1alpha1.GameTypeSpec{
+			WakeWith: []string{"database"},
+			Template: v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{
+				Ports:    []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7000}},
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "registry.example/game:1"}}}},
+			}},
+		},
+	}
+	refused := func(err error) error {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "you may not change the ElasticServices of namespace default") {
+			return fmt.Errorf("want it refused for that, and not %w", err)
+		}
+		return nil
+	}
+	// The API server takes a moment to know of the policy, and of the rights.
+	var err error
+	for err = context.Canceled; err != nil && ctx.Err() == nil; {
+		err = refused(makeAs(ctx, t, "waking-tenant", page))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := refused(makeAs(ctx, t, "waking-tenant", game)); err != nil {
+		t.Errorf("a GameType: %v", err)
+	}
+	if err := makeAs(ctx, t, "waking-tenant", elastic("page", "apps/v1", "Deployment", "page")); err != nil {
+		t.Errorf("one that wakes nobody: %v", err)
+	}
+	for _, o := range []client.Object{page, game} {
+		for _, user := range []string{"waking-owner", account("dormouse-operator")} {
+			if _, is := o.(*v1alpha1.GameType); is && user != "waking-owner" {
+				continue // the operator makes none
+			}
+			if err := makeAs(ctx, t, user, o); err != nil {
+				t.Errorf("%T by %s: %v", o, user, err)
+			}
+		}
 	}
 }
 

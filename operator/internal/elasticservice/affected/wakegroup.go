@@ -85,7 +85,7 @@ func Woke() predicate.Predicate {
 	return elasticServices(func(before, after *v1alpha1.ElasticService) bool {
 		was, is := &before.Status, &after.Status
 		return len(before.Spec.WakeWith)+len(after.Spec.WakeWith) > 0 &&
-			(was.Phase != is.Phase || (was.KeptAwake == nil) != (is.KeptAwake == nil) || wakeStamped(before, after) || deletionBegan(before, after))
+			(was.Phase != is.Phase || (was.KeptAwake == nil) != (is.KeptAwake == nil) || wakegroup.WakesOthers(before) != wakegroup.WakesOthers(after) || wakeStamped(before, after) || deletionBegan(before, after))
 	})
 }
 

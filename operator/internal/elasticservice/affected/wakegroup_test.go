@@ -7,7 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
 
@@ -25,9 +28,15 @@ func TestWhatOthersInAWakeGroupLearn(t *testing.T) {
 		"that it wakes":             {was: v1alpha1.PhaseAsleep, change: func(es *es) { es.Status.Phase = v1alpha1.PhaseWaking }, woke: true},
 		"that it is up":             {was: v1alpha1.PhaseWaking, change: func(es *es) { es.Status.Phase = v1alpha1.PhaseAwake }, woke: true, cameUp: true},
 		"that it is about to sleep": {was: v1alpha1.PhaseAwake, change: func(es *es) { es.Status.Phase = v1alpha1.PhaseFallingAsleep }, woke: true, cameUp: true},
-		"how many clients it has":   {was: v1alpha1.PhaseAwake, change: func(es *es) { es.Status.Sessions = 3 }},
-		"other names":               {was: v1alpha1.PhaseAwake, change: func(es *es) { es.Spec.WakeWith = nil }, regrouped: true},
-		"that it is being deleted":  {was: v1alpha1.PhaseAwake, change: func(es *es) { es.DeletionTimestamp = &metav1.Time{Time: fixture.At(0)} }, woke: true, regrouped: true, cameUp: true},
+		"that its target is gone": {was: v1alpha1.PhaseAwake, change: func(es *es) {
+			es.Status.Conditions = []metav1.Condition{{Type: conditions.TargetFound, Status: metav1.ConditionFalse, Reason: reasons.TargetNotFound}}
+		}, woke: true},
+		"how many clients it has": {was: v1alpha1.PhaseAwake, change: func(es *es) { es.Status.Sessions = 3 }},
+		"other names":             {was: v1alpha1.PhaseAwake, change: func(es *es) { es.Spec.WakeWith = nil }, regrouped: true},
+		"that it is kept asleep": {was: v1alpha1.PhaseAsleep, change: func(es *es) {
+			es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: "2026-11-01T14:00:00Z"}
+		}, cameUp: true},
+		"that it is being deleted": {was: v1alpha1.PhaseAwake, change: func(es *es) { es.DeletionTimestamp = &metav1.Time{Time: fixture.At(0)} }, woke: true, regrouped: true, cameUp: true},
 	} {
 		before := fixture.Lobby(c.was, fixture.At(-60))
 		before.Spec.WakeWith = []string{"database"}

@@ -81,7 +81,11 @@ func Raised(es *v1alpha1.ElasticService, p planner.Plan, before, after int32) ki
 // awakeEvents are emitted when something begins to keep a service awake that is awake, or asleep.
 func awakeEvents(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
 	if !p.Awake.Asleep.IsZero() {
-		if c := meta.FindStatusCondition(before.Status.Conditions, conditions.AwakeWindowsValid); c != nil && c.Reason == reasons.KeptAsleep {
+		says := func(es *v1alpha1.ElasticService) bool {
+			c := meta.FindStatusCondition(es.Status.Conditions, conditions.AwakeWindowsValid)
+			return c != nil && c.Reason == reasons.KeptAsleep
+		}
+		if says(before) || !says(after) {
 			return nil
 		}
 		return []kit.Notice{kit.Normal(reasons.KeptAsleep, "Sleep", "%s", keptAsleep(p.Awake.Asleep))}

@@ -65,6 +65,14 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 			},
 			o: up, status: metav1.ConditionTrue, reason: reasons.KeptAsleep, says: "Nothing wakes the service until",
 		},
+		"kept asleep, and a window can't be read": {
+			change: func(es *v1alpha1.ElasticService) {
+				es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: "2026-11-01T14:00:00Z"}
+				es.Spec.Awake[0].Cron = "0 12 * *"
+				es.Status.Conditions = []metav1.Condition{{Type: conditions.AwakeWindowsValid, Status: metav1.ConditionFalse, Reason: reasons.ScheduleInvalid}}
+			},
+			o: up, status: metav1.ConditionFalse, reason: reasons.ScheduleInvalid, says: "counts for nothing",
+		},
 		"kept awake already": {
 			change: func(es *v1alpha1.ElasticService) {
 				es.Status.KeptAwake = &v1alpha1.KeptAwake{Until: &metav1.Time{Time: fixture.At(3600)}, By: "awake[0]"}

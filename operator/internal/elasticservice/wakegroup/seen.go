@@ -4,6 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -65,11 +70,21 @@ func See(es *v1alpha1.ElasticService, get func(name string) (*v1alpha1.ElasticSe
 	for i := range wakers {
 		w := &wakers[i]
 		// One that is reached from here is on a cycle with this one.
-		if w.DeletionTimestamp.IsZero() && w.Name != es.Name && r.found[w.Name] == nil {
+		if w.DeletionTimestamp.IsZero() && w.Name != es.Name && r.found[w.Name] == nil && WakesOthers(w) {
 			s.Wakers = append(s.Wakers, otherOf(w))
 		}
 	}
 	return s, nil
+}
+
+// WakesOthers reports whether one can be of use to others: its target is there, and it doesn't name too
+// many. What its phase was before it lost its target lasts until it has one again.
+func WakesOthers(es *v1alpha1.ElasticService) bool {
+	has := func(kind, reason string) bool {
+		c := meta.FindStatusCondition(es.Status.Conditions, kind)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason
+	}
+	return !has(conditions.TargetFound, reasons.TargetNotFound) && !has(conditions.WakeGroupValid, reasons.WakeGroupTooLarge)
 }
 
 func otherOf(es *v1alpha1.ElasticService) Other {

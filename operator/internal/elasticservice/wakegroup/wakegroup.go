@@ -150,7 +150,9 @@ func (o *Other) woke(now time.Time) (since, ends time.Time, ok bool) {
 		return o.SleptUntil, time.Time{}, true
 	case o.Phase != v1alpha1.PhaseAsleep:
 	case o.KeptAwake:
-		return now, time.Time{}, true
+		// Whom somebody has scaled to zero since follows once it wakes indeed, which it may not be
+		// able to.
+		return o.PhaseSince, time.Time{}, true
 	case o.LastWake.After(o.PhaseSince) && now.Before(o.LastWake.Add(stampedFor)):
 		return o.LastWake, o.LastWake.Add(stampedFor), true
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -327,5 +328,46 @@ func TestNobodyWaitsForWhoIsKeptAsleep(t *testing.T) {
 	n.waking("database", 0)
 	if v := n.decide(t, "page", 1); len(v.WaitsFor) != 1 || v.Flaw != nil {
 		t.Errorf("while it wakes it waits for %v: %v", v.WaitsFor, v.Flaw)
+	}
+}
+
+// Nobody is kept awake for one that can't be used, whatever its phase was.
+func TestOneWithoutATargetKeepsNobodyAwake(t *testing.T) {
+	for name, c := range map[string]metav1.Condition{
+		"its target is gone":  {Type: conditions.TargetFound, Status: metav1.ConditionFalse, Reason: reasons.TargetNotFound},
+		"it names too many":   {Type: conditions.WakeGroupValid, Status: metav1.ConditionFalse, Reason: reasons.WakeGroupTooLarge},
+		"nobody can tell":     {Type: conditions.TargetFound, Status: metav1.ConditionUnknown, Reason: reasons.NotObserved},
+		"it waits for others": {Type: conditions.WakeGroupValid, Status: metav1.ConditionFalse, Reason: reasons.OthersNotUp},
+	} {
+		n := namespace{}
+		n.has("page", "database")
+		n.has("database")
+		n.awake("page", -60)
+		n.awake("database", -60)
+		n["page"].Status.Conditions = []metav1.Condition{c}
+		kept := Decide(fixture.At(0), n["database"], n.see(t, "database")).By != ""
+		if want := name == "nobody can tell" || name == "it waits for others"; kept != want {
+			t.Errorf("%s: it keeps the database awake: %t, want %t", name, kept, want)
+		}
+	}
+}
+
+// One that is to be kept awake, and can't be scaled, stays Asleep for as long.
+func TestWhoScalesToZeroIsObeyedThoughAWakeOfAnotherFails(t *testing.T) {
+	n := namespace{}
+	n.has("page", "database")
+	n.has("database")
+	n["page"].Status.KeptAwake = &v1alpha1.KeptAwake{By: "awake[0]"}
+	if v := Decide(fixture.At(0), n["database"], n.see(t, "database")); !v.Wakes {
+		t.Error("a database that Dormouse put to sleep isn't woken with the page")
+	}
+	s := &n["database"].Status
+	s.AsleepTarget, s.LastSleepTime = nil, fixture.Micro(fixture.At(-30))
+	if v := Decide(fixture.At(0), n["database"], n.see(t, "database")); v.Wakes {
+		t.Error("a database that somebody scaled to zero is woken by a page that sleeps still")
+	}
+	n.waking("page", -1)
+	if v := Decide(fixture.At(0), n["database"], n.see(t, "database")); !v.Wakes {
+		t.Error("the database isn't woken though the page wakes indeed")
 	}
 }
