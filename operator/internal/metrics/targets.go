@@ -9,7 +9,7 @@ import (
 var targetKinds = prometheus.NewDesc("dormouse_target_kinds",
 	"Kinds that ElasticServices name as their targets', besides Dormouse's own, by what became of their watch: watched; beginning; unknown to the API server; "+
 		"unsuited, as one without a scale; forbidden to the operator; failed, and tried again; excess, where too many are watched. Of those that aren't watched a change of the scale shows late. "+
-		"Only the leader watches.",
+		"Each replica watches.",
 	[]string{"state"}, nil)
 
 // targets collects the watches of targets.
