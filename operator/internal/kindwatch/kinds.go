@@ -78,8 +78,8 @@ type Kinds struct {
 	options Options
 	// stirred has an element when there is something to decide.
 	stirred chan struct{}
-	// namersKnown is closed once all namers that were there at the start have named their kinds.
-	namersKnown chan struct{}
+	// namersListed is closed once all namers that were there at the start have named their kinds.
+	namersListed chan struct{}
 
 	mu sync.RWMutex
 	// named are the kinds by who names them.
@@ -126,7 +126,7 @@ func New(mgr ctrl.Manager, name string, options Options) (*Kinds, error) {
 
 func newKinds(options Options) *Kinds {
 	return &Kinds{
-		options: options, stirred: make(chan struct{}, 1), namersKnown: make(chan struct{}),
+		options: options, stirred: make(chan struct{}, 1), namersListed: make(chan struct{}),
 		named: map[types.NamespacedName]schema.GroupVersionKind{}, kinds: map[schema.GroupVersionKind]*kind{},
 	}
 }
@@ -333,7 +333,7 @@ func (k *Kinds) synced(gvk schema.GroupVersionKind, of *kind, reader client.Read
 		}
 	}
 	of.reader, of.state, of.err, of.syncedAt = reader, Watched, nil, time.Now()
-	of.observed.synced, of.lost, of.excessLogged = true, false, false
+	of.synced, of.lost, of.excessLogged = true, false, false
 	k.log(gvk, of)
 	return namers
 }
@@ -356,7 +356,7 @@ func (k *Kinds) ended(gvk schema.GroupVersionKind, of *kind, err error) {
 		of.tries, of.logged = 0, Watched
 	}
 	of.lost = of.lost || err != nil && !of.syncedAt.IsZero()
-	of.open, of.observed.synced, of.reader, of.syncedAt = false, false, nil, time.Time{}
+	of.open, of.synced, of.reader, of.syncedAt = false, false, nil, time.Time{}
 	of.tries, of.tried = of.tries+1, now
 	if err != nil { // otherwise nobody needs it any more
 		of.err, of.state = err, stateOf(err)

@@ -353,7 +353,7 @@ func TestChangesAreTold(t *testing.T) {
 			on.changed(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "lobby"}}, listed)
 		}
 		if want := []string{"A lobby true", "A lobby false"}; !slices.Equal(handled, want) {
-			t.Errorf("told were %q, want %q", handled, want)
+			t.Errorf("noted were %q, want %q", handled, want)
 		}
 	})
 }
@@ -361,9 +361,9 @@ func TestChangesAreTold(t *testing.T) {
 // What was deleted while there was no watch, no watch tells.
 func TestWhoNamesAKindIsToldThatItsWatchIsBack(t *testing.T) {
 	run(t, func(t *testing.T, k *Kinds, c *cluster) {
-		var told []string
+		var noted []string
 		s := &Source{Kinds: k, Handle: func(_ context.Context, c Change, _ Queue) {
-			told = append(told, fmt.Sprint(c.Kind.Kind, " ", c.Namer.Name, " ", c.Object == nil, " ", c.Listed))
+			noted = append(noted, fmt.Sprint(c.Kind.Kind, " ", c.Namer.Name, ": lost ", c.Object == nil, ", listed ", c.Listed))
 		}}
 		if err := errors.Join(s.Start(t.Context(), nil), s.WaitForSync(t.Context())); err != nil {
 			t.Fatal(err)
@@ -371,16 +371,16 @@ func TestWhoNamesAKindIsToldThatItsWatchIsBack(t *testing.T) {
 		k.Name(key(0), gvk("A"))
 		k.Name(key(1), gvk("B"))
 		wantWatches(t, c, "A", "B")
-		if len(told) > 0 {
-			t.Errorf("told were %q when the watches began, want nothing", told)
+		if len(noted) > 0 {
+			t.Errorf("noted were %q when the watches began, want nothing", noted)
 		}
 		c.refuse(gvk("A"), apierrors.NewForbidden(schema.GroupResource{Resource: "as"}, "", errors.New("no")))
 		later(time.Minute)
 		c.refuse(gvk("A"), nil)
 		later(lastRetry)
 		wantWatches(t, c, "A", "B")
-		if want := []string{"A 0 true true"}; !slices.Equal(told, want) {
-			t.Errorf("told were %q, want %q", told, want)
+		if want := []string{"A 0: lost true, listed true"}; !slices.Equal(noted, want) {
+			t.Errorf("noted were %q, want %q", noted, want)
 		}
 	})
 }

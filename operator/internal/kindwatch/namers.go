@@ -35,7 +35,7 @@ func (k *Kinds) followNamers(ctx context.Context, running *sync.WaitGroup) error
 	running.Go(func() {
 		select {
 		case <-registration.HasSyncedChecker().Done():
-			close(k.namersKnown)
+			close(k.namersListed)
 		case <-ctx.Done():
 		}
 	})

@@ -52,7 +52,7 @@ func (s *Source) WaitForSync(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-s.Kinds.namersKnown:
+	case <-s.Kinds.namersListed:
 	case <-ctx.Done():
 		return errors.New("not all that name kinds are known")
 	}
