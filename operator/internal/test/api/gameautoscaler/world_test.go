@@ -132,6 +132,13 @@ func (w *world) replaceLeader() {
 // pass makes passes of all GameAutoscalers until they come to rest.
 func (w *world) pass() {
 	w.t.Helper()
+	// What the test has just changed would be taken for what it was.
+	fixture.Eventually(w.t, promptly, "the cache has what the test wrote", func(context.Context) error {
+		if !w.CacheIsCurrent(kinds...) { //nolint:contextcheck // it has the test's
+			return errors.New("it is late")
+		}
+		return nil
+	})
 	unchanged := 0
 	fixture.Eventually(w.t, promptly, "the controller comes to rest", func(ctx context.Context) error {
 		var list v1alpha1.GameAutoscalerList
