@@ -3,6 +3,7 @@ package kindwatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,6 +26,8 @@ type server struct {
 	mu sync.Mutex
 	// refuse is the status of each answer about objects; 0: they are there.
 	refuse int
+	// refuseIn is a namespace in which nothing may be listed.
+	refuseIn string
 	// watches end with the channel.
 	watches chan struct{}
 }
@@ -45,8 +48,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/apis/example.org/v1":
 		write(http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "example.org/v1", APIResources: s.resources})
-	case refuse == http.StatusForbidden:
-		write(refuse, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no"})
+	case refuse == http.StatusForbidden || s.refuseIn != "" && strings.Contains(r.URL.Path, "/namespaces/"+s.refuseIn+"/"):
+		write(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no"})
 	case !strings.HasPrefix(r.URL.Path, "/apis/example.org/v1/") || refuse == http.StatusNotFound:
 		write(http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "no"})
 	case r.URL.Query().Get("watch") == "true" && r.URL.Query().Get("sendInitialEvents") == "true":
@@ -172,6 +175,30 @@ func TestAWatchThatIsForbiddenEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- a.watch(t.Context(), gvk("Arena"), events{}) }()
 	if err := within(t, "the end", ended); stateOf(err) != Forbidden {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+// Who administers one namespace has no say in the others.
+func TestANamespaceThatIsForbiddenLeavesTheOthersWatched(t *testing.T) {
+	t.Parallel()
+	a := (&server{resources: []metav1.APIResource{arenas}, refuseIn: "more", watches: make(chan struct{})}).api(t, Options{Namespaces: map[string]cache.Config{"games": {}, "more": {}}})
+	ctx, stop := context.WithCancel(t.Context())
+	synced, ended := make(chan client.Reader, 1), make(chan error, 1)
+	go func() {
+		ended <- a.watch(ctx, gvk("Arena"), events{synced: func(r client.Reader) { synced <- r }, changed: func(client.Object, bool) {}})
+	}()
+	reader := within(t, "all objects", synced)
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(gvk("Arena"))
+	if err := reader.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "lobby"}, o); err != nil {
+		t.Errorf("where it may be watched: %v", err)
+	}
+	if err := reader.Get(t.Context(), client.ObjectKey{Namespace: "more", Name: "lobby"}, o); !errors.Is(err, errUnwatched) {
+		t.Errorf("where it may not: %v, want it read from the API server", err)
+	}
+	stop()
+	if err := within(t, "the end", ended); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
 }
