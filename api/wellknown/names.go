@@ -112,6 +112,13 @@ const (
 	// on their Pods; its value is the GameType's name.
 	GameTypeLabel = "dormouse.dev/gametype"
 
+	// CatalogLabel is on a GameType that the REST API offers as a game, with any value.
+	CatalogLabel = "dormouse.dev/catalog"
+
+	// HostedGameLabel is on the Server, the Service and the ElasticService of a server of the REST
+	// API; its value is the name of the game, which is a GameType's.
+	HostedGameLabel = "dormouse.dev/hosted-game"
+
 	// GameTypeFinalizer keeps a deleted GameType, and with it the Service through which its
 	// players play, until its Servers are gone.
 	GameTypeFinalizer = "dormouse.dev/gametype"

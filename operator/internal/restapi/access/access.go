@@ -1,0 +1,155 @@
+// Package access decides who may call the REST API. Kubernetes decides: a bearer token is shown to
+// the API server in a TokenReview, and each call is asked about in a SubjectAccessReview, so that
+// the roles that hold for kubectl hold here. Answers are remembered for some seconds.
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// Errors of a call that isn't allowed.
+var (
+	// ErrUnauthenticated means that the token is missing, or isn't one.
+	ErrUnauthenticated = errors.New("no valid token")
+	// ErrForbidden means that the token's owner may not do that.
+	ErrForbidden = errors.New("forbidden")
+	// ErrBusy means that too many unknown tokens came to look at another one now.
+	ErrBusy = errors.New("too many unknown tokens")
+)
+
+// For how long answers are used. A token or a role that was withdrawn works for that long.
+const (
+	tokenFor    = time.Minute
+	noTokenFor  = 10 * time.Second
+	allowedFor  = 10 * time.Second
+	forbiddenOf = 2 * time.Second
+	// maxTokens and maxAnswers bound what is remembered.
+	maxTokens  = 4096
+	maxAnswers = 32768
+	// maxTokenBytes bounds a token.
+	maxTokenBytes = 16 << 10
+)
+
+// User is whose token it is.
+type User struct {
+	// Name is the name that Kubernetes has for the user.
+	Name string
+	// Key tells tokens apart without showing any.
+	Key [sha256.Size]byte
+
+	review authenticationv1.UserInfo
+}
+
+// Action is what a user wants to do, in the words of Kubernetes' roles. The group is that of
+// Dormouse's own kinds.
+type Action struct {
+	Namespace, Verb, Resource, Name string
+}
+
+// Limiter bounds how often the API server is asked about tokens that nobody has shown before.
+type Limiter interface{ Allow() bool }
+
+// Reviewer asks the API server.
+type Reviewer struct {
+	client  kubernetes.Interface
+	unknown Limiter
+	tokens  *utilcache.LRUExpireCache
+	answers *utilcache.LRUExpireCache
+}
+
+// New makes a Reviewer.
+func New(client kubernetes.Interface, unknown Limiter) *Reviewer {
+	return &Reviewer{
+		client: client, unknown: unknown,
+		tokens: utilcache.NewLRUExpireCache(maxTokens), answers: utilcache.NewLRUExpireCache(maxAnswers),
+	}
+}
+
+// User is whose token it is. It returns ErrUnauthenticated for one that the API server doesn't
+// accept, and other errors where it couldn't be asked.
+func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
+	if token == "" || len(token) > maxTokenBytes {
+		return nil, ErrUnauthenticated
+	}
+	key := sha256.Sum256([]byte(token))
+	if v, ok := r.tokens.Get(key); ok {
+		if u := v.(*User); u != nil {
+			return u, nil
+		}
+		return nil, ErrUnauthenticated
+	}
+	if !r.unknown.Allow() {
+		return nil, ErrBusy
+	}
+	review, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("have a token reviewed: %w", err)
+	}
+	if !review.Status.Authenticated {
+		r.tokens.Add(key, (*User)(nil), noTokenFor)
+		return nil, ErrUnauthenticated
+	}
+	u := &User{Name: review.Status.User.Username, Key: key, review: review.Status.User}
+	r.tokens.Add(key, u, tokenFor)
+	return u, nil
+}
+
+// asked is a question of a user's.
+type asked struct {
+	token  [sha256.Size]byte
+	action Action
+}
+
+// Check returns nil if a user may do something, and ErrForbidden with the reason if not.
+func (r *Reviewer) Check(ctx context.Context, u *User, a Action) error {
+	question := asked{u.Key, a}
+	if v, ok := r.answers.Get(question); ok {
+		return v.(answer).err
+	}
+	extra := map[string]authorizationv1.ExtraValue{}
+	for k, v := range u.review.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: u.review.Username, Groups: u.review.Groups, UID: u.review.UID, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: a.Namespace, Verb: a.Verb, Group: v1alpha1.GroupVersion.Group, Resource: a.Resource, Name: a.Name,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("have access reviewed: %w", err)
+	}
+	if review.Status.Allowed {
+		r.answers.Add(question, answer{}, allowedFor)
+		return nil
+	}
+	err = fmt.Errorf("%w: %s may not %s %s.%s%s in namespace %s, says Kubernetes", ErrForbidden, u.Name, a.Verb, a.Resource, v1alpha1.GroupVersion.Group, quoted(a.Name), a.Namespace)
+	r.answers.Add(question, answer{err}, forbiddenOf)
+	return err
+}
+
+// answer is what the API server said; nil is yes.
+type answer struct{ err error }
+
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " " + name
+}
