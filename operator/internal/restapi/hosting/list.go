@@ -107,3 +107,16 @@ func (h *Hosting) List(ctx context.Context, f Filter) ([]Server, bool, error) {
 	}
 	return page, false, nil
 }
+
+// Pod is the name of a server's Pod, and of its game's container.
+func (h *Hosting) Pod(ctx context.Context, id int64) (pod, container string, err error) {
+	s, err := h.read(ctx, id)
+	if err != nil {
+		return "", "", err
+	}
+	c := game(&s.Spec)
+	if s.Status.PodName == "" || c == nil {
+		return "", "", failf(Conflict, "id", "server %d has no pod now, so it has no log: start it first", id)
+	}
+	return s.Status.PodName, c.Name, nil
+}

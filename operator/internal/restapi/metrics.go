@@ -1,0 +1,46 @@
+package restapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the API's.
+type Metrics struct {
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	refuse  *prometheus.CounterVec
+	streams prometheus.Gauge
+}
+
+// NewMetrics registers the API's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_api_calls_total", Help: "Calls of the REST API by operation and HTTP status.",
+		}, []string{"operation", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dormouse_api_call_seconds", Help: "How long calls of the REST API took by operation, in seconds. Waiting for a server and streams count, too.",
+			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
+		}, []string{"operation"}),
+		refuse: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_api_refused_total", Help: "Calls of the REST API that were refused because of a bound: rate (of a token), streams (open at once).",
+		}, []string{"reason"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dormouse_api_streams", Help: "Streams of logs and events that are open.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.calls, m.seconds, m.refuse, m.streams)
+	}
+	return m
+}
+
+func (m *Metrics) called(operation string, status int, took time.Duration) {
+	m.calls.WithLabelValues(operation, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+}
+
+func (m *Metrics) refused(reason string) { m.refuse.WithLabelValues(reason).Inc() }

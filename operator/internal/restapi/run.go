@@ -1,0 +1,198 @@
+package restapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
+)
+
+// Times of the HTTP server. A call bounds its own time; a stream its writes.
+const (
+	headerTime   = 10 * time.Second
+	idleTime     = 2 * time.Minute
+	shutdownTime = 20 * time.Second
+	// maxHeader bounds a request's headers: a token may have 16 KiB.
+	maxHeader = 32 << 10
+)
+
+// Tokens that nobody has shown before, which the API server is asked about, a second and at once.
+const (
+	unknownTokens = 50
+	unknownBurst  = 100
+)
+
+// Server is the API: its handler, and the memory behind it.
+type Server struct {
+	// Handler answers calls.
+	Handler http.Handler
+	cache   cache.Cache
+}
+
+// New makes the API of a cluster.
+func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Process, metrics *Metrics) (*Server, error) {
+	config = rest.CopyConfig(config)
+	// The API server's priority and fairness limits the rate, and does it better.
+	config.QPS = -1
+	// A call that hangs is answered before its own caller gives up.
+	config.Timeout = callTime
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	watching := rest.CopyConfig(config)
+	watching.Timeout = 0 // which would end each watch and each stream
+	set, err := kubernetes.NewForConfig(watching)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	cached, err := cache.New(watching, cache.Options{
+		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{o.Namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache: %w", err)
+	}
+	reviewer := access.New(set, rate.NewLimiter(unknownTokens, unknownBurst))
+	s := &servers{
+		hosting: &hosting.Hosting{
+			Client: live, Cached: cached, Namespace: o.Namespace, PublicAddress: o.PublicAddress,
+			Nodes: &hosting.NodeAddress{Client: live, Now: time.Now}, Money: o.Prices.Amount,
+		},
+		access:  reviewer,
+		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, those: map[[32]byte]int{}},
+		now:     time.Now,
+	}
+	mux := http.NewServeMux()
+	api := newAPI(mux)
+	g := &gate{
+		access: reviewer, rate: rate.Limit(o.Rate), burst: o.Burst, rates: utilcache.NewLRUExpireCache(limiters),
+		metrics: metrics, log: p.Log.WithName("api"), now: time.Now,
+	}
+	api.UseMiddleware(g.middleware)
+	registerHealth(api)
+	s.register(api)
+	s.registerStreams(api)
+	mux.HandleFunc(root, strays(mux))
+	mux.HandleFunc("/", strays(mux))
+	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached}, nil
+}
+
+// recovering answers a call that panics with an error, and reports it.
+func recovering(p program.Process, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil || v == http.ErrAbortHandler { //nolint:errorlint // it is this very value
+				return
+			}
+			p.Log.Error(nil, "A call panicked", "path", r.URL.Path, "panic", v)
+			if p.Errors != nil {
+				p.Errors.Panic(v, debug.Stack())
+			}
+			answer(w, fail(http.StatusInternalServerError, "", "Something went wrong that isn't yours to change: the log of the API says what."))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// kinds are those that are kept in memory.
+func kinds() []client.Object {
+	return []client.Object{&v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}}
+}
+
+// Start fills the memory, and keeps it up to date until ctx ends. It calls filled once it is.
+func (s *Server) Start(ctx context.Context, filled func()) error {
+	for _, o := range kinds() {
+		if _, err := s.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	go func() {
+		if s.cache.WaitForCacheSync(ctx) {
+			filled()
+		}
+	}()
+	if err := s.cache.Start(ctx); err != nil {
+		return fmt.Errorf("watch the cluster: %w", err)
+	}
+	return nil
+}
+
+// Run runs the API until ctx ends.
+func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *runtime.Scheme, o Options) error {
+	registry := p.NewRegistry()
+	s, err := New(config, scheme, o, p, NewMetrics(registry))
+	if err != nil {
+		return err
+	}
+	var filled atomic.Bool
+	own := httpserver.New(httpserver.Options{
+		Address: o.OwnListen, Gatherer: registry, Registerer: registry, Log: p.Log.WithName("http"), OnPanic: p.Errors.Panic,
+		Ready: func() error {
+			if !filled.Load() {
+				return errors.New("the servers are not read yet")
+			}
+			return nil
+		},
+	})
+	if err := own.Listen(ctx); err != nil {
+		return err
+	}
+	var listening net.ListenConfig
+	ln, err := listening.Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", o.Listen, err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if o.CertFile != "" {
+		certificate, err := certwatcher.New(o.CertFile, o.KeyFile)
+		if err != nil {
+			return errors.Join(fmt.Errorf("read the certificate: %w", err), ln.Close())
+		}
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"h2", "http/1.1"}})
+		g.Go(func() error { return certificate.Start(ctx) })
+	}
+	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	g.Go(func() error { return own.Start(ctx) })
+	g.Go(func() error { return s.Start(ctx, func() { filled.Store(true) }) })
+	g.Go(func() error {
+		if err := web.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve the API: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		// What is under way may end; streams don't end by themselves.
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		if err := web.Shutdown(ending); err != nil {
+			return web.Close()
+		}
+		return nil
+	})
+	p.Log.Info("The API answers", "address", ln.Addr().String(), "namespace", o.Namespace, "tls", o.CertFile != "")
+	return g.Wait()
+}
