@@ -49,6 +49,7 @@ type Server struct {
 	// Handler answers calls.
 	Handler http.Handler
 	cache   cache.Cache
+	streams *streams
 }
 
 // New makes the API of a cluster.
@@ -81,7 +82,7 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 			Nodes: &hosting.NodeAddress{Client: live, Now: time.Now}, Money: o.Prices.Amount,
 		},
 		access:  reviewer,
-		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, those: map[[32]byte]int{}},
+		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: make(chan struct{}), those: map[[32]byte]int{}},
 		now:     time.Now,
 	}
 	mux := http.NewServeMux()
@@ -96,7 +97,7 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	s.registerStreams(api)
 	mux.HandleFunc(root, strays(mux))
 	mux.HandleFunc("/", strays(mux))
-	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached}, nil
+	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, streams: s.streams}, nil
 }
 
 // recovering answers a call that panics with an error, and reports it.
@@ -175,6 +176,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		g.Go(func() error { return certificate.Start(ctx) })
 	}
 	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	web.RegisterOnShutdown(func() { close(s.streams.ending) })
 	g.Go(func() error { return own.Start(ctx) })
 	g.Go(func() error { return s.Start(ctx, func() { filled.Store(true) }) })
 	g.Go(func() error {
@@ -185,7 +187,6 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 	})
 	g.Go(func() error {
 		<-ctx.Done()
-		// What is under way may end; streams don't end by themselves.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 		defer cancel()
 		if err := web.Shutdown(ending); err != nil {

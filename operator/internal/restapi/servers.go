@@ -31,13 +31,13 @@ func success(status int) *done {
 	return d
 }
 
-// one names a server.
-type one struct {
+// ServerRef names a server. huma reads exported types only.
+type ServerRef struct {
 	ID int64 `path:"id" minimum:"1" maximum:"9007199254740991" doc:"The server's number."`
 }
 
 type createInput struct {
-	one
+	ServerRef
 	Body struct {
 		RAM  int64  `json:"ram_gb" minimum:"1" maximum:"1024" doc:"Memory, in GiB: what the game's container requests, and its limit." example:"2"`
 		Disk int64  `json:"disk_gb" minimum:"1" maximum:"65536" doc:"Disk, in GiB." example:"10"`
@@ -46,7 +46,7 @@ type createInput struct {
 }
 
 type resizeInput struct {
-	one
+	ServerRef
 	Body struct {
 		RAM  int64 `json:"ram_gb,omitempty" required:"false" minimum:"1" maximum:"1024" doc:"Memory, in GiB. It counts from the game's next start, which comes once nobody plays."`
 		Disk int64 `json:"disk_gb,omitempty" required:"false" minimum:"1" maximum:"65536" doc:"Disk, in GiB. It only grows, where the StorageClass lets it."`
@@ -54,17 +54,18 @@ type resizeInput struct {
 }
 
 type forceInput struct {
-	one
+	ServerRef
 	Force bool `query:"force" doc:"End the game at once, whoever plays."`
 }
 
 type deleteInput struct {
-	forceInput
+	ServerRef
+	Force    bool `query:"force" doc:"End the game at once, whoever plays."`
 	KeepDisk bool `query:"keep_disk" doc:"Keep the disk, for a later server of the same number."`
 }
 
 type portInput struct {
-	one
+	ServerRef
 	Role string `path:"port" enum:"primary,rcon,sftp" doc:"primary is the port that players use."`
 }
 
@@ -76,7 +77,7 @@ type portOutput struct {
 }
 
 type keepAwakeInput struct {
-	one
+	ServerRef
 	Body struct {
 		Minutes int64 `json:"minutes" minimum:"0" maximum:"43200" doc:"For how long from now, in minutes; 0: it may sleep again." example:"120"`
 	}
@@ -195,7 +196,7 @@ func (s *servers) create(ctx context.Context, in *createInput) (*done, error) {
 	return d, err
 }
 
-func (s *servers) get(ctx context.Context, in *one) (*getOutput, error) {
+func (s *servers) get(ctx context.Context, in *ServerRef) (*getOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	if err := s.may(ctx, "get", in.ID); err != nil {
@@ -225,7 +226,7 @@ func (s *servers) remove(ctx context.Context, in *deleteInput) (*done, error) {
 	})
 }
 
-func (s *servers) start(ctx context.Context, in *one) (*done, error) {
+func (s *servers) start(ctx context.Context, in *ServerRef) (*done, error) {
 	return s.change(ctx, "patch", in.ID, func(ctx context.Context) error { return s.hosting.Start(ctx, in.ID) })
 }
 
@@ -233,7 +234,7 @@ func (s *servers) stop(ctx context.Context, in *forceInput) (*done, error) {
 	return s.change(ctx, "patch", in.ID, func(ctx context.Context) error { return s.hosting.Stop(ctx, in.ID, in.Force) })
 }
 
-func (s *servers) wake(ctx context.Context, in *one) (*done, error) {
+func (s *servers) wake(ctx context.Context, in *ServerRef) (*done, error) {
 	return s.change(ctx, "patch", in.ID, func(ctx context.Context) error { return s.hosting.Wake(ctx, in.ID) })
 }
 

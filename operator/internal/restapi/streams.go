@@ -55,6 +55,8 @@ type streams struct {
 	client    kubernetes.Interface
 	namespace string
 	metrics   *Metrics
+	// ending is closed when the program ends: streams don't end by themselves.
+	ending chan struct{}
 
 	mu    sync.Mutex
 	open  int
@@ -186,7 +188,7 @@ func eventOf(e *corev1.Event) Event {
 
 // stream sends what a channel has as server-sent events, until it is closed, the caller is gone, or
 // streamTime is over.
-func stream[T any](ctx context.Context, w http.ResponseWriter, name string, from <-chan T) {
+func stream[T any](ctx context.Context, ending <-chan struct{}, w http.ResponseWriter, name string, from <-chan T) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -205,6 +207,8 @@ func stream[T any](ctx context.Context, w http.ResponseWriter, name string, from
 	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-ending:
 			return
 		case <-ticks.C:
 			if !send(": still here\n\n") {
@@ -236,7 +240,7 @@ func (s *servers) registerStreams(api huma.API) {
 		"Server-sent events named event, each a JSON object with at, type, reason, object, message and count."), s.followEvents)
 }
 
-func (s *servers) followLog(ctx context.Context, in *one) (*huma.StreamResponse, error) {
+func (s *servers) followLog(ctx context.Context, in *ServerRef) (*huma.StreamResponse, error) {
 	if err := s.may(ctx, "get", in.ID); err != nil {
 		return nil, answerTo(ctx, err)
 	}
@@ -247,7 +251,7 @@ func (s *servers) followLog(ctx context.Context, in *one) (*huma.StreamResponse,
 	return open(ctx, s.streams, "line", func(ctx context.Context) (<-chan string, error) { return s.streams.logs(ctx, pod, container) })
 }
 
-func (s *servers) followEvents(ctx context.Context, in *one) (*huma.StreamResponse, error) {
+func (s *servers) followEvents(ctx context.Context, in *ServerRef) (*huma.StreamResponse, error) {
 	if err := s.may(ctx, "get", in.ID); err != nil {
 		return nil, answerTo(ctx, err)
 	}
@@ -274,6 +278,6 @@ func open[T any](ctx context.Context, s *streams, name string, start func(contex
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer end()
 		_, w := humago.Unwrap(hc)
-		stream(ctx, w, name, from)
+		stream(ctx, s.ending, w, name, from)
 	}}, nil
 }
