@@ -1,0 +1,242 @@
+package restapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/test/api/fixture"
+)
+
+// Of 200 calls at once for 50 servers, through two replicas, each server is made by exactly one, and
+// all calls succeed.
+func TestParallelCreatesMakeEachServerOnce(t *testing.T) {
+	w := newWorld(t)
+	const ids, times, first = 50, 4, 1000
+	var made [ids]atomic.Int32
+	var calls errgroup.Group
+	for n := range ids * times {
+		calls.Go(func() error {
+			r, err := call(t.Context(), w.replicas[n/ids%2].URL, w.token, http.MethodPost, fmt.Sprintf("/api/v1/server/%d", first+n%ids), two)
+			switch {
+			case err != nil:
+				return err
+			case r.status == http.StatusCreated:
+				made[n%ids].Add(1)
+			case r.status != http.StatusOK:
+				return fmt.Errorf("server %d: %v", first+n%ids, r)
+			}
+			return nil
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range made {
+		if n := made[i].Load(); n != 1 {
+			t.Errorf("server %d was made %d times", first+i, n)
+		}
+	}
+	in := []client.ListOption{client.InNamespace(namespace), client.HasLabels{wellknown.HostedGameLabel}}
+	for _, list := range []client.ObjectList{&v1alpha1.ServerList{}, &v1alpha1.ElasticServiceList{}, &corev1.ServiceList{}} {
+		if err := w.admin.List(t.Context(), list, in...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Both replicas list them all, page by page, in the same order.
+	for replica := range w.replicas {
+		fixture.Eventually(t, wait, "a replica lists all servers", func(context.Context) error {
+			var found []int
+			for after := 0; ; {
+				r := w.want(w.call(replica, w.token, http.MethodGet, fmt.Sprintf("/api/v1/server?limit=7&after=%d&game=minecraft", after), ""), 200)
+				page := r.body["servers"].([]any)
+				if len(page) > 7 {
+					return fixture.Fatal(fmt.Errorf("a page has %d servers", len(page)))
+				}
+				for _, s := range page {
+					if id := int(s.(map[string]any)["id"].(float64)); id >= first && id < first+ids {
+						found = append(found, id)
+					}
+				}
+				next, more := r.body["next"].(float64)
+				if !more {
+					break
+				}
+				after = int(next)
+			}
+			if len(found) != ids || !slices.IsSorted(found) {
+				return fmt.Errorf("it lists %d servers: %v", len(found), found)
+			}
+			return nil
+		})
+	}
+}
+
+// failing lets so many requests through, and then none. The requests about tokens and rights don't
+// count.
+type failing struct {
+	rest http.RoundTripper
+	left *atomic.Int64
+}
+
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !slices.Contains([]string{"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"}, r.URL.Path) &&
+		r.URL.Query().Get("watch") == "" && f.left.Add(-1) < 0 {
+		return nil, errors.New("connection lost")
+	}
+	return f.rest.RoundTrip(r)
+}
+
+// A create that breaks off anywhere, because the API server goes away or the replica does, is
+// answered with 503; nothing of it runs; and the same call again, to another replica, completes it.
+func TestACreateThatBreaksOffIsCompleted(t *testing.T) {
+	w := newWorld(t)
+	var left atomic.Int64
+	left.Store(1 << 40)
+	broken := w.broken(&left)
+	const most = 20
+	for requests := range int64(most) {
+		id := 2000 + requests
+		path := fmt.Sprintf("/api/v1/server/%d", id)
+		left.Store(requests)
+		r, err := call(t.Context(), broken.URL, w.token, http.MethodPost, path, two)
+		left.Store(1 << 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.status == http.StatusCreated {
+			if requests < 3 {
+				t.Errorf("it took %d requests only", requests)
+			}
+			return
+		}
+		if code, _, _ := r.error(); r.status != http.StatusServiceUnavailable || code != "unavailable" || r.header.Get("Retry-After") == "" {
+			t.Fatalf("after %d requests it answered %v", requests, r)
+		}
+		key := client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("server-%d", id)}
+		s := &v1alpha1.Server{}
+		if err := w.admin.Get(t.Context(), key, s); err == nil && s.Spec.Runs() {
+			t.Errorf("after %d requests a server runs that isn't complete", requests)
+		}
+		if r := w.call(1, w.token, http.MethodPost, path, two); r.status != 200 && r.status != 201 {
+			t.Fatalf("the call after one that broke off after %d requests answered %v", requests, r)
+		}
+		for _, o := range []client.Object{s, &v1alpha1.ElasticService{}, &corev1.Service{}} {
+			if err := w.admin.Get(t.Context(), key, o); err != nil {
+				t.Errorf("after %d requests: %v", requests, err)
+			}
+		}
+	}
+	t.Errorf("it still isn't made after %d requests", most)
+}
+
+// broken starts a replica whose requests fail.
+func (w *world) broken(left *atomic.Int64) *httptest.Server {
+	w.t.Helper()
+	token, err := fixture.Token(w.t.Context(), w.admin, fixture.SystemNamespace, "dormouse-api", "", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(fixture.Config(w.t))
+	config.BearerToken = token
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return failing{rt, left} })
+	return w.replica(config)
+}
+
+// Kubernetes' roles decide who may do what.
+func TestKubernetesDecidesWhoMay(t *testing.T) {
+	w := newWorld(t)
+	w.want(w.call(0, w.token, http.MethodPost, "/api/v1/server/3000", two), 201)
+	servers := func(verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"servers"}, Verbs: verbs}
+	}
+	viewer := w.account("viewer", servers("get", "list"))
+	nobody := w.account("nobody")
+	of := servers("get", "patch")
+	of.ResourceNames = []string{"server-3000"}
+	one := w.account("one", of)
+	elsewhere, err := fixture.Token(t.Context(), w.admin, namespace, "viewer", "another.example", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		token, method, path, body string
+		status                    int
+	}{
+		"no token, health":             {"", http.MethodGet, "/healthcheck", "", 200},
+		"no token, document":           {"", http.MethodGet, "/openapi.json", "", 200},
+		"no token":                     {"", http.MethodGet, "/api/v1/server/", "", 401},
+		"no token, a change":           {"", http.MethodDelete, "/api/v1/server/3000", "", 401},
+		"no token, a log":              {"", http.MethodGet, "/api/v1/server/3000/logs", "", 401},
+		"no token, events":             {"", http.MethodGet, "/api/v1/server/3000/events", "", 401},
+		"a word for a token":           {"letmein", http.MethodGet, "/api/v1/server/", "", 401},
+		"a token for somebody else":    {elsewhere, http.MethodGet, "/api/v1/server/", "", 401},
+		"who may do nothing, list":     {nobody, http.MethodGet, "/api/v1/server/", "", 403},
+		"who may do nothing, get":      {nobody, http.MethodGet, "/api/v1/server/3000", "", 403},
+		"who may do nothing, other":    {nobody, http.MethodGet, "/api/v1/server/3001", "", 403},
+		"who may look, list":           {viewer, http.MethodGet, "/api/v1/server/", "", 200},
+		"who may look, get":            {viewer, http.MethodGet, "/api/v1/server/3000", "", 200},
+		"who may look, create":         {viewer, http.MethodPost, "/api/v1/server/3001", two, 403},
+		"who may look, stop":           {viewer, http.MethodPatch, "/api/v1/server/3000/stop", "", 403},
+		"who may look, port":           {viewer, http.MethodPatch, "/api/v1/server/3000/port/rcon", "", 403},
+		"who may look, delete":         {viewer, http.MethodDelete, "/api/v1/server/3000", "", 403},
+		"who may change one, that":     {one, http.MethodPatch, "/api/v1/server/3000/start", "", 200},
+		"who may change one, another":  {one, http.MethodPatch, "/api/v1/server/3001/start", "", 403},
+		"who may change one, list":     {one, http.MethodGet, "/api/v1/server", "", 403},
+		"who may change one, delete":   {one, http.MethodDelete, "/api/v1/server/3000", "", 403},
+		"who may change one, resizing": {one, http.MethodPatch, "/api/v1/server/3000", `{"ram_gb":3}`, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // the second answer is remembered
+				r := w.call(0, c.token, c.method, c.path, c.body)
+				if r.status != c.status {
+					t.Fatalf("answered %v, want %d", r, c.status)
+				}
+				if c.status == 401 && r.header.Get("WWW-Authenticate") != "Bearer" {
+					t.Error("it doesn't say that a bearer token is needed")
+				}
+			}
+		})
+	}
+}
+
+// Servers that this API didn't make are neither shown nor touched.
+func TestOthersServersAreLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	s := &v1alpha1.Server{Spec: w.offer("minecraft").Spec.Template.Spec}
+	s.Namespace, s.Name = namespace, "server-4000"
+	for i := range s.Spec.Ports {
+		s.Spec.Ports[i].Asleep, s.Spec.Ports[i].Publish = nil, nil
+	}
+	if err := w.admin.Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{http.MethodGet, ""},
+		{http.MethodDelete, ""},
+		{http.MethodPatch, "/start"},
+		{http.MethodPatch, "/stop"},
+		{http.MethodPatch, "/port/primary"},
+		{http.MethodGet, "/logs"},
+	} {
+		w.want(w.call(0, w.token, c[0], "/api/v1/server/4000"+c[1], ""), 409)
+	}
+	w.want(w.call(0, w.token, http.MethodPost, "/api/v1/server/4000", two), 409)
+	after := &v1alpha1.Server{}
+	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(s), after); err != nil || after.ResourceVersion != s.ResourceVersion {
+		t.Errorf("it was touched: %v", err)
+	}
+}
