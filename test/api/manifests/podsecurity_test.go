@@ -86,7 +86,7 @@ func TestPodSecurityRestrictedAdmitsEveryPod(t *testing.T) {
 // something about where the programs really run.
 func TestTheSystemNamespaceEnforcesRestricted(t *testing.T) {
 	for _, o := range build(t, fixture.Path("config", "default")) {
-		if o.GetKind() == "Namespace" && o.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
+		if o.GetKind() == "Namespace" && o.GetName() == systemNamespace && o.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
 			t.Errorf("namespace %s has labels %v", o.GetName(), o.GetLabels())
 		}
 	}

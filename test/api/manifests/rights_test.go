@@ -37,9 +37,12 @@ var everyone = []string{
 	"create selfsubjectrulesreviews.authorization.k8s.io",
 }
 
-// rights are all that each program may do, cluster-wide and then besides in its
-// own namespace. Scales stand for those of every kind.
-var rights = map[string]struct{ anywhere, own []string }{
+// serversNamespace is where the servers of the REST API are.
+const serversNamespace = "dormouse-servers"
+
+// rights are all that each program may do, cluster-wide, and then besides in its own namespace, and
+// in that of the REST API's servers. Scales stand for those of every kind.
+var rights = map[string]struct{ anywhere, own, servers []string }{
 	"dormouse-operator": {
 		anywhere: []string{
 			"get */scale", "update */scale",
@@ -70,6 +73,17 @@ var rights = map[string]struct{ anywhere, own []string }{
 			"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io",
 		},
 	},
+	"dormouse-api": {
+		anywhere: []string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io", "list nodes"},
+		servers: []string{
+			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",
+			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "update servers/scale.dormouse.dev",
+			"create elasticservices.dormouse.dev", "get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev",
+			"patch elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev", "get gametypes.dormouse.dev",
+			"create services", "get services", "list services", "patch services", "watch services",
+			"get pods/log", "list events", "watch events",
+		},
+	},
 	"dormouse-resolver": {
 		anywhere: []string{
 			"list endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io",
@@ -86,7 +100,7 @@ func TestEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	defer cancel()
 	admin := install(ctx, t)
 	for program, want := range rights {
-		for namespace, more := range map[string][]string{"default": nil, systemNamespace: want.own} {
+		for namespace, more := range map[string][]string{"default": nil, systemNamespace: want.own, serversNamespace: want.servers} {
 			t.Run(program+" in "+namespace, func(t *testing.T) {
 				expected := slices.Compact(slices.Sorted(slices.Values(slices.Concat(everyone, want.anywhere, more))))
 				got, asked := allowed(ctx, t, admin, program, namespace)
@@ -113,7 +127,7 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	}
 	objects := build(t, fixture.Path("config", "namespaced"))
 	for _, o := range objects {
-		if o.GetKind() == "ClusterRoleBinding" && rights[o.GetName()].anywhere != nil {
+		if r := rights[o.GetName()]; o.GetKind() == "ClusterRoleBinding" && r.anywhere != nil && r.servers == nil {
 			t.Errorf("it has the ClusterRoleBinding %s", o.GetName())
 		}
 	}
@@ -122,6 +136,16 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 	}
 	nodes := []string{"list nodes", "watch nodes"}
 	for program, want := range rights {
+		if want.servers != nil {
+			t.Run(program+" in games", func(t *testing.T) {
+				expected := slices.Compact(slices.Sorted(slices.Values(slices.Concat(everyone, want.anywhere, want.servers))))
+				got, asked := allowed(ctx, t, admin, program, "games")
+				if diff := cmp.Diff(expected, got); diff != "" {
+					t.Errorf("what it may do, of %d things (-want +got):\n%s", asked, diff)
+				}
+			})
+			continue
+		}
 		// What the other tests have installed.
 		if err := c.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: program}}); err != nil {
 			t.Fatal(err)
@@ -280,7 +304,11 @@ func allowed(ctx context.Context, t *testing.T, admin *kubernetes.Clientset, pro
 					if answer.Status.Allowed {
 						mu.Lock()
 						defer mu.Unlock()
-						found[word(verb, groupName, resource.Name)] = true
+						w := word(verb, groupName, resource.Name)
+						if rights[program].servers != nil && subresource == "scale" {
+							w = verb + " " + resource.Name + "." + groupName // of Servers alone
+						}
+						found[w] = true
 					}
 				})
 			}
@@ -318,7 +346,7 @@ func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"namespace", "crd", "rbac"} {
+	for _, part := range []string{"namespace", "crd", "rbac", "api"} {
 		if err := manifests.Apply(ctx, c, "tester", build(t, fixture.Path("config", part)), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/internal/objectmetrics"
 	"dormouse.dev/dormouse/operator/internal/kindwatch"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/restapi"
 	"dormouse.dev/dormouse/operator/internal/savings"
 )
 
@@ -29,6 +30,9 @@ func main() {
 	gatherer, err := gather(context.Background())
 	if err == nil {
 		err = metricsdoc.Write(os.Stdout, "Operator", gatherer)
+	}
+	if err == nil {
+		err = metricsdoc.Write(os.Stdout, "REST API", metricsdoc.Sample(func(registry prometheus.Registerer) { restapi.NewMetrics(registry) }))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "describe:", err)
