@@ -12,6 +12,10 @@ import (
 // maxYear is the last year whose times can be written in every time zone.
 const maxYear = 9998
 
+// Stopped is until when a service is kept asleep that somebody stopped, and that nothing but starting
+// it wakes. Players are told so, and no time.
+var Stopped = time.Date(maxYear, time.December, 31, 0, 0, 0, 0, time.UTC)
+
 // Until is until when the annotation keeps an ElasticService asleep; zero where there is none, or it
 // can't be read, which the error explains.
 func Until(annotations map[string]string) (time.Time, error) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"dormouse.dev/dormouse/internal/maintenance"
 )
 
 // Phase is the service's state as a client finds it.
@@ -146,8 +148,11 @@ func (c Client) Down() bool { return c.Now.Before(c.Service.DownUntil) }
 
 // DownText continues a sentence about a service that is kept asleep, such as "The server is".
 func (c Client) DownText() string {
-	if !c.Down() {
+	switch {
+	case !c.Down():
 		return "down for maintenance"
+	case c.Service.DownUntil.Equal(maintenance.Stopped):
+		return "stopped"
 	}
 	return "down for maintenance until " + c.Service.DownUntil.UTC().Format("2006-01-02 15:04 UTC")
 }

@@ -13,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 )
 
@@ -35,9 +36,6 @@ const (
 	diskName  = "data"
 	diskMount = "/data"
 )
-
-// stopped is until when a server that somebody stopped is kept asleep: for ever.
-var stopped = time.Date(9998, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 func gibibytes(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
 
@@ -199,7 +197,7 @@ func buildElasticService(s *v1alpha1.Server, gt *v1alpha1.GameType, asked []stri
 	es.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Server", Name: s.Name}
 	es.Spec.MinReplicas, es.Spec.WakeWith = nil, nil
 	if !runs(s) {
-		es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: stopped.Format(time.RFC3339)}
+		es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: maintenance.Stopped.Format(time.RFC3339)}
 	}
 	return es
 }

@@ -13,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/maintenance"
 )
 
 // merge changes fields of an object, and returns it as it is then.
@@ -101,7 +102,7 @@ func (h *Hosting) KeepAwake(ctx context.Context, id int64, until time.Time) erro
 func (h *Hosting) keepAsleep(ctx context.Context, s *v1alpha1.Server) error {
 	var until any
 	if !runs(s) {
-		until = stopped.Format(time.RFC3339)
+		until = maintenance.Stopped.Format(time.RFC3339)
 	}
 	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	return h.merge(ctx, es, map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.KeepAsleepUntilAnnotation: until}}})

@@ -81,7 +81,7 @@ func appendUnavailable(c proto.Client, r *Request, why proto.Reason) []byte {
 
 // untilUp is when a client may come again to a service that is kept asleep, in seconds.
 func untilUp(c proto.Client) int {
-	left := c.Service.DownUntil.Sub(c.Now)
+	left := min(c.Service.DownUntil.Sub(c.Now), maxRetry)
 	return int(min(max(left+time.Second-1, time.Second), maxRetry) / time.Second)
 }
 

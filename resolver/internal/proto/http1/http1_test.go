@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/test/hexfile"
 )
@@ -244,6 +245,11 @@ func TestWhoIsSentAwayIsToldInHTTP(t *testing.T) {
 		c.Service.DownUntil = now.Add(after)
 		return c
 	}
+	stopped := func() proto.Client {
+		c := asleep()
+		c.Service.DownUntil = maintenance.Stopped
+		return c
+	}
 	words := "lobby is down for maintenance until " + now.Add(90*time.Second).UTC().Format("2006-01-02 15:04 UTC")
 	for name, c := range map[string]struct {
 		head   string
@@ -262,6 +268,7 @@ func TestWhoIsSentAwayIsToldInHTTP(t *testing.T) {
 		"maintenance":            {healthz, proto.Maintenance, down(90 * time.Second), 503, "90", text, []string{words}, []string{"is waking", "wake"}},
 		"maintenance for long":   {healthz, proto.Maintenance, down(3 * time.Hour), 503, "3600", text, []string{"down for maintenance until"}, nil},
 		"maintenance till now":   {healthz, proto.Maintenance, down(time.Millisecond), 503, "1", text, []string{"down for maintenance until"}, nil},
+		"stopped":                {healthz, proto.Maintenance, stopped(), 503, "3600", text, []string{"lobby is stopped."}, []string{"until"}},
 		"maintenance just over":  {healthz, proto.Maintenance, down(0), 503, "1", text, []string{"lobby is down for maintenance."}, []string{"until"}},
 		"a browser then":         {"GET / HTTP/1.1\r\n" + browser + "\r\n", proto.Maintenance, down(90 * time.Second), 503, "90", page, []string{words, `content="90"`}, []string{"is waking"}},
 		"a source's rate":        {healthz, proto.SourceRate, asleep(), 429, "5", text, []string{"lobby is asked for too often"}, []string{"is waking"}},
