@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,8 @@ func Policy() map[string]any {
 type Entry struct {
 	// User is the account, as system:serviceaccount:NAMESPACE:NAME.
 	User string
+	// Pod is the name of the Pod whose token it was; empty for a token of no Pod.
+	Pod string
 	// Verb is RBAC's word for what was asked: list, patch, ...
 	Verb string
 	// Path is the request's, with its query.
@@ -65,7 +68,8 @@ type event struct {
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
 	User       struct {
-		Username string `json:"username"`
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
 	} `json:"user"`
 	ObjectRef struct {
 		APIGroup    string `json:"apiGroup"`
@@ -124,7 +128,7 @@ func readFile(file string) ([]Entry, error) {
 			continue // The last line may not be written to its end yet.
 		}
 		entries = append(entries, Entry{
-			User: e.User.Username, Verb: e.Verb, Path: e.RequestURI,
+			User: e.User.Username, Pod: strings.Join(e.User.Extra["authentication.kubernetes.io/pod-name"], ","), Verb: e.Verb, Path: e.RequestURI,
 			Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
 			Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 			Code: e.ResponseStatus.Code, Message: e.ResponseStatus.Message,

@@ -10,7 +10,7 @@ import (
 )
 
 const auditLines = `{"verb":"list","requestURI":"/api/v1/pods","user":{"username":"system:serviceaccount:dormouse-system:a"},"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":403,"message":"no"},"requestReceivedTimestamp":"2026-01-02T03:04:05.000000Z","annotations":{"authorization.k8s.io/decision":"forbid"}}
-{"verb":"update","requestURI":"/apis/apps/v1/namespaces/g/deployments/x/scale","user":{"username":"system:serviceaccount:dormouse-system:b"},"objectRef":{"resource":"deployments","namespace":"g","name":"x","apiGroup":"apps","apiVersion":"v1","subresource":"scale"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:06.000000Z","annotations":{"authorization.k8s.io/decision":"allow"}}
+{"verb":"update","requestURI":"/apis/apps/v1/namespaces/g/deployments/x/scale","user":{"username":"system:serviceaccount:dormouse-system:b","extra":{"authentication.kubernetes.io/pod-name":["b-1"]}},"objectRef":{"resource":"deployments","namespace":"g","name":"x","apiGroup":"apps","apiVersion":"v1","subresource":"scale"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:06.000000Z","annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"cut sho`
 
 func TestTheAuditLogIsReadFromAllItsFiles(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTheAuditLogIsReadFromAllItsFiles(t *testing.T) {
 			Code: 403, Message: "no", Forbidden: true, Received: at.Add(time.Second),
 		},
 		{
-			User: "system:serviceaccount:dormouse-system:b", Verb: "update", Path: "/apis/apps/v1/namespaces/g/deployments/x/scale",
+			User: "system:serviceaccount:dormouse-system:b", Pod: "b-1", Verb: "update", Path: "/apis/apps/v1/namespaces/g/deployments/x/scale",
 			Group: "apps", Resource: "deployments", Subresource: "scale", Namespace: "g", Name: "x", Code: 200, Received: at.Add(2 * time.Second),
 		},
 	}
