@@ -3,7 +3,6 @@ package env
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,10 +117,6 @@ func (e *Env) refusals(ctx context.Context, b *strings.Builder, pod corev1.Pod) 
 
 // logs appends the last lines of each of Dormouse's pods.
 func (e *Env) logs(ctx context.Context, b *strings.Builder) error {
-	set, err := kubernetes.NewForConfig(e.Config)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", e.Config.Host, err)
-	}
 	var pods corev1.PodList
 	if err := e.Client.List(ctx, &pods, client.InNamespace(SystemNamespace)); err != nil {
 		return fmt.Errorf("list pods of %s: %w", SystemNamespace, err)
@@ -129,16 +124,28 @@ func (e *Env) logs(ctx context.Context, b *strings.Builder) error {
 	for _, pod := range pods.Items {
 		fmt.Fprintf(b, "--- %s%s\n", pod.Name, e.dropped(pod))
 		e.refusals(ctx, b, pod)
-		stream, err := set.CoreV1().Pods(SystemNamespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(15))}).Stream(ctx)
+		text, err := e.log(ctx, pod, &corev1.PodLogOptions{TailLines: new(int64(15))})
 		if err != nil {
 			fmt.Fprintf(b, "no log: %v\n", err)
-			continue
 		}
-		_, err = io.Copy(b, stream)
-		_ = stream.Close()
-		if err != nil {
-			return fmt.Errorf("read the log of %s: %w", pod.Name, err)
-		}
+		b.WriteString(text)
 	}
 	return nil
+}
+
+// Log is all that a pod of one container has logged since it was last started.
+func (e *Env) Log(ctx context.Context, pod corev1.Pod) (string, error) {
+	return e.log(ctx, pod, &corev1.PodLogOptions{})
+}
+
+func (e *Env) log(ctx context.Context, pod corev1.Pod, options *corev1.PodLogOptions) (string, error) {
+	set, err := kubernetes.NewForConfig(e.Config)
+	if err != nil {
+		return "", fmt.Errorf("connect to %s: %w", e.Config.Host, err)
+	}
+	text, err := set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
+	if err != nil {
+		return string(text), fmt.Errorf("read the log of Pod %s: %w", pod.Name, err)
+	}
+	return string(text), nil
 }

@@ -38,6 +38,8 @@ type Env struct {
 	Client client.WithWatch
 	// TestServer is the reference of the test game server's image.
 	TestServer string
+	// deployed are the images of Dormouse's programs that run in it.
+	deployed manifests.Images
 	// web is the image of the test web server.
 	web webImage
 	// rollouts is Argo's controller.
@@ -113,8 +115,8 @@ func Existing(ctx context.Context, config *rest.Config, prefix string, progress 
 	return e, e.deploy(ctx, repo, refs, progress)
 }
 
-// deploy applies config/dev of some source with the images and waits until it is
-// available.
+// deploy connects to the cluster, applies config/dev of some source with the images and waits
+// until it is available.
 func (e *Env) deploy(ctx context.Context, source string, refs map[string]string, progress io.Writer) error {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -131,19 +133,29 @@ func (e *Env) deploy(ctx context.Context, source string, refs map[string]string,
 		return fmt.Errorf("connect to %s: %w", e.Config.Host, err)
 	}
 	e.Client = c
-	deployed := manifests.Images{}
+	e.deployed = manifests.Images{}
 	for _, name := range []string{"dormouse-operator", "dormouse-resolver", "dormouse-sidecar"} {
-		deployed[name] = refs[name]
+		e.deployed[name] = refs[name]
 	}
-	objects, err := manifests.Build(filepath.Join(source, "config", "dev"), deployed)
+	return e.apply(ctx, filepath.Join(source, "config", "dev"), progress)
+}
+
+// Overlay applies an overlay of config/, such as "namespaced", with the images that run already,
+// and waits until it is available. What only the overlay before it has stays.
+func (e *Env) Overlay(ctx context.Context, name string, progress io.Writer) error {
+	return e.apply(ctx, filepath.Join(e.Repo, "config", name), progress)
+}
+
+func (e *Env) apply(ctx context.Context, overlay string, progress io.Writer) error {
+	objects, err := manifests.Build(overlay, e.deployed)
 	if err != nil {
 		return err
 	}
 	say := func(line string) { fmt.Fprintln(progress, line) }
-	if err := manifests.Apply(ctx, c, owner, objects, say); err != nil {
+	if err := manifests.Apply(ctx, e.Client, owner, objects, say); err != nil {
 		return err
 	}
-	return manifests.WaitAvailable(ctx, c, objects, say)
+	return manifests.WaitAvailable(ctx, e.Client, objects, say)
 }
 
 // DialPlayer opens a socket where players are: in the network namespace of the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,13 +32,17 @@ func handler() http.Handler {
 	mux.HandleFunc("GET /events", said.events)
 	mux.HandleFunc("POST /next", said.next)
 	mux.HandleFunc("GET /socket", socket)
-	var served atomic.Int64
+	var served, busy atomic.Int64
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE web_requests_total counter\nweb_requests_total %d\n", served.Load())
 	})
+	mux.HandleFunc("GET /busy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, busy.Load()) })
+	own := []string{"/healthz", "/metrics", "/busy"} // asked by whoever watches the server
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" && r.URL.Path != "/metrics" {
+		if !slices.Contains(own, r.URL.Path) {
 			served.Add(1)
+			busy.Add(1)
+			defer busy.Add(-1)
 		}
 		if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 			rpc.ServeHTTP(w, r)

@@ -19,6 +19,8 @@ import (
 // Timeouts of what tests wait for.
 const (
 	setupTimeout = 8 * time.Minute
+	// goneTimeout bounds the end of a namespace.
+	goneTimeout = 45 * time.Second
 	// TestTimeout bounds a test.
 	TestTimeout = 3 * time.Minute
 	// PlayTimeout covers a wake: a container's start and kubelet's probe.
@@ -51,6 +53,30 @@ func Namespace(t *testing.T) (context.Context, string) {
 	if err := Cluster.Client.Create(ctx, ns); err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}
+	goesWith(t, ns)
+	return ctx, ns.Name
+}
+
+// NamespaceCalled makes a namespace of a name that manifests give, which goes with the test. One
+// that an earlier test left is waited for until it is gone.
+func NamespaceCalled(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	err := env.WaitUntil(ctx, "namespace "+name+" can be made; delete one that is left of a test that was ended", func(ctx context.Context) (bool, error) {
+		err := Cluster.Client.Create(ctx, ns)
+		return err == nil, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goesWith(t, ns) //nolint:contextcheck // the test's context has ended by then
+}
+
+// goesWith describes a namespace when the test has failed, and deletes it.
+func goesWith(t *testing.T, ns *corev1.Namespace) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), TestTimeout)
 		defer cancel()
@@ -61,7 +87,6 @@ func Namespace(t *testing.T) (context.Context, string) {
 			t.Errorf("delete namespace %s: %v", ns.Name, err)
 		}
 	})
-	return ctx, ns.Name
 }
 
 // describe tells what was there when a test failed.
