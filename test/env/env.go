@@ -42,8 +42,8 @@ type Env struct {
 	deployed manifests.Images
 	// web is the image of the test web server.
 	web webImage
-	// rollouts is Argo's controller.
-	rollouts rollouts
+	// rollouts is Argo's controller, and keda KEDA's operator.
+	rollouts, keda started
 	// Cluster is the local one; nil for somebody else's.
 	Cluster *devcluster.Cluster
 }
