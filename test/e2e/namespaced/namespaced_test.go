@@ -59,7 +59,7 @@ func TestDormouseOfOneNamespaceServesThatOneAlone(t *testing.T) {
 	}
 	slept := asleep(ctx, t, here, time.Time{})
 	from := echo(ctx, t, here)
-	if !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.PodIP == from.String() }) {
+	if !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return slices.Contains(p.Status.PodIPs, corev1.PodIP{IP: from.String()}) }) {
 		t.Errorf("the request that woke the service came to the server from %s, want a resolver of config/namespaced:\n%s", from, describe(pods))
 	}
 	asleep(ctx, t, here, slept)
