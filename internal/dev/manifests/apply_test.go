@@ -108,6 +108,9 @@ func TestUsersObjectsGoBeforeTheOperatorThatLetsThemGo(t *testing.T) {
 	chess.SetNamespace("games")
 	installed := []*unstructured.Unstructured{object("v1", "Namespace", "system"), definition(), object("apps/v1", "Deployment", "operator")}
 	installed[2].SetNamespace("system")
+	disks := object("v1", "Namespace", "disks")
+	disks.SetAnnotations(map[string]string{"dormouse.dev/undeploy": "keep"})
+	installed = append(installed, disks)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(chess.DeepCopy())
 	for _, o := range installed {
 		builder = builder.WithObjects(o.DeepCopy())
@@ -120,6 +123,7 @@ func TestUsersObjectsGoBeforeTheOperatorThatLetsThemGo(t *testing.T) {
 		"delete game/chess in games",
 		"delete deployment/operator in system",
 		"delete customresourcedefinition/games.example.com",
+		"leave namespace/disks: its annotation dormouse.dev/undeploy says so",
 		"delete namespace/system",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {

@@ -16,9 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// keepAnnotation is on an object that Delete leaves, with keepValue.
+const (
+	keepAnnotation = "dormouse.dev/undeploy"
+	keepValue      = "keep"
+)
+
 // Delete undoes Apply in reverse. It begins with every object of a kind that the
 // definitions among the objects define, in every namespace, and waits until they
-// are gone: their finalizers need the workloads that go next.
+// are gone: their finalizers need the workloads that go next. It leaves what has the annotation
+// keepAnnotation.
 func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress Progress) error {
 	ordered := inOrder(objects)
 	slices.Reverse(ordered)
@@ -32,7 +39,11 @@ func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 	for step := stageObjects; step >= stageNamespaces; step-- {
 		var now []*unstructured.Unstructured
 		for _, object := range ordered {
-			if stageOf(object) == step {
+			switch {
+			case stageOf(object) != step:
+			case object.GetAnnotations()[keepAnnotation] == keepValue:
+				progress.say("leave %s: its annotation %s says so", describe(object), keepAnnotation)
+			default:
 				now = append(now, object)
 			}
 		}

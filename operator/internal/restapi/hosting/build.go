@@ -61,7 +61,8 @@ func buildServer(namespace string, id int64, want Want, gt *v1alpha1.GameType) *
 		s.Spec.Storage = []v1alpha1.StorageSpec{{Name: diskName, MountPath: diskMount}}
 	}
 	for i := range s.Spec.Storage {
-		s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
+		// A call says whether a disk goes. Whoever deletes the Server by other means keeps it.
+		s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
 	}
 	s.Spec.Storage[0].Size = gibibytes(want.Disk)
 	return s
