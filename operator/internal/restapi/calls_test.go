@@ -1,0 +1,143 @@
+package restapi
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+
+	"dormouse.dev/dormouse/operator/internal/restapi/access"
+)
+
+func TestATokenIsSlowedDownAndOthersAreNot(t *testing.T) {
+	g := &gate{rate: rate.Limit(1e-9), burst: 3, rates: utilcache.NewLRUExpireCache(10)}
+	one, other := sha256.Sum256([]byte("one")), sha256.Sum256([]byte("other"))
+	for n := range 5 {
+		if got := g.allow(one); got != (n < 3) {
+			t.Errorf("call %d is let in: %v", n+1, got)
+		}
+	}
+	if !g.allow(other) {
+		t.Error("another token is slowed down, too")
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := &streams{metrics: NewMetrics(nil), those: map[[32]byte]int{}}
+	greedy, other := &access.User{Key: sha256.Sum256([]byte("greedy"))}, &access.User{Key: sha256.Sum256([]byte("other"))}
+	var leave []func()
+	for range maxStreamsOfToken {
+		l, ok := s.enter(greedy)
+		if !ok {
+			t.Fatalf("stream %d is refused", len(leave)+1)
+		}
+		leave = append(leave, l)
+	}
+	if _, ok := s.enter(greedy); ok {
+		t.Error("one more is let in")
+	}
+	if _, ok := s.enter(other); !ok {
+		t.Error("another token's is refused")
+	}
+	leave[0]()
+	if _, ok := s.enter(greedy); !ok {
+		t.Error("none is let in after one has left")
+	}
+}
+
+func TestAStreamSendsEventsAndItsEnd(t *testing.T) {
+	lines := make(chan string, 2)
+	lines <- "hello\nthere" // a new line in a value begins no event
+	lines <- "event: end"
+	close(lines)
+	w := httptest.NewRecorder()
+	stream(t.Context(), nil, w, "line", lines)
+	want := ": open\n\nevent: line\ndata: \"hello\\nthere\"\n\nevent: line\ndata: \"event: end\"\n\nevent: end\ndata: {}\n\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+	if kind := w.Header().Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("it is of type %s", kind)
+	}
+}
+
+func TestAStreamEndsWithTheProgramAndItsCaller(t *testing.T) {
+	ending, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		stream(context.Background(), ending, httptest.NewRecorder(), "line", make(chan string))
+	}()
+	close(ending)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	stream(gone, nil, httptest.NewRecorder(), "line", make(chan string))
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on")
+	}
+}
+
+func TestALongLineIsCut(t *testing.T) {
+	r := bufio.NewReaderSize(strings.NewReader(strings.Repeat("a", 20)+"\r\nb"), 16)
+	var got []string
+	for {
+		line, err := readLine(r)
+		if err != nil {
+			break
+		}
+		got = append(got, line)
+	}
+	if want := []string{strings.Repeat("a", 16), "aaaa", "b"}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+func TestErrorsHaveTheRightStatus(t *testing.T) {
+	kind := schema.GroupResource{Resource: "servers"}
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		again  bool
+	}{
+		"the API server is slow":    {fmt.Errorf("x: %w", context.DeadlineExceeded), 503, true},
+		"the API server is busy":    {apierrors.NewTooManyRequests("x", 1), 503, true},
+		"the API server is away":    {apierrors.NewServiceUnavailable("x"), 503, true},
+		"somebody else changed it":  {apierrors.NewConflict(kind, "x", errors.New("y")), 503, true},
+		"a quota":                   {apierrors.NewForbidden(kind, "x", errors.New("exceeded quota")), 422, false},
+		"an invalid object":         {apierrors.NewInvalid(schema.GroupKind{Kind: "Server"}, "x", nil), 422, false},
+		"too many unknown tokens":   {access.ErrBusy, 429, true},
+		"a mistake of the program":  {errors.New("x"), 500, false},
+		"an error that was decided": {fail(http.StatusTeapot, "", "x"), http.StatusTeapot, false},
+	} {
+		got := answerTo(t.Context(), c.err)
+		f := &Failure{}
+		if !errors.As(got, &f) || f.status != c.status {
+			t.Errorf("%s: %#v, want %d", name, got, c.status)
+		}
+		var h huma.HeadersError
+		if again := errors.As(got, &h) && h.GetHeaders().Get("Retry-After") != ""; again != c.again {
+			t.Errorf("%s: told to come again: %v", name, again)
+		}
+	}
+}
+
+func TestOnlyBearerTokensCount(t *testing.T) {
+	for header, want := range map[string]string{"Bearer a.b": "a.b", "bearer  a": "a", "Basic a": "", "": "", "Bearer": "", "a": ""} {
+		if got := bearer(header); got != want {
+			t.Errorf("%q has the token %q, want %q", header, got, want)
+		}
+	}
+}
