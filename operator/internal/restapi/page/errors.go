@@ -39,6 +39,8 @@ func (p *page) refusalOf(r *http.Request, err error) *Refusal {
 	}
 	number := rand.Text()[:8]
 	p.log.Error(err, "answer a request of the page", "path", r.URL.Path, "number", number)
-	return &Refusal{http.StatusInternalServerError,
-		"Something went wrong that Dormouse did not expect. The operator's log has it under the number " + number + "."}
+	return &Refusal{
+		http.StatusInternalServerError,
+		"Something went wrong that Dormouse did not expect. The operator's log has it under the number " + number + ".",
+	}
 }

@@ -138,7 +138,7 @@ func TestAServersPageHasItsPast(t *testing.T) {
 		})
 	a := w.get("/page/servers/1/history")
 	a.has(t, http.StatusOK,
-		"At most 9 played at once in the last 24 hours. The server was asleep for 18h0m0s.",
+		"At most 9 played at once in the last 24 hours. The server was asleep for 18 h 0 min.",
 		"<td>3 May 12:00</td><td>9</td><td>–</td>", "<td>3 May 16:00</td><td>0</td><td>60 min</td>", "<td>4 May 10:00</td><td>5</td>",
 		`<rect class="stage stage-0" x="0" y="0" width="250"`, `<rect class="stage stage-1" x="250" y="0" width="750"`, "scheduled 0.50 s", "up 1.50 s",
 	)

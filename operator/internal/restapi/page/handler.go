@@ -22,6 +22,8 @@ type Options struct {
 	// Secure sets the cookie as Secure where the page itself isn't served by TLS, and a proxy in
 	// front of it is.
 	Secure bool
+	// Audience is whom a token has to be for, where the page is to tell. Default: nobody.
+	Audience string
 	// PageSize is how many servers a page lists. Default: 50, at most 200.
 	PageSize int
 	// LogLines is how many lines of a log a page has. Default: 200, at most 2000.

@@ -109,7 +109,7 @@ func (f *follower) follow(ctx context.Context) (had bool, err error) {
 	}
 	defer log.Close()
 	// Whoever wrote Logs may only see that it is closed.
-	stop := context.AfterFunc(ctx, func() { log.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = log.Close() })
 	defer stop()
 	f.note = ""
 	f.put(func(m *logMessage) { *m = logMessage{Fresh: true} })

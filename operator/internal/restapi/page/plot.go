@@ -9,9 +9,9 @@ import (
 
 // The plot's size, in units of its own: it is as wide as the page lets it be.
 const (
-	plotWidth, plotHeight = 720, 180
-	plotLeft, plotBottom  = 36, 24
-	plotTop, plotRight    = 10, 8
+	plotWidth, plotHeight = 720, 216
+	plotLeft, plotBottom  = 44, 32
+	plotTop, plotRight    = 16, 10
 	plotDay               = 24 * time.Hour
 	// plotStep is what one point stands for: the most players at once in that time.
 	plotStep = 5 * time.Minute
@@ -72,12 +72,12 @@ func newPlot(samples []Sample, now time.Time) *plot {
 		p.Levels = append(p.Levels, tick{plotLeft, y(level, top), strconv.Itoa(level)})
 	}
 	for at := from.UTC().Truncate(6 * time.Hour).Add(6 * time.Hour); at.Before(now); at = at.Add(6 * time.Hour) {
-		p.Hours = append(p.Hours, tick{x(int(at.Sub(from) / plotStep)), plotHeight - 6, at.Format("15:04")})
+		p.Hours = append(p.Hours, tick{x(int(at.Sub(from) / plotStep)), plotHeight - 8, at.Format("15:04")})
 	}
 	p.table(samples, from, now)
 	p.Words = fmt.Sprintf("At most %d played at once in the last 24 hours.", most)
 	if asleep := total(steps); asleep > 0 {
-		p.Words += fmt.Sprintf(" The server was asleep for %s.", asleep.Round(time.Minute).String())
+		p.Words += fmt.Sprintf(" The server was asleep for %s.", hoursAndMinutes(asleep))
 	}
 	return p
 }
@@ -163,6 +163,14 @@ func (p *plot) table(samples []Sample, from, now time.Time) {
 		}
 		p.Table = append(p.Table, row)
 	}
+}
+
+func hoursAndMinutes(d time.Duration) string {
+	minutes := int(d.Round(time.Minute).Minutes())
+	if minutes < 60 {
+		return fmt.Sprintf("%d min", minutes)
+	}
+	return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
 }
 
 func total(steps []bucket) time.Duration {

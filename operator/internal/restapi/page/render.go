@@ -10,8 +10,9 @@ import (
 // frame is what all pages have around them.
 type frame struct {
 	Title string
-	// Who is the caller's name; CanSignOut is whether the page's own cookie signs them in.
+	// Who is the caller's name, and ShortWho without what all ServiceAccounts' names have. CanSignOut is whether the page's own cookie signs them in.
 	Who        string
+	ShortWho   string
 	CanSignOut bool
 	// Status says what was done, and Alert what is wrong.
 	Status, Alert string
@@ -21,7 +22,7 @@ type frame struct {
 
 func frameOf(r *signedIn, title string) frame {
 	return frame{
-		Title: title, Who: r.who.Name(), CanSignOut: !r.proxied, Status: doneSentence(r.Request), Back: backOf(r.Request),
+		Title: title, Who: r.who.Name(), ShortWho: strings.TrimPrefix(r.who.Name(), "system:serviceaccount:"), CanSignOut: !r.proxied, Status: doneSentence(r.Request), Back: backOf(r.Request),
 	}
 }
 

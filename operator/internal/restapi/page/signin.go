@@ -66,14 +66,12 @@ func (p *page) askToSignIn(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	http.SetCookie(w, p.cookie(r, ""))
-	p.render(w, r, http.StatusUnauthorized, "signin", &signInView{
-		frame: frame{Title: "Sign in", Alert: "You are signed out: " + lowerFirst(refusal.Sentence)}, Next: next,
-	})
+	p.render(w, r, http.StatusUnauthorized, "signin", p.signInView("", "You are signed out: "+lowerFirst(refusal.Sentence), next))
 }
 
 // cookie keeps a token as long as the browser runs, or takes it away.
 func (p *page) cookie(r *http.Request, token string) *http.Cookie {
-	c := &http.Cookie{
+	c := &http.Cookie{ //nolint:gosec // it is Secure where the page is served by TLS
 		Name: cookieName, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: p.options.Secure || r.TLS != nil,
 	}
@@ -85,13 +83,18 @@ func (p *page) cookie(r *http.Request, token string) *http.Cookie {
 
 type signInView struct {
 	frame
+	// Next is where to go then.
 	Next string
+	// Audience is whom a token has to be for.
+	Audience string
+}
+
+func (p *page) signInView(status, alert, next string) *signInView {
+	return &signInView{frame: frame{Title: "Sign in", Status: status, Alert: alert}, Next: next, Audience: p.options.Audience}
 }
 
 func (p *page) showSignIn(w http.ResponseWriter, r *http.Request) {
-	p.render(w, r, http.StatusOK, "signin", &signInView{
-		frame: frame{Title: "Sign in", Status: doneSentence(r)}, Next: localPath(r.URL.Query().Get("next")),
-	})
+	p.render(w, r, http.StatusOK, "signin", p.signInView(doneSentence(r), "", localPath(r.URL.Query().Get("next"))))
 }
 
 func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
@@ -105,11 +108,11 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := p.checkToken(ctx, token); err != nil {
 		refusal := p.refusalOf(r, err)
-		p.render(w, r, refusal.Status, "signin", &signInView{frame: frame{Title: "Sign in", Alert: refusal.Sentence}, Next: next})
+		p.render(w, r, refusal.Status, "signin", p.signInView("", refusal.Sentence, next))
 		return
 	}
 	http.SetCookie(w, p.cookie(r, token))
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath lets no other site through
 }
 
 // checkToken refuses what a cookie can't keep, and what Servers doesn't take.

@@ -148,7 +148,7 @@ func (w *world) listen(path string, change ...request) *listener {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.t.Cleanup(cancel)
-	response := w.open(ctx, http.MethodGet, path, nil, append([]request{cookie("good-token")}, change...)...)
+	response := w.open(ctx, http.MethodGet, path, nil, append([]request{cookie("good-token")}, change...)...) //nolint:bodyclose // whoever reads it closes it
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		w.t.Fatalf("stream %s: %s, %s", path, response.Status, response.Header.Get("Content-Type"))
 	}

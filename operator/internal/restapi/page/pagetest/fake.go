@@ -26,8 +26,6 @@ func (c Caller) Name() string { return string(c) }
 type Fake struct {
 	// Tokens are who may sign in, by their tokens.
 	Tokens map[string]Caller
-	// Boot is how long a server takes from Starting to Ready. Zero leaves that to the test.
-	Boot time.Duration
 	// Fail is returned by Get and List where it is set.
 	Fail error
 
@@ -217,7 +215,7 @@ func (f *Fake) note(who page.Caller, format string, args ...any) {
 	f.asked = append(f.asked, fmt.Sprintf(format, args...)+" by "+who.Name())
 }
 
-// Start has a server become Starting and then Ready.
+// Start has a server become Starting, until Ready is called.
 func (f *Fake) Start(_ context.Context, who page.Caller, id int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,14 +232,13 @@ func (f *Fake) Start(_ context.Context, who page.Caller, id int64) error {
 func (f *Fake) boot(s page.Server) {
 	s.Running, s.Asleep, s.State, s.Since = true, false, "Starting", time.Now()
 	f.put(s)
-	if f.Boot > 0 {
-		time.AfterFunc(f.Boot, func() {
-			none := 0
-			f.Change(s.ID, func(s *page.Server) { s.State, s.Players = "Ready", &none })
-			f.Log(s.ID, "listening on port "+strconv.Itoa(s.Ports[0].Number))
-			f.Happen(s.ID, page.Event{ID: "ready", When: time.Now(), Reason: "Ready", Message: "The game takes players."})
-		})
-	}
+}
+
+// Ready has a server that is Starting become Ready.
+func (f *Fake) Ready(id int64) {
+	none := 0
+	f.Change(id, func(s *page.Server) { s.State, s.Players = "Ready", &none })
+	f.Happen(id, page.Event{ID: "ready", When: time.Now(), Reason: "Ready", Message: "The game takes players."})
 }
 
 // Stop stops a server that nobody plays on, or any with force.
@@ -320,7 +317,7 @@ func (f *Fake) Logs(ctx context.Context, _ page.Caller, id int64, lines int, fol
 				_, err = io.WriteString(out, line+"\n")
 			}
 		}
-		out.Close()
+		_ = out.Close()
 	}()
 	return in, nil
 }
