@@ -21,6 +21,9 @@
 // a stream ends after some minutes, so that its browser has to ask again. No token is written to a
 // page, a log or an error.
 //
+// A cookie that comes with a request of the REST API beside the page must not count there: only the
+// page's own forms are guarded against other sites.
+//
 // POSTs of other origins are refused. Names, logs and events are strangers' text: html/template
 // escapes them, the script only sets textContent, and the Content-Security-Policy allows neither
 // inline scripts nor other hosts.

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -165,7 +166,9 @@ func TestAStreamEndsSoThatItsTokenIsSeenAgain(t *testing.T) {
 
 func TestAnIdleStreamShowsThatItLives(t *testing.T) {
 	w := newWorld(t, page.Options{Heartbeat: 10 * time.Millisecond})
-	response := w.open(t.Context(), http.MethodGet, "/page/live", nil, cookie("good-token"))
+	ctx, cancel := context.WithTimeout(t.Context(), streamTimeout)
+	defer cancel()
+	response := w.open(ctx, http.MethodGet, "/page/live", nil, cookie("good-token"))
 	defer response.Body.Close()
 	read := make([]byte, 1<<10)
 	var all strings.Builder

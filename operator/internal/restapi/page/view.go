@@ -66,7 +66,7 @@ func viewOf(s *Server) view {
 
 func tone(s *Server) string {
 	switch s.State {
-	case "Ready", "Allocated", "Awake":
+	case "Ready", "Allocated", "Reserved", "Awake":
 		return "good"
 	case "Unhealthy":
 		return "bad"

@@ -64,11 +64,14 @@ func header(name, value string) request {
 // ask sends a request, and follows no redirect.
 func (w *world) ask(method, path string, form url.Values, change ...request) answer {
 	w.t.Helper()
-	response := w.open(w.t.Context(), method, path, form, change...)
+	// A stream that ought to have been refused doesn't end by itself.
+	ctx, cancel := context.WithTimeout(w.t.Context(), streamTimeout)
+	defer cancel()
+	response := w.open(ctx, method, path, form, change...)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Fatalf("%s %s: %s, and then %v", method, path, response.Status, err)
 	}
 	return answer{Response: response, body: string(body)}
 }
