@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,9 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/feed"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
+	"dormouse.dev/dormouse/operator/internal/restapi/page"
 )
 
 // Times of the HTTP server. A call bounds its own time; a stream its writes.
@@ -49,7 +52,9 @@ type Server struct {
 	// Handler answers calls.
 	Handler http.Handler
 	cache   cache.Cache
-	streams *streams
+	feed    *feed.Feed
+	// endStreams ends all streams, which don't end by themselves.
+	endStreams context.CancelFunc
 }
 
 // New makes the API of a cluster.
@@ -75,6 +80,7 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}
+	ending, endStreams := context.WithCancel(context.Background())
 	reviewer := access.New(set, rate.NewLimiter(unknownTokens, unknownBurst))
 	s := &servers{
 		hosting: &hosting.Hosting{
@@ -82,7 +88,8 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 			Nodes: &hosting.NodeAddress{Client: live, Now: time.Now}, Money: o.Prices.Amount,
 		},
 		access:  reviewer,
-		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: make(chan struct{}), those: map[[32]byte]int{}},
+		metrics: metrics,
+		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: ending.Done(), those: map[[32]byte]int{}},
 		now:     time.Now,
 	}
 	mux := http.NewServeMux()
@@ -96,8 +103,22 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	s.register(api)
 	s.registerStreams(api)
 	mux.HandleFunc(root, strays(mux))
-	mux.HandleFunc("/", strays(mux))
-	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, streams: s.streams}, nil
+	changes := feed.New(s.hosting, time.Now)
+	mux.Handle("/", endingWith(ending, page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != ""})))
+	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, feed: changes, endStreams: endStreams}, nil
+}
+
+// endingWith ends the page's streams with a context. Other requests may end by themselves.
+func endingWith(ending context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/live") {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(ending, cancel)()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // recovering answers a call that panics with an error, and reports it.
@@ -126,16 +147,24 @@ func kinds() []client.Object {
 // Start fills the memory, and keeps it up to date until ctx ends. It calls filled once it is.
 func (s *Server) Start(ctx context.Context, filled func()) error {
 	for _, o := range kinds() {
-		if _, err := s.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+		informer, err := s.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(s.feed.Handler())
+		}
+		if err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
 		}
 	}
-	go func() {
-		if s.cache.WaitForCacheSync(ctx) {
-			filled()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if !s.cache.WaitForCacheSync(ctx) {
+			return nil
 		}
-	}()
-	if err := s.cache.Start(ctx); err != nil {
+		filled()
+		return s.feed.Run(ctx)
+	})
+	g.Go(func() error { return s.cache.Start(ctx) })
+	if err := g.Wait(); err != nil {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
 	return nil
@@ -176,7 +205,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		g.Go(func() error { return certificate.Start(ctx) })
 	}
 	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
-	web.RegisterOnShutdown(func() { close(s.streams.ending) })
+	web.RegisterOnShutdown(s.endStreams)
 	g.Go(func() error { return own.Start(ctx) })
 	g.Go(func() error { return s.Start(ctx, func() { filled.Store(true) }) })
 	g.Go(func() error {

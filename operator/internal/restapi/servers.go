@@ -110,16 +110,21 @@ type servers struct {
 	streams *streams
 	hosting *hosting.Hosting
 	access  *access.Reviewer
+	metrics *Metrics
 	now     func() time.Time
 }
 
 // may checks that the caller may do something to a server; id is 0 for all of them.
 func (s *servers) may(ctx context.Context, verb string, id int64) error {
+	return s.mayUser(ctx, caller(ctx), verb, id)
+}
+
+func (s *servers) mayUser(ctx context.Context, u *access.User, verb string, id int64) error {
 	a := access.Action{Namespace: s.hosting.Namespace, Verb: verb, Resource: "servers"}
 	if id > 0 {
 		a.Name = hosting.Name(id)
 	}
-	return s.access.Check(ctx, caller(ctx), a)
+	return s.access.Check(ctx, u, a)
 }
 
 // change checks the right to change a server, changes it, and answers.

@@ -13,14 +13,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
-	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 )
 
 // Bounds of streams.
@@ -56,7 +53,7 @@ type streams struct {
 	namespace string
 	metrics   *Metrics
 	// ending is closed when the program ends: streams don't end by themselves.
-	ending chan struct{}
+	ending <-chan struct{}
 
 	mu    sync.Mutex
 	open  int
@@ -131,7 +128,7 @@ func readLine(r *bufio.Reader) (string, error) {
 
 // events are those about a server's objects, beginning with those that Kubernetes still has.
 func (s *streams) events(ctx context.Context, id int64) (<-chan Event, error) {
-	of := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", hosting.Name(id)).String()}
+	of := about(id)
 	list, err := s.client.CoreV1().Events(s.namespace).List(ctx, of)
 	if err != nil {
 		return nil, fmt.Errorf("list the events of server %d: %w", id, err)

@@ -79,7 +79,7 @@ var rights = map[string]struct{ anywhere, own, servers []string }{
 			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",
 			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "update servers/scale.dormouse.dev",
 			"create elasticservices.dormouse.dev", "get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev",
-			"patch elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev", "get gametypes.dormouse.dev",
+			"patch elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev", "get gametypes.dormouse.dev", "list gametypes.dormouse.dev",
 			"create services", "get services", "list services", "patch services", "watch services",
 			"get pods/log", "list events", "watch events",
 		},

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -22,6 +24,38 @@ func (h *Hosting) Get(ctx context.Context, id int64) (Server, error) {
 	}
 	return h.look(ctx, h.Client, s)
 }
+
+// Seen is a server as it was last seen in memory, and whether there is one.
+func (h *Hosting) Seen(ctx context.Context, id int64) (Server, bool, error) {
+	s := &v1alpha1.Server{}
+	err := h.Cached.Get(ctx, h.key(id), s)
+	if apierrors.IsNotFound(err) || err == nil && s.Labels[wellknown.HostedGameLabel] == "" {
+		return Server{}, false, nil
+	}
+	if err != nil {
+		return Server{}, false, fmt.Errorf("read Server %s: %w", h.key(id), err)
+	}
+	v, err := h.look(ctx, h.Cached, s)
+	return v, err == nil, err
+}
+
+// Games are the names of the games that are offered.
+func (h *Hosting) Games(ctx context.Context) ([]string, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GameTypeList"))
+	if err := h.Client.List(ctx, &list, client.InNamespace(h.Namespace), client.HasLabels{wellknown.CatalogLabel}, client.Limit(maxGames)); err != nil {
+		return nil, fmt.Errorf("list the games: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// maxGames bounds how many games are listed.
+const maxGames = 500
 
 // look reads what belongs to a server.
 func (h *Hosting) look(ctx context.Context, from client.Reader, s *v1alpha1.Server) (Server, error) {
@@ -65,6 +99,8 @@ func (h *Hosting) address(ctx context.Context, v Server, es *v1alpha1.ElasticSer
 type Filter struct {
 	// Game and State, if they are given, are the servers' own.
 	Game, State string
+	// Text, if it is given, is a part of the name, the game or the state, in any case.
+	Text string
 	// After is the number of the last server of the page before; 0 for the first page.
 	After int64
 	// Limit is how many a page has at most.
@@ -97,7 +133,7 @@ func (h *Hosting) List(ctx context.Context, f Filter) ([]Server, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
-		if f.State != "" && v.State != f.State {
+		if f.State != "" && v.State != f.State || f.Text != "" && !v.has(f.Text) {
 			continue
 		}
 		if len(page) == f.Limit {
@@ -106,6 +142,11 @@ func (h *Hosting) List(ctx context.Context, f Filter) ([]Server, bool, error) {
 		page = append(page, v)
 	}
 	return page, false, nil
+}
+
+// has reports whether a text is a part of the server's name, game or state.
+func (s *Server) has(text string) bool {
+	return strings.Contains(strings.ToLower(s.Name+"\n"+s.Game+"\n"+s.State), strings.ToLower(text))
 }
 
 // Pod is the name of a server's Pod, and of its game's container.

@@ -10,6 +10,8 @@ import (
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/maintenance"
 )
 
 // States of a server beyond those of a Server.
@@ -64,6 +66,7 @@ type Server struct {
 	Ports       map[string]int32 `json:"ports" doc:"The numbers by which its ports are reached at address, by name, of those that have one."`
 	MoneySaved  string           `json:"money_saved,omitempty" doc:"What its sleeps have saved, where the administrator has set prices."`
 	AsleepFor   int64            `json:"asleep_seconds" doc:"How long it has slept in all, in seconds, without the sleep that it is in."`
+	KeptAwake   *time.Time       `json:"kept_awake_until,omitempty" doc:"Until when it doesn't sleep, because somebody asked for that."`
 	LastWake    *Wake            `json:"last_wake,omitempty"`
 	CreatedAt   time.Time        `json:"created_at" doc:"When it was made."`
 }
@@ -85,6 +88,9 @@ func view(s *v1alpha1.Server, es *v1alpha1.ElasticService, svc *corev1.Service) 
 	}
 	if es != nil {
 		fromElasticService(&v, &es.Status)
+		if until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAwakeUntilAnnotation); err == nil && !until.IsZero() {
+			v.KeptAwake = &until
+		}
 	}
 	if svc != nil {
 		fromService(&v, s, svc)

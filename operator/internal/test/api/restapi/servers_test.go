@@ -89,6 +89,10 @@ func TestAServersLife(t *testing.T) {
 	r := w.want(w.call(1, w.token, http.MethodGet, path+"/", ""), 200)
 	got := r.body["server"].(map[string]any)
 	delete(got, "created_at")
+	if _, ok := got["kept_awake_until"].(string); !ok {
+		t.Error("it isn't said until when it is kept awake")
+	}
+	delete(got, "kept_awake_until")
 	if diff := cmp.Diff(map[string]any{
 		"id": 1.0, "name": "server-1", "game": "minecraft", "state": "", "running": true, "asleep": false, "asleep_seconds": 0.0,
 		"players": map[string]any{"current": 0.0, "capacity": 0.0}, "ram_gb": 4.0, "disk_gb": 20.0, "address": "play.example.com",
