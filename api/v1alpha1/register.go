@@ -12,6 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "dormouse.dev", Version: "v1alpha1
 // AddToScheme makes the kinds of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
+		&Allocation{}, &AllocationList{},
 		&ElasticService{}, &ElasticServiceList{},
 		&Fleet{}, &FleetList{},
 		&GameAutoscaler{}, &GameAutoscalerList{},

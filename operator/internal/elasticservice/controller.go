@@ -67,6 +67,8 @@ type Reconciler struct {
 	Triggers *trigger.Poller
 	// Players knows who plays on a Fleet's Servers.
 	Players Players
+	// Allocations knows which targets Allocations use; nil: none does.
+	Allocations Allocations
 	// Autoscalers reads what sets the targets' replicas, and pauses it.
 	Autoscalers *autoscaler.Autoscalers
 	// Events takes the events for users.
@@ -132,6 +134,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	defer r.backlog.Begin(req)()
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	r.Ports.LearnOnce(ctx)
+	if r.Allocations != nil {
+		if err := r.Allocations.Known(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("reconcile ElasticService %s: %w", req, err)
+		}
+	}
 	es := &v1alpha1.ElasticService{}
 	if err := r.Client.Get(ctx, req.NamespacedName, es); err != nil {
 		r.Triggers.Forget(req.NamespacedName)

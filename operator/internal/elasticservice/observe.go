@@ -110,6 +110,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
 		return o, err
 	}
+	o.Allocated = r.allocated(es)
 	if o.Group, err = r.observeGroup(ctx, es); err != nil {
 		return o, err
 	}

@@ -79,7 +79,7 @@ func (r *Reconciler) games(ctx context.Context, servers []v1alpha1.Server) ([]id
 			started = &pod.CreationTimestamp.Time // kubelet reports it late
 		}
 		if started != nil {
-			games = append(games, idleness.Game{Server: s.Name, PodUID: string(pod.UID), Started: *started, Busy: idleness.Busy(s)})
+			games = append(games, idleness.Game{Server: s.Name, PodUID: string(pod.UID), Started: *started, Busy: idleness.Busy(s) || r.busy(s)})
 		}
 	}
 	return games, nil

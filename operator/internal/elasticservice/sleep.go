@@ -60,6 +60,9 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	live.Status.ReplicasBeforeSleep = scale.Spec.Replicas
 	live.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: live.Spec.ScaleTargetRef, Replicas: scale.Spec.Replicas, ResourceVersion: scale.ResourceVersion}
 	status.Set(r.Now(), live, o.AtZero(pods), pass.found, p)
+	if !r.closeAllocations(original) {
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // an Allocation has come meanwhile
+	}
 	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 
@@ -73,6 +74,10 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	if pod.Labels[wellknown.DeletionAllowedLabel] != "true" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 		return allowed // by this webhook: the budget decides
 	}
+	if name := h.allocatedTo(ctx, server); name != "" {
+		h.Metrics.Reviewed(metrics.EvictionDenied)
+		return denied(server.Name, "Allocation "+name+" has it")
+	}
 	looked := h.Looker.Look(ctx, server, pod.UID)
 	switch {
 	case !looked.Replied:
@@ -88,9 +93,23 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	if looked.Players > 0 {
 		why = fmt.Sprintf("%d play on it", looked.Players)
 	}
-	// The status that a budget's refusal has, too, so that whoever evicts tries again.
+	return denied(server.Name, why)
+}
+
+// denied is the status that a budget's refusal has, too, so that whoever evicts tries again.
+func denied(server, why string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-		Message: fmt.Sprintf("Server %s may not be deleted now: %s", server.Name, why),
+		Message: fmt.Sprintf("Server %s may not be deleted now: %s", server, why),
 	}}
+}
+
+// allocatedTo is the name of an Allocation that has a Server; empty: none has. The Pod's label says so
+// two writes later.
+func (h *Handler) allocatedTo(ctx context.Context, server *v1alpha1.Server) string {
+	allocations, err := index.AllocationsOf(ctx, h.Cached, server)
+	if err != nil || len(allocations) == 0 {
+		return "" // the sidecar may still object
+	}
+	return allocations[0].Name
 }

@@ -234,6 +234,9 @@ func with(labels map[string]string, key, value string) map[string]string {
 func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server, drain bool) error {
 	var mark any
 	if drain {
+		if err := r.withdraw(f, s); err != nil {
+			return err
+		}
 		mark = wellknown.DrainedByFleet
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -257,6 +260,9 @@ func (r *Reconciler) setDrain(ctx context.Context, f *v1alpha1.Fleet, m *state, 
 // remove deletes a Server, if it hasn't changed since it was observed: a deletion can't be
 // undone.
 func (r *Reconciler) remove(ctx context.Context, f *v1alpha1.Fleet, m *state, s *server) error {
+	if err := r.withdraw(f, s); err != nil {
+		return err
+	}
 	if err := r.Client.Delete(ctx, s.object(f), client.Preconditions{UID: &s.uid, ResourceVersion: &s.resourceVersion}); err != nil {
 		return fmt.Errorf("delete Server %s: %w", s.name, err)
 	}

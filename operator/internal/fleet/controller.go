@@ -32,6 +32,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Events takes the events for users.
 	Events events.EventRecorder
+	// Allocations knows which Servers Allocations have; nil: none does.
+	Allocations Allocations
 	// Reporter takes errors and panics; nil: they aren't reported.
 	Reporter *errortracking.Reporter
 	// Now is the clock; nil is the real one.
@@ -52,6 +54,11 @@ func (r *Reconciler) Init() {
 // Reconcile brings one Fleet to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
+	if r.Allocations != nil {
+		if err := r.Allocations.Known(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("reconcile Fleet %s: %w", req, err)
+		}
+	}
 	f := &v1alpha1.Fleet{}
 	if found, err := kit.Read(ctx, r.Client, req, f, r.states.Forget); !found {
 		return reconcile.Result{}, err
@@ -74,6 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		servers[i] = observe(&list.Items[i])
 	}
 	servers, pendingFor := overlay.Over(m.writes, now, servers)
+	r.observeHolders(f, servers)
 	m.markOutdated(f, servers, list.Items)
 	m.starts.up(now, servers)
 	m.going.gone(now, servers)

@@ -101,6 +101,11 @@ func observe(o *v1alpha1.Server) server {
 	return s
 }
 
+// hold notes that an Allocation has it. A game that is broken or asks for its end goes all the same.
+func (s *server) hold(held bool) {
+	s.allocated = s.allocated || held && !s.unhealthy && !s.shutdown
+}
+
 // up reports whether it takes players, or is allocated.
 func (s *server) up() bool {
 	return !s.lost && !s.unhealthy && !s.shutdown && s.state.TakesPlayers()

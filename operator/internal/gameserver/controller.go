@@ -75,6 +75,8 @@ type Reconciler struct {
 	// Reports are the sidecars' reports at this replica, and the way to ask them; nil: reports are
 	// known from the Servers' status only.
 	Reports Reports
+	// Allocations knows which Servers Allocations have; nil: none does.
+	Allocations Allocations
 	// Keys are those with which sidecars sign their reports; nil: all have mounted tokens.
 	Keys Keys
 	// OperatorURL is where sidecars report.
@@ -131,6 +133,11 @@ func (r *Reconciler) Init() {
 // Reconcile brings one Server to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	r.learn.Do(func() { r.learnPorts(ctx) })
+	if r.Allocations != nil {
+		if err := r.Allocations.Known(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("reconcile Server %s: %w", req, err)
+		}
+	}
 	original := &v1alpha1.Server{}
 	err = r.Client.Get(ctx, req.NamespacedName, original)
 	if apierrors.IsNotFound(err) {
@@ -317,6 +324,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 // observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed, error) {
 	o := observed{nodeLostAfter: r.NodeLostAfter, usualBoot: r.boots.of(bootOf(s))}
+	if r.Allocations != nil {
+		o.holder = r.Allocations.HolderOf(s)
+	}
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
+	"dormouse.dev/dormouse/operator/internal/allocation/book"
 )
 
 // observed is what a pass sees of a Server's surroundings.
@@ -32,6 +33,8 @@ type observed struct {
 	nodeMissingSince time.Time
 	// nodeLostAfter is how long a node may be silent before its Pods count as gone.
 	nodeLostAfter time.Duration
+	// holder is which Allocations have the Server.
+	holder book.Holder
 	// usualBoot is how long the game usually takes from its start until it is Ready; 0: not known.
 	usualBoot time.Duration
 	// clashes is set where one of the Pod's picked host ports has become a UDP port of an
@@ -116,6 +119,12 @@ func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
 		return nil
 	}
 	return s.Status.Game
+}
+
+// held reports whether an Allocation has the Server whose game has reported so. A game that is broken
+// or asks for its own end goes with its players alone: the Allocation learns that it is gone.
+func (o observed) held(game *v1alpha1.GameStatus) bool {
+	return o.holder.Any() && game != nil && game.State != v1alpha1.GameShutdown && game.State != v1alpha1.GameUnhealthy
 }
 
 // inFleet reports whether the Server has a controller that looks after it.

@@ -342,6 +342,10 @@ func whoPlays(s *v1alpha1.Server, o observed) permission {
 		return no(reasons.NotReported, "The game has said nothing of itself, and deletion.unreported is Denied.")
 	case game == nil:
 		return yes(reasons.NotReported, "The game has said nothing of itself.")
+	case o.held(game) && o.holder.Name != "":
+		return no(reasons.Allocated, "Allocation "+o.holder.Name+" has the Server.")
+	case o.held(game):
+		return no(reasons.Allocated, "Allocations have places on the Server.")
 	case s.Status.DeletionAllowed && game.Permission == v1alpha1.DeletionAllowed:
 		return yes(reasons.GameAllows, "The game allows it.")
 	case s.Status.DeletionAllowed && !game.Reported:

@@ -3,7 +3,9 @@ package gameserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -45,15 +47,15 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// slimNode keeps a node's addresses and whether it is ready: images and labels are most of a
-// node.
+// slimNode keeps a node's addresses, whether it is ready, and the labels by which an Allocation may
+// prefer it: images are most of a node.
 func slimNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
 	slim := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: slimLabels(node.Labels)},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
 	for _, c := range node.Status.Conditions {
@@ -63,6 +65,13 @@ func slimNode(o any) (any, error) {
 		}
 	}
 	return slim, nil
+}
+
+// slimLabels drops the labels that tell of a node's hardware, of which there may be hundreds.
+func slimLabels(labels map[string]string) map[string]string {
+	kept := maps.Clone(labels)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return strings.HasPrefix(key, "feature.node.kubernetes.io/") })
+	return kept
 }
 
 // SetupIndexes adds the indexes that the controller uses.
@@ -95,6 +104,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byElasticPort)).
 		WatchesRawSource(source.Channel(again, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
+		WatchesRawSource(r.allocationChanges()).
 		Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
 	return wrapf(err, "set up the Server controller")
 }

@@ -146,7 +146,7 @@ func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick)
 		allocatedState = v1alpha1.ServerReserved
 	}
 	takesPlayers := game != nil && game.State != v1alpha1.GameStarting && gameRunning(s, o.pod)
-	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved)
+	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved || o.held(game))
 	f := finding{state: v1alpha1.ServerStarting, reason: reasons.Starting}
 	switch {
 	case s.Spec.Drain:

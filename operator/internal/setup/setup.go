@@ -102,14 +102,25 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := keys.Setup(mgr); err != nil {
 		return err
 	}
-	if err := setupFleets(ctx, mgr, p.Errors); err != nil {
+	scaler := target.NewScaler(mgr.GetClient())
+	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}
+	beside, err := autoscaler.New(mgr, o.Namespaces.Cached())
+	if err != nil {
+		return err
+	}
+	counted := metrics.NewInformer(ctrlmetrics.Registry)
+	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
+	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
+	allocator, err := setupAllocations(ctx, mgr, waker)
+	if err != nil {
+		return err
+	}
+	if err := setupFleets(ctx, mgr, allocator, p.Errors); err != nil {
 		return err
 	}
 	if err := setupGameTypes(ctx, mgr, p.Errors); err != nil {
 		return err
 	}
-	scaler := target.NewScaler(mgr.GetClient())
-	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}
 	verifier, err := serviceauth.New(config, serviceauth.Options{Audience: wellknown.TokenAudience})
 	if err != nil {
 		return err
@@ -123,11 +134,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	servers, err := setupServers(mgr, o, keys, reports, p.Errors)
-	if err != nil {
-		return err
-	}
-	beside, err := autoscaler.New(mgr, o.Namespaces.Cached())
+	servers, err := setupServers(mgr, o, keys, reports, allocator, p.Errors)
 	if err != nil {
 		return err
 	}
@@ -135,7 +142,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, wakeScaler, beside, reports.Peers, addresses, p.Errors); err != nil {
+	if err := setupController(mgr, o, token, scaler, wakeScaler, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
 		return err
 	}
 	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
@@ -147,7 +154,6 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	counted := metrics.NewInformer(ctrlmetrics.Registry)
 	gatherer.Add(counted)
 	if err := watchForWakes(ctx, mgr.GetCache(), counted); err != nil {
 		return err
@@ -169,8 +175,6 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 			return nil
 		},
 	})
-	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
-	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
 	handler := &informer.Handler{
 		Verifier: verifier,
 		Pods:     mgr.GetClient(),
@@ -355,7 +359,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, beside *autoscaler.Autoscalers, players elasticservice.Players, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, beside *autoscaler.Autoscalers, players elasticservice.Players, allocations elasticservice.Allocations, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -394,6 +398,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Scaler:      scaler,
 		WakeScaler:  wakeScaler,
 		Autoscalers: beside,
+		Allocations: allocations,
 		Resolvers:   pods,
 		Triggers:    poller,
 		Notify:      notify,
@@ -412,13 +417,14 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	return f.Setup(mgr)
 }
 
-func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
+func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, allocations gameserver.Allocations, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
 		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Reporter:        reporter,
 		Reports:         reports,
+		Allocations:     allocations,
 		Keys:            keys,
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 		OperatorURL:     o.OperatorURL,
@@ -429,11 +435,11 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 	return r, r.Setup(mgr)
 }
 
-func setupFleets(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.Reporter) error {
+func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Allocations, reporter *errortracking.Reporter) error {
 	if err := fleet.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
+	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Allocations: allocations, Reporter: reporter}
 	return r.Setup(mgr)
 }
 

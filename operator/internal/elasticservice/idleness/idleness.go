@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/allocation/book"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/text"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -39,6 +40,8 @@ type Signals struct {
 	// HasPlayers reports whether players keep the service awake.
 	HasPlayers bool
 	Players    Players
+	// Allocated is how Allocations use the target's Servers.
+	Allocated book.Use
 	// KeptAwake is by whom and until when it is kept awake whether it is idle or not.
 	KeptAwake KeptAwake
 }
@@ -73,6 +76,9 @@ type Verdict struct {
 // reportsFor is how long the Servers' reports are used after they were asked for.
 const reportsFor = 3 * time.Second
 
+// allocatedCheck is how often a service is looked at that Allocations use.
+const allocatedCheck = 5 * time.Second
+
 // Decide decides whether an awake service may sleep. All signals must agree; whatever is
 // unknown keeps the service awake.
 func Decide(now time.Time, in Signals) Verdict {
@@ -91,6 +97,9 @@ func Decide(now time.Time, in Signals) Verdict {
 		return Verdict{Reason: "A trigger is at or above its threshold.", Used: !in.Triggers.At.IsZero()}
 	case in.HasPlayers && in.Players.Busy != "":
 		return Verdict{Reason: fmt.Sprintf("Somebody plays on Server %s.", in.Players.Busy), Used: true}
+	}
+	if in.Allocated.By != "" {
+		return Verdict{Reason: in.Allocated.By, RequeueAfter: allocatedCheck, Used: true}
 	}
 	since, left := in.left(now)
 	if in.KeptAwake.Open {
@@ -120,7 +129,7 @@ const watchTime = 5 * time.Minute
 
 // left is since when the service has been idle, and how much of sleepAfter is left.
 func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
-	used := times.Latest(in.AwakeSince, in.LastActive)
+	used := times.Latest(in.AwakeSince, in.LastActive, in.Allocated.Last)
 	seen := times.Latest(used, in.Watched)
 	if in.HasPlayers {
 		seen = times.Latest(seen, in.Players.IdleSince)

@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/allocation/book"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
@@ -69,6 +70,8 @@ type Observed struct {
 	// KeptAwake is the GameAutoscaler that keeps the target awake, if one does. What else does is
 	// in the plan.
 	KeptAwake idleness.KeptAwake
+	// Allocated is how Allocations use the target's Servers.
+	Allocated book.Use
 	// Group are the ElasticServices that are woken with this one, and those that wake it.
 	Group wakegroup.Seen
 	// Autoscaler is what sets the target's replicas while the service is awake.

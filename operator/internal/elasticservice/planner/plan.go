@@ -177,6 +177,7 @@ func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed,
 		Triggers:    o.Triggers,
 		HasPlayers:  spec.HasPlayers(es),
 		Players:     o.Players,
+		Allocated:   o.Allocated,
 		KeptAwake:   p.keptAwake(o),
 	})
 	p.Idle.Used = p.Idle.Used || Blocked(es, o) != nil

@@ -1,0 +1,510 @@
+package book
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+const (
+	// maxPending bounds how many Allocations of a namespace wait.
+	maxPending = 1000
+	// maxViews bounds how many different questions of a namespace are kept. Another one costs a look
+	// at all of the namespace's Servers.
+	maxViews = 64
+	// withdrawnFor is how long a Server isn't given that its Fleet was about to drain or delete, and
+	// hasn't.
+	withdrawnFor = 10 * time.Second
+	// noteAfter is how long an Allocation waits before its status says so: most have an answer sooner.
+	noteAfter = time.Second
+	// keptFor is how long an Allocation is kept that is Refused or Expired.
+	keptFor = time.Hour
+)
+
+// Hooks are told what happens. They are called while the book is locked: they must not call it, nor
+// wait.
+type Hooks struct {
+	// Decided is called for an Allocation that there is something to write of.
+	Decided func(types.NamespacedName)
+	// Held is called for a Server that is held since just now, by what was written, or isn't any more.
+	Held func(types.NamespacedName)
+	// Wakes is called when Wakes has something, or Tick is to be called earlier.
+	Wakes func()
+}
+
+// Book is the book. Its methods may be called by any goroutine.
+type Book struct {
+	now   func() time.Time
+	hooks Hooks
+
+	mu     sync.Mutex
+	leads  bool
+	spaces map[string]*space
+	nodes  map[string]map[string]string
+	due    dues
+	// count orders Allocations as they came, and questions by when they were asked.
+	count   int
+	pending int
+}
+
+// New makes a Book.
+func New(now func() time.Time, hooks Hooks) *Book {
+	return &Book{now: now, hooks: hooks, spaces: map[string]*space{}, nodes: map[string]map[string]string{}}
+}
+
+// space is a namespace.
+type space struct {
+	name    string
+	servers map[string]*server
+	owned   map[string]map[*server]struct{}
+	entries map[string]*entry
+	views   map[string]*view
+	// waiting are the Allocations that wait, those that came first first.
+	waiting []*entry
+	targets map[string]*targetState
+}
+
+func (b *Book) space(name string) *space {
+	s := b.spaces[name]
+	if s == nil {
+		s = &space{
+			name: name, servers: map[string]*server{}, owned: map[string]map[*server]struct{}{}, entries: map[string]*entry{},
+			views: map[string]*view{}, targets: map[string]*targetState{},
+		}
+		b.spaces[name] = s
+	}
+	return s
+}
+
+// entry is an Allocation.
+type entry struct {
+	object *v1alpha1.Allocation
+	need   need
+	// came orders Allocations of one second.
+	came int
+	// arrived is when it was first seen, and until is until when it may wait.
+	arrived, until time.Time
+	// on is the Server that it has; nil: none.
+	on *server
+	// waits is set while it is among those that wait.
+	waits bool
+	// decided is what is to be written; nil: nothing is.
+	decided *Decision
+	// told is set once it was told that its Server is held.
+	told bool
+	// noted is set once its status says that it waits, or is about to.
+	noted bool
+	// due is when to look at it.
+	due *due
+}
+
+func (e *entry) key() types.NamespacedName { return client.ObjectKeyFromObject(e.object) }
+
+// Lead has the book decide, from now on, once all that the cache had is in it.
+func (b *Book) Lead() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leads = true
+	for _, s := range b.spaces {
+		for _, e := range s.entries {
+			b.check(s, e)
+		}
+		for _, e := range slices.Clone(s.waiting) {
+			b.decide(s, e)
+		}
+	}
+}
+
+// SetServer takes in a Server as the cache has it.
+func (b *Book) SetServer(o *v1alpha1.Server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.space(o.Namespace)
+	srv := s.server(o.Name)
+	s.disown(srv)
+	srv.see(o)
+	s.own(srv)
+	b.changed(s, srv)
+}
+
+// DeleteServer takes in that a Server is gone.
+func (b *Book) DeleteServer(o *v1alpha1.Server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.space(o.Namespace)
+	srv := s.servers[o.Name]
+	if srv == nil || srv.object == nil || srv.object.UID != o.UID {
+		return
+	}
+	s.disown(srv)
+	srv.object, srv.podUID, srv.withdrawn = nil, "", false
+	b.changed(s, srv)
+}
+
+// changed looks what follows from a Server's change: for those that have it, and those that wait.
+func (b *Book) changed(s *space, srv *server) {
+	for e := range srv.holds {
+		b.check(s, e)
+	}
+	s.place(srv)
+	b.serve(s, srv)
+	b.forget(s, srv)
+}
+
+// forget drops a Server that isn't there and that nobody names.
+func (b *Book) forget(s *space, srv *server) {
+	if srv.object == nil && len(srv.holds) == 0 {
+		b.unset(srv.due)
+		delete(s.servers, srv.name)
+	}
+}
+
+func (s *space) server(name string) *server {
+	srv := s.servers[name]
+	if srv == nil {
+		srv = &server{name: name}
+		srv.due = &due{space: s, server: srv, index: -1}
+		s.servers[name] = srv
+	}
+	return srv
+}
+
+// own has a Server count for what it belongs to; disown ends that.
+func (s *space) own(srv *server) {
+	for _, owner := range srv.owners {
+		if s.owned[owner] == nil {
+			s.owned[owner] = map[*server]struct{}{}
+		}
+		s.owned[owner][srv] = struct{}{}
+		s.target(owner).held += len(srv.holds)
+	}
+}
+
+func (s *space) disown(srv *server) {
+	for _, owner := range srv.owners {
+		delete(s.owned[owner], srv)
+		if len(s.owned[owner]) == 0 {
+			delete(s.owned, owner)
+		}
+		s.target(owner).held -= len(srv.holds)
+		s.tidy(owner)
+	}
+	srv.owners = nil
+}
+
+// room is what a Server can still give, unless what it belongs to sleeps, or is about to.
+func (s *space) room(srv *server) room {
+	for _, owner := range srv.owners {
+		if t := s.targets[owner]; t != nil && t.shut() {
+			return room{}
+		}
+	}
+	return srv.room()
+}
+
+// place puts a Server into the views.
+func (s *space) place(srv *server) {
+	now := s.room(srv)
+	for _, v := range s.views {
+		v.update(srv, now)
+	}
+}
+
+// view is that of a question. One that wasn't asked for long makes room for another.
+func (b *Book) view(s *space, n *need) *view {
+	b.count++
+	if v := s.views[n.view]; v != nil {
+		v.used = b.count
+		return v
+	}
+	if len(s.views) >= maxViews {
+		var oldest string
+		for key, v := range s.views {
+			if oldest == "" || v.used < s.views[oldest].used {
+				oldest = key
+			}
+		}
+		gone := s.views[oldest]
+		delete(s.views, oldest)
+		for _, srv := range s.servers {
+			delete(srv.slots, gone)
+		}
+	}
+	v := &view{question: n.question, used: b.count, nodes: map[string]*viewNode{}}
+	s.views[n.view] = v
+	for _, srv := range s.servers {
+		v.update(srv, s.room(srv))
+	}
+	return v
+}
+
+// SetNode takes in a node's labels, and DeleteNode that it is gone.
+func (b *Book) SetNode(name string, labels map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[name] = labels
+}
+
+// DeleteNode takes in that a node is gone.
+func (b *Book) DeleteNode(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.nodes, name)
+}
+
+// SetAllocation takes in an Allocation as the cache has it, or as a write has left it. Listed is set
+// for one that was there before this process.
+func (b *Book) SetAllocation(o *v1alpha1.Allocation, listed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.space(o.Namespace)
+	e := s.entries[o.Name]
+	if e != nil && e.object.UID != o.UID {
+		if older(o, e.object) {
+			return
+		}
+		b.drop(s, e)
+		e = nil
+	}
+	if e != nil && older(o, e.object) {
+		return
+	}
+	now := b.now()
+	if e == nil {
+		b.count++
+		e = &entry{need: needOf(o), came: b.count, arrived: now, until: now.Add(durationOf(o.Spec.Wait))}
+		if listed {
+			// The API server's time is a whole second, rounded down.
+			e.until = o.CreationTimestamp.Add(durationOf(o.Spec.Wait) + time.Second)
+		}
+		e.due = &due{space: s, entry: e, index: -1}
+		s.entries[o.Name] = e
+	}
+	e.object = o
+	switch o.Status.State {
+	case v1alpha1.AllocationAllocated:
+		b.bound(s, e)
+	case v1alpha1.AllocationRefused, v1alpha1.AllocationExpired:
+		b.finished(s, e)
+	default:
+		b.waits(s, e)
+	}
+}
+
+// older reports whether an object is older than what the book has.
+func older(o, than *v1alpha1.Allocation) bool {
+	return version(o.ResourceVersion) < version(than.ResourceVersion)
+}
+
+// version is a resourceVersion as a number, which Kubernetes says it is.
+func version(v string) uint64 {
+	n, _ := strconv.ParseUint(v, 10, 64) // 0 where there is none
+	return n
+}
+
+// bound takes in an Allocation that has a Server.
+func (b *Book) bound(s *space, e *entry) {
+	end, ends := e.ends()
+	if d := e.decided; d != nil && (d.State != v1alpha1.AllocationExpired || d.Reason == reasons.TimeOver && !(ends && !b.now().Before(end))) {
+		e.decided = nil // it is written, or was written otherwise, or has more time now
+	}
+	b.unwait(s, e)
+	if srv := s.server(e.object.Status.ServerName); e.on != srv {
+		b.release(s, e)
+		b.hold(s, e, srv)
+	}
+	if !e.told {
+		e.told = true
+		b.hooks.Held(types.NamespacedName{Namespace: s.name, Name: e.on.name})
+	}
+	b.unset(e.due)
+	if ends {
+		b.set(e.due, end)
+	}
+	b.check(s, e)
+}
+
+// ends is when its time is over.
+func (e *entry) ends() (time.Time, bool) {
+	ttl, at := durationOf(e.object.Spec.TTL), e.object.Status.AllocatedAt
+	if ttl <= 0 || at == nil {
+		return time.Time{}, false
+	}
+	return at.Add(ttl), true
+}
+
+// finished takes in an Allocation that is over.
+func (b *Book) finished(s *space, e *entry) {
+	if e.decided != nil && !e.decided.Delete {
+		e.decided = nil
+	}
+	b.unwait(s, e)
+	b.release(s, e)
+	end := e.arrived
+	if at := e.object.Status.FinishedAt; at != nil {
+		end = at.Time
+	}
+	b.set(e.due, end.Add(keptFor))
+}
+
+// waits takes in an Allocation that has no answer.
+func (b *Book) waits(s *space, e *entry) {
+	if e.object.Status.State == v1alpha1.AllocationPending {
+		e.noted = true
+		if e.decided != nil && e.decided.State == v1alpha1.AllocationPending {
+			e.decided = nil
+		}
+	}
+	if e.decided != nil || e.waits || e.on != nil {
+		return
+	}
+	b.wait(s, e)
+	if b.leads {
+		b.decide(s, e)
+	}
+}
+
+// wait puts an Allocation among those that wait.
+func (b *Book) wait(s *space, e *entry) {
+	i, _ := slices.BinarySearchFunc(s.waiting, e, func(a, e *entry) int {
+		return cmp.Or(a.object.CreationTimestamp.Compare(e.object.CreationTimestamp.Time), cmp.Compare(a.came, e.came))
+	})
+	s.waiting = slices.Insert(s.waiting, i, e)
+	e.waits = true
+	b.pending++
+	s.target(e.need.target).pending++
+	if at := e.arrived.Add(noteAfter); !e.noted && at.Before(e.until) {
+		b.set(e.due, at)
+	} else {
+		b.set(e.due, e.until)
+	}
+}
+
+func (b *Book) unwait(s *space, e *entry) {
+	if !e.waits {
+		return
+	}
+	e.waits = false
+	b.pending--
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *entry) bool { return other == e })
+	t := s.target(e.need.target)
+	t.pending--
+	t.lastUsed = b.now()
+	s.tidy(e.need.target)
+}
+
+// DeleteAllocation takes in that an Allocation is gone.
+func (b *Book) DeleteAllocation(o *v1alpha1.Allocation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.space(o.Namespace)
+	if e := s.entries[o.Name]; e != nil && e.object.UID == o.UID {
+		b.drop(s, e)
+	}
+	if len(s.entries)+len(s.servers)+len(s.targets) == 0 {
+		delete(b.spaces, s.name)
+	}
+}
+
+func (b *Book) drop(s *space, e *entry) {
+	delete(s.entries, e.object.Name)
+	e.decided = nil
+	b.unset(e.due)
+	b.unwait(s, e)
+	b.release(s, e)
+}
+
+// hold has an Allocation have a Server.
+func (b *Book) hold(s *space, e *entry, srv *server) {
+	e.on = srv
+	srv.hold(e)
+	for _, owner := range srv.owners {
+		s.target(owner).held++
+	}
+	s.place(srv)
+}
+
+// release ends that, and gives the room to one that waits.
+func (b *Book) release(s *space, e *entry) {
+	srv := e.on
+	if srv == nil {
+		return
+	}
+	e.on, e.told = nil, false
+	srv.let(e)
+	for _, owner := range srv.owners {
+		t := s.target(owner)
+		t.held--
+		t.lastUsed = b.now()
+	}
+	b.hooks.Held(types.NamespacedName{Namespace: s.name, Name: srv.name})
+	s.place(srv)
+	b.serve(s, srv)
+	b.forget(s, srv)
+}
+
+// Holder is who has a Server.
+type Holder struct {
+	// Name is the Allocation that has it as a whole.
+	Name string
+	// Shared is how many have places on it.
+	Shared int
+}
+
+// Any reports whether anybody has it.
+func (h Holder) Any() bool { return h.Name != "" || h.Shared > 0 }
+
+// HolderOf is who has a Server, whether that is written already or not.
+func (b *Book) HolderOf(o client.Object) (h Holder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.spaces[o.GetNamespace()]
+	if s == nil || s.servers[o.GetName()] == nil {
+		return h
+	}
+	for e := range s.servers[o.GetName()].holds {
+		switch {
+		case e.object.Status.State == v1alpha1.AllocationAllocated && e.object.Status.ServerUID != string(o.GetUID()):
+			// It has an earlier Server of that name, and learns that it is gone.
+		case e.need.places == 0:
+			h.Name = e.object.Name
+		default:
+			h.Shared++
+		}
+	}
+	return h
+}
+
+// Withdraw asks for a Server that is about to be drained or deleted. It isn't given any more, unless
+// somebody has it: then the answer is false.
+func (b *Book) Withdraw(namespace, name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.spaces[namespace]
+	if s == nil || s.servers[name] == nil {
+		return true
+	}
+	srv := s.servers[name]
+	if len(srv.holds) > 0 {
+		return false
+	}
+	srv.withdrawn = true
+	s.place(srv)
+	b.set(srv.due, b.now().Add(withdrawnFor))
+	return true
+}
+
+// Pending is how many Allocations wait.
+func (b *Book) Pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pending
+}
