@@ -160,6 +160,14 @@ const (
 	// keep-awake-until, keep-asleep-until, and ports/ with a port's name.
 	GameTypeSettingsAnnotation = "dormouse.dev/gametype-settings"
 
+	// SessionAnnotation is on an Allocation that the REST API has made; its value is the caller's
+	// session.
+	SessionAnnotation = "dormouse.dev/session"
+
+	// AllocationCallPrefix begins the annotations by which each call of the REST API says that it
+	// takes part in an Allocation.
+	AllocationCallPrefix = "call.dormouse.dev/"
+
 	// DeletionAllowedLabel is on the Pod of a Server, "true" or "false". A
 	// PodDisruptionBudget keeps Pods where it is "false" from being evicted.
 	DeletionAllowedLabel = "dormouse.dev/deletion-allowed"

@@ -405,3 +405,20 @@ func BenchmarkAllocate(b *testing.B) {
 		})
 	}
 }
+
+func TestALateCacheTakesNothingBack(t *testing.T) {
+	w := newWorld(t)
+	w.server("one")
+	w.ask("a")
+	asked := w.stored["a"]
+	w.want("a", "on one")
+	w.ask("b")
+	refused := w.stored["b"]
+	w.want("b", "Refused: NoServerFree")
+	w.delete("a")
+	w.stored["a"] = asked
+	w.SetAllocation(refused, false)
+	w.ask("c")
+	w.want("b", "Refused: NoServerFree")
+	w.want("c", "on one")
+}
