@@ -292,3 +292,6 @@ func (a *Allocator) UseOf(namespace, kind, name string) book.Use {
 func (a *Allocator) Close(namespace, kind, name, resourceVersion string) bool {
 	return a.book.Close(namespace, kind, name, resourceVersion)
 }
+
+// Free is how many of a target's Servers can be given as a whole.
+func (a *Allocator) Free(namespace, kind, name string) int { return a.book.Free(namespace, kind, name) }

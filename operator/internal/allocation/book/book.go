@@ -508,3 +508,19 @@ func (b *Book) Pending() int {
 	defer b.mu.Unlock()
 	return b.pending
 }
+
+// Free is how many of a target's Servers can be given as a whole.
+func (b *Book) Free(namespace, kind, name string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.spaces[namespace]
+	if s == nil {
+		return 0
+	}
+	for srv := range s.owned[TargetKey(kind, name)] {
+		if s.room(srv).whole {
+			n++
+		}
+	}
+	return n
+}

@@ -54,6 +54,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		metrics.NewReports(registry)
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)
+		metrics.NewAllocations(registry)
 		informer = metrics.NewInformer(registry)
 	}))
 	informer.Raised("", "")

@@ -1,0 +1,19 @@
+// Package allocation_test checks what gives Allocations their Servers, and what the REST API does with
+// them, against a real API server, with the operator's own rights. The tests themselves stand in for
+// the controllers of Servers and ElasticServices.
+package allocation_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"dormouse.dev/dormouse/test/api/fixture"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // What clients say here is no news.
+	os.Exit(fixture.Main(m, fixture.Options{Beside: fixture.StartControllers}))
+}
