@@ -68,8 +68,8 @@ type Allocator struct {
 	Options
 	book  *book.Book
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	// soon wakes the loop of what is due.
-	soon chan struct{}
+	// sooner wakes the loop of what is due.
+	sooner chan struct{}
 	// leads is closed once the book has all that the cache had, and decides.
 	leads  chan struct{}
 	synced []toolscache.ResourceEventHandlerRegistration
@@ -86,7 +86,7 @@ func New(ctx context.Context, o Options) (*Allocator, error) {
 		o.Now = time.Now
 	}
 	a := &Allocator{
-		Options: o, soon: make(chan struct{}, 1), leads: make(chan struct{}),
+		Options: o, sooner: make(chan struct{}, 1), leads: make(chan struct{}),
 		waking: map[types.NamespacedName]time.Time{}, slots: make(chan struct{}, wakers),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetry, maxRetry),
@@ -185,7 +185,7 @@ func (a *Allocator) follow(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-a.soon:
+		case <-a.sooner:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -195,7 +195,7 @@ func (a *Allocator) follow(ctx context.Context) {
 // look has the loop look at once.
 func (a *Allocator) look() {
 	select {
-	case a.soon <- struct{}{}:
+	case a.sooner <- struct{}{}:
 	default:
 	}
 }
@@ -262,8 +262,8 @@ func (a *Allocator) pass(server types.NamespacedName) {
 	}
 }
 
-// Known waits until it is known which Servers Allocations have.
-func (a *Allocator) Known(ctx context.Context) error {
+// WaitSynced waits until it is known which Servers Allocations have.
+func (a *Allocator) WaitSynced(ctx context.Context) error {
 	select {
 	case <-a.leads:
 		return nil

@@ -12,8 +12,8 @@ import (
 
 // Allocations knows which targets' Servers Allocations have, or wait for.
 type Allocations interface {
-	// Known waits until it knows.
-	Known(ctx context.Context) error
+	// WaitSynced waits until it knows.
+	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
 	HolderOf(server client.Object) book.Holder
 	// UseOf is how a target is used.

@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	r.Ports.LearnOnce(ctx)
 	if r.Allocations != nil {
-		if err := r.Allocations.Known(ctx); err != nil {
+		if err := r.Allocations.WaitSynced(ctx); err != nil {
 			return reconcile.Result{}, fmt.Errorf("reconcile ElasticService %s: %w", req, err)
 		}
 	}

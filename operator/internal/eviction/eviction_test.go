@@ -3,6 +3,7 @@ package eviction
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/index"
 )
 
 // sidecar replies, and counts how often it is asked.
@@ -102,6 +104,31 @@ func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAServerThatAnAllocationHasIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	server, pod := &v1alpha1.Server{}, &corev1.Pod{}
+	s := &sidecar{reply: reportapi.Looked{Replied: true, DeletionAllowed: true}}
+	h := handler(t, s, func(*corev1.Pod) {})
+	key := types.NamespacedName{Namespace: "games", Name: "lobby"}
+	if err := errors.Join(h.Cached.Get(t.Context(), key, server), h.Cached.Get(t.Context(), key, pod)); err != nil {
+		t.Fatal(err)
+	}
+	allocation := &v1alpha1.Allocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "match"},
+		Status:     v1alpha1.AllocationStatus{State: v1alpha1.AllocationAllocated, ServerUID: "server"},
+	}
+	h.Cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, pod, allocation).
+		WithIndex(&v1alpha1.Allocation{}, index.AllocationServer, index.AllocationServerKeys).Build()
+	response := h.review(t.Context(), &admissionv1.AdmissionRequest{Namespace: "games", Name: "lobby"})
+	if response.Allowed || s.asked > 0 || !strings.Contains(response.Result.Message, "Allocation match has it") {
+		t.Errorf("the answer is %+v", response)
 	}
 }
 

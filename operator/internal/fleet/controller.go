@@ -55,7 +55,7 @@ func (r *Reconciler) Init() {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	if r.Allocations != nil {
-		if err := r.Allocations.Known(ctx); err != nil {
+		if err := r.Allocations.WaitSynced(ctx); err != nil {
 			return reconcile.Result{}, fmt.Errorf("reconcile Fleet %s: %w", req, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 // Allocations knows which Servers Allocations have.
 type Allocations interface {
-	// Known waits until it knows.
-	Known(ctx context.Context) error
+	// WaitSynced waits until it knows.
+	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
 	HolderOf(server client.Object) book.Holder
 	// Withdraw asks for a Server that is about to be drained or deleted, which no Allocation gets any

@@ -13,8 +13,8 @@ import (
 
 // Allocations knows which Servers Allocations have.
 type Allocations interface {
-	// Known waits until it knows.
-	Known(ctx context.Context) error
+	// WaitSynced waits until it knows.
+	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
 	HolderOf(server client.Object) book.Holder
 	// Source asks for passes of Servers that are held, or let go.

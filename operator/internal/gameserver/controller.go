@@ -134,7 +134,7 @@ func (r *Reconciler) Init() {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	r.learn.Do(func() { r.learnPorts(ctx) })
 	if r.Allocations != nil {
-		if err := r.Allocations.Known(ctx); err != nil {
+		if err := r.Allocations.WaitSynced(ctx); err != nil {
 			return reconcile.Result{}, fmt.Errorf("reconcile Server %s: %w", req, err)
 		}
 	}

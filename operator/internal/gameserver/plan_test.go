@@ -13,6 +13,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/allocation/book"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
@@ -124,6 +125,10 @@ func drained(w *world) { w.server.Spec.Drain = true }
 func ofFleet(w *world) {
 	w.server.OwnerReferences = []metav1.OwnerReference{{Kind: "Fleet", Controller: new(true)}}
 }
+
+// held and shared have Allocations have the Server.
+func held(w *world)    { w.o.holder = book.Holder{Name: "match"} }
+func shared(w *world)  { w.o.holder = book.Holder{Shared: 2} }
 func stopped(w *world) { w.server.Spec.Running = new(false) }
 func crashed(w *world) {
 	w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
@@ -221,31 +226,38 @@ func TestPlan(t *testing.T) {
 		},
 
 		// The guard.
-		"a deleted Server whose sidecar hasn't seen it stays":       {world: newWorld(deleted(0)), want: nothing},
-		"a deleted Server that is empty and knows it goes":          {world: newWorld(deleted(0), seen), want: "remove"},
-		"a deleted Server whose Pod is still ready waits":           {world: newWorld(deleted(0), seen, stillReady), want: nothing, again: 2 * time.Second},
-		"a deleted Server waits for its endpoints to be gone":       {world: newWorld(deleted(0), seen, unready(-1)), want: nothing, again: time.Second},
-		"a deleted Server goes by its sidecar's last word":          {world: newWorld(deleted(0), lookAllows), want: "remove"},
-		"but not while its Pod is still ready":                      {world: newWorld(deleted(0), lookAllows, stillReady), want: nothing, again: 2 * time.Second},
-		"nor with players":                                          {world: newWorld(deleted(0), players(1), lookAllows), want: nothing},
-		"a stopped Server goes by its sidecar's last word":          {world: newWorld(stopped, lookAllows), want: "remove"},
-		"a game that is said to play is not taken for ended":        {world: newWorld(deleted(0), players(3), crashed, sidecarRuns), want: nothing},
-		"a game whose container has another name in the spec":       {world: newWorld(deleted(0), players(3), renamed), want: nothing},
-		"a node that says itself that it isn't ready answers":       {world: newWorld(deleted(0), players(3), nodeSilent(-3000), nodeUnready), want: nothing},
-		"a deleted Server with players stays":                       {world: newWorld(deleted(0), players(1), seen), want: nothing},
-		"a deleted Server that is Allocated stays":                  {world: newWorld(deleted(0), func(w *world) { w.say(v1alpha1.GameAllocated, 0) }, seen), want: nothing},
-		"a deleted Server that says nothing stays":                  {world: newWorld(deleted(-100000), silent), want: nothing},
-		"what another Pod's sidecar said doesn't count":             {world: newWorld(deleted(0), seen, func(w *world) { w.server.Status.Game.PodUID = "earlier" }), want: nothing},
-		"a deleted Server whose game doesn't run goes":              {world: newWorld(deleted(0), players(3), crashed), want: "remove"},
-		"a deleted Server whose Pod has ended goes":                 {world: newWorld(deleted(0), players(3), podEnded), want: "erase"},
-		"a deleted Server with players is forced":                   {world: newWorld(deleted(0), players(3), func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
-		"a deleted Server that says nothing is forced":              {world: newWorld(deleted(0), silent, func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
-		"a deleted Server with players waits for its timeout":       {world: newWorld(deleted(-10), players(3), timeout(time.Minute)), want: nothing, again: 50 * time.Second},
-		"a deleted Server with players goes after its timeout":      {world: newWorld(deleted(-60), players(3), timeout(time.Minute)), want: "remove forced"},
-		"a deleted Server that says nothing goes after its timeout": {world: newWorld(deleted(-60), silent, timeout(time.Minute)), want: "remove forced"},
-		"no timeout is never":                                       {world: newWorld(deleted(-1000000), players(3), timeout(0)), want: nothing},
-		"a Pod that ended as told is its node's to remove":          {world: newWorld(deleted(0), seen, podEnded, podDeleted(30)), want: nothing, again: 35 * time.Second},
-		"but not for ever":                                          {world: newWorld(deleted(0), seen, podEnded, podDeleted(-5)), want: "erase"},
+		"a deleted Server whose sidecar hasn't seen it stays":        {world: newWorld(deleted(0)), want: nothing},
+		"a deleted Server that is empty and knows it goes":           {world: newWorld(deleted(0), seen), want: "remove"},
+		"a deleted Server whose Pod is still ready waits":            {world: newWorld(deleted(0), seen, stillReady), want: nothing, again: 2 * time.Second},
+		"a deleted Server waits for its endpoints to be gone":        {world: newWorld(deleted(0), seen, unready(-1)), want: nothing, again: time.Second},
+		"a deleted Server goes by its sidecar's last word":           {world: newWorld(deleted(0), lookAllows), want: "remove"},
+		"but not while its Pod is still ready":                       {world: newWorld(deleted(0), lookAllows, stillReady), want: nothing, again: 2 * time.Second},
+		"nor with players":                                           {world: newWorld(deleted(0), players(1), lookAllows), want: nothing},
+		"a stopped Server goes by its sidecar's last word":           {world: newWorld(stopped, lookAllows), want: "remove"},
+		"a game that is said to play is not taken for ended":         {world: newWorld(deleted(0), players(3), crashed, sidecarRuns), want: nothing},
+		"a game whose container has another name in the spec":        {world: newWorld(deleted(0), players(3), renamed), want: nothing},
+		"a node that says itself that it isn't ready answers":        {world: newWorld(deleted(0), players(3), nodeSilent(-3000), nodeUnready), want: nothing},
+		"a deleted Server with players stays":                        {world: newWorld(deleted(0), players(1), seen), want: nothing},
+		"a deleted Server that is Allocated stays":                   {world: newWorld(deleted(0), func(w *world) { w.say(v1alpha1.GameAllocated, 0) }, seen), want: nothing},
+		"a deleted Server that an Allocation has stays":              {world: newWorld(deleted(0), seen, held), want: nothing},
+		"and one that Allocations share":                             {world: newWorld(deleted(0), seen, shared), want: nothing},
+		"and one whose game lets it go":                              {world: newWorld(deleted(0), seen, held, func(w *world) { w.server.Status.Game.Permission = v1alpha1.DeletionAllowed }), want: nothing},
+		"by force it goes":                                           {world: newWorld(deleted(0), seen, held, func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
+		"one that an Allocation has and whose game ends itself goes": {world: newWorld(held, func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), want: "retire"},
+		"one that an Allocation has is not restarted":                {world: newWorld(earlierSpec, players(0), held), want: nothing},
+		"one that an Allocation has and whose game is broken goes":   {world: newWorld(held, func(w *world) { w.say(v1alpha1.GameUnhealthy, 0) }), want: "remove failed"},
+		"a deleted Server that says nothing stays":                   {world: newWorld(deleted(-100000), silent), want: nothing},
+		"what another Pod's sidecar said doesn't count":              {world: newWorld(deleted(0), seen, func(w *world) { w.server.Status.Game.PodUID = "earlier" }), want: nothing},
+		"a deleted Server whose game doesn't run goes":               {world: newWorld(deleted(0), players(3), crashed), want: "remove"},
+		"a deleted Server whose Pod has ended goes":                  {world: newWorld(deleted(0), players(3), podEnded), want: "erase"},
+		"a deleted Server with players is forced":                    {world: newWorld(deleted(0), players(3), func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
+		"a deleted Server that says nothing is forced":               {world: newWorld(deleted(0), silent, func(w *world) { w.server.Spec.Deletion.Force = true }), want: "remove forced"},
+		"a deleted Server with players waits for its timeout":        {world: newWorld(deleted(-10), players(3), timeout(time.Minute)), want: nothing, again: 50 * time.Second},
+		"a deleted Server with players goes after its timeout":       {world: newWorld(deleted(-60), players(3), timeout(time.Minute)), want: "remove forced"},
+		"a deleted Server that says nothing goes after its timeout":  {world: newWorld(deleted(-60), silent, timeout(time.Minute)), want: "remove forced"},
+		"no timeout is never":                                        {world: newWorld(deleted(-1000000), players(3), timeout(0)), want: nothing},
+		"a Pod that ended as told is its node's to remove":           {world: newWorld(deleted(0), seen, podEnded, podDeleted(30)), want: nothing, again: 35 * time.Second},
+		"but not for ever":                                           {world: newWorld(deleted(0), seen, podEnded, podDeleted(-5)), want: "erase"},
 		"nor for as long as it had to end": {world: newWorld(deleted(0), seen, podEnded, podDeleted(3600), func(w *world) {
 			w.o.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-100)}}
 			w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-2)}}
@@ -349,6 +361,9 @@ func TestStatus(t *testing.T) {
 		"an empty game":                       {newWorld(), v1alpha1.ServerReady, reasons.OK, true},
 		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, reasons.OK, false},
 		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerReserved, reasons.OK, true},
+		"a game that an Allocation has":       {newWorld(held), v1alpha1.ServerAllocated, reasons.OK, false},
+		"a game that Allocations share":       {newWorld(shared), v1alpha1.ServerAllocated, reasons.OK, false},
+		"one that starts again":               {newWorld(held, func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, false},
 		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, true},
 		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, reasons.Starting, true},
 		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, reasons.Starting, true},

@@ -12,7 +12,8 @@ import (
 // AllocationServer finds the Allocations that have a Server, by its UID.
 const AllocationServer = "status.serverUID"
 
-func allocationServer(o client.Object) []string {
+// AllocationServerKeys are an Allocation's keys in that index.
+func AllocationServerKeys(o client.Object) []string {
 	a, ok := o.(*v1alpha1.Allocation)
 	if !ok || a.Status.State != v1alpha1.AllocationAllocated {
 		return nil

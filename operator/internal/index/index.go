@@ -69,7 +69,7 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return nil
 		}},
-		{&v1alpha1.Allocation{}, AllocationServer, allocationServer},
+		{&v1alpha1.Allocation{}, AllocationServer, AllocationServerKeys},
 		{&v1alpha1.GameAutoscaler{}, AutoscalerTarget, autoscalerTarget},
 		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[wellknown.PrivateServiceLabel]}

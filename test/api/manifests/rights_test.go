@@ -58,6 +58,8 @@ var rights = map[string]struct{ anywhere, own, servers []string }{
 			"create fleets.dormouse.dev", "delete fleets.dormouse.dev", "list fleets.dormouse.dev", "patch fleets.dormouse.dev",
 			"watch fleets.dormouse.dev", "patch fleets/status.dormouse.dev",
 			"list gametypes.dormouse.dev", "patch gametypes.dormouse.dev", "watch gametypes.dormouse.dev", "patch gametypes/status.dormouse.dev",
+			"create allocations.dormouse.dev", "delete allocations.dormouse.dev", "get allocations.dormouse.dev", "list allocations.dormouse.dev",
+			"patch allocations.dormouse.dev", "watch allocations.dormouse.dev", "patch allocations/status.dormouse.dev",
 			"list gameautoscalers.dormouse.dev", "watch gameautoscalers.dormouse.dev", "patch gameautoscalers/status.dormouse.dev",
 			"list horizontalpodautoscalers.autoscaling", "watch horizontalpodautoscalers.autoscaling",
 			"create servers.dormouse.dev", "delete servers.dormouse.dev", "get servers.dormouse.dev", "list servers.dormouse.dev",

@@ -98,8 +98,8 @@ type entry struct {
 	waits bool
 	// decided is what is to be written; nil: nothing is.
 	decided *Decision
-	// told is set once it was told that its Server is held.
-	told bool
+	// notified is set once Hooks.Held was told that its Server is held.
+	notified bool
 	// noted is set once its status says that it waits, or is about to.
 	noted bool
 	// due is when to look at it.
@@ -313,7 +313,8 @@ func version(v string) uint64 {
 // bound takes in an Allocation that has a Server.
 func (b *Book) bound(s *space, e *entry) {
 	end, ends := e.ends()
-	if d := e.decided; d != nil && (d.State != v1alpha1.AllocationExpired || d.Reason == reasons.TimeOver && !(ends && !b.now().Before(end))) {
+	timeLeft := !ends || b.now().Before(end)
+	if d := e.decided; d != nil && (d.State != v1alpha1.AllocationExpired || d.Reason == reasons.TimeOver && timeLeft) {
 		e.decided = nil // it is written, or was written otherwise, or has more time now
 	}
 	b.unwait(s, e)
@@ -321,8 +322,8 @@ func (b *Book) bound(s *space, e *entry) {
 		b.release(s, e)
 		b.hold(s, e, srv)
 	}
-	if !e.told {
-		e.told = true
+	if !e.notified {
+		e.notified = true
 		b.hooks.Held(types.NamespacedName{Namespace: s.name, Name: e.on.name})
 	}
 	b.unset(e.due)
@@ -438,7 +439,7 @@ func (b *Book) release(s *space, e *entry) {
 	if srv == nil {
 		return
 	}
-	e.on, e.told = nil, false
+	e.on, e.notified = nil, false
 	srv.let(e)
 	for _, owner := range srv.owners {
 		t := s.target(owner)

@@ -41,7 +41,7 @@ func (w *world) over() string {
 
 func TestNothingIsEverGivenTwice(t *testing.T) {
 	for seed := range uint64(300) {
-		chance := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
+		chance := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t)
 		made := 0
 		for step := range 300 {
@@ -60,7 +60,7 @@ func (w *world) happens(chance *rand.Rand, made *int) {
 	switch chance.IntN(14) {
 	case 0, 1, 2, 3:
 		*made++
-		w.ask(fmt.Sprint("a", *made), places(int32(chance.IntN(3)*chance.IntN(5))), waits(time.Duration(chance.IntN(3))*20*time.Second), ttl(time.Duration(chance.IntN(2))*time.Minute), //nolint:gosec // small
+		w.ask(fmt.Sprint("a", *made), places(int32(chance.IntN(3)*chance.IntN(5))), waits(time.Duration(chance.IntN(3))*20*time.Second), ttl(time.Duration(chance.IntN(2))*time.Minute),
 			func(s *v1alpha1.AllocationSpec) {
 				if chance.IntN(2) == 0 {
 					distributed(s)

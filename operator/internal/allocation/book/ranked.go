@@ -75,10 +75,9 @@ func (r *ranked[T]) first(least int, fromTop bool, wanted func(T) bool) (item T,
 		if fromTop {
 			rank = ranks[len(ranks)-1-i]
 		}
-		items := r.sets[rank].items
-		for j := len(items) - 1; j >= 0; j-- {
-			if wanted == nil || wanted(items[j]) {
-				return items[j], rank, true
+		for _, item := range slices.Backward(r.sets[rank].items) {
+			if wanted == nil || wanted(item) {
+				return item, rank, true
 			}
 		}
 	}

@@ -122,7 +122,10 @@ func whole(d time.Duration) *metav1.Duration {
 	if d < unit {
 		unit = time.Millisecond
 	}
-	return &metav1.Duration{Duration: (d + unit - 1) / unit * unit}
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	return &metav1.Duration{Duration: d}
 }
 
 // check finds what the API server wouldn't say, or would say in words of its own.

@@ -36,7 +36,7 @@ func TestAHundredAskForSixty(t *testing.T) {
 		if given != 60 || len(servers) != 60 || refused != 40 {
 			t.Fatalf("round %d: %d got %d Servers and %d were refused, want 60, 60 and 40", round, given, len(servers), refused)
 		}
-		if n := len(w.allocations()); n != 60 {
+		if n := len(w.allocations(t.Context())); n != 60 {
 			t.Errorf("round %d: %d Allocations are there, want 60", round, n)
 		}
 		for i, o := range outcomes {
@@ -72,15 +72,15 @@ func TestThoseWhoWaitForASleepingGameAreServedAsItComesUp(t *testing.T) {
 	done := make(chan []outcome)
 	go func() {
 		done <- w.all(callers, func(i int) (allocate.Result, error) {
-			with := t.Context()
+			ask := allocate.Request{Session: session(i), Target: game, Players: 1, Wait: 2 * time.Minute}
 			if i%(callers/leave) == 0 {
-				with = ctx
+				return leader.Allocate(ctx, w.Namespace, ask)
 			}
-			return leader.Allocate(with, w.Namespace, allocate.Request{Session: session(i), Target: game, Players: 1, Wait: 2 * time.Minute})
+			return leader.Allocate(t.Context(), w.Namespace, ask)
 		})
 	}()
-	fixture.Eventually(t, promptly, "all wait", func(context.Context) error {
-		return fixture.WantEqual("Allocations", len(w.allocations()), callers)
+	fixture.Eventually(t, promptly, "all wait", func(ctx context.Context) error {
+		return fixture.WantEqual("Allocations", len(w.allocations(ctx)), callers)
 	})
 	<-w.wakes.first
 	w.phase(v1alpha1.PhaseWaking)
@@ -100,7 +100,7 @@ func TestThoseWhoWaitForASleepingGameAreServedAsItComesUp(t *testing.T) {
 			t.Errorf("%d have a place on %s, which has %d", n, name, capacity)
 		}
 	}
-	if n := len(w.allocations()); n != given {
+	if n := len(w.allocations(t.Context())); n != given {
 		t.Errorf("%d Allocations are there, want %d: nobody knows of the others", n, given)
 	}
 }
@@ -152,7 +152,7 @@ func TestANewLeaderGivesNothingTwice(t *testing.T) {
 		t.Errorf("%d got a Server and %d were refused, want 60 and none", all, refused)
 	}
 	on := map[string]int{}
-	for _, a := range w.allocations() {
+	for _, a := range w.allocations(t.Context()) {
 		on[a.Status.ServerName]++
 	}
 	if len(on) != 40 {
@@ -167,7 +167,7 @@ func TestAnAllocationEndsWithItsTimeOrItsServer(t *testing.T) {
 	}
 	w.seen(w.replica(true), 3)
 	for _, name := range []string{"timed", "deleted", "lost"} {
-		w.make(name, v1alpha1.AllocationSpec{})
+		w.make(name)
 	}
 	timed := w.becomes("timed", v1alpha1.AllocationAllocated, reasons.OK)
 	before := timed.DeepCopy()
@@ -193,10 +193,10 @@ func TestAnAllocationEndsWithItsTimeOrItsServer(t *testing.T) {
 
 	// Two Servers are free again, and the session of an expired one gets another.
 	for _, name := range []string{"again", "and-again"} {
-		w.make(name, v1alpha1.AllocationSpec{})
+		w.make(name)
 		w.becomes(name, v1alpha1.AllocationAllocated, reasons.OK)
 	}
-	w.make("none", v1alpha1.AllocationSpec{})
+	w.make("none")
 	w.becomes("none", v1alpha1.AllocationRefused, reasons.NoServerFree)
 }
 
@@ -212,8 +212,8 @@ func TestOneThatBreaksOffTakesNothingFromOneThatTriesAgain(t *testing.T) {
 	}()
 	calls := func(n int) {
 		t.Helper()
-		fixture.Eventually(t, promptly, fmt.Sprintf("%d calls take part", n), func(context.Context) error {
-			for _, a := range w.allocations() {
+		fixture.Eventually(t, promptly, fmt.Sprintf("%d calls take part", n), func(ctx context.Context) error {
+			for _, a := range w.allocations(ctx) {
 				return fixture.WantEqual("annotations", len(a.Annotations), n+1) // and the session
 			}
 			return fixture.WantEqual("Allocations", 0, min(n, 1))
@@ -258,12 +258,14 @@ func TestOneThatBreaksOffAloneLeavesNothing(t *testing.T) {
 		_, err := leader.Allocate(ctx, w.Namespace, allocate.Request{Target: game, Wait: time.Minute})
 		done <- err
 	}()
-	fixture.Eventually(t, promptly, "it waits", func(context.Context) error { return fixture.WantEqual("Allocations", len(w.allocations()), 1) })
+	fixture.Eventually(t, promptly, "it waits", func(ctx context.Context) error {
+		return fixture.WantEqual("Allocations", len(w.allocations(ctx)), 1)
+	})
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("it is answered with %v", err)
 	}
-	if n := len(w.allocations()); n != 0 {
+	if n := len(w.allocations(t.Context())); n != 0 {
 		t.Errorf("%d Allocations are left", n)
 	}
 }
@@ -276,7 +278,7 @@ func TestWithoutALeaderNothingIsLeft(t *testing.T) {
 	if !errors.As(err, &no) || no.Reason != allocate.NoAnswer {
 		t.Errorf("it is answered with %v", err)
 	}
-	if n := len(w.allocations()); n != 0 {
+	if n := len(w.allocations(t.Context())); n != 0 {
 		t.Errorf("%d Allocations are left", n)
 	}
 }
@@ -328,7 +330,7 @@ func TestWhoMayOnlyReadGetsNoServer(t *testing.T) {
 	if err := reader.Create(t.Context(), a); !apierrors.IsForbidden(err) {
 		t.Errorf("who may only read makes an Allocation: %v", err)
 	}
-	w.make("b", v1alpha1.AllocationSpec{})
+	w.make("b")
 	a.Name = "b"
 	if err := reader.Delete(t.Context(), a); !apierrors.IsForbidden(err) {
 		t.Errorf("who may only read deletes an Allocation: %v", err)

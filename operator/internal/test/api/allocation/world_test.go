@@ -119,7 +119,7 @@ func (w *world) replica(leads bool) *replica {
 		w.t.Fatal("the caches don't fill")
 	}
 	if leads {
-		if err := r.allocator.Known(ctx); err != nil {
+		if err := r.allocator.WaitSynced(ctx); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -127,7 +127,7 @@ func (w *world) replica(leads bool) *replica {
 }
 
 // server makes a Ready Server.
-func (w *world) server(name string, capacity int32) *v1alpha1.Server {
+func (w *world) server(name string, capacity int32) {
 	w.t.Helper()
 	s := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{wellknown.GameTypeLabel: game}},
@@ -145,7 +145,6 @@ func (w *world) server(name string, capacity int32) *v1alpha1.Server {
 		st.Game = &v1alpha1.GameStatus{State: v1alpha1.GameReady, PodUID: string(s.UID) + "-pod"}
 		condition.SetAll(&st.Conditions, s.Generation, metav1.Now(), condition.True(conditions.Ready, reasons.OK, "The game takes players."))
 	})
-	return s
 }
 
 // change writes a Server's status.
@@ -193,22 +192,23 @@ func (w *world) phase(phase v1alpha1.Phase) {
 }
 
 // allocations are all that there are.
-func (w *world) allocations() []v1alpha1.Allocation {
+func (w *world) allocations(ctx context.Context) []v1alpha1.Allocation {
 	w.t.Helper()
 	var list v1alpha1.AllocationList
-	if err := w.Admin.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
+	if err := w.Admin.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	return list.Items
 }
 
 // make makes an Allocation as a user of Kubernetes.
-func (w *world) make(name string, spec v1alpha1.AllocationSpec) {
+func (w *world) make(name string) {
 	w.t.Helper()
-	if spec.TargetRef == nil {
-		spec.TargetRef = &v1alpha1.AllocationTarget{Name: game}
+	a := &v1alpha1.Allocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
+		Spec:       v1alpha1.AllocationSpec{TargetRef: &v1alpha1.AllocationTarget{Name: game}},
 	}
-	if err := w.Admin.Create(w.t.Context(), &v1alpha1.Allocation{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Spec: spec}); err != nil {
+	if err := w.Admin.Create(w.t.Context(), a); err != nil {
 		w.t.Fatal(err)
 	}
 }
