@@ -76,7 +76,7 @@ func TestThoseWhoWaitForASleepingGameAreServedAsItComesUp(t *testing.T) {
 			if i%(callers/leave) == 0 {
 				return leader.Allocate(ctx, w.Namespace, ask)
 			}
-			return leader.Allocate(t.Context(), w.Namespace, ask)
+			return leader.Allocate(context.WithoutCancel(ctx), w.Namespace, ask)
 		})
 	}()
 	fixture.Eventually(t, promptly, "all wait", func(ctx context.Context) error {
