@@ -32,6 +32,7 @@ const (
 	codeTooMany         = "too_many_requests"
 	codeRefused         = "refused"
 	codeUnavailable     = "unavailable"
+	codeNoServer        = "no_server"
 	codeInternal        = "internal"
 )
 
@@ -47,7 +48,7 @@ type Failure struct {
 
 // Detail is what went wrong.
 type Detail struct {
-	Code    string `json:"code" doc:"A word for programs: invalid, unauthenticated, forbidden, not_found, method_not_allowed, conflict, too_large, unsupported_media_type, too_many_requests, refused, unavailable or internal."`
+	Code    string `json:"code" doc:"A word for programs: invalid, unauthenticated, forbidden, not_found, method_not_allowed, conflict, too_large, unsupported_media_type, too_many_requests, refused, unavailable, no_server or internal."`
 	Field   string `json:"field,omitempty" doc:"The field that is wrong, such as body.ram_gb or path.id."`
 	Message string `json:"message" doc:"A sentence for people that says what to change."`
 }

@@ -27,6 +27,7 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/allocate"
 	"dormouse.dev/dormouse/operator/internal/restapi/feed"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 	"dormouse.dev/dormouse/operator/internal/restapi/page"
@@ -80,6 +81,10 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}
+	service, err := allocate.New(context.Background(), cached, live, live)
+	if err != nil {
+		return nil, fmt.Errorf("prepare allocations: %w", err)
+	}
 	ending, endStreams := context.WithCancel(context.Background())
 	reviewer := access.New(set, rate.NewLimiter(unknownTokens, unknownBurst))
 	s := &servers{
@@ -102,6 +107,8 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	registerHealth(api)
 	s.register(api)
 	s.registerStreams(api)
+	a := &allocations{service: service, access: reviewer, namespace: o.Namespace}
+	a.register(api)
 	mux.HandleFunc(root, strays(mux))
 	changes := feed.New(s.hosting, time.Now)
 	mux.Handle("/", endingWith(ending, page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != ""})))

@@ -82,6 +82,8 @@ var rights = map[string]struct{ anywhere, own, servers []string }{
 			"patch servers.dormouse.dev", "watch servers.dormouse.dev", "update servers/scale.dormouse.dev",
 			"create elasticservices.dormouse.dev", "get elasticservices.dormouse.dev", "list elasticservices.dormouse.dev",
 			"patch elasticservices.dormouse.dev", "watch elasticservices.dormouse.dev", "get gametypes.dormouse.dev", "list gametypes.dormouse.dev",
+			"create allocations.dormouse.dev", "delete allocations.dormouse.dev", "get allocations.dormouse.dev",
+			"list allocations.dormouse.dev", "patch allocations.dormouse.dev", "watch allocations.dormouse.dev",
 			"create services", "get services", "list services", "patch services", "watch services",
 			"get pods/log", "list events", "watch events",
 		},

@@ -26,8 +26,6 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
-// +kubebuilder:rbac:groups=dormouse.dev,resources=allocations,verbs=get;list;watch;create;patch;delete
-
 const (
 	// answerTime is how long the operator may take to answer beyond what the caller waits: a leader
 	// that is gone is replaced within 15 seconds, which is longer than a caller should hang.
