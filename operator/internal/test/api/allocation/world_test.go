@@ -102,7 +102,8 @@ func (w *world) replica(leads bool) *replica {
 			w.t.Fatal(err)
 		}
 	}
-	if r.Service, err = allocate.New(w.t.Context(), mgr.GetCache(), mgr.GetClient(), mgr.GetAPIReader()); err != nil {
+	// The REST API makes and releases them: the operator may not.
+	if r.Service, err = allocate.New(w.t.Context(), mgr.GetCache(), w.Admin, w.Admin); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
