@@ -35,6 +35,8 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 		}
 	}
 	w.get("/page/servers/1?done=forcestop").has(t, http.StatusOK, "The server stops now.")
+	// What comes next isn't about what was done before.
+	w.get("/?text=arena&done=stop").has(t, http.StatusOK, "The server stops once nobody plays there.", `name="back" value="/?text=arena"`)
 	w.get("/page/servers/1?done=<b>You+won</b>").hasNot(t, "You won")
 }
 
@@ -121,6 +123,7 @@ func TestWhatStrangersWriteIsOnlyText(t *testing.T) {
 		a.hasNot(t, "<script>alert", "<img src=x", "\x1b", "\x07", "\u202e")
 	}
 	w.get("/page/servers/1").has(t, http.StatusOK, "&lt;script&gt;alert(1)", "<span>red gnihton\n</span>", strings.Repeat("x", 2<<10)+"…\n")
+	w.get("/page/servers/1").hasNot(t, strings.Repeat("x", 2<<10+1))
 }
 
 func TestAServersPageHasItsPast(t *testing.T) {

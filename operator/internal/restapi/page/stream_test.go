@@ -127,6 +127,19 @@ func TestALogBeginsWhenTheServerWakes(t *testing.T) {
 	l.until("log", "good morning")
 }
 
+func TestALogBeginsAnewWithTheNextGame(t *testing.T) {
+	w := newWorld(t, page.Options{})
+	w.Put(ready(1, 0))
+	l := w.listen("/page/servers/1/live")
+	w.Log(1, "the first game")
+	l.until("log", "the first game")
+	w.post("/page/servers/1/stop", nil).has(t, http.StatusSeeOther)
+	l.until("server", "Stopped")
+	w.post("/page/servers/1/start", nil).has(t, http.StatusSeeOther)
+	w.Log(1, "the next game")
+	l.until("log", "the next game")
+}
+
 func TestACallersStreamsAreBounded(t *testing.T) {
 	w := newWorld(t, page.Options{CallerStreams: 2, Streams: 3})
 	w.Put(ready(1, 0))

@@ -255,6 +255,9 @@ func (f *Fake) Stop(_ context.Context, who page.Caller, id int64, force bool) er
 	f.note(who, "stop %d force=%t", id, force)
 	s := o.Server
 	s.Running, s.Asleep, s.State, s.Players = false, false, "Stopped", nil
+	// The game's log ends with it.
+	o.log = nil
+	o.logs.end()
 	f.put(s)
 	return nil
 }
@@ -401,6 +404,15 @@ func (h *hub[T]) drop(c chan T) {
 	if h.all[c] {
 		delete(h.all, c)
 		close(c)
+	}
+}
+
+// end lets all go.
+func (h *hub[T]) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.all {
+		h.drop(c)
 	}
 }
 
