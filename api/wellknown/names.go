@@ -196,6 +196,10 @@ const (
 	// DrainedByFleet is the value of DrainedByAnnotation for a Server's Fleet.
 	DrainedByFleet = "fleet"
 
+	// GameAPIAnnotation is "true" on a Server whose game may call the REST API for itself: its game
+	// and its sidecar get a code. It counts for Pods that are made from then on, and is on those.
+	GameAPIAnnotation = "dormouse.dev/game-api"
+
 	// SidecarContainer is the name of the container that Dormouse adds to the Pod of a Server.
 	SidecarContainer = "dormouse-sidecar"
 

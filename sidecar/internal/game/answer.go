@@ -108,7 +108,11 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 	case v1alpha1.GameUnhealthy:
 		// The phase before is lost. Ready does the least harm if it is wrong.
 		p.state = v1alpha1.GameReady
-		if w.ping.IsZero() && !w.answer.said() {
+		if g.Message == failedMessage {
+			if w.well.IsZero() && !w.failed.said() {
+				w.failed = say(brokenness{g.Message, now}, at)
+			}
+		} else if w.ping.IsZero() && !w.answer.said() {
 			w.broken = say(brokenness{g.Message, now}, at)
 		}
 	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameShutdown:

@@ -94,10 +94,20 @@ type core struct {
 	probed, answered time.Time
 }
 
-func (c *core) phase(now time.Time) phase {
+// said is the phase that the game reported.
+func (c *core) said(now time.Time) phase {
 	p := c.words.phase.value
 	if p.state == v1alpha1.GameReserved && p.until != nil && !now.Before(*p.until) {
 		return phase{state: v1alpha1.GameReady}
+	}
+	return p
+}
+
+// phase is the phase that the game is in.
+func (c *core) phase(now time.Time) phase {
+	p := c.said(now)
+	if c.over(p) {
+		return phase{state: v1alpha1.GameShutdown}
 	}
 	return p
 }
@@ -125,6 +135,9 @@ func (c *core) unwell() (since time.Time, message string) {
 	w := &c.words
 	if w.broken.said() {
 		since, message = w.broken.value.since, w.broken.value.message
+	}
+	if f := w.failed.value; w.failed.said() && (since.IsZero() || f.since.Before(since)) {
+		since, message = f.since, f.message
 	}
 	if w.answer.said() && w.unanswered >= h.FailureThreshold {
 		first(w.failing, fmt.Sprintf("the game left %d probes in a row unanswered, after it had answered before", h.FailureThreshold))
@@ -233,12 +246,16 @@ func (c *core) deserted(now time.Time) bool {
 // itself has reported nothing that takes precedence.
 func (c *core) restsOnProbe(now time.Time) bool {
 	w := &c.words
-	switch c.phase(now).state {
-	case v1alpha1.GameShutdown, v1alpha1.GameAllocated, v1alpha1.GameReserved:
+	switch c.said(now).state {
+	case v1alpha1.GameShutdown:
 		return false
+	case v1alpha1.GameAllocated, v1alpha1.GameReserved:
+		if !w.leaving.said() {
+			return false
+		}
 	case v1alpha1.GameStarting, v1alpha1.GameReady, v1alpha1.GameUnhealthy:
 	}
-	return w.answer.said() && !w.permission.said() && !w.players.said() && w.tracked.IsZero()
+	return c.onlyProbed() && !w.permission.said()
 }
 
 // shutdownSeen reports whether deletionAllowed was decided after the operator ordered to shut
@@ -285,9 +302,7 @@ func (c *core) deletionAllowed(now time.Time) bool {
 	}
 	if players := c.players(); players != nil {
 		// One lost datagram casts no doubt on the count, but several do.
-		h := c.config.Health
-		doubtful := c.restsOnProbe(now) && !h.Disabled && c.words.unanswered >= h.FailureThreshold
-		return players.Current == 0 && !doubtful
+		return players.Current == 0 && !(c.restsOnProbe(now) && c.doubtful())
 	}
 	if c.reported() {
 		return true
@@ -311,6 +326,8 @@ func (c *core) notReady(now time.Time) string {
 		return "the operator hasn't answered yet since this sidecar started"
 	case state == v1alpha1.GameShutdown:
 		return "the game asked for its own end"
+	case c.words.leaving.said():
+		return "the game ends once nobody plays"
 	case state == v1alpha1.GameUnhealthy:
 		return message
 	case !c.running():

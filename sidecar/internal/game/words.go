@@ -46,6 +46,8 @@ type words struct {
 	phase word[phase]
 	// before is the phase before Shutdown, for a game that undoes that.
 	before word[phase]
+	// leaving is said where the game is to end once nobody plays.
+	leaving word[bool]
 	// permission is Allowed or Denied.
 	permission word[v1alpha1.DeletionPermission]
 	// players is how many play, from a game that only counts them.
@@ -68,6 +70,10 @@ type words struct {
 	ping time.Time
 	// broken is the state of a game that became Unhealthy before this sidecar started.
 	broken word[brokenness]
+	// failed is said where the game has said that it is broken, and well is when it last said the
+	// opposite.
+	failed word[brokenness]
+	well   time.Time
 	// last is when the game last reported anything.
 	last time.Time
 	// reported is when it last reported its state, its players or a permission, or answered its
@@ -85,7 +91,9 @@ func (w *words) forget(before time.Time) {
 	w.capacity.forget(before)
 	w.answer.forget(before)
 	w.broken.forget(before)
-	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.last, &w.reported} {
+	w.failed.forget(before)
+	w.leaving.forget(before)
+	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.well, &w.last, &w.reported} {
 		if t.Before(before) {
 			*t = time.Time{}
 		}

@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/flags"
+	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/outlive"
@@ -41,10 +42,13 @@ type Options struct {
 	// ReportKey is what the sidecar signs its own tokens with, as reporttoken.Text gives it, and
 	// ReportKeyID names it. PodUID is who signs.
 	ReportKey, ReportKeyID, PodUID string
-	GRPCPort                       int
-	HTTPPort                       int
-	ListenAddress                  string
-	LogLevel                       slog.Level
+	// GameAPICode is what a game's process shows itself with at the REST API; empty: the Server
+	// has no such API.
+	GameAPICode   string
+	GRPCPort      int
+	HTTPPort      int
+	ListenAddress string
+	LogLevel      slog.Level
 	// ProbeType and ProbePort are how to probe the game on 127.0.0.1; empty and 0: it isn't
 	// probed.
 	ProbeType v1alpha1.ProbeType
@@ -103,6 +107,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	}
 	o.Name, _ = env(envName)
 	o.Namespace, _ = env(envNamespace)
+	o.GameAPICode, _ = env(gameapi.CodeEnv)
 	if o.ReportKeyID != "" {
 		o.ReportKey, _ = env(wellknown.ReportKeyEnv)
 		o.PodUID, _ = env(wellknown.PodUIDEnv)

@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/internal/reporttoken"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/sidecar/internal/game"
+	"dormouse.dev/dormouse/sidecar/internal/gameapi"
 	"dormouse.dev/dormouse/sidecar/internal/local"
 	"dormouse.dev/dormouse/sidecar/internal/metrics"
 	"dormouse.dev/dormouse/sidecar/internal/options"
@@ -69,6 +70,8 @@ func Run(ctx context.Context, p program.Process, opts options.Options) error {
 			return nil
 		},
 	})
+
+	gameapi.Register(public, opts.GameAPICode, g)
 
 	// The servers for the game go on beyond ctx, until the last report is sent.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

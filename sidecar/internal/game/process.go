@@ -1,0 +1,83 @@
+package game
+
+import (
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// failedMessage is why a game that said so is Unhealthy. Another sidecar knows by it what was meant.
+const failedMessage = "the game says that it has failed"
+
+// Healthy takes the game's word that it is well, which takes Failed back. Unlike with Ping, no further
+// one is expected. Where the game is to say when it takes players, its first one says that, too.
+func (g *Game) Healthy() {
+	by := sign
+	if g.core.config.Readiness == v1alpha1.ServerReadinessSDK {
+		by = report
+	}
+	_ = g.do(by, func(c *core, now time.Time) error {
+		w := &c.words
+		w.well, w.failed, w.broken = now, word[brokenness]{}, word[brokenness]{}
+		if !w.ping.IsZero() {
+			w.ping = now
+		}
+		if by == report && !w.phase.said() {
+			w.phase = say(phase{state: v1alpha1.GameReady}, now)
+		}
+		return nil
+	})
+}
+
+// Failed takes the game's word that it is broken, until Healthy. It is Unhealthy whatever its pings and
+// probes say.
+func (g *Game) Failed() {
+	_ = g.do(sign, func(c *core, now time.Time) error {
+		if !c.words.failed.said() {
+			c.words.failed = say(brokenness{failedMessage, now}, now)
+		}
+		return nil
+	})
+}
+
+// EndWhenEmpty asks for the game's own end once nobody plays: until then it gets no new players. False
+// takes that back, which is TooLate once the operator has ordered to shut down.
+func (g *Game) EndWhenEmpty(wanted bool) error {
+	return g.do(report, func(c *core, now time.Time) error {
+		if wanted {
+			c.words.leaving = say(true, now)
+			return nil
+		}
+		if c.lastAnswer.Shutdown {
+			return refuse(TooLate, "the Server is being deleted or stopped already")
+		}
+		c.words.leaving = word[bool]{}
+		return nil
+	})
+}
+
+// over reports whether a game that is to end once nobody plays is to end now. A game that doesn't say
+// how many play is empty unless it is Allocated.
+func (c *core) over(p phase) bool {
+	w := &c.words
+	if !w.leaving.said() {
+		return false
+	}
+	players := c.players()
+	if players == nil {
+		return p.state != v1alpha1.GameAllocated && p.state != v1alpha1.GameReserved
+	}
+	return players.Current == 0 && !(c.onlyProbed() && c.doubtful())
+}
+
+// onlyProbed reports whether how many play is known by the probe alone.
+func (c *core) onlyProbed() bool {
+	w := &c.words
+	return w.answer.said() && !w.players.said() && w.tracked.IsZero()
+}
+
+// doubtful reports whether so many probes were unanswered that the last answer may not hold any more.
+func (c *core) doubtful() bool {
+	h := c.config.Health
+	return !h.Disabled && c.words.unanswered >= h.FailureThreshold
+}
