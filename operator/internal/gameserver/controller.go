@@ -81,6 +81,8 @@ type Reconciler struct {
 	Keys Keys
 	// OperatorURL is where sidecars report.
 	OperatorURL string
+	// APIURL is where games find the REST API.
+	APIURL string
 	// LowPort and HighPort bound the host ports to pick from.
 	LowPort, HighPort int32
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
@@ -228,6 +230,9 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 	}
 	if p.restoreKey != "" && r.restoreKey(ctx, s, p.restoreKey) && !gameRunning(s, o.pod) {
 		p.erase = true // another Pod gets another key, or a token in a volume
+	}
+	if p.restoreCode && r.restoreCode(ctx, s, o.pod) {
+		p.remove = true // its sidecar began with the code before
 	}
 	switch {
 	case p.create:

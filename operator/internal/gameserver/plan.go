@@ -48,6 +48,8 @@ type plan struct {
 	guard permission
 	// restoreKey is the ID of the key whose Secret is to be made again; empty: none is missing.
 	restoreKey string
+	// restoreCode is set where the Secret with the game's code may be missing.
+	restoreCode bool
 	// changed is set where the spec has changed since a pass wrote the status. A new Server's
 	// has not: its Pod is made from it.
 	changed bool
@@ -163,7 +165,8 @@ func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
 	game := report(s, o.pod)
 	lost, _ := o.nodeLost(now)
 	over, left := graceOver(o.pod, now)
-	if p.restoreKey = lacksKey(o.pod); p.restoreKey != "" {
+	p.restoreKey, p.restoreCode = lacksKey(o.pod), lacksCode(s, o.pod)
+	if p.restoreKey != "" || p.restoreCode {
 		p.requeueAfter.AtMost(restoreRetry)
 	}
 	switch {

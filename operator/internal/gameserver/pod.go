@@ -19,6 +19,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 )
@@ -36,6 +37,8 @@ type Sidecar struct {
 	Container corev1.Container
 	// OperatorURL is where it reports to.
 	OperatorURL string
+	// APIURL is where the game finds the REST API, if its Server has an API for its process.
+	APIURL string
 	// ReportKey is the ID of the key with which it signs its reports; empty: it has a token in
 	// a volume.
 	ReportKey string
@@ -55,10 +58,13 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		return fmt.Errorf("the PodTemplate %s, which says what the sidecar is, has no container", r.SidecarTemplate), nil
 	}
 	sidecar := Sidecar{
-		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, ReportKey: r.reportKey(ctx, s, t),
+		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, APIURL: r.APIURL, ReportKey: r.reportKey(ctx, s, t),
 		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
 	}
 	if err := r.keepClaims(ctx, s); err != nil {
+		return forUser(err)
+	}
+	if _, err := r.keepCode(ctx, s); err != nil {
 		return forUser(err)
 	}
 	pod := buildPod(s, sidecar, hostPorts, s.Spec.Deletion.Unreported != v1alpha1.DeletionDenied)
@@ -102,6 +108,13 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == gamepod.Container(s) })
 	if i >= 0 {
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
+	}
+	if hasGameAPI(s) && i >= 0 {
+		setEnv(&pod.Spec.Containers[i], gameapi.URLEnv, sidecar.APIURL)
+		setCode(s, &pod.Spec.Containers[i])
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.GameAPIAnnotation, "true")
+	} else {
+		delete(pod.Annotations, wellknown.GameAPIAnnotation) // a template's
 	}
 	addSidecar(&pod.Spec, buildSidecar(s, sidecar, hostPorts), sidecar.AfterGame && !awaitsSidecar(s))
 	if sidecar.ReportKey != "" {
@@ -231,6 +244,10 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 		PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1,
 	}
 	setCredential(c, sidecar.ReportKey)
+	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv })
+	if hasGameAPI(s) {
+		setCode(s, c)
+	}
 	return *c
 }
 

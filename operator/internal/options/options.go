@@ -49,6 +49,8 @@ type Options struct {
 	TokenFile string
 	// OperatorURL is where sidecars reach the operator.
 	OperatorURL string
+	// APIURL is where games' processes find the REST API.
+	APIURL string
 	// SidecarTemplate is the name of the PodTemplate in Namespace that has the sidecar's
 	// container.
 	SidecarTemplate string
@@ -88,6 +90,7 @@ func Parse(args []string) (Options, error) {
 	f.StringVar(&o.ResolverServiceAccount, "resolver-service-account", "dormouse-resolver", "service account whose tokens may wake services")
 	f.StringVar(&o.TokenFile, "token-file", tokenfile.DefaultPath, "file with the token that resolvers know the operator by")
 	f.StringVar(&o.OperatorURL, "operator-url", "", "where sidecars find the operator (default: http://dormouse-operator.NAMESPACE.svc:8080)")
+	f.StringVar(&o.APIURL, "api-url", "", "where games that may call the REST API for themselves find it (default: http://dormouse-api.NAMESPACE.svc)")
 	f.StringVar(&o.SidecarTemplate, "sidecar-template", "dormouse-sidecar", "name of the PodTemplate, in the operator's namespace, of what runs beside each game")
 	f.StringVar(&hostPorts, "host-ports", "7000-8000", "host ports that Servers get")
 	f.IntVar(&o.MaxPortsPerNamespace, "max-ports-per-namespace", 5000, "how many of the 20,000 resolver ports a namespace's services may have; 0 is any number")
@@ -156,6 +159,12 @@ func Parse(args []string) (Options, error) {
 	}
 	if u, err := url.Parse(o.OperatorURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		errs = append(errs, fmt.Errorf("--operator-url=%s must be a URL such as http://dormouse-operator.dormouse-system.svc:8080", o.OperatorURL))
+	}
+	if o.APIURL == "" {
+		o.APIURL = fmt.Sprintf("http://dormouse-api.%s.svc", o.Namespace)
+	}
+	if u, err := url.Parse(o.APIURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("--api-url=%s must be a URL such as http://dormouse-api.dormouse-system.svc", o.APIURL))
 	}
 	return o, errors.Join(errs...)
 }
