@@ -16,6 +16,7 @@ import (
 
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/gamecalls"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 )
 
@@ -115,6 +116,7 @@ func fail(status int, field, message string) *Failure {
 // answerTo is the answer to an error of a call.
 func answerTo(ctx context.Context, err error) error {
 	var own *hosting.Error
+	var ofGame *gamecalls.Error
 	var f *Failure
 	switch {
 	case err == nil:
@@ -123,6 +125,8 @@ func answerTo(ctx context.Context, err error) error {
 		return f
 	case errors.As(err, &own):
 		return ownError(own)
+	case errors.As(err, &ofGame):
+		return processError(ofGame)
 	case errors.Is(err, access.ErrUnauthenticated):
 		return huma.ErrorWithHeaders(fail(http.StatusUnauthorized, "", "A valid bearer token is needed: Authorization: Bearer TOKEN. kubectl create token makes one."), http.Header{"WWW-Authenticate": {"Bearer"}})
 	case errors.Is(err, access.ErrForbidden):

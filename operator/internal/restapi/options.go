@@ -26,6 +26,8 @@ type Options struct {
 	// Rate is how many calls a second a token may make, and Burst how many at once.
 	Rate  float64
 	Burst int
+	// SidecarPort is where sidecars answer; 0: where they all do. Only tests set it.
+	SidecarPort int
 	// Prices are what the administrator pays for what sleeping services save.
 	Prices savings.Prices
 	// Verbose logs more.

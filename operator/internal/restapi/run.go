@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -29,6 +30,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/restapi/allocate"
 	"dormouse.dev/dormouse/operator/internal/restapi/feed"
+	"dormouse.dev/dormouse/operator/internal/restapi/gamecalls"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 	"dormouse.dev/dormouse/operator/internal/restapi/page"
 )
@@ -109,6 +111,9 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	s.registerStreams(api)
 	a := &allocations{service: service, access: reviewer, namespace: o.Namespace}
 	a.register(api)
+	calls := gamecalls.New(cached, o.Namespace)
+	calls.Port = cmp.Or(o.SidecarPort, calls.Port)
+	(&processes{calls}).register(api)
 	mux.HandleFunc(root, strays(mux))
 	changes := feed.New(s.hosting, time.Now)
 	mux.Handle("/", endingWith(ending, page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != ""})))
