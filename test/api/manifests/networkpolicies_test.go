@@ -37,6 +37,7 @@ func app(name string) map[string]string { return map[string]string{"app.kubernet
 var (
 	operator   = podIn("dormouse-system", app("dormouse-operator"))
 	resolver   = podIn("dormouse-system", app("dormouse-resolver"))
+	restAPI    = podIn("dormouse-system", app("dormouse-api"))
 	intruder   = podIn("dormouse-system", app("something-else"))
 	impostor   = podIn("games", app("dormouse-resolver"))
 	stranger   = podIn("default", map[string]string{"app": "shop"})
@@ -62,8 +63,8 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		sample.SetNamespace("games")
 		policies = append(policies, policiesOf(t, []*unstructured.Unstructured{sample})...)
 	}
-	if len(policies) != 5 {
-		t.Fatalf("%d policies, want 3 of the component and 2 of the samples", len(policies))
+	if len(policies) != 6 {
+		t.Fatalf("%d policies, want 4 of the component and 2 of the samples", len(policies))
 	}
 	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, c := range map[string]struct {
@@ -132,6 +133,18 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		"a guarded game calls the internet":        {arena, internet, tcp, 443, false},
 		"a guarded game calls the API server":      {arena, apiServer, tcp, 6443, false},
 		"a sidecar calls a resolver":               {arena, resolver, tcp, 8080, false},
+		"a panel calls the API":                    {player, restAPI, tcp, 8080, true},
+		"a guarded game calls the API":             {arena, restAPI, tcp, 8080, true},
+		"a game calls the API's other port":        {sidecar, restAPI, tcp, 8081, false},
+		"prometheus scrapes the API":               {prometheus, restAPI, tcp, 8081, true},
+		"the API asks DNS":                         {restAPI, dns, udp, 53, true},
+		"the API asks the API server":              {restAPI, apiServer, tcp, 6443, true},
+		"the API tells a sidecar":                  {restAPI, sidecar, tcp, 9359, true},
+		"the API tells a guarded sidecar":          {restAPI, arena, tcp, 9359, true},
+		"the API calls a game itself":              {restAPI, sidecar, tcp, 7000, false},
+		"the API calls a pod that is no Server's":  {restAPI, stranger, tcp, 9359, false},
+		"the API calls the operator":               {restAPI, operator, tcp, 8080, false},
+		"the API calls the internet":               {restAPI, internet, tcp, 80, false},
 		"a sidecar on the operator's other ports":  {arena, operator, tcp, 8081, false},
 	} {
 		t.Run(name, func(t *testing.T) {
