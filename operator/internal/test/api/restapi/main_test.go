@@ -55,7 +55,7 @@ type world struct {
 	token string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*restapi.Options)) *world {
 	t.Helper()
 	scheme, err := fixture.Scheme()
 	if err != nil {
@@ -76,22 +76,26 @@ func newWorld(t *testing.T) *world {
 	limited := rest.AnonymousClientConfig(config)
 	limited.BearerToken = own
 	for range 2 {
-		w.replicas = append(w.replicas, w.replica(limited))
+		w.replicas = append(w.replicas, w.replica(limited, change...))
 	}
 	return w
 }
 
 // replica starts a replica of the API.
-func (w *world) replica(config *rest.Config) *httptest.Server {
+func (w *world) replica(config *rest.Config, change ...func(*restapi.Options)) *httptest.Server {
 	w.t.Helper()
 	scheme, err := fixture.Scheme()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := restapi.New(config, scheme, restapi.Options{
+	o := restapi.Options{
 		Namespace: namespace, PublicAddress: "play.example.com", Rate: 10000, Burst: 10000,
 		Prices: savings.Prices{CPUHour: 1, Currency: "EUR"},
-	}, program.Process{Log: logr.Discard()}, restapi.NewMetrics(nil))
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := restapi.New(config, scheme, o, program.Process{Log: logr.Discard()}, restapi.NewMetrics(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}
