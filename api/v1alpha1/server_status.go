@@ -146,7 +146,8 @@ const (
 	GameReserved GameState = "Reserved"
 	// GameShutdown means that the game asks for its own end.
 	GameShutdown GameState = "Shutdown"
-	// GameUnhealthy means that the game answers no probe or sends no ping any more.
+	// GameUnhealthy means that the game answers no probe or sends no ping any more, or says that it has
+	// failed.
 	GameUnhealthy GameState = "Unhealthy"
 )
 

@@ -75,4 +75,3 @@ func (r *Reconciler) restoreCode(ctx context.Context, s *v1alpha1.Server, pod *c
 	sidecar := gamepod.SidecarStatus(pod)
 	return made && sidecar != nil && sidecar.State.Running != nil && !gamepod.Running(s, pod)
 }
-

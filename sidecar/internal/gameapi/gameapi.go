@@ -22,19 +22,19 @@ func Register(server *httpserver.Server, code string, g *game.Game) {
 		return
 	}
 	calls := calls{g}
-	server.Handle(http.MethodGet, gameapi.CheckPath, known(code, func(*fasthttp.RequestCtx) error { return nil }))
+	server.Handle(http.MethodGet, gameapi.CheckPath, withCode(code, func(*fasthttp.RequestCtx) error { return nil }))
 	for path, set := range map[string]func(*fasthttp.RequestCtx) error{
 		gameapi.PlayersPath:  calls.players,
 		gameapi.StatePath:    calls.state,
 		gameapi.HealthPath:   calls.health,
 		gameapi.DeletionPath: calls.deletion,
 	} {
-		server.Handle(http.MethodPost, path, known(code, set))
+		server.Handle(http.MethodPost, path, withCode(code, set))
 	}
 }
 
-// known has a call made for those who show the code.
-func known(code string, call func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler {
+// withCode has a call made for those who show the code.
+func withCode(code string, call func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if !gameapi.Same(string(ctx.Request.Header.Peek(gameapi.CodeHeader)), code) {
 			httpserver.Error(ctx, http.StatusUnauthorized, "the code is missing, or isn't this Server's")

@@ -106,7 +106,7 @@ func (c *Calls) ask(ctx context.Context, code string, named Named, method, path 
 	err = c.forward(ctx, s, code, method, path, body)
 	if Is(err, Wrong) {
 		c.codes.Remove(key)
-	} else if known(err) {
+	} else if accepted(err) {
 		limiter, ok := c.codes.Get(key)
 		if !ok {
 			limiter = rate.NewLimiter(callsOfCode, callsAtOnce)
@@ -116,8 +116,8 @@ func (c *Calls) ask(ctx context.Context, code string, named Named, method, path 
 	return s, err
 }
 
-// known reports whether a sidecar accepted the code of a call.
-func known(err error) bool { return err == nil || Is(err, Invalid) || Is(err, Conflict) }
+// accepted reports whether a sidecar accepted the code of a call.
+func accepted(err error) bool { return err == nil || Is(err, Invalid) || Is(err, Conflict) }
 
 // find finds the Server whose code it is.
 func (c *Calls) find(ctx context.Context, code string, named Named) (*v1alpha1.Server, error) {
