@@ -24,6 +24,7 @@ func TestWellIsSaidOnce(t *testing.T) {
 	w.wantGame(v1alpha1.GameReady, true, "once it is well")
 	w.Allocate()
 	w.later(time.Hour)
+	w.wantGame(v1alpha1.GameAllocated, false, "an hour later, in use,")
 	w.Healthy()
 	w.wantGame(v1alpha1.GameAllocated, false, "well again, in use,")
 }
