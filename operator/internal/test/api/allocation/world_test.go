@@ -26,7 +26,12 @@ import (
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/operator/internal/allocation"
+	"dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/gametype"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/restapi/allocate"
+	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -42,6 +47,8 @@ type world struct {
 	*fixture.Controlled
 	t     testing.TB
 	wakes waker
+	// wakesReally has the operator's own waker wake.
+	wakesReally bool
 }
 
 // waker counts the wakes of a service, and does nothing else.
@@ -95,8 +102,12 @@ func (w *world) replica(leads bool) *replica {
 	}
 	r := &replica{}
 	if leads {
+		var wakes allocation.Waker = &w.wakes
+		if w.wakesReally {
+			wakes = w.realWaker(mgr)
+		}
 		r.allocator, err = allocation.New(w.t.Context(), allocation.Options{
-			Cache: mgr.GetCache(), Client: mgr.GetClient(), Waker: &w.wakes, Events: w.Recorder, Log: logr.Discard(),
+			Cache: mgr.GetCache(), Client: mgr.GetClient(), Waker: wakes, Events: w.Recorder, Log: logr.Discard(),
 		})
 		if err = errors.Join(err, mgr.Add(r.allocator)); err != nil {
 			w.t.Fatal(err)
@@ -125,6 +136,17 @@ func (w *world) replica(leads bool) *replica {
 		}
 	}
 	return r
+}
+
+// realWaker is the operator's own.
+func (w *world) realWaker(mgr ctrl.Manager) allocation.Waker {
+	w.t.Helper()
+	indexer := mgr.GetFieldIndexer()
+	if err := errors.Join(index.Setup(w.t.Context(), indexer), fleet.SetupIndexes(w.t.Context(), indexer), gametype.SetupIndexes(w.t.Context(), indexer)); err != nil {
+		w.t.Fatal(err)
+	}
+	scaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: target.NewScaler(mgr.GetClient())}
+	return informer.NewWaker(mgr.GetClient(), scaler, w.Recorder, nil)
 }
 
 // server makes a Ready Server.
