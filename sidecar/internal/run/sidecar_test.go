@@ -54,6 +54,12 @@ type sidecar struct {
 // start starts one that the operator knows, and ends it with the test.
 func start(t *testing.T, operator *reports.Operator, args ...string) *sidecar {
 	t.Helper()
+	return startIn(t, operator, environment, args...)
+}
+
+// startIn is start in another environment.
+func startIn(t *testing.T, operator *reports.Operator, environment func(string) (string, bool), args ...string) *sidecar {
+	t.Helper()
 	opts, err := options.Parse(append([]string{
 		"--operator=" + operator.URL(), "--token-file=" + operator.TokenFile(),
 		"--grpc-port=0", "--http-port=0", "--listen=127.0.0.1:0",
