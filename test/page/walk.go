@@ -42,14 +42,14 @@ func Walk(t testing.TB, b *Browser, s Site) {
 	b.press(`form[action="/signout"] button`)
 	b.until("signing out", `location.pathname === "/signin"`, stepTimeout)
 	b.do(chromedp.Navigate(s.URL + "/"))
-	b.until("being signed out", `location.pathname === "/signin" && !!document.getElementById("token")`, stepTimeout)
+	b.until("being signed out", `location.pathname === "/signin" && document.activeElement?.id === "token"`, stepTimeout)
 	b.check("signed-out")
 }
 
 func (b *Browser) signIn(s Site) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.URL + "/"))
-	b.until("the form to sign in", `!!document.getElementById("token")`, stepTimeout)
+	b.until("the form to sign in, with the focus", `document.activeElement?.id === "token"`, stepTimeout)
 	b.check("signin")
 	b.write("#token", s.Token)
 	b.press(`form[action="/signin"] button`)
@@ -67,7 +67,7 @@ func (b *Browser) signIn(s Site) {
 func (b *Browser) create(s Site) {
 	b.t.Helper()
 	b.press(`a[href="/page/create"]`)
-	b.until("the form for a server", `!!document.getElementById("game")`, stepTimeout)
+	b.until("the form for a server, with the focus", `document.activeElement?.id === "id" && !!document.getElementById("game")`, stepTimeout)
 	b.write("#id", strconv.FormatInt(s.ID, 10))
 	if s.Game != "" {
 		b.choose("#game", s.Game)
