@@ -37,5 +37,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(os.Stderr, "gameserver: begins") // a log has something to show
 	return server.Run(ctx, options)
 }
