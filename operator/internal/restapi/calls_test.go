@@ -39,20 +39,20 @@ func TestStreamsAreBounded(t *testing.T) {
 	greedy, other := &access.User{Key: sha256.Sum256([]byte("greedy"))}, &access.User{Key: sha256.Sum256([]byte("other"))}
 	var leave []func()
 	for range maxStreamsOfToken {
-		l, ok := s.enter(greedy)
+		l, ok := s.admit(greedy)
 		if !ok {
 			t.Fatalf("stream %d is refused", len(leave)+1)
 		}
 		leave = append(leave, l)
 	}
-	if _, ok := s.enter(greedy); ok {
+	if _, ok := s.admit(greedy); ok {
 		t.Error("one more is let in")
 	}
-	if _, ok := s.enter(other); !ok {
+	if _, ok := s.admit(other); !ok {
 		t.Error("another token's is refused")
 	}
 	leave[0]()
-	if _, ok := s.enter(greedy); !ok {
+	if _, ok := s.admit(greedy); !ok {
 		t.Error("none is let in after one has left")
 	}
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/restapi/feed"
@@ -140,7 +139,17 @@ func (p people) Create(ctx context.Context, who page.Caller, w page.Wish) error 
 
 // Start starts a server.
 func (p people) Start(ctx context.Context, who page.Caller, id int64) error {
-	return p.do(ctx, who, "patch", "start-server", id, func(ctx context.Context) error { return p.hosting.Start(ctx, id) })
+	return p.do(ctx, who, "patch", "start-server", id, func(ctx context.Context) error {
+		if err := p.hosting.Start(ctx, id); err != nil {
+			return err
+		}
+		// People want to know where to play. A game without a port has no such place.
+		_, err := p.hosting.Port(ctx, id, hosting.Primary)
+		if hosting.Is(err, hosting.NotFound) {
+			return nil
+		}
+		return err
+	})
 }
 
 // Stop stops a server.
@@ -170,7 +179,7 @@ func (p people) Logs(ctx context.Context, who page.Caller, id int64, lines int, 
 		return nil, refused(ctx, err)
 	}
 	body, err := p.streams.client.CoreV1().Pods(p.streams.namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, Follow: follow, TailLines: ptr.To(int64(lines)),
+		Container: container, Follow: follow, TailLines: new(int64(lines)),
 	}).Stream(ctx)
 	if err != nil {
 		return nil, page.Refuse(http.StatusConflict, "The game has no log now: it hasn't started yet, or has just ended.")

@@ -184,7 +184,7 @@ func TestASidecarsAnswersAreTold(t *testing.T) {
 		{500, `x`, 503, "send the same again"},
 		{302, `{}`, 503, "send the same again"},
 	} {
-		w.sidecar.status.Store(int32(c.sidecar)) //nolint:gosec // a status
+		w.sidecar.status.Store(int32(c.sidecar))
 		w.sidecar.says.Store(c.says)
 		w.want(c.status, c.words, "/setdgsstate", w.code, `{"state":"Idle"}`)
 		if heard := w.sidecar.heard.Load().(string); strings.Contains(heard, "elsewhere") {

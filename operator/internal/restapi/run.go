@@ -57,11 +57,11 @@ type Server struct {
 	cache   cache.Cache
 	feed    *feed.Feed
 	// endStreams ends all streams, which don't end by themselves.
-	endStreams context.CancelFunc
+	endStreams func()
 }
 
 // New makes the API of a cluster.
-func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Process, metrics *Metrics) (*Server, error) {
+func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Options, p program.Process, metrics *Metrics) (*Server, error) {
 	config = rest.CopyConfig(config)
 	// The API server's priority and fairness limits the rate, and does it better.
 	config.QPS = -1
@@ -83,11 +83,11 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}
-	service, err := allocate.New(context.Background(), cached, live, live)
+	service, err := allocate.New(ctx, cached, live, live)
 	if err != nil {
 		return nil, fmt.Errorf("prepare allocations: %w", err)
 	}
-	ending, endStreams := context.WithCancel(context.Background())
+	ending := make(chan struct{})
 	reviewer := access.New(set, rate.NewLimiter(unknownTokens, unknownBurst))
 	s := &servers{
 		hosting: &hosting.Hosting{
@@ -96,7 +96,7 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 		},
 		access:  reviewer,
 		metrics: metrics,
-		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: ending.Done(), those: map[[32]byte]int{}},
+		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: ending, those: map[[32]byte]int{}},
 		now:     time.Now,
 	}
 	mux := http.NewServeMux()
@@ -117,16 +117,22 @@ func New(config *rest.Config, scheme *runtime.Scheme, o Options, p program.Proce
 	mux.HandleFunc(root, strays(mux))
 	changes := feed.New(s.hosting, time.Now)
 	mux.Handle("/", endingWith(ending, page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != ""})))
-	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, feed: changes, endStreams: endStreams}, nil
+	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, feed: changes, endStreams: func() { close(ending) }}, nil
 }
 
-// endingWith ends the page's streams with a context. Other requests may end by themselves.
-func endingWith(ending context.Context, next http.Handler) http.Handler {
+// endingWith ends the page's streams when the program ends. Other requests may end by themselves.
+func endingWith(ending <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/live") {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
-			defer context.AfterFunc(ending, cancel)()
+			go func() {
+				select {
+				case <-ending:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
 			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
@@ -185,7 +191,7 @@ func (s *Server) Start(ctx context.Context, filled func()) error {
 // Run runs the API until ctx ends.
 func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *runtime.Scheme, o Options) error {
 	registry := p.NewRegistry()
-	s, err := New(config, scheme, o, p, NewMetrics(registry))
+	s, err := New(ctx, config, scheme, o, p, NewMetrics(registry))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,9 +61,9 @@ type streams struct {
 	those map[[32]byte]int
 }
 
-// enter counts a stream of a token, and reports whether there may be another one. The caller calls
+// admit counts a stream of a token, and reports whether there may be another one. The caller calls
 // leave at its end.
-func (s *streams) enter(u *access.User) (leave func(), ok bool) {
+func (s *streams) admit(u *access.User) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open >= maxStreams || s.those[u.Key] >= maxStreamsOfToken {
@@ -114,10 +115,10 @@ func (s *streams) logs(ctx context.Context, pod, container string) (<-chan strin
 // readLine reads a line without its end, or as much of one as the buffer holds.
 func readLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull { //nolint:errorlint // it is returned as it is
+	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil
 	}
-	if err != nil && (err != io.EOF || len(line) == 0) { //nolint:errorlint // it is returned as it is
+	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 		return "", err
 	}
 	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
@@ -260,7 +261,7 @@ func (s *servers) followEvents(ctx context.Context, in *ServerRef) (*huma.Stream
 
 // open opens a stream, and answers with it.
 func open[T any](ctx context.Context, s *streams, name string, start func(context.Context) (<-chan T, error)) (*huma.StreamResponse, error) {
-	leave, ok := s.enter(caller(ctx))
+	leave, ok := s.admit(caller(ctx))
 	if !ok {
 		return nil, later(fail(http.StatusTooManyRequests, "", "Too many streams are open: close some first."))
 	}

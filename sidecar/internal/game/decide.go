@@ -302,7 +302,7 @@ func (c *core) deletionAllowed(now time.Time) bool {
 	}
 	if players := c.players(); players != nil {
 		// One lost datagram casts no doubt on the count, but several do.
-		return players.Current == 0 && !(c.restsOnProbe(now) && c.doubtful())
+		return players.Current == 0 && (!c.restsOnProbe(now) || !c.doubtful())
 	}
 	if c.reported() {
 		return true

@@ -67,7 +67,7 @@ func (c *core) over(p phase) bool {
 	if players == nil {
 		return p.state != v1alpha1.GameAllocated && p.state != v1alpha1.GameReserved
 	}
-	return players.Current == 0 && !(c.onlyProbed() && c.doubtful())
+	return players.Current == 0 && (!c.onlyProbed() || !c.doubtful())
 }
 
 // onlyProbed reports whether how many play is known by the probe alone.

@@ -93,20 +93,6 @@ func (p *panel) do(ctx context.Context, method, path, body string) map[string]an
 	return read
 }
 
-// wait waits until a server is in a state, as the API says.
-func (p *panel) wait(ctx context.Context, path, state string) map[string]any {
-	p.t.Helper()
-	var server map[string]any
-	err := env.WaitUntil(ctx, path+" is "+state, func(ctx context.Context) (bool, error) {
-		server, _ = p.do(ctx, http.MethodGet, path, "")["server"].(map[string]any)
-		return server["state"] == state, nil
-	})
-	if err != nil {
-		p.t.Fatalf("%v: %v", err, server)
-	}
-	return server
-}
-
 // A server's life as a hosting provider's panel sees it: made, started, played by a real player of a
 // real game, asleep, woken by a player, stopped by hand, which no player changes, started again with
 // its world as it was, and deleted.
@@ -131,20 +117,32 @@ func TestAServersLifeThroughTheAPI(t *testing.T) {
 	const path = "/api/v1/server/7/"
 	const asked = `{"ram_gb":1,"disk_gb":1,"game":"world"}`
 
+	wait := func(state string) map[string]any {
+		t.Helper()
+		var server map[string]any
+		err := env.WaitUntil(ctx, "the server is "+state, func(ctx context.Context) (bool, error) {
+			server, _ = p.do(ctx, http.MethodGet, path, "")["server"].(map[string]any)
+			return server["state"] == state, nil
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", err, server)
+		}
+		return server
+	}
 	if status, read := p.call(ctx, http.MethodPost, path, asked); status != http.StatusCreated || read["success"] != true {
 		t.Fatalf("answered %d %v", status, read)
 	}
 	if status, read := p.call(ctx, http.MethodPost, path, asked); status != http.StatusOK || read["success"] != true {
 		t.Fatalf("the same again answered %d %v", status, read)
 	}
-	p.wait(ctx, path, "Stopped")
+	wait("Stopped")
 	p.do(ctx, http.MethodPatch, path+"start", "")
 	port := p.do(ctx, http.MethodPatch, path+"port/primary", "")["port"]
-	server := p.wait(ctx, path, "Ready")
+	server := wait("Ready")
 	address := net.JoinHostPort(server["address"].(string), fmt.Sprint(port))
 	w.mine(ctx, address, 0)
 
-	p.wait(ctx, path, "Asleep")
+	wait("Asleep")
 	w.mine(ctx, address, 1, 0)
 
 	// Somebody plays while it is stopped: the server waits for them, and takes nobody new.
@@ -160,7 +158,7 @@ func TestAServersLifeThroughTheAPI(t *testing.T) {
 	if err := player.Leave(); err != nil {
 		t.Errorf("who played when it was stopped was cut off: %v", err)
 	}
-	p.wait(ctx, path, "Stopped")
+	wait("Stopped")
 	refused, cancelJoin := context.WithTimeout(ctx, 5*time.Second)
 	defer cancelJoin()
 	if m, err := node.Mine(refused, suite.Cluster, w.modules, address, 3); err == nil {
@@ -172,7 +170,7 @@ func TestAServersLifeThroughTheAPI(t *testing.T) {
 	}
 
 	p.do(ctx, http.MethodPatch, path+"start", "")
-	p.wait(ctx, path, "Ready")
+	wait("Ready")
 	if again := p.do(ctx, http.MethodPatch, path+"port/primary", "")["port"]; again != port {
 		t.Errorf("its port was %v and is %v", port, again)
 	}

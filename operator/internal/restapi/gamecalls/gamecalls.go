@@ -87,21 +87,20 @@ func (c *Calls) Do(ctx context.Context, code string, named Named, path string, b
 	if err != nil {
 		return fmt.Errorf("write a call of a game: %w", err)
 	}
-	_, err = c.ask(ctx, code, named, http.MethodPost, path, text)
-	return err
+	return c.ask(ctx, code, named, http.MethodPost, path, text)
 }
 
 // ask finds a call's Server, and takes the call to its sidecar.
-func (c *Calls) ask(ctx context.Context, code string, named Named, method, path string, body []byte) (*v1alpha1.Server, error) {
+func (c *Calls) ask(ctx context.Context, code string, named Named, method, path string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTime)
 	defer cancel()
 	s, err := c.find(ctx, code, named)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	key := sha256.Sum256([]byte(code))
 	if !c.allow(key, client.ObjectKeyFromObject(s)) {
-		return nil, failf(Limited, "too many calls of this server: slow down")
+		return failf(Limited, "too many calls of this server: slow down")
 	}
 	err = c.forward(ctx, s, code, method, path, body)
 	if Is(err, Wrong) {
@@ -113,7 +112,7 @@ func (c *Calls) ask(ctx context.Context, code string, named Named, method, path 
 		}
 		c.codes.Add(key, limiter, keptFor)
 	}
-	return s, err
+	return err
 }
 
 // accepted reports whether a sidecar accepted the code of a call.

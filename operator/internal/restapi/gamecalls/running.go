@@ -35,7 +35,7 @@ type RunningPort struct {
 
 // Running are the servers that take players, of those that take part, by their names.
 func (c *Calls) Running(ctx context.Context, code string) ([]Running, error) {
-	if _, err := c.ask(ctx, code, Named{}, http.MethodGet, gameapi.CheckPath, nil); err != nil {
+	if err := c.ask(ctx, code, Named{}, http.MethodGet, gameapi.CheckPath, nil); err != nil {
 		return nil, err
 	}
 	var servers v1alpha1.ServerList

@@ -32,11 +32,11 @@ type NodeAddress struct {
 func (n *NodeAddress) Get(ctx context.Context) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := n.Now(); now.Before(n.until) {
+	now := n.Now()
+	if now.Before(n.until) {
 		return n.found
-	} else {
-		n.until = now.Add(addressFor)
 	}
+	n.until = now.Add(addressFor)
 	var nodes corev1.NodeList
 	if err := n.Client.List(ctx, &nodes, client.Limit(nodesRead)); err != nil {
 		return n.found

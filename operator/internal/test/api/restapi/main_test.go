@@ -95,7 +95,7 @@ func (w *world) replica(config *rest.Config, change ...func(*restapi.Options)) *
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := restapi.New(config, scheme, o, program.Process{Log: logr.Discard()}, restapi.NewMetrics(nil))
+	s, err := restapi.New(w.t.Context(), config, scheme, o, program.Process{Log: logr.Discard()}, restapi.NewMetrics(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}

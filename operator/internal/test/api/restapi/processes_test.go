@@ -65,9 +65,9 @@ func TestAGamesProcessCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	const players = `{"serverName":"lobby.eu","namespace":"` + namespace + `","playerCount":3}`
-	fixture.Eventually(t, wait, "a call is taken", func(context.Context) error {
-		if r := w.call(0, code, http.MethodPost, "/setactiveplayers", players); r.status != http.StatusOK {
-			return fmt.Errorf("answered %v", r)
+	fixture.Eventually(t, wait, "a call is taken", func(ctx context.Context) error {
+		if r, err := call(ctx, w.replicas[0].URL, code, http.MethodPost, "/setactiveplayers", players); err != nil || r.status != http.StatusOK {
+			return fmt.Errorf("answered %v: %w", r, err)
 		}
 		return nil
 	})

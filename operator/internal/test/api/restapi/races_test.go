@@ -58,10 +58,13 @@ func TestParallelCreatesMakeEachServerOnce(t *testing.T) {
 	}
 	// Both replicas list them all, page by page, in the same order.
 	for replica := range w.replicas {
-		fixture.Eventually(t, wait, "a replica lists all servers", func(context.Context) error {
+		fixture.Eventually(t, wait, "a replica lists all servers", func(ctx context.Context) error {
 			var found []int
 			for after := 0; ; {
-				r := w.want(w.call(replica, w.token, http.MethodGet, fmt.Sprintf("/api/v1/server?limit=7&after=%d&game=minecraft", after), ""), 200)
+				r, err := call(ctx, w.replicas[replica].URL, w.token, http.MethodGet, fmt.Sprintf("/api/v1/server?limit=7&after=%d&game=minecraft", after), "")
+				if err != nil || r.status != http.StatusOK {
+					return fixture.Fatal(fmt.Errorf("answered %v: %w", r, err))
+				}
 				page := r.body["servers"].([]any)
 				if len(page) > 7 {
 					return fixture.Fatal(fmt.Errorf("a page has %d servers", len(page)))
