@@ -169,6 +169,10 @@ bench-scale: ## Measure what 2,000 Servers and 2,000 services of each kind cost
 bench-autoscalers: ## Measure what 500 GameAutoscalers cost one operator
 	@env $$($(GO) run ./hack/testassets) $(GO) test -vet=off -run '^$$' -bench FiveHundred -benchtime 1x -timeout 10m ./operator/internal/test/api/gameautoscaler
 
+.PHONY: bench-allocate
+bench-allocate: ## Measure matchmakers in a closed loop over 500 Servers
+	env $$($(GO) run ./hack/testassets) $(GO) test -count=1 $(TEST_FLAGS) -run='^$$' -bench=Allocate -benchtime=100x ./operator/internal/test/api/allocation
+
 .PHONY: bench-proxy
 bench-proxy: ## Measure relaying beside HAProxy and nginx, and write bin/bench/proxy.json
 	@$(GO) build -o bin/bench-dataplane ./resolver/internal/dataplane/benchhost
