@@ -15,18 +15,24 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/operator/internal/allocation"
 	"dormouse.dev/dormouse/operator/internal/restapi"
 	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -68,7 +74,7 @@ func newWorld(t *testing.T, change ...func(*restapi.Options)) *world {
 		t.Fatal(err)
 	}
 	w.offer("minecraft")
-	w.token = w.account("owner", rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"servers"}, Verbs: []string{"*"}})
+	w.token = w.account("owner", rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"servers", "allocations"}, Verbs: []string{"*"}})
 	own, err := fixture.Token(t.Context(), w.admin, fixture.SystemNamespace, "dormouse-api", "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +84,44 @@ func newWorld(t *testing.T, change ...func(*restapi.Options)) *world {
 	for range 2 {
 		w.replicas = append(w.replicas, w.replica(limited, change...))
 	}
+	w.leader(config, scheme)
 	return w
+}
+
+// asleep wakes nothing.
+type asleep struct{}
+
+// Wake does nothing.
+func (asleep) Wake(context.Context, informerapi.WakeRequest) (informerapi.WakeResponse, error) {
+	return informerapi.WakeResponse{}, nil
+}
+
+// leader answers Allocations, as the operator's leader does.
+func (w *world) leader(config *rest.Config, scheme *runtime.Scheme) {
+	w.t.Helper()
+	of, err := cache.New(config, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a, err := allocation.New(w.t.Context(), allocation.Options{
+		Cache: of, Client: w.admin, Waker: asleep{}, Events: events.NewFakeRecorder(10000), Log: logr.Discard(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var running errgroup.Group
+	running.Go(func() error { return of.Start(ctx) })
+	running.Go(func() error { return a.Start(ctx) })
+	w.t.Cleanup(func() {
+		cancel()
+		if err := running.Wait(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	if err := a.WaitSynced(ctx); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // replica starts a replica of the API.
@@ -231,4 +274,13 @@ func (w *world) want(r reply, status int) reply {
 		w.t.Fatalf("answered %v, want %d", r, status)
 	}
 	return r
+}
+
+// noAllocations returns an error while there is an Allocation.
+func (w *world) noAllocations(ctx context.Context) error {
+	var left v1alpha1.AllocationList
+	if err := w.admin.List(ctx, &left, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	return fixture.WantEqual("Allocations", len(left.Items), 0)
 }

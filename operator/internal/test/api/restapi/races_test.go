@@ -167,7 +167,7 @@ func TestKubernetesDecidesWhoMay(t *testing.T) {
 		return rbacv1.PolicyRule{APIGroups: []string{"dormouse.dev"}, Resources: []string{"servers"}, Verbs: verbs}
 	}
 	viewer := w.account("viewer", servers("get", "list"))
-	nobody := w.account("nobody")
+	stranger := w.account("stranger")
 	of := servers("get", "patch")
 	of.ResourceNames = []string{"server-3000"}
 	one := w.account("one", of)
@@ -187,9 +187,11 @@ func TestKubernetesDecidesWhoMay(t *testing.T) {
 		"no token, events":             {"", http.MethodGet, "/api/v1/server/3000/events", "", 401},
 		"a word for a token":           {"letmein", http.MethodGet, "/api/v1/server/", "", 401},
 		"a token for somebody else":    {elsewhere, http.MethodGet, "/api/v1/server/", "", 401},
-		"who may do nothing, list":     {nobody, http.MethodGet, "/api/v1/server/", "", 403},
-		"who may do nothing, get":      {nobody, http.MethodGet, "/api/v1/server/3000", "", 403},
-		"who may do nothing, other":    {nobody, http.MethodGet, "/api/v1/server/3001", "", 403},
+		"who may do nothing, list":     {stranger, http.MethodGet, "/api/v1/server/", "", 403},
+		"who may do nothing, get":      {stranger, http.MethodGet, "/api/v1/server/3000", "", 403},
+		"who may do nothing, other":    {stranger, http.MethodGet, "/api/v1/server/3001", "", 403},
+		"who may do nothing, allocate": {stranger, http.MethodPost, "/api/v1/allocate", `{"target":"x"}`, 403},
+		"who may do nothing, release":  {stranger, http.MethodPost, "/api/v1/allocate/release", `{"session":"x"}`, 403},
 		"who may look, list":           {viewer, http.MethodGet, "/api/v1/server/", "", 200},
 		"who may look, get":            {viewer, http.MethodGet, "/api/v1/server/3000", "", 200},
 		"who may look, create":         {viewer, http.MethodPost, "/api/v1/server/3001", two, 403},
