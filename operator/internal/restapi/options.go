@@ -32,6 +32,8 @@ type Options struct {
 	Prices savings.Prices
 	// Verbose logs more.
 	Verbose bool
+	// Listening is told the address of the API; may be nil.
+	Listening func(net.Addr)
 }
 
 // ParseOptions parses the arguments after the words "operator api". It returns flag.ErrHelp when

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,8 @@ const (
 	headerTime   = 10 * time.Second
 	idleTime     = 2 * time.Minute
 	shutdownTime = 20 * time.Second
+	// maxConnections bounds those that are open. Further ones wait.
+	maxConnections = 8192
 	// maxHeader bounds a request's headers: a token may have 16 KiB.
 	maxHeader = 32 << 10
 )
@@ -213,6 +216,10 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", o.Listen, err)
 	}
+	if o.Listening != nil {
+		o.Listening(ln.Addr())
+	}
+	ln = netutil.LimitListener(ln, maxConnections)
 	g, ctx := errgroup.WithContext(ctx)
 	if o.CertFile != "" {
 		certificate, err := certwatcher.New(o.CertFile, o.KeyFile)
@@ -222,7 +229,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"h2", "http/1.1"}})
 		g.Go(func() error { return certificate.Start(ctx) })
 	}
-	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	web := &http.Server{
+		Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		// A stream sets its own, for each write.
+		WriteTimeout: maxWait + time.Minute,
+	}
 	web.RegisterOnShutdown(s.endStreams)
 	g.Go(func() error { return own.Start(ctx) })
 	g.Go(func() error { return s.Start(ctx, func() { filled.Store(true) }) })

@@ -40,6 +40,8 @@ const (
 	maxAnswers = 32768
 	// maxTokenBytes bounds a token.
 	maxTokenBytes = 16 << 10
+	// askTime bounds a question.
+	askTime = 10 * time.Second
 )
 
 // User is whose token it is.
@@ -93,6 +95,8 @@ func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 	if !r.unknown.Allow() {
 		return nil, ErrBusy
 	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	review, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
@@ -124,6 +128,8 @@ func (r *Reviewer) Check(ctx context.Context, u *User, a Action) error {
 	for k, v := range u.review.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	review, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: u.review.Username, Groups: u.review.Groups, UID: u.review.UID, Extra: extra,
