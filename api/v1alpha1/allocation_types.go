@@ -195,6 +195,10 @@ const (
 
 // AllocationStatus is the answer.
 type AllocationStatus struct {
+	// observedGeneration is the generation of the spec that this status is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
 	// state is Pending, Allocated, Refused or Expired. An Allocation that is Refused or Expired
 	// holds nothing, and is deleted after an hour.
 	// +optional

@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Names of the environment variables that a game of a Server with this API has. Its sidecar has the
@@ -100,8 +102,11 @@ func Word(said string, among []string) (string, bool) {
 // SecretKey is where the code is in a Server's Secret.
 const SecretKey = "code"
 
-// SecretName is the name of a Server's Secret with its code.
-func SecretName(server string) string { return server + "-game-api" }
+// SecretName is the name of a Server's Secret with its code. A later Server of the name has another
+// one: the code of the one before isn't good for it.
+func SecretName(server string, uid types.UID) string {
+	return server + "-game-api-" + string(uid[:min(len(uid), 8)])
+}
 
 // secretBytes is how much of a code is by chance.
 const secretBytes = 32

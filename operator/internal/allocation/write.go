@@ -65,6 +65,7 @@ func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
 		return wrapf(err, "delete Allocation %s", key)
 	}
 	after := d.Status(&o.Status)
+	after.ObservedGeneration = o.Generation
 	condition.SetAll(&after.Conditions, o.Generation, metav1.NewTime(a.Now()), conditionOf(d))
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": o.ResourceVersion, "uid": o.UID},

@@ -27,7 +27,7 @@ func setCode(s *v1alpha1.Server, c *corev1.Container) {
 		return
 	}
 	c.Env = append(c.Env, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName(s.Name)}, Key: gameapi.SecretKey,
+		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName(s.Name, s.UID)}, Key: gameapi.SecretKey,
 	}}})
 }
 
@@ -39,7 +39,7 @@ func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made boo
 	}
 	err := r.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: gameapi.SecretName(s.Name), Labels: map[string]string{ManagedByLabel: wellknown.ManagedBy},
+			Namespace: s.Namespace, Name: gameapi.SecretName(s.Name, s.UID), Labels: map[string]string{ManagedByLabel: wellknown.ManagedBy},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server"))},
 		},
 		Immutable: new(true),
@@ -49,7 +49,7 @@ func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made boo
 		return false, nil
 	}
 	return err == nil, wrapf(err, "create Secret %s/%s, with the code of the game, which the annotation %s asks for",
-		s.Namespace, gameapi.SecretName(s.Name), wellknown.GameAPIAnnotation)
+		s.Namespace, gameapi.SecretName(s.Name, s.UID), wellknown.GameAPIAnnotation)
 }
 
 // lacksCode reports whether a Pod may wait for the Secret with its code.

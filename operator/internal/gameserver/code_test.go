@@ -34,7 +34,7 @@ func TestTheGameAndItsSidecarGetTheCode(t *testing.T) {
 	with := buildPod(s, withAPI, []int32{7000, 7001, 0}, true)
 
 	code := corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: "lobby-game-api"}, Key: "code",
+		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName("lobby", full().UID)}, Key: "code",
 	}}}
 	want = without.DeepCopy()
 	want.Annotations[wellknown.GameAPIAnnotation] = "true"
@@ -102,7 +102,7 @@ func TestACodeThatWasDeletedIsMadeAgain(t *testing.T) {
 				s.Annotations = nil
 			}
 			objects := []client.Object{pod}
-			key := client.ObjectKey{Namespace: "games", Name: "lobby-game-api"}
+			key := client.ObjectKey{Namespace: "games", Name: gameapi.SecretName("lobby", full().UID)}
 			if c.there {
 				objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 			}

@@ -149,7 +149,7 @@ func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error
 		claim := &corev1.PersistentVolumeClaim{}
 		key := client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, disk)}
 		err := r.Live.Get(ctx, key, claim)
-		if err == nil && createdFor(s, claim) {
+		if err == nil && (createdFor(s, claim) || hosts(s, claim)) {
 			err = r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 		}
 		if client.IgnoreNotFound(err) != nil {
@@ -157,6 +157,12 @@ func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error
 		}
 	}
 	return nil
+}
+
+// hosts reports whether a claim is the disk of a server of the REST API, whose call says that its disk
+// is to go: also one that an earlier server of the number has left.
+func hosts(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
+	return s.Labels[wellknown.HostedGameLabel] != "" && claim.Labels[wellknown.ServerLabel] == s.Name && claim.Labels[ManagedByLabel] == wellknown.ManagedBy
 }
 
 // createdFor reports whether a claim was created for this very Server. Earlier versions noted only

@@ -14,6 +14,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/restapi/allocate"
 )
 
+// allocatePath is where matchmakers get Servers.
+const allocatePath = "/api/v1/allocate"
+
 // maxWait bounds how long a call for a Server may wait: proxies on the way give up long before.
 const maxWait = 10 * time.Minute
 
@@ -73,7 +76,7 @@ type allocations struct {
 }
 
 func (a *allocations) register(api huma.API) {
-	op := operation(http.MethodPost, "/api/v1/allocate", "allocate", "Get a Server, or places on one, that nobody else gets",
+	op := operation(http.MethodPost, allocatePath, "allocate", "Get a Server, or places on one, that nobody else gets",
 		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	op.Description = "Where none is Ready, a GameType that sleeps is woken, and with wait the answer comes when there is one. Else, or where there is none in time, it is 503 with Retry-After, and nothing is left allocated."
 	huma.Register(api, op, a.allocate)

@@ -20,7 +20,7 @@ const root = "/api/"
 // newAPI makes the API with its document, without operations.
 func newAPI(mux *http.ServeMux) huma.API {
 	config := huma.DefaultConfig("Dormouse", "v1")
-	config.Info.Description = "Game servers that sleep while nobody plays. Servers are known by number. Each call needs a bearer token, and Kubernetes' roles decide what its owner may do; those of game processes need the code of their Server. Paths may end with a slash."
+	config.Info.Description = "Game servers that sleep while nobody plays. Servers are known by number. Each call needs a bearer token, and Kubernetes' roles decide what its owner may do; those of game processes need the code of their Server. Paths of /api/ may end with a slash."
 	// Answers are as the document says, without a link to it.
 	config.CreateHooks, config.DocsPath, config.SchemasPath = nil, "", ""
 	config.RejectUnknownQueryParameters = true

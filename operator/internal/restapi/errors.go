@@ -123,6 +123,8 @@ func answerTo(ctx context.Context, err error) error {
 		return nil
 	case errors.As(err, &f):
 		return f
+	case errors.As(err, &own) && own.Kind == hosting.Busy:
+		return later(fail(http.StatusServiceUnavailable, "", sentence(own.Message)))
 	case errors.As(err, &own):
 		return ownError(own)
 	case errors.As(err, &ofGame):

@@ -23,7 +23,10 @@ type Options struct {
 	PublicAddress string
 	// CertFile and KeyFile are read anew when they change; empty: the API speaks HTTP.
 	CertFile, KeyFile string
-	// Rate is how many calls a second a token may make, and Burst how many at once.
+	// BehindTLS is set where a proxy in front of the API speaks HTTPS: browsers then send the page's
+	// cookie over nothing else.
+	BehindTLS bool
+	// Rate is how many calls a second a user may make, and Burst how many at once.
 	Rate  float64
 	Burst int
 	// SidecarPort is where sidecars answer; 0: where they all do. Only tests set it.
@@ -47,8 +50,9 @@ func ParseOptions(args []string) (Options, error) {
 	f.StringVar(&o.PublicAddress, "public-address", "", "host name or IP address at which players reach node ports (default: the address of a node)")
 	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate for HTTPS, with those of the authorities between (default: none, and the API speaks HTTP)")
 	f.StringVar(&o.KeyFile, "tls-key-file", "", "the certificate's key")
-	f.Float64Var(&o.Rate, "calls-per-second", 100, "how many calls a second a token may make, on each replica")
-	f.IntVar(&o.Burst, "burst", 200, "how many calls a token may make at once")
+	f.BoolVar(&o.BehindTLS, "behind-tls", false, "an Ingress or another proxy in front speaks HTTPS: browsers send the page's cookie over nothing else")
+	f.Float64Var(&o.Rate, "calls-per-second", 100, "how many calls a second a user may make, on each replica")
+	f.IntVar(&o.Burst, "burst", 200, "how many calls a user may make at once")
 	f.Float64Var(&o.Prices.CPUHour, "price-cpu-hour", 0, "what a core costs an hour, for the amounts that sleeping servers save (default: no amounts)")
 	f.Float64Var(&o.Prices.MemoryGiBHour, "price-memory-gib-hour", 0, "what a GiB of memory costs an hour, likewise")
 	f.StringVar(&o.Prices.Currency, "currency", "", "what the prices are in, such as EUR")

@@ -39,8 +39,12 @@ import (
 // Times of the HTTP server. A call bounds its own time; a stream its writes.
 const (
 	headerTime   = 10 * time.Second
+	bodyTime     = 10 * time.Second
 	idleTime     = 2 * time.Minute
 	shutdownTime = 20 * time.Second
+	// leaveTime is how long it goes on taking calls after it says that it isn't ready: those who send
+	// it some learn of that first.
+	leaveTime = 3 * time.Second
 	// maxConnections bounds those that are open. Further ones wait.
 	maxConnections = 8192
 	// maxHeader bounds a request's headers: a token may have 16 KiB.
@@ -118,15 +122,16 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 	calls.Port = cmp.Or(o.SidecarPort, calls.Port)
 	(&processes{calls}).register(api)
 	mux.HandleFunc(root, strays(mux))
-	changes := feed.New(s.hosting, time.Now)
-	mux.Handle("/", endingWith(ending, page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != ""})))
-	return &Server{Handler: recovering(p, withoutSlash(mux)), cache: cached, feed: changes, endStreams: func() { close(ending) }}, nil
+	changes := feed.New(s.hosting, time.Now, p.Log.WithName("feed"))
+	mux.Handle("/", page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != "" || o.BehindTLS}))
+	return &Server{Handler: recovering(p, bounded(withoutSlash(endingWith(ending, mux)))), cache: cached, feed: changes, endStreams: func() { close(ending) }}, nil
 }
 
-// endingWith ends the page's streams when the program ends. Other requests may end by themselves.
+// endingWith ends the page's streams, and calls that wait for a Server, when the program ends. Other
+// requests may end by themselves.
 func endingWith(ending <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/live") {
+		if strings.HasSuffix(r.URL.Path, "/live") || r.URL.Path == allocatePath {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			go func() {
@@ -137,6 +142,17 @@ func endingWith(ending <-chan struct{}, next http.Handler) http.Handler {
 				}
 			}()
 			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bounded bounds how long the body of a request may take: also one that nobody reads is read to its
+// end before the answer is sent.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have one
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -198,10 +214,13 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 	if err != nil {
 		return err
 	}
-	var filled atomic.Bool
+	var filled, leaving atomic.Bool
 	own := httpserver.New(httpserver.Options{
 		Address: o.OwnListen, Gatherer: registry, Registerer: registry, Log: p.Log.WithName("http"), OnPanic: p.Errors.Panic,
 		Ready: func() error {
+			if leaving.Load() {
+				return errors.New("it ends")
+			}
 			if !filled.Load() {
 				return errors.New("the servers are not read yet")
 			}
@@ -220,14 +239,17 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		o.Listening(ln.Addr())
 	}
 	ln = netutil.LimitListener(ln, maxConnections)
-	g, ctx := errgroup.WithContext(ctx)
+	// What calls need goes on until the last of them is answered.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, running := errgroup.WithContext(running)
 	if o.CertFile != "" {
 		certificate, err := certwatcher.New(o.CertFile, o.KeyFile)
 		if err != nil {
 			return errors.Join(fmt.Errorf("read the certificate: %w", err), ln.Close())
 		}
 		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"h2", "http/1.1"}})
-		g.Go(func() error { return certificate.Start(ctx) })
+		g.Go(func() error { return certificate.Start(running) })
 	}
 	web := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
@@ -235,8 +257,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		WriteTimeout: maxWait + time.Minute,
 	}
 	web.RegisterOnShutdown(s.endStreams)
-	g.Go(func() error { return own.Start(ctx) })
-	g.Go(func() error { return s.Start(ctx, func() { filled.Store(true) }) })
+	g.Go(func() error { return own.Start(running) })
+	g.Go(func() error { return s.Start(running, func() { filled.Store(true) }) })
 	g.Go(func() error {
 		if err := web.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve the API: %w", err)
@@ -244,7 +266,18 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		return nil
 	})
 	g.Go(func() error {
-		<-ctx.Done()
+		defer stop()
+		select {
+		case <-ctx.Done():
+			leaving.Store(true)
+			after := time.NewTimer(leaveTime)
+			defer after.Stop()
+			select {
+			case <-after.C:
+			case <-running.Done():
+			}
+		case <-running.Done():
+		}
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 		defer cancel()
 		if err := web.Shutdown(ending); err != nil {

@@ -121,7 +121,8 @@ func (s *servers) may(ctx context.Context, verb string, id int64) error {
 
 func (s *servers) mayUser(ctx context.Context, u *access.User, verb string, id int64) error {
 	a := access.Action{Namespace: s.hosting.Namespace, Verb: verb, Resource: "servers"}
-	if id > 0 {
+	// Kubernetes' roles never limit create to names.
+	if id > 0 && verb != "create" {
 		a.Name = hosting.Name(id)
 	}
 	return s.access.Check(ctx, u, a)
@@ -158,15 +159,15 @@ func (s *servers) register(api huma.API) {
 		"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/DoneBody"}},
 	}}}
 	huma.Register(api, create, s.create)
-	huma.Register(api, operation(http.MethodGet, serverPath, "get-server", "Read a server", http.StatusNotFound), s.get)
+	huma.Register(api, operation(http.MethodGet, serverPath, "get-server", "Read a server", http.StatusNotFound, http.StatusConflict), s.get)
 	huma.Register(api, operation(http.MethodPatch, serverPath, "resize-server", "Change a server's memory and disk",
 		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.resize)
-	huma.Register(api, operation(http.MethodDelete, serverPath, "delete-server", "Delete a server once its players are gone", http.StatusNotFound), s.remove)
-	huma.Register(api, operation(http.MethodPatch, serverPath+"/start", "start-server", "Start a server", http.StatusNotFound, http.StatusConflict), s.start)
-	huma.Register(api, operation(http.MethodPatch, serverPath+"/stop", "stop-server", "Stop a server once its players are gone", http.StatusNotFound, http.StatusConflict), s.stop)
-	huma.Register(api, operation(http.MethodPost, serverPath+"/wake", "wake-server", "Wake a server that sleeps", http.StatusNotFound, http.StatusConflict), s.wake)
+	huma.Register(api, operation(http.MethodDelete, serverPath, "delete-server", "Delete a server once its players are gone", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.remove)
+	huma.Register(api, operation(http.MethodPatch, serverPath+"/start", "start-server", "Start a server", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.start)
+	huma.Register(api, operation(http.MethodPatch, serverPath+"/stop", "stop-server", "Stop a server once its players are gone", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.stop)
+	huma.Register(api, operation(http.MethodPost, serverPath+"/wake", "wake-server", "Wake a server that sleeps", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.wake)
 	huma.Register(api, operation(http.MethodPost, serverPath+"/keep-awake", "keep-server-awake", "Keep a server awake for a time",
-		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.keepAwake)
+		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.keepAwake)
 	huma.Register(api, operation(http.MethodPatch, serverPath+"/port/{port}", "get-server-port", "Get the number by which a port is reached from outside",
 		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.port)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -90,6 +91,9 @@ func (s *streams) logs(ctx context.Context, pod, container string) (<-chan strin
 	body, err := s.client.CoreV1().Pods(s.namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: container, Follow: true, TailLines: ptr.To[int64](logLines),
 	}).Stream(ctx)
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+		return nil, fail(http.StatusConflict, "path.id", "The game has no log now: it hasn't started yet, or has just ended.")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the log of Pod %s: %w", pod, err)
 	}

@@ -33,7 +33,7 @@ func TestAServersGameHasACode(t *testing.T) {
 	g := w.game("lobby.eu", func(s *v1alpha1.Server) {
 		s.Annotations = map[string]string{wellknown.GameAPIAnnotation: "true"}
 	})
-	key := client.ObjectKey{Namespace: w.ns, Name: "lobby.eu-game-api"}
+	key := client.ObjectKey{Namespace: w.ns, Name: gameapi.SecretName("lobby.eu", g.server(t.Context()).UID)}
 	containers := slices.Concat(g.pod.Spec.InitContainers, g.pod.Spec.Containers)
 	for _, name := range []string{"game", wellknown.SidecarContainer} {
 		i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
@@ -76,7 +76,7 @@ func TestAServersGameHasACode(t *testing.T) {
 			t.Errorf("%s of a Server that doesn't ask has a code from %+v", c.Name, ref)
 		}
 	}
-	err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "plain-game-api"}, secret)
+	err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: gameapi.SecretName("plain", plain.server(t.Context()).UID)}, secret)
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a Server that doesn't ask has a Secret: %v", err)
 	}

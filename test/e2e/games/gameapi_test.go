@@ -76,7 +76,7 @@ func TestAGamesProcessSpeaksThroughTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{}
-	if err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: gameapi.SecretName(s.Name)}, secret); err != nil {
+	if err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: gameapi.SecretName(s.Name, s.UID)}, secret); err != nil {
 		t.Fatal(err)
 	}
 	code := string(secret.Data[gameapi.SecretKey])

@@ -33,6 +33,7 @@ var (
 const (
 	tokenFor    = time.Minute
 	noTokenFor  = 10 * time.Second
+	acceptedFor = time.Hour
 	allowedFor  = 10 * time.Second
 	forbiddenOf = 2 * time.Second
 	// maxTokens and maxAnswers bound what is remembered.
@@ -48,8 +49,10 @@ const (
 type User struct {
 	// Name is the name that Kubernetes has for the user.
 	Name string
-	// Key tells tokens apart without showing any.
+	// Key tells users apart, whichever of their tokens they show.
 	Key [sha256.Size]byte
+
+	token [sha256.Size]byte
 
 	review authenticationv1.UserInfo
 }
@@ -67,15 +70,17 @@ type Limiter interface{ Allow() bool }
 type Reviewer struct {
 	client  kubernetes.Interface
 	unknown Limiter
-	tokens  *utilcache.LRUExpireCache
-	answers *utilcache.LRUExpireCache
+	// accepted has the tokens that were good lately: a flood of others doesn't hold them up.
+	accepted *utilcache.LRUExpireCache
+	tokens   *utilcache.LRUExpireCache
+	answers  *utilcache.LRUExpireCache
 }
 
 // New makes a Reviewer.
 func New(client kubernetes.Interface, unknown Limiter) *Reviewer {
 	return &Reviewer{
 		client: client, unknown: unknown,
-		tokens: utilcache.NewLRUExpireCache(maxTokens), answers: utilcache.NewLRUExpireCache(maxAnswers),
+		accepted: utilcache.NewLRUExpireCache(maxTokens), tokens: utilcache.NewLRUExpireCache(maxTokens), answers: utilcache.NewLRUExpireCache(maxAnswers),
 	}
 }
 
@@ -92,7 +97,7 @@ func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 		}
 		return nil, ErrUnauthenticated
 	}
-	if !r.unknown.Allow() {
+	if _, ok := r.accepted.Get(key); !ok && !r.unknown.Allow() {
 		return nil, ErrBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -107,8 +112,10 @@ func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 		r.tokens.Add(key, (*User)(nil), noTokenFor)
 		return nil, ErrUnauthenticated
 	}
-	u := &User{Name: review.Status.User.Username, Key: key, review: review.Status.User}
+	u := &User{Name: review.Status.User.Username, token: key, review: review.Status.User}
+	u.Key = sha256.Sum256([]byte(u.review.UID + "\n" + u.Name))
 	r.tokens.Add(key, u, tokenFor)
+	r.accepted.Add(key, true, acceptedFor)
 	return u, nil
 }
 
@@ -120,7 +127,7 @@ type asked struct {
 
 // Check returns nil if a user may do something, and ErrForbidden with the reason if not.
 func (r *Reviewer) Check(ctx context.Context, u *User, a Action) error {
-	question := asked{u.Key, a}
+	question := asked{u.token, a}
 	if v, ok := r.answers.Get(question); ok {
 		return v.(answer).err
 	}

@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *Service) Allocate(ctx context.Context, namespace string, r Request) (Re
 			continue
 		}
 		if err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || !errors.Is(err, ErrConflict) && !refusal.Is(err) {
 				c.leave(ctx) // what was made may have been made all the same
 			}
 			return Result{}, err

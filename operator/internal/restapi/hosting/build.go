@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,7 +12,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 )
 
@@ -179,8 +177,7 @@ func buildService(s *v1alpha1.Server, gt *v1alpha1.GameType, kind corev1.Service
 	return svc
 }
 
-// buildElasticService builds the ElasticService of a server. It is kept asleep while the server is
-// stopped, whoever connects.
+// buildElasticService builds the ElasticService of a server. What keeps it asleep is no part of it.
 func buildElasticService(s *v1alpha1.Server, gt *v1alpha1.GameType, asked []string, ports []corev1.ServicePort) *v1alpha1.ElasticService {
 	shown := exposed(gt, s.Name, asked)
 	if shown.Spec.Front != nil {
@@ -197,9 +194,6 @@ func buildElasticService(s *v1alpha1.Server, gt *v1alpha1.GameType, asked []stri
 	}
 	es.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Server", Name: s.Name}
 	es.Spec.MinReplicas, es.Spec.WakeWith = nil, nil
-	if !runs(s) {
-		es.Annotations = map[string]string{wellknown.KeepAsleepUntilAnnotation: maintenance.Stopped.Format(time.RFC3339)}
-	}
 	return es
 }
 

@@ -133,3 +133,37 @@ func TestTheStateIsWhatAPersonWouldSay(t *testing.T) {
 		}
 	}
 }
+
+// A port that players don't use stays so, whatever becomes of its game's template, and needn't be the
+// last one.
+func TestHiddenPortsStayHidden(t *testing.T) {
+	hidden := v1alpha1.ServerPort{Name: "query", ContainerPort: 1, Publish: new(false)}
+	gt := gameType(hidden, v1alpha1.ServerPort{Name: "game", ContainerPort: 2})
+	s := buildServer("games", 1, Want{RAM: 1, Disk: 1, Game: "chess"}, gt)
+	for name, now := range map[string][]v1alpha1.ServerPort{
+		"as it was": gt.Spec.Template.Spec.Ports,
+		"renamed":   {{Name: "stats", ContainerPort: 1, Publish: new(false)}, {Name: "game", ContainerPort: 2}},
+		"gone":      {{Name: "game", ContainerPort: 2}},
+	} {
+		shownAs := gt.DeepCopy()
+		shownAs.Spec.Template.Spec = *s.Spec.DeepCopy()
+		settle(shownAs.Spec.Template.Spec.Ports, now, nil)
+		svc := buildService(s, shownAs, corev1.ServiceTypeNodePort, nil, nil)
+		if len(svc.Spec.Ports) != 1 || svc.Spec.Ports[0].Name != "game" {
+			t.Fatalf("%s: the Service has the ports %+v", name, svc.Spec.Ports)
+		}
+		svc.Spec.Ports[0].NodePort = 30001
+		if v := view(s, nil, svc); v.Ports[Primary] != 30001 {
+			t.Errorf("%s: its ports are %v", name, v.Ports)
+		}
+	}
+}
+
+// Whatever somebody made of a server's Service, it is shown as it is.
+func TestAStrangeServiceIsShown(t *testing.T) {
+	s := buildServer("games", 1, Want{RAM: 1, Disk: 1, Game: "chess"}, gameType(v1alpha1.ServerPort{Name: "game", ContainerPort: 2}))
+	svc := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "web", Port: 80, NodePort: 30002}}}}
+	if diff := cmp.Diff(map[string]int32{"web": 30002}, view(s, nil, svc).Ports); diff != "" {
+		t.Errorf("its ports (-want +got):\n%s", diff)
+	}
+}

@@ -16,6 +16,8 @@ const (
 	Conflict
 	// Invalid: the call asks for something that can't be.
 	Invalid
+	// Busy: what is there is about to change. The same call works later.
+	Busy
 )
 
 // Error is a caller's mistake. Errors of other types are the cluster's.

@@ -3,9 +3,11 @@ package hosting
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -72,7 +74,7 @@ func (h *Hosting) template(ctx context.Context, name string) (*v1alpha1.GameType
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read GameType %s/%s: %w", h.Namespace, name, err)
 	}
-	if _, offered := gt.Labels[wellknown.CatalogLabel]; err != nil || !offered {
+	if value, offered := gt.Labels[wellknown.CatalogLabel]; err != nil || !offered || value == "false" {
 		return nil, failf(Invalid, "game", "no game %q is offered: an administrator offers one with a GameType of that name in namespace %s that has the label %s", name, h.Namespace, wellknown.CatalogLabel)
 	}
 	return gt, nil
@@ -102,47 +104,122 @@ func (h *Hosting) Create(ctx context.Context, id int64, want Want) (bool, error)
 	} else if err != nil {
 		return false, fmt.Errorf("create Server %s: %w", h.key(id), err)
 	}
-	_, err = h.ensure(ctx, s, "")
+	_, err = h.ensure(ctx, id, "")
 	return created, err
 }
 
+// tries bounds how often a call begins anew because somebody else changed a server at the same time.
+const tries = 5
+
 // ensure brings a server's Service and ElasticService to what they should be, with the port of a role
 // reached from outside, if that is given. It returns the Service.
-func (h *Hosting) ensure(ctx context.Context, s *v1alpha1.Server, role string) (*corev1.Service, error) {
-	key := client.ObjectKeyFromObject(s)
-	have := &corev1.Service{}
-	if err := h.Client.Get(ctx, key, have); apierrors.IsNotFound(err) {
-		have = nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read Service %s: %w", key, err)
+//
+// Others may do so at the same time, for another call of theirs. So each write is of what was read,
+// and it is done once a look afterwards finds what the Server, as it is then, asks for.
+func (h *Hosting) ensure(ctx context.Context, id int64, role string) (*corev1.Service, error) {
+	for n := range tries {
+		s, err := h.change(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		have, es, err := h.parts(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		gt, err := h.template(ctx, s.Labels[wellknown.HostedGameLabel])
+		if Is(err, Invalid) && have != nil && es != nil && (role == "" || shows(s, have, role)) {
+			// A server outlives the offer of its game.
+			return have, h.keepAsleep(ctx, s, es)
+		}
+		if err != nil {
+			return nil, err
+		}
+		// The ports are those that the server was made with, as the game says them now.
+		gt = gt.DeepCopy()
+		now := gt.Spec.Template.Spec.Ports
+		gt.Spec.Template.Spec = *s.Spec.DeepCopy()
+		settle(gt.Spec.Template.Spec.Ports, now, have)
+		if role != "" && portOf(&gt.Spec.Template.Spec, role) < 0 {
+			return nil, failf(NotFound, "port", "the game of server %d has no port %s", id, role)
+		}
+		asked := askedPorts(have, role)
+		svc := buildService(s, gt, serviceType(gt, have, role), asked, have)
+		if n > 0 && settled(svc, have) && es != nil && kept(es) == !runs(s) {
+			return have, nil
+		}
+		if have != nil {
+			svc.ResourceVersion = have.ResourceVersion
+		}
+		err = patch.Apply(ctx, h.Client, fieldOwner, svc)
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		es = buildElasticService(s, gt, asked, svc.Spec.Ports)
+		if err := patch.Apply(ctx, h.Client, fieldOwner, es); err != nil {
+			return nil, err
+		}
+		if err := h.keepAsleep(ctx, s, es); err != nil {
+			return nil, err
+		}
 	}
-	gt, err := h.template(ctx, s.Labels[wellknown.HostedGameLabel])
-	if Is(err, Invalid) && have != nil && role == "" {
-		return have, h.keepAsleep(ctx, s)
-	}
-	if err != nil {
-		return nil, err
-	}
-	// The ports are those that the server was made with, as the game says them now.
-	ports := gt.Spec.Template.Spec.Ports
-	gt = gt.DeepCopy()
-	gt.Spec.Template.Spec = *s.Spec.DeepCopy()
-	settle(gt.Spec.Template.Spec.Ports, ports)
+	return nil, failf(Busy, "", "server %d is being changed by others: send the same request again", id)
+}
 
-	if role != "" && portOf(&gt.Spec.Template.Spec, role) < 0 {
-		return nil, failf(NotFound, "port", "the game of server %s has no port %s", s.Name, role)
+// settled reports whether a Service has the type and the ports that it should have.
+func settled(want, have *corev1.Service) bool {
+	if have == nil || have.Spec.Type != want.Spec.Type || len(have.Spec.Ports) != len(want.Spec.Ports) {
+		return false
 	}
-	asked := askedPorts(have, role)
-	kind := serviceType(gt, have, role)
-	svc := buildService(s, gt, kind, asked, have)
-	if err := patch.Apply(ctx, h.Client, fieldOwner, svc); err != nil {
-		return nil, err
+	for _, w := range want.Spec.Ports {
+		if !slices.ContainsFunc(have.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == w.Name && p.Port == w.Port }) {
+			return false
+		}
 	}
-	if err := patch.Apply(ctx, h.Client, fieldOwner, buildElasticService(s, gt, asked, svc.Spec.Ports)); err != nil {
-		return nil, err
+	return true
+}
+
+// parts are a server's Service and ElasticService; nil where there is none.
+func (h *Hosting) parts(ctx context.Context, s *v1alpha1.Server) (*corev1.Service, *v1alpha1.ElasticService, error) {
+	svc, es := &corev1.Service{}, &v1alpha1.ElasticService{}
+	there := func(o client.Object, kind string) (bool, error) {
+		err := h.Client.Get(ctx, client.ObjectKeyFromObject(s), o)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read %s %s: %w", kind, client.ObjectKeyFromObject(s), err)
+		}
+		return true, own(s, o, kind)
 	}
-	if err := h.Client.Get(ctx, key, svc); err != nil {
-		return nil, fmt.Errorf("read Service %s: %w", key, err)
+	isService, err := there(svc, "Service")
+	if err != nil {
+		return nil, nil, err
 	}
-	return svc, nil
+	isElastic, err := there(es, "ElasticService")
+	if err != nil {
+		return nil, nil, err
+	}
+	if !isService {
+		svc = nil
+	}
+	if !isElastic {
+		es = nil
+	}
+	return svc, es, nil
+}
+
+// own returns an error unless an object is the server's.
+func own(s *v1alpha1.Server, o client.Object, kind string) error {
+	by := metav1.GetControllerOf(o)
+	switch {
+	case by != nil && by.UID == s.UID && o.GetDeletionTimestamp().IsZero():
+		return nil
+	case by != nil && by.UID == s.UID, by != nil && by.Kind == "Server" && o.GetLabels()[wellknown.HostedGameLabel] != "":
+		// It is of the one before, and the garbage collector comes for it.
+		return failf(Busy, "", "%s %s of an earlier server is still being deleted: send the same request again", kind, s.Name)
+	}
+	return failf(Conflict, "id", "%s %s in namespace %s wasn't made by this API, which leaves it alone: choose another id", kind, s.Name, s.Namespace)
 }

@@ -48,7 +48,9 @@ func (h *Hosting) Games(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+		if list.Items[i].Labels[wellknown.CatalogLabel] != "false" {
+			names = append(names, list.Items[i].Name)
+		}
 	}
 	slices.Sort(names)
 	return names, nil
@@ -111,7 +113,8 @@ type Filter struct {
 // from memory, which may lag behind by a moment.
 func (h *Hosting) List(ctx context.Context, f Filter) ([]Server, bool, error) {
 	var all v1alpha1.ServerList
-	opts := []client.ListOption{client.InNamespace(h.Namespace), client.HasLabels{wellknown.HostedGameLabel}}
+	// They are looked at, and not changed.
+	opts := []client.ListOption{client.InNamespace(h.Namespace), client.HasLabels{wellknown.HostedGameLabel}, client.UnsafeDisableDeepCopy}
 	if f.Game != "" {
 		opts = append(opts, client.MatchingLabels{wellknown.HostedGameLabel: f.Game})
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -16,44 +18,71 @@ import (
 	"dormouse.dev/dormouse/internal/maintenance"
 )
 
-// merge changes fields of an object, and returns it as it is then.
-func (h *Hosting) merge(ctx context.Context, o client.Object, fields map[string]any) error {
-	body, err := json.Marshal(fields)
-	if err != nil {
-		return fmt.Errorf("write a patch: %w", err)
-	}
-	err = h.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, body), client.FieldOwner(fieldOwner+"-state"))
-	if err != nil {
-		return fmt.Errorf("change %T %s: %w", o, client.ObjectKeyFromObject(o), err)
-	}
-	return nil
-}
-
 // Start starts a server, asleep or stopped. One that runs is left as it is.
 func (h *Hosting) Start(ctx context.Context, id int64) error {
-	s, err := h.change(ctx, id)
-	if err != nil {
-		return err
-	}
-	return h.set(ctx, s, map[string]any{"running": true, "replicas": 1, "deletion": map[string]any{"force": false}})
+	return h.set(ctx, id, func(s *v1alpha1.Server) error {
+		s.Spec.Running, s.Spec.Replicas, s.Spec.Deletion.Force = new(true), ptr.To[int32](1), false
+		// A deletion may have broken off.
+		for i := range s.Spec.Storage {
+			s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
+		}
+		return nil
+	})
 }
 
 // Stop stops a server until somebody starts it: it takes no new players, and ends when those it has
 // are gone. With force it ends at once.
 func (h *Hosting) Stop(ctx context.Context, id int64, force bool) error {
-	s, err := h.change(ctx, id)
-	if err != nil {
-		return err
-	}
-	return h.set(ctx, s, map[string]any{"running": false, "replicas": 0, "deletion": map[string]any{"force": force}})
+	return h.set(ctx, id, func(s *v1alpha1.Server) error {
+		s.Spec.Running, s.Spec.Replicas, s.Spec.Deletion.Force = new(false), new(int32), force
+		return nil
+	})
 }
 
-func (h *Hosting) set(ctx context.Context, s *v1alpha1.Server, spec map[string]any) error {
-	if err := h.merge(ctx, s, map[string]any{"spec": spec}); err != nil {
-		return gone(err, s)
+// Wake wakes a server that sleeps. One that somebody stopped must be started.
+func (h *Hosting) Wake(ctx context.Context, id int64) error {
+	return h.set(ctx, id, func(s *v1alpha1.Server) error {
+		if !runs(s) {
+			return failf(Conflict, "id", "server %d is stopped: start it", id)
+		}
+		s.Spec.Replicas = ptr.To[int32](1)
+		return nil
+	})
+}
+
+// set changes a server's spec, and then what belongs to it.
+func (h *Hosting) set(ctx context.Context, id int64, change func(*v1alpha1.Server) error) error {
+	if err := h.write(ctx, id, h.change, change); err != nil {
+		return err
 	}
-	_, err := h.ensure(ctx, s, "")
+	_, err := h.ensure(ctx, id, "")
 	return err
+}
+
+// write changes a server's spec as it was read; where somebody else changed it meanwhile, anew.
+func (h *Hosting) write(ctx context.Context, id int64, read func(context.Context, int64) (*v1alpha1.Server, error), change func(*v1alpha1.Server) error) error {
+	for range tries {
+		s, err := read(ctx, id)
+		if err != nil {
+			return err
+		}
+		before := s.DeepCopy()
+		if err := change(s); err != nil {
+			return err
+		}
+		if equality.Semantic.DeepEqual(before.Spec, s.Spec) {
+			return nil
+		}
+		err = h.Client.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner+"-state"))
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return gone(fmt.Errorf("change Server %s: %w", h.key(id), err), s)
+		}
+		return nil
+	}
+	return failf(Busy, "", "server %d is being changed by others: send the same request again", id)
 }
 
 // gone is the error for a server that was deleted in the middle of a call.
@@ -62,18 +91,6 @@ func gone(err error, s *v1alpha1.Server) error {
 		return absent(id)
 	}
 	return err
-}
-
-// Wake wakes a server that sleeps. One that somebody stopped must be started.
-func (h *Hosting) Wake(ctx context.Context, id int64) error {
-	s, err := h.change(ctx, id)
-	if err != nil {
-		return err
-	}
-	if !runs(s) {
-		return failf(Conflict, "id", "server %d is stopped: start it", id)
-	}
-	return h.set(ctx, s, map[string]any{"replicas": 1})
 }
 
 // MaxKeepAwake is how long a server may be kept awake at most.
@@ -89,65 +106,76 @@ func (h *Hosting) KeepAwake(ctx context.Context, id int64, until time.Time) erro
 	if !runs(s) {
 		return failf(Conflict, "id", "server %d is stopped: start it", id)
 	}
-	if _, err := h.ensure(ctx, s, ""); err != nil {
+	if _, err := h.ensure(ctx, id, ""); err != nil {
 		return err
 	}
-	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	return h.merge(ctx, es, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-		wellknown.KeepAwakeUntilAnnotation: until.UTC().Format(time.RFC3339),
-	}}})
+	return h.annotate(ctx, s, wellknown.KeepAwakeUntilAnnotation, until.UTC().Format(time.RFC3339))
+}
+
+// kept reports whether an ElasticService is kept asleep because its server is stopped.
+func kept(es *v1alpha1.ElasticService) bool {
+	return es.Annotations[wellknown.KeepAsleepUntilAnnotation] == maintenance.Stopped.Format(time.RFC3339)
 }
 
 // keepAsleep has a stopped server's ElasticService keep it asleep, and another one's not.
-func (h *Hosting) keepAsleep(ctx context.Context, s *v1alpha1.Server) error {
-	var until any
-	if !runs(s) {
-		until = maintenance.Stopped.Format(time.RFC3339)
+func (h *Hosting) keepAsleep(ctx context.Context, s *v1alpha1.Server, es *v1alpha1.ElasticService) error {
+	switch {
+	case !runs(s) && !kept(es):
+		return h.annotate(ctx, s, wellknown.KeepAsleepUntilAnnotation, maintenance.Stopped.Format(time.RFC3339))
+	case runs(s):
+		return h.annotate(ctx, s, wellknown.KeepAsleepUntilAnnotation, nil)
+	}
+	return nil
+}
+
+// annotate changes an annotation of a server's ElasticService; nil takes it off.
+func (h *Hosting) annotate(ctx context.Context, s *v1alpha1.Server, name string, value any) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+	if err != nil {
+		return fmt.Errorf("write a patch: %w", err)
 	}
 	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	return h.merge(ctx, es, map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.KeepAsleepUntilAnnotation: until}}})
+	err = h.Client.Patch(ctx, es, client.RawPatch(types.MergePatchType, body), client.FieldOwner(fieldOwner+"-state"))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("change ElasticService %s: %w", client.ObjectKeyFromObject(s), err)
+	}
+	return nil
 }
 
 // Resize changes a server's memory and disk, each unless it is 0. More memory counts from the game's
 // next start, which comes when nobody plays. A disk only grows.
 func (h *Hosting) Resize(ctx context.Context, id, ram, disk int64) error {
-	s, err := h.change(ctx, id)
-	if err != nil {
-		return err
-	}
-	before := s.DeepCopy()
-	if ram > 0 {
-		setRAM(&s.Spec, ram)
-	}
-	if has := wantOf(s).Disk; disk > 0 && disk < has {
-		return failf(Conflict, "disk_gb", "disk_gb is %d and can only grow: ask for %d or more", has, has)
-	}
-	if disk > 0 && len(s.Spec.Storage) > 0 {
-		s.Spec.Storage[0].Size = gibibytes(disk)
-	}
-	if err := h.Client.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return gone(fmt.Errorf("change Server %s: %w", h.key(id), err), s)
-	}
-	return nil
+	return h.write(ctx, id, h.change, func(s *v1alpha1.Server) error {
+		if ram > 0 {
+			setRAM(&s.Spec, ram)
+		}
+		if has := wantOf(s).Disk; disk > 0 && disk < has {
+			return failf(Conflict, "disk_gb", "disk_gb is %d and can only grow: ask for %d or more", has, has)
+		}
+		if disk > 0 && len(s.Spec.Storage) > 0 {
+			s.Spec.Storage[0].Size = gibibytes(disk)
+		}
+		return nil
+	})
 }
 
 // Delete deletes a server, once its players are gone, or at once with force. Its disk goes with it
 // unless that is kept, for a later server of the same number.
 func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) error {
-	s, err := h.read(ctx, id)
+	var s *v1alpha1.Server
+	err := h.write(ctx, id, h.read, func(read *v1alpha1.Server) error {
+		s = read
+		s.Spec.Deletion.Force = force
+		for i := range s.Spec.Storage {
+			s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
+			if keepDisk {
+				s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	before := s.DeepCopy()
-	s.Spec.Deletion.Force = force
-	for i := range s.Spec.Storage {
-		s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
-		if keepDisk {
-			s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
-		}
-	}
-	if err := h.Client.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return gone(fmt.Errorf("change Server %s: %w", h.key(id), err), s)
 	}
 	err = h.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
 	if err != nil && !apierrors.IsNotFound(err) {

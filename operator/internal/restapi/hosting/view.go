@@ -128,14 +128,14 @@ func seconds(d *metav1.Duration) float64 {
 }
 
 func fromService(v *Server, s *v1alpha1.Server, svc *corev1.Service) {
-	primary := portOf(&s.Spec, Primary)
+	primary := shown(s, svc, Primary)
 	for _, p := range svc.Spec.Ports {
 		number := outside(svc, p)
 		if svc.Spec.Type == corev1.ServiceTypeClusterIP || number == 0 {
 			continue
 		}
 		v.Ports[p.Name] = number
-		if primary >= 0 && servicePort(svc, s.Spec.Ports[primary].Name).Name == p.Name {
+		if primary != nil && primary.Name == p.Name {
 			v.Ports[Primary] = number
 		}
 	}

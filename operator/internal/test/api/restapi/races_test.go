@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -243,5 +244,129 @@ func TestOthersServersAreLeftAlone(t *testing.T) {
 	after := &v1alpha1.Server{}
 	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(s), after); err != nil || after.ResourceVersion != s.ResourceVersion {
 		t.Errorf("it was touched: %v", err)
+	}
+}
+
+// A start and two calls for ports at once, through both replicas, each have what they were promised
+// afterwards; and a stop beside a start ends as one of them.
+func TestCallsAtOnceUndoNothing(t *testing.T) {
+	w := newWorld(t)
+	for n := range 8 {
+		path := fmt.Sprintf("/api/v1/server/%d", 7000+n)
+		w.want(w.call(0, w.token, http.MethodPost, path, two), 201)
+		var calls errgroup.Group
+		ports := make([]any, 2)
+		again := func(replica int, path string) (reply, error) {
+			for {
+				r, err := call(t.Context(), w.replicas[replica].URL, w.token, http.MethodPatch, path, "")
+				if err != nil || r.status == http.StatusOK {
+					return r, err
+				}
+				if r.status != http.StatusServiceUnavailable {
+					return r, fmt.Errorf("%s: answered %v", path, r)
+				}
+			}
+		}
+		calls.Go(func() error { _, err := again(0, path+"/start"); return err })
+		for i, role := range []string{"primary", "rcon"} {
+			calls.Go(func() error {
+				r, err := again(1-i, path+"/port/"+role)
+				ports[i] = r.body["port"]
+				return err
+			})
+		}
+		if err := calls.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		key := client.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("server-%d", 7000+n)}
+		es, svc := &v1alpha1.ElasticService{}, &corev1.Service{}
+		for _, o := range []client.Object{es, svc} {
+			if err := w.admin.Get(t.Context(), key, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if es.Annotations[wellknown.KeepAsleepUntilAnnotation] != "" {
+			t.Errorf("server %d was started, and is kept asleep", 7000+n)
+		}
+		have := map[string]any{}
+		for _, p := range svc.Spec.Ports {
+			have[p.Name] = float64(p.NodePort)
+		}
+		if have["game"] != ports[0] || have["rcon"] != ports[1] {
+			t.Errorf("server %d has the ports %v; its callers were told %v", 7000+n, have, ports)
+		}
+		calls.Go(func() error { _, err := again(0, path+"/stop"); return err })
+		calls.Go(func() error { _, err := again(1, path+"/start"); return err })
+		if err := calls.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		s := &v1alpha1.Server{}
+		for _, o := range []client.Object{s, es} {
+			if err := w.admin.Get(t.Context(), key, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept := es.Annotations[wellknown.KeepAsleepUntilAnnotation] != ""; kept == *s.Spec.Running {
+			t.Errorf("server %d runs: %v, and is kept asleep: %v", 7000+n, *s.Spec.Running, kept)
+		}
+	}
+}
+
+// What an earlier server of the number has left behind is waited for, and what somebody else made is
+// left alone.
+func TestWhatIsThereAlreadyIsNotTakenOver(t *testing.T) {
+	w := newWorld(t)
+	for id, c := range map[int]struct {
+		labels map[string]string
+		owner  []metav1.OwnerReference
+		status int
+	}{
+		8000: {nil, nil, 409},
+		8001: {map[string]string{wellknown.HostedGameLabel: "minecraft"}, []metav1.OwnerReference{{
+			APIVersion: "dormouse.dev/v1alpha1", Kind: "Server", Name: "server-8001", UID: "earlier", Controller: new(true),
+		}}, 503},
+	} {
+		svc := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("server-%d", id), Labels: c.labels, OwnerReferences: c.owner},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 80}}},
+		}
+		if err := w.admin.Create(t.Context(), svc); err != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("/api/v1/server/%d", id)
+		w.want(w.call(0, w.token, http.MethodPost, path, two), c.status)
+		after := &corev1.Service{}
+		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(svc), after); err != nil || after.ResourceVersion != svc.ResourceVersion {
+			t.Errorf("server %d: the Service was touched: %v", id, err)
+		}
+		if err := w.admin.Delete(t.Context(), svc); err != nil {
+			t.Fatal(err)
+		}
+		// Once it is gone the same call completes the server.
+		w.want(w.call(1, w.token, http.MethodPost, path, two), 200)
+	}
+}
+
+// A server outlives the offer of its game: it is stopped and started, and its number stays.
+func TestAServerOutlivesTheOfferOfItsGame(t *testing.T) {
+	w := newWorld(t)
+	gt := w.offer("draughts")
+	const path, asked = "/api/v1/server/8100", `{"ram_gb":1,"disk_gb":1,"game":"draughts"}`
+	w.want(w.call(0, w.token, http.MethodPost, path, asked), 201)
+	port := w.want(w.call(0, w.token, http.MethodPatch, path+"/port/primary", ""), 200).body["port"]
+	if err := w.admin.Delete(t.Context(), gt); err != nil {
+		t.Fatal(err)
+	}
+	w.want(w.call(1, w.token, http.MethodPost, path, asked), 200)
+	w.want(w.call(1, w.token, http.MethodPatch, path+"/start", ""), 200)
+	w.want(w.call(0, w.token, http.MethodPatch, path+"/stop", ""), 200)
+	if again := w.want(w.call(1, w.token, http.MethodPatch, path+"/port/primary", ""), 200).body["port"]; again != port {
+		t.Errorf("its port was %v and is %v", port, again)
+	}
+	w.offer("draughts")
+	w.want(w.call(0, w.token, http.MethodPatch, path+"/start", ""), 200)
+	es := &v1alpha1.ElasticService{}
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "server-8100"}, es); err != nil || es.Annotations[wellknown.KeepAsleepUntilAnnotation] != "" {
+		t.Errorf("it was started, and is kept asleep: %v", err)
 	}
 }
