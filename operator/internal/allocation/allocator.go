@@ -51,6 +51,10 @@ type Options struct {
 	Cache cache.Cache
 	// Client writes to the API server.
 	Client client.Client
+	// Live reads from it: a leader begins with all Allocations that there are; nil: with those in Cache.
+	Live client.Reader
+	// Namespaces are those that count; empty: all.
+	Namespaces []string
 	// Waker wakes what sleeps.
 	Waker Waker
 	// Events takes the events for users.
@@ -77,7 +81,9 @@ type Allocator struct {
 	mu     sync.Mutex
 	passes workqueue.TypedRateLimitingInterface[reconcile.Request]
 	waking map[types.NamespacedName]time.Time
-	slots  chan struct{}
+	// under has the services whose wake is under way.
+	under map[types.NamespacedName]bool
+	slots chan struct{}
 }
 
 // New makes an Allocator and fills its book from the cache.
@@ -87,7 +93,7 @@ func New(ctx context.Context, o Options) (*Allocator, error) {
 	}
 	a := &Allocator{
 		Options: o, sooner: make(chan struct{}, 1), leads: make(chan struct{}),
-		waking: map[types.NamespacedName]time.Time{}, slots: make(chan struct{}, wakers),
+		waking: map[types.NamespacedName]time.Time{}, under: map[types.NamespacedName]bool{}, slots: make(chan struct{}, wakers),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "allocation"}),
@@ -156,6 +162,10 @@ func (a *Allocator) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
+	// The cache may lag behind what the leader before has written last.
+	if !a.catchUp(ctx) {
+		return nil
+	}
 	a.book.Lead()
 	close(a.leads)
 	var running sync.WaitGroup
@@ -169,6 +179,53 @@ func (a *Allocator) Start(ctx context.Context) error {
 	a.follow(ctx)
 	a.queue.ShutDown()
 	running.Wait()
+	return nil
+}
+
+// catchUp takes in all Allocations as the API server has them, and reports whether it could before
+// ctx ended.
+func (a *Allocator) catchUp(ctx context.Context) bool {
+	for a.Live != nil {
+		err := a.list(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			a.Log.Error(err, "Allocations can't be read, and are given no Servers yet")
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(minRetry):
+		}
+	}
+	return true
+}
+
+// page is how many Allocations are listed at once.
+const page = 500
+
+func (a *Allocator) list(ctx context.Context) error {
+	namespaces := a.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		for more := ""; ; {
+			var list v1alpha1.AllocationList
+			if err := a.Live.List(ctx, &list, client.InNamespace(namespace), client.Limit(page), client.Continue(more)); err != nil {
+				return fmt.Errorf("list Allocations: %w", err)
+			}
+			for i := range list.Items {
+				o := &list.Items[i]
+				o.ManagedFields = nil
+				a.book.SetAllocation(o, true)
+			}
+			if more = list.Continue; more == "" {
+				break
+			}
+		}
+	}
 	return nil
 }
 
@@ -209,6 +266,7 @@ func (a *Allocator) wake(ctx context.Context) bool {
 		}
 		go func() {
 			defer utilruntime.HandleCrash()
+			defer a.end(service)
 			select {
 			case a.slots <- struct{}{}:
 			case <-ctx.Done():
@@ -231,7 +289,7 @@ func (a *Allocator) begin(service types.NamespacedName) bool {
 	now := a.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now.Sub(a.waking[service]) < wakeEvery {
+	if a.under[service] || now.Sub(a.waking[service]) < wakeEvery {
 		return false
 	}
 	for other, at := range a.waking {
@@ -239,8 +297,15 @@ func (a *Allocator) begin(service types.NamespacedName) bool {
 			delete(a.waking, other)
 		}
 	}
-	a.waking[service] = now
+	a.waking[service], a.under[service] = now, true
 	return true
+}
+
+// end notes that a wake has ended.
+func (a *Allocator) end(service types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.under, service)
 }
 
 // Source gives the Allocator the queue of the Servers' controller, which has a pass of each Server

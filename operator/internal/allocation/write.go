@@ -79,7 +79,7 @@ func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
 		return fmt.Errorf("write the status of Allocation %s: %w", key, err)
 	}
 	written.ManagedFields = nil
-	a.book.SetAllocation(written, false)
+	a.book.Written(written)
 	a.tell(written, d)
 	return nil
 }

@@ -74,7 +74,7 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	if pod.Labels[wellknown.DeletionAllowedLabel] != "true" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 		return allowed // by this webhook: the budget decides
 	}
-	if name := h.allocatedTo(ctx, server); name != "" {
+	if name := h.allocatedTo(ctx, server, pod.UID); name != "" {
 		h.Metrics.Reviewed(metrics.EvictionDenied)
 		return denied(server.Name, "Allocation "+name+" has it")
 	}
@@ -106,10 +106,19 @@ func denied(server, why string) *admissionv1.AdmissionResponse {
 
 // allocatedTo is the name of an Allocation that has a Server; empty: none has. The Pod's label says so
 // two writes later.
-func (h *Handler) allocatedTo(ctx context.Context, server *v1alpha1.Server) string {
+func (h *Handler) allocatedTo(ctx context.Context, server *v1alpha1.Server, pod types.UID) string {
+	if g := server.Status.Game; g != nil && (g.State == v1alpha1.GameShutdown || g.State == v1alpha1.GameUnhealthy) {
+		return "" // it goes whoever has it
+	}
 	allocations, err := index.AllocationsOf(ctx, h.Cached, server)
-	if err != nil || len(allocations) == 0 {
+	if err != nil {
 		return "" // the sidecar may still object
 	}
-	return allocations[0].Name
+	for i := range allocations {
+		// That of an earlier Pod is about to be Expired.
+		if of := allocations[i].Status.PodUID; of == "" || of == string(pod) {
+			return allocations[i].Name
+		}
+	}
+	return ""
 }

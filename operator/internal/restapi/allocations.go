@@ -73,6 +73,7 @@ type allocations struct {
 	service   *allocate.Service
 	access    *access.Reviewer
 	namespace string
+	waiting   *streams
 }
 
 func (a *allocations) register(api huma.API) {
@@ -103,6 +104,13 @@ func (a *allocations) allocate(ctx context.Context, in *allocateInput) (*allocat
 		if r.TTL, err = time.ParseDuration(b.TTL); err != nil || r.TTL < 0 {
 			return nil, fail(http.StatusBadRequest, "body.ttl", "ttl must be 0s, or a duration from 1s to 168h such as 2h.")
 		}
+	}
+	if r.Wait > 0 {
+		leave, ok := a.waiting.admit(caller(ctx))
+		if !ok {
+			return nil, later(fail(http.StatusTooManyRequests, "", "Too many calls wait for a Server: come again later."))
+		}
+		defer leave()
 	}
 	got, err := a.service.Allocate(ctx, a.namespace, r)
 	if err != nil {

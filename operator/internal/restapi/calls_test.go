@@ -35,10 +35,10 @@ func TestATokenIsSlowedDownAndOthersAreNot(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	s := &streams{metrics: NewMetrics(nil), those: map[[32]byte]int{}}
+	s := &streams{metrics: NewMetrics(nil), total: maxStreams, ofUser: maxStreamsOfUser, those: map[[32]byte]int{}}
 	greedy, other := &access.User{Key: sha256.Sum256([]byte("greedy"))}, &access.User{Key: sha256.Sum256([]byte("other"))}
 	var leave []func()
-	for range maxStreamsOfToken {
+	for range maxStreamsOfUser {
 		l, ok := s.admit(greedy)
 		if !ok {
 			t.Fatalf("stream %d is refused", len(leave)+1)

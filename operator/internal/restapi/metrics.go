@@ -12,7 +12,7 @@ type Metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 	refuse  *prometheus.CounterVec
-	streams prometheus.Gauge
+	open    *prometheus.GaugeVec
 }
 
 // NewMetrics registers the API's metrics.
@@ -26,14 +26,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
 		}, []string{"operation"}),
 		refuse: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dormouse_api_refused_total", Help: "Calls of the REST API that were refused because of a bound: rate (of a token), streams (open at once).",
+			Name: "dormouse_api_refused_total", Help: "Calls of the REST API that were refused because of a bound: rate (of a user), streams and waiting (open at once).",
 		}, []string{"reason"}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dormouse_api_streams", Help: "Streams of logs and events that are open.",
-		}),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dormouse_api_open_calls", Help: "Calls of the REST API that stay open: streams (of logs and events), waiting (for a Server).",
+		}, []string{"what"}),
 	}
 	if r != nil {
-		r.MustRegister(m.calls, m.seconds, m.refuse, m.streams)
+		r.MustRegister(m.calls, m.seconds, m.refuse, m.open)
 	}
 	return m
 }
@@ -42,5 +42,7 @@ func (m *Metrics) called(operation string, status int, took time.Duration) {
 	m.calls.WithLabelValues(operation, strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
 }
+
+func (m *Metrics) opened(what string, change float64) { m.open.WithLabelValues(what).Add(change) }
 
 func (m *Metrics) refused(reason string) { m.refuse.WithLabelValues(reason).Inc() }

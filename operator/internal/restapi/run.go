@@ -103,7 +103,7 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 		},
 		access:  reviewer,
 		metrics: metrics,
-		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: ending, those: map[[32]byte]int{}},
+		streams: &streams{client: set, namespace: o.Namespace, metrics: metrics, ending: ending, total: maxStreams, ofUser: maxStreamsOfUser, what: "streams", those: map[[32]byte]int{}},
 		now:     time.Now,
 	}
 	mux := http.NewServeMux()
@@ -116,7 +116,10 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 	registerHealth(api)
 	s.register(api)
 	s.registerStreams(api)
-	a := &allocations{service: service, access: reviewer, namespace: o.Namespace}
+	a := &allocations{
+		service: service, access: reviewer, namespace: o.Namespace,
+		waiting: &streams{metrics: metrics, total: maxWaiting, ofUser: maxWaitingOfUser, what: "waiting", those: map[[32]byte]int{}},
+	}
 	a.register(api)
 	calls := gamecalls.New(cached, o.Namespace)
 	calls.Port = cmp.Or(o.SidecarPort, calls.Port)

@@ -24,9 +24,12 @@ import (
 
 // Bounds of streams.
 const (
-	// maxStreams and maxStreamsOfToken bound how many are open at once, in total and of a token.
-	maxStreams        = 1000
-	maxStreamsOfToken = 20
+	// maxStreams and maxStreamsOfUser bound how many are open at once, in total and of a user.
+	maxStreams       = 1000
+	maxStreamsOfUser = 20
+	// maxWaiting and maxWaitingOfUser bound the calls that wait for a Server.
+	maxWaiting       = 4096
+	maxWaitingOfUser = 1024
 	// streamTime is how long a stream lasts: then its caller comes again, and is checked again.
 	streamTime = 10 * time.Minute
 	// beat is how often a silent stream says that it is there.
@@ -49,13 +52,18 @@ type Event struct {
 	Count   int32     `json:"count,omitempty" doc:"How often it happened."`
 }
 
-// streams bounds those that are open.
+// streams bounds what stays open: streams, or calls that wait.
 type streams struct {
 	client    kubernetes.Interface
 	namespace string
 	metrics   *Metrics
 	// ending is closed when the program ends: streams don't end by themselves.
 	ending <-chan struct{}
+
+	// total and ofUser bound how many are open at once, in all and of a user; what is the metric's word
+	// for one over them.
+	total, ofUser int
+	what          string
 
 	mu    sync.Mutex
 	open  int
@@ -67,18 +75,18 @@ type streams struct {
 func (s *streams) admit(u *access.User) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open >= maxStreams || s.those[u.Key] >= maxStreamsOfToken {
-		s.metrics.refused("streams")
+	if s.open >= s.total || s.those[u.Key] >= s.ofUser {
+		s.metrics.refused(s.what)
 		return nil, false
 	}
 	s.open++
 	s.those[u.Key]++
-	s.metrics.streams.Inc()
+	s.metrics.opened(s.what, 1)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.open--
-		s.metrics.streams.Dec()
+		s.metrics.opened(s.what, -1)
 		if s.those[u.Key]--; s.those[u.Key] == 0 {
 			delete(s.those, u.Key)
 		}

@@ -12,10 +12,11 @@ import (
 )
 
 // setupAllocations adds what gives Allocations their Servers.
-func setupAllocations(ctx context.Context, mgr ctrl.Manager, waker allocation.Waker) (*allocation.Allocator, error) {
+func setupAllocations(ctx context.Context, mgr ctrl.Manager, waker allocation.Waker, namespaces []string) (*allocation.Allocator, error) {
 	a, err := allocation.New(ctx, allocation.Options{
-		Cache:   mgr.GetCache(),
-		Client:  mgr.GetClient(),
+		Cache:  mgr.GetCache(),
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(), Namespaces: namespaces,
 		Waker:   waker,
 		Events:  lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Metrics: metrics.NewAllocations(ctrlmetrics.Registry),

@@ -111,7 +111,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
 	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
 	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
-	allocator, err := setupAllocations(ctx, mgr, waker)
+	allocator, err := setupAllocations(ctx, mgr, waker, o.Namespaces)
 	if err != nil {
 		return err
 	}

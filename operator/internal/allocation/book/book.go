@@ -45,11 +45,13 @@ type Book struct {
 	now   func() time.Time
 	hooks Hooks
 
-	mu     sync.Mutex
-	leads  bool
-	spaces map[string]*space
-	nodes  map[string]map[string]string
-	due    dues
+	mu sync.Mutex
+	// unbounded is set while a new leader goes through those who wait.
+	unbounded bool
+	leads     bool
+	spaces    map[string]*space
+	nodes     map[string]map[string]string
+	due       dues
 	// count orders Allocations as they came, and questions by when they were asked.
 	count   int
 	pending int
@@ -117,8 +119,14 @@ func (b *Book) Lead() {
 		for _, e := range s.entries {
 			b.check(s, e)
 		}
+		// As they came. Who is too many is found once the others have what there is.
+		b.unbounded = true
 		for _, e := range slices.Clone(s.waiting) {
 			b.decide(s, e)
+		}
+		b.unbounded = false
+		for len(s.waiting) > maxPending {
+			b.refuse(s, s.waiting[len(s.waiting)-1], reasons.TooManyWait)
 		}
 	}
 }
@@ -265,7 +273,21 @@ func (b *Book) DeleteNode(name string) {
 func (b *Book) SetAllocation(o *v1alpha1.Allocation, listed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.setAllocation(b.space(o.Namespace), o, listed)
+}
+
+// Written takes in an Allocation as the API server answered a write of its status. The cache may have
+// shown since that it is gone: then it stays so, because no other word of that would come.
+func (b *Book) Written(o *v1alpha1.Allocation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	s := b.space(o.Namespace)
+	if e := s.entries[o.Name]; e != nil && e.object.UID == o.UID {
+		b.setAllocation(s, o, false)
+	}
+}
+
+func (b *Book) setAllocation(s *space, o *v1alpha1.Allocation, listed bool) {
 	e := s.entries[o.Name]
 	if e != nil && e.object.UID != o.UID {
 		if older(o, e.object) {

@@ -258,7 +258,7 @@ func TestAWithdrawnServerIsNotGiven(t *testing.T) {
 func (w *world) service(phase v1alpha1.Phase) *v1alpha1.ElasticService {
 	es := &v1alpha1.ElasticService{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "duel", ResourceVersion: w.next()},
-		Spec:       v1alpha1.ElasticServiceSpec{Service: "duel", ScaleTargetRef: v1alpha1.ScaleTargetRef{Kind: "GameType", Name: "duel"}},
+		Spec:       v1alpha1.ElasticServiceSpec{Service: "duel", ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: "duel"}},
 		Status:     v1alpha1.ElasticServiceStatus{Phase: phase},
 	}
 	w.SetService(es)

@@ -81,7 +81,7 @@ func (b *Book) decide(s *space, e *entry) {
 	switch wait := e.until.Sub(b.now()); {
 	case wait <= 0:
 		b.refuse(s, e, refusalOf(e))
-	case len(s.waiting) > maxPending:
+	case len(s.waiting) > maxPending && !b.unbounded:
 		b.refuse(s, e, reasons.TooManyWait)
 	}
 }
@@ -128,7 +128,7 @@ func (s *space) nothing(n *need) string {
 	case t != nil && t.trouble != "":
 		return fmt.Sprintf("%s sleeps, and isn't woken: %s.", who, t.trouble)
 	case t != nil && t.shut():
-		return who + " sleeps, and is woken."
+		return who + " sleeps; its wake was asked for."
 	case servers == 0:
 		return who + " has no Server."
 	case servers == 1:

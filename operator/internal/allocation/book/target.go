@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/target"
 )
 
 // targetState is what the book knows of a GameType, a Fleet or a Server as a whole.
@@ -71,6 +72,11 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.space(es.Namespace)
+	if !target.Of(es).HasServers() {
+		// Another API group may have a Fleet of the same name.
+		b.forgetService(s, es.Name, "")
+		return
+	}
 	key := TargetKey(es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
 	b.forgetService(s, es.Name, key)
 	t := s.target(key)

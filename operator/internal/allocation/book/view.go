@@ -3,6 +3,7 @@ package book
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -15,12 +16,12 @@ type question struct {
 	labels map[string]v1alpha1.LabelValue
 }
 
-// key distinguishes questions. Neither labels nor names have line ends.
+// key distinguishes questions, whatever is in their labels.
 func (q question) key() string {
 	var b strings.Builder
 	b.WriteString(q.target)
 	for _, name := range slices.Sorted(maps.Keys(q.labels)) {
-		b.WriteString("\n" + name + "\n" + string(q.labels[name]))
+		b.WriteString(strconv.Quote(name) + strconv.Quote(string(q.labels[name])))
 	}
 	return b.String()
 }

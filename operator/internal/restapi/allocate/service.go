@@ -228,6 +228,9 @@ func (c *call) await(ctx context.Context, o *v1alpha1.Allocation) (*v1alpha1.All
 		case <-c.waiter.news:
 		case <-unanswered.C:
 			c.leave(ctx)
+			if latest.Status.State == v1alpha1.AllocationPending {
+				return nil, &Refused{Reason: reasons.WaitOver, Message: "No Server was free in time.", RetryAfter: time.Second}
+			}
 			return nil, &Refused{Reason: NoAnswer, Message: "The operator hasn't answered in time.", RetryAfter: answerTime}
 		}
 	}
@@ -247,8 +250,8 @@ func (c *call) refused(ctx context.Context, o *v1alpha1.Allocation) error {
 		return errAgain
 	case cond == nil:
 		return &Refused{Reason: reasons.NoServerFree, Message: "No Server is free.", RetryAfter: time.Second}
-	case cond.Reason == reasons.WaitOver && c.deadline.Sub(c.now()) > time.Second:
-		return errAgain
+	case (cond.Reason == reasons.WaitOver || cond.Reason == reasons.NoServerFree) && c.deadline.Sub(c.now()) > time.Second:
+		return errAgain // the call before had less time
 	}
 	r := &Refused{Reason: cond.Reason, Message: cond.Message, RetryAfter: time.Second}
 	if cond.Reason == reasons.TooManyWait {
