@@ -1,0 +1,120 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// few lets so many through.
+type few struct{ left int }
+
+func (f *few) Allow() bool {
+	f.left--
+	return f.left >= 0
+}
+
+// reviewer asks an API server for which tokens that begin with good are good, and who may do what is
+// in may. It counts the questions.
+func reviewer(unknown Limiter, may func(authorizationv1.SubjectAccessReviewSpec) bool) (*Reviewer, map[string]int) {
+	client, asked := fake.NewClientset(), map[string]int{}
+	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		asked["tokens"]++
+		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		if name, ok := strings.CutPrefix(review.Spec.Token, "good-"); ok {
+			name, _, _ = strings.Cut(name, "-")
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: name, UID: "uid-" + name}}
+		}
+		return true, review, nil
+	})
+	client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		asked["rights"]++
+		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		review.Status.Allowed = may(review.Spec)
+		return true, review, nil
+	})
+	return New(client, unknown), asked
+}
+
+// A flood of tokens that nobody knows doesn't hold up who has shown a good one before, though that has
+// to be looked at anew.
+func TestAFloodOfTokensHoldsNobodyUp(t *testing.T) {
+	r, asked := reviewer(&few{left: 10}, nil)
+	if _, err := r.User(t.Context(), "good-alice"); err != nil {
+		t.Fatal(err)
+	}
+	busy := 0
+	for n := range 100 {
+		if _, err := r.User(t.Context(), fmt.Sprintf("junk-%d", n)); errors.Is(err, ErrBusy) {
+			busy++
+		} else if !errors.Is(err, ErrUnauthenticated) {
+			t.Fatalf("a token that is none: %v", err)
+		}
+	}
+	if busy != 91 || asked["tokens"] != 10 {
+		t.Errorf("%d of 100 tokens were too many, and the API server was asked %d times", busy, asked["tokens"])
+	}
+	r.tokens.RemoveAll(func(any) bool { return true }) // its minute is over
+	if u, err := r.User(t.Context(), "good-alice"); err != nil || u.Name != "alice" {
+		t.Errorf("who was known before is held up: %v", err)
+	}
+	if _, err := r.User(t.Context(), "good-bob"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a new one while there are too many: %v", err)
+	}
+}
+
+// A user is one whichever token is shown, and what a token may do is asked for each of them.
+func TestUsersAreToldApartByNameAndAnswersByToken(t *testing.T) {
+	r, asked := reviewer(&few{left: 100}, func(s authorizationv1.SubjectAccessReviewSpec) bool {
+		return s.User == "alice" && s.ResourceAttributes.Verb == "get" && s.ResourceAttributes.Group == "dormouse.dev"
+	})
+	user := func(token string) *User {
+		t.Helper()
+		u, err := r.User(t.Context(), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	one, two, bob := user("good-alice-1"), user("good-alice-2"), user("good-bob")
+	if one.Key != two.Key || one.Key == bob.Key {
+		t.Error("users aren't told apart by who they are")
+	}
+	get := Action{Namespace: "games", Verb: "get", Resource: "servers", Name: "server-7"}
+	for _, c := range []struct {
+		who  *User
+		do   Action
+		want error
+	}{
+		{one, get, nil}, {one, get, nil}, {two, get, nil}, {bob, get, ErrForbidden}, {bob, get, ErrForbidden},
+		{one, Action{Namespace: "games", Verb: "delete", Resource: "servers", Name: "server-7"}, ErrForbidden},
+		{one, Action{Namespace: "games", Verb: "get", Resource: "servers", Name: "server-8"}, nil},
+	} {
+		if err := r.Check(t.Context(), c.who, c.do); !errors.Is(err, c.want) {
+			t.Errorf("%s wants to %+v: %v, want %v", c.who.Name, c.do, err, c.want)
+		}
+	}
+	if asked["rights"] != 5 {
+		t.Errorf("the API server was asked %d times, want once for each question", asked["rights"])
+	}
+}
+
+// What is no token is none without a question.
+func TestWhatIsNoTokenIsNotAskedAbout(t *testing.T) {
+	r, asked := reviewer(&few{left: 100}, nil)
+	for _, token := range []string{"", strings.Repeat("a", maxTokenBytes+1)} {
+		if _, err := r.User(t.Context(), token); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("a token of %d bytes: %v", len(token), err)
+		}
+	}
+	if asked["tokens"] != 0 {
+		t.Errorf("the API server was asked %d times", asked["tokens"])
+	}
+}
