@@ -93,7 +93,11 @@ func TestUsersAreToldApartByNameAndAnswersByToken(t *testing.T) {
 		do   Action
 		want error
 	}{
-		{one, get, nil}, {one, get, nil}, {two, get, nil}, {bob, get, ErrForbidden}, {bob, get, ErrForbidden},
+		{one, get, nil},
+		{one, get, nil},
+		{two, get, nil},
+		{bob, get, ErrForbidden},
+		{bob, get, ErrForbidden},
 		{one, Action{Namespace: "games", Verb: "delete", Resource: "servers", Name: "server-7"}, ErrForbidden},
 		{one, Action{Namespace: "games", Verb: "get", Resource: "servers", Name: "server-8"}, nil},
 	} {
