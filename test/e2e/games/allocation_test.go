@@ -20,8 +20,9 @@ import (
 // A hundred matches ask at once for a place each on a game that sleeps: its 20 Servers wake, each
 // match gets one of the 100 places as they come up, and no place is given twice. Ten callers don't wait
 // for that, and nothing is left of them.
+//
+// It runs by itself: 20 games that start at once leave others nothing of two processors.
 func TestAHundredMatchesWakeAGameAndArePlaced(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	const servers, capacity, matches, gone = 20, 5, 100, 10

@@ -42,8 +42,9 @@ func offer(ctx context.Context, t *testing.T, name string, change func(*v1alpha1
 
 // A person with a browser makes a server, watches it come up, sees a player, and stops it: on a phone
 // by day, and at a desk by night.
+//
+// It runs by itself, as the browser wants a processor.
 func TestThePageShowsAServersLife(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	if err := env.InstallDebian(ctx, "chromium", page.Program, os.Stderr); errors.Is(err, env.ErrNotInstalled) {
