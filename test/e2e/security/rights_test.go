@@ -43,6 +43,8 @@ var unseen = map[right]string{
 	{"", "dormouse.dev", "gametypes/finalizers", "update"}:       finalizersReason,
 	{"", "events.k8s.io", "events", "patch"}: "an event that repeats on the same version of an object is written onto the first;" +
 		" nearly every event of ours comes with a write of the object",
+	{"", "dormouse.dev", "allocations", "delete"}: "one that is over is deleted after an hour; the tests of" +
+		" operator/internal/allocation have a clock that shows it",
 	{"", "apps", "replicasets", "get"}:       unsettledReason,
 	{"", "dormouse.dev", "fleets", "get"}:    unsettledReason,
 	{"", "dormouse.dev", "gametypes", "get"}: unsettledReason,
@@ -197,6 +199,7 @@ func live(ctx context.Context, t *testing.T) {
 
 	liveServers(ctx, t)
 	liveGameType(ctx, t)
+	liveAllocation(ctx, t, first)
 	waitAll(ctx, t, v1alpha1.PhaseAsleep, selected, selectorless, stateful, slow, stuck, left)
 	// The operator looks into what isn't up within some seconds: at the pods, and at
 	// the events of one that doesn't tell by itself.
@@ -301,5 +304,23 @@ func toStatefulSet(ctx context.Context, t *testing.T, g env.Game) {
 	es.Spec.ScaleTargetRef.Kind = "StatefulSet"
 	if err := suite.Cluster.Client.Patch(ctx, es, client.MergeFrom(original)); err != nil {
 		t.Fatalf("point ElasticService %s at the StatefulSet: %v", g.Key(), err)
+	}
+}
+
+// liveAllocation asks for a Server of a game that there isn't, and waits for the answer.
+func liveAllocation(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	a := &v1alpha1.Allocation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "match"},
+		Spec:       v1alpha1.AllocationSpec{TargetRef: &v1alpha1.AllocationTarget{Name: "nobodys"}},
+	}
+	if err := suite.Cluster.Client.Create(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	_, err := env.Wait(ctx, suite.Cluster, &v1alpha1.AllocationList{}, client.ObjectKeyFromObject(a), "refused", func(a *v1alpha1.Allocation) bool {
+		return a.Status.State == v1alpha1.AllocationRefused
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
