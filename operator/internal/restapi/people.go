@@ -129,7 +129,7 @@ func (p people) Games(ctx context.Context, who page.Caller) ([]string, error) {
 // Create makes a server.
 func (p people) Create(ctx context.Context, who page.Caller, w page.Wish) error {
 	if w.ID < 1 || w.ID > hosting.MaxID || w.RAMGB < 1 || w.RAMGB > hosting.MaxRAM || w.DiskGB < 0 || w.DiskGB > hosting.MaxDisk {
-		return page.Refuse(http.StatusBadRequest, "The number, the memory or the disk is out of range.")
+		return page.Refuse(http.StatusBadRequest, "Choose a number from 1 to %d, memory from 1 to %d GiB, and a disk of at most %d GiB.", int64(hosting.MaxID), hosting.MaxRAM, hosting.MaxDisk)
 	}
 	return p.do(ctx, who, "create", "create-server", w.ID, func(ctx context.Context) error {
 		_, err := p.hosting.Create(ctx, w.ID, hosting.Want{RAM: int64(w.RAMGB), Disk: int64(max(w.DiskGB, 1)), Game: w.Game})

@@ -70,7 +70,7 @@ type streams struct {
 	those map[[32]byte]int
 }
 
-// admit counts a stream of a token, and reports whether there may be another one. The caller calls
+// admit counts a stream of a user, and reports whether there may be another one. The caller calls
 // leave at its end.
 func (s *streams) admit(u *access.User) (leave func(), ok bool) {
 	s.mu.Lock()

@@ -72,6 +72,8 @@ type space struct {
 	// waiting are the Allocations that wait, those that came first first.
 	waiting []*entry
 	targets map[string]*targetState
+	// targetOf is the target of each ElasticService.
+	targetOf map[string]string
 }
 
 func (b *Book) space(name string) *space {
@@ -79,7 +81,7 @@ func (b *Book) space(name string) *space {
 	if s == nil {
 		s = &space{
 			name: name, servers: map[string]*server{}, owned: map[string]map[*server]struct{}{}, entries: map[string]*entry{},
-			views: map[string]*view{}, targets: map[string]*targetState{},
+			views: map[string]*view{}, targets: map[string]*targetState{}, targetOf: map[string]string{},
 		}
 		b.spaces[name] = s
 	}

@@ -95,3 +95,28 @@ func TestAnotherGroupsFleetSleepsForItself(t *testing.T) {
 		t.Errorf("%v are woken", wakes)
 	}
 }
+
+// An ElasticService that names another target leaves the one before as if it had never been there.
+func TestAServiceThatMovesLeavesItsTarget(t *testing.T) {
+	w := newWorld(t)
+	w.server("one")
+	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "es", ResourceVersion: w.next()}}
+	es.Spec.Service = "duel"
+	es.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: "duel"}
+	es.Status.Phase = v1alpha1.PhaseAsleep
+	w.SetService(es)
+	if n := w.Free(namespace, "GameType", "duel"); n != 0 {
+		t.Fatalf("of a target that sleeps %d Servers can be given", n)
+	}
+	moved := es.DeepCopy()
+	moved.Spec.ScaleTargetRef.Name, moved.ResourceVersion = "chess", w.next()
+	w.SetService(moved)
+	if n := w.Free(namespace, "GameType", "duel"); n != 1 {
+		t.Errorf("once the service has moved %d Servers can be given, want 1", n)
+	}
+	w.SetService(es)
+	w.DeleteService(es)
+	if n := w.Free(namespace, "GameType", "duel"); n != 1 {
+		t.Errorf("once the service is gone %d Servers can be given, want 1", n)
+	}
+}

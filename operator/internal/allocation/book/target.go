@@ -82,7 +82,7 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 	t := s.target(key)
 	before := t.shut()
 	is := phase{phase: es.Status.Phase, service: es.Spec.Service, version: version(es.ResourceVersion)}
-	t.services[es.Name] = is
+	t.services[es.Name], s.targetOf[es.Name] = is, key
 	if t.closing > 0 && is.version > t.closing {
 		t.closing = 0
 	}
@@ -104,20 +104,21 @@ func (b *Book) DeleteService(es *v1alpha1.ElasticService) {
 	b.forgetService(b.space(es.Namespace), es.Name, "")
 }
 
-// forgetService drops an ElasticService from all targets but one.
+// forgetService drops an ElasticService from its target, unless that is the one named.
 func (b *Book) forgetService(s *space, name, but string) {
-	for key, t := range s.targets {
-		if _, ok := t.services[name]; !ok || key == but {
-			continue
-		}
-		before := t.shut()
-		delete(t.services, name)
-		t.closing = 0
-		if t.shut() != before {
-			b.reopen(s, key)
-		}
-		s.tidy(key)
+	key, ok := s.targetOf[name]
+	if !ok || key == but {
+		return
 	}
+	delete(s.targetOf, name)
+	t := s.target(key)
+	before := t.shut()
+	delete(t.services, name)
+	t.closing = 0
+	if t.shut() != before {
+		b.reopen(s, key)
+	}
+	s.tidy(key)
 }
 
 // reopen looks at a target's Servers again.
