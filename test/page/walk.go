@@ -141,6 +141,9 @@ func (b *Browser) stop(s Site) {
 		b.until("the question", `document.getElementById("confirm").open`, stepTimeout)
 	}
 	b.press(`#confirm button[value="yes"]`)
+	// The page that is left may show Stopped, too.
+	b.until("what was done", `document.getElementById("status")?.textContent === "The server stops once nobody plays there."`, stepTimeout)
+	b.live()
 	b.until("Stopped", state+` === "Stopped"`, s.Patience)
 	b.check("stopped")
 }
