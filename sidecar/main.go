@@ -1,5 +1,6 @@
 // Command sidecar runs beside a game: it finds out how many play and whether the game may be
-// deleted, serves the Agones SDK to it, and reports to the operator.
+// deleted, serves the Agones SDK to it, and reports to the operator. `sidecar files` is another
+// program: it serves a game's disk over SFTP.
 package main
 
 import (
@@ -7,11 +8,15 @@ import (
 	"os"
 
 	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/sidecar/internal/files"
 	"dormouse.dev/dormouse/sidecar/internal/options"
 	"dormouse.dev/dormouse/sidecar/internal/run"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "files" {
+		os.Exit(files.Main(os.Args[2:]))
+	}
 	opts, err := options.Parse(os.Args[1:], os.LookupEnv, os.Stderr)
 	if err != nil {
 		os.Exit(program.Misused(os.Stderr, err))

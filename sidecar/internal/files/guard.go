@@ -1,0 +1,133 @@
+package files
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Bounds of wrong passwords.
+const (
+	// freeTries of an address have no delay. Each one after them doubles it, from firstDelay on.
+	freeTries  = 5
+	firstDelay = time.Second
+	maxDelay   = time.Minute
+	// forgetAfter is when the tries of an address begin anew.
+	forgetAfter = 15 * time.Minute
+	// mostAddresses bounds those that are remembered. Beyond it the one that tried longest ago is
+	// forgotten.
+	mostAddresses = 4096
+)
+
+// addressOf is what counts as one address: of IPv6 a /64, which is what one host gets.
+func addressOf(a net.Addr) netip.Prefix {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr := ap.Addr().Unmap()
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	prefix, _ := addr.WithZone("").Prefix(bits)
+	return prefix
+}
+
+// guard bounds the passwords that an address may try. It slows down nobody else.
+type guard struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	tries map[netip.Prefix]*tries
+}
+
+type tries struct {
+	failed      int
+	last, until time.Time
+}
+
+func newGuard(now func() time.Time) *guard {
+	return &guard{now: now, tries: map[netip.Prefix]*tries{}}
+}
+
+// try reports whether a password may be looked at. It counts as wrong until succeeded is called:
+// otherwise many at a time would all be looked at.
+func (g *guard) try(from netip.Prefix) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	t := g.tries[from]
+	if t == nil || now.Sub(t.last) > forgetAfter {
+		if t == nil && len(g.tries) >= mostAddresses {
+			g.forgetOldest()
+		}
+		t = &tries{}
+		g.tries[from] = t
+	}
+	if now.Before(t.until) {
+		return false
+	}
+	t.failed++
+	t.last = now
+	if over := t.failed - freeTries; over >= 0 {
+		t.until = now.Add(min(maxDelay, firstDelay<<min(over, 10)))
+	}
+	return true
+}
+
+// succeeded forgets an address's wrong passwords.
+func (g *guard) succeeded(from netip.Prefix) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.tries, from)
+}
+
+func (g *guard) forgetOldest() {
+	var oldest netip.Prefix
+	var last time.Time
+	for address, t := range g.tries {
+		if last.IsZero() || t.last.Before(last) {
+			oldest, last = address, t.last
+		}
+	}
+	delete(g.tries, oldest)
+}
+
+// places bounds connections, in total and of each address.
+type places struct {
+	most, each int
+
+	mu    sync.Mutex
+	taken int
+	of    map[netip.Prefix]int
+}
+
+func newPlaces(most, each int) *places {
+	return &places{most: most, each: each, of: map[netip.Prefix]int{}}
+}
+
+// take takes a place, or says why there is none.
+func (p *places) take(from netip.Prefix) (why refusal, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.of[from] >= p.each:
+		return refusedAddress, false
+	case p.taken >= p.most:
+		return refusedConnections, false
+	}
+	p.taken++
+	p.of[from]++
+	return "", true
+}
+
+func (p *places) leave(from netip.Prefix) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.of[from]--; p.of[from] == 0 {
+		delete(p.of, from)
+	}
+}

@@ -1,0 +1,71 @@
+package files
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestWrongPasswordsWaitLongerAndLonger(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	g := newGuard(func() time.Time { return now })
+	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
+	for i := range freeTries {
+		if !g.try(a) {
+			t.Fatalf("try %d has a delay", i)
+		}
+	}
+	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		now = now.Add(wait*time.Second - 1)
+		if g.try(a) {
+			t.Fatalf("a try before %d s", wait)
+		}
+		if !g.try(b) {
+			t.Fatal("another address waits")
+		}
+		g.succeeded(b)
+		now = now.Add(1)
+		if !g.try(a) {
+			t.Fatalf("no try after %d s", wait)
+		}
+	}
+	now = now.Add(forgetAfter + 1)
+	for i := range freeTries {
+		if !g.try(a) {
+			t.Errorf("try %d after a long time has a delay", i)
+		}
+	}
+	g.succeeded(a)
+	if len(g.tries) != 0 {
+		t.Errorf("%d addresses are remembered", len(g.tries))
+	}
+}
+
+func TestAddressesAreBounded(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	g := newGuard(func() time.Time { return now })
+	for i := range mostAddresses + 10 {
+		now = now.Add(time.Millisecond)
+		g.try(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))
+	}
+	if len(g.tries) != mostAddresses {
+		t.Errorf("%d addresses are remembered, want %d", len(g.tries), mostAddresses)
+	}
+	if g.tries[netip.MustParsePrefix("10.0.0.0/32")] != nil || g.tries[netip.MustParsePrefix("10.0.0.10/32")] == nil {
+		t.Error("others than the oldest are forgotten")
+	}
+}
+
+func TestWhatCountsAsOneAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1":              "192.0.2.1/32",
+		"::ffff:192.0.2.1":       "192.0.2.1/32",
+		"2001:db8:1:2:3:4:5:6":   "2001:db8:1:2::/64",
+		"2001:db8:1:2:ffff::abc": "2001:db8:1:2::/64",
+	} {
+		if got := addressOf(&net.TCPAddr{IP: net.ParseIP(address), Port: 1}); got.String() != want {
+			t.Errorf("%s counts as %s, want %s", address, got, want)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/crypto/ssh"
+)
+
+func TestWhoLogsIn(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxConnections = 64 })
+	stranger, strangersKey := newKey(t)
+	limited, _ := newKey(t)
+	keys := w.read(w.users+"/bob.keys") + `from="10.0.0.1" ` + string(ssh.MarshalAuthorizedKey(limited.PublicKey()))
+	w.write(w.users+"/bob.keys", "# bob's\n"+keys)
+	w.write(w.users+"/slow.password", strings.Replace(w.read(w.users+"/alice.password"), "$04$", "$31$", 1))
+	w.write(w.users+"/plain.password", goodPassword)
+	for name, c := range map[string]struct {
+		user string
+		auth ssh.AuthMethod
+		ok   bool
+	}{
+		"a password":                         {"alice", ssh.Password(goodPassword), true},
+		"a wrong password":                   {"alice", ssh.Password("wrong"), false},
+		"no password":                        {"alice", ssh.Password(""), false},
+		"a stranger":                         {"mallory", ssh.Password(goodPassword), false},
+		"a key":                              {"bob", ssh.PublicKeys(w.bob), true},
+		"a key after others":                 {"bob", ssh.PublicKeys(stranger, w.bob), true},
+		"another's key":                      {"alice", ssh.PublicKeys(w.bob), false},
+		"a stranger's key":                   {"bob", ssh.PublicKeys(stranger), false},
+		"a key with an option":               {"bob", ssh.PublicKeys(limited), false},
+		"a password for who has a key alone": {"bob", ssh.Password(goodPassword), false},
+		"a hash that takes years":            {"slow", ssh.Password(goodPassword), false},
+		"a password that isn't hashed":       {"plain", ssh.Password(goodPassword), false},
+		"a path":                             {"../users/alice", ssh.Password(goodPassword), false},
+		"the hash itself":                    {"alice", ssh.Password(strings.TrimSpace(w.read(w.users + "/alice.password"))), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.guard.succeeded(addressOf(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+			conn, err := w.dial("127.0.0.1", c.user, c.auth)
+			if (err == nil) != c.ok {
+				t.Errorf("login: %v, want it: %t", err, c.ok)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		})
+	}
+	w.end()
+	within(t, "end", w.ended)
+	logs := w.logs()
+	for _, secret := range []string{goodPassword, "wrong", "mallory", string(strangersKey), "$2a$", "ssh-ed25519"} {
+		if strings.Contains(logs, secret) {
+			t.Errorf("%q is logged:\n%s", secret, logs)
+		}
+	}
+	if in, out := strings.Count(logs, "A user logged in"), strings.Count(logs, "A user's session ended"); in != 3 || out != 3 {
+		t.Errorf("%d logins and %d ends are logged, want 3:\n%s", in, out, logs)
+	}
+}
+
+func TestAChangedPasswordCountsAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.login()
+	w.setPassword("alice", "another")
+	if _, err := w.dial("127.0.0.1", "alice", ssh.Password(goodPassword)); err == nil {
+		t.Error("the old password is good")
+	}
+	if c, err := w.dial("127.0.0.1", "alice", ssh.Password("another")); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	check(t, os.Remove(w.users+"/alice.password"))
+	if _, err := w.dial("127.0.0.1", "alice", ssh.Password("another")); err == nil {
+		t.Error("the password of a user who is gone is good")
+	}
+}
+
+// A stranger costs the work that a user costs: the dummy is of the users' cost.
+func TestStrangersCostAsMuch(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, want := range []int{bcrypt.MinCost, 7, bcrypt.DefaultCost} {
+		if want == bcrypt.DefaultCost {
+			check(t, os.Remove(w.users+"/alice.password"))
+		} else {
+			hash, err := bcrypt.GenerateFromPassword([]byte("x"), want)
+			check(t, err)
+			w.write(w.users+"/alice.password", string(hash))
+		}
+		dummy := w.Server.users.dummy()
+		if cost, err := bcrypt.Cost(dummy); cost != want || err != nil {
+			t.Errorf("cost %d, %v, want %d", cost, err, want)
+		}
+		// Other errors than this one cost nothing.
+		if err := bcrypt.CompareHashAndPassword(dummy, []byte("x")); !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
+			t.Errorf("comparing: %v", err)
+		}
+	}
+}
+
+// Most of 1,000 wrong passwords aren't looked at, and others log in and work meanwhile.
+func TestAThousandWrongPasswordsHurtNobodyElse(t *testing.T) {
+	w := newWorld(t, nil)
+	tried := 0
+	var guessing sync.WaitGroup
+	guessing.Go(func() {
+		for tried < 1000 {
+			before := tried
+			_, err := w.dial("127.0.0.1", "alice", ssh.RetryableAuthMethod(ssh.PasswordCallback(func() (string, error) {
+				tried++
+				return "wrong", nil
+			}), 100))
+			if err == nil {
+				t.Error("a wrong password is good")
+			}
+			if tried == before || tried-before > maxTries {
+				t.Errorf("%d tries in one connection: %v", tried-before, err)
+				return
+			}
+		}
+	})
+	for range 20 {
+		c, err := w.dial("127.0.0.2", "alice", ssh.Password(goodPassword))
+		check(t, err)
+		files, err := sftp.NewClient(c)
+		check(t, err)
+		check(t, put(files, "file", "x"))
+		files.Close()
+		c.Close()
+	}
+	guessing.Wait()
+	// One try more each time a delay is over.
+	if looked := w.refused(refusedPassword); looked < freeTries || looked > 3*freeTries || looked+w.refused(refusedThrottled) < 1000 {
+		t.Errorf("%d passwords were looked at, and %d not", looked, w.refused(refusedThrottled))
+	}
+	// Nobody guesses a key: it is good from there, too.
+	c, err := w.dial("127.0.0.1", "bob", ssh.PublicKeys(w.bob))
+	check(t, err)
+	c.Close()
+}
+
+func TestWhoSaysNothingIsEnded(t *testing.T) {
+	w := newWorld(t, nil)
+	w.handshakeTimeout = 100 * time.Millisecond
+	c, err := net.Dial("tcp", w.address)
+	check(t, err)
+	defer c.Close()
+	check(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
+	if _, err := io.ReadAll(c); err != nil {
+		t.Error(err)
+	}
+	if w.refused(refusedHandshake) != 1 {
+		t.Errorf("%d are counted", w.refused(refusedHandshake))
+	}
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxConnections = 4 })
+	login := func(from string) (*ssh.Client, *sftp.Client, error) {
+		c, err := w.dial(from, "alice", ssh.Password(goodPassword))
+		check(t, err)
+		files, err := sftp.NewClient(c)
+		if err != nil {
+			c.Close()
+		}
+		return c, files, err
+	}
+	for _, c := range []struct {
+		from string
+		ok   bool
+	}{{"127.0.0.1", true}, {"127.0.0.1", true}, {"127.0.0.1", false}, {"127.0.0.2", true}, {"127.0.0.2", true}, {"127.0.0.3", false}} {
+		conn, _, err := login(c.from)
+		if (err == nil) != c.ok {
+			t.Errorf("from %s: %v, want one: %t", c.from, err, c.ok)
+		}
+		defer conn.Close()
+	}
+	if a, b := w.refused(refusedAddress), w.refused(refusedConnections); a != 1 || b != 1 {
+		t.Errorf("counted: %d of an address, %d in total", a, b)
+	}
+	// Those that don't log in.
+	var silent []net.Conn
+	for range handshakesOfAddress + 1 {
+		c, err := net.Dial("tcp", w.address)
+		check(t, err)
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	closed := make(chan struct{}, len(silent))
+	for _, c := range silent {
+		go func() {
+			_, _ = io.Copy(io.Discard, c)
+			closed <- struct{}{}
+		}()
+	}
+	within(t, "close one", closed)
+	if w.refused(refusedAddress) != 2 {
+		t.Errorf("%d of an address are counted", w.refused(refusedAddress))
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+	for range handshakesOfAddress {
+		<-closed
+	}
+}

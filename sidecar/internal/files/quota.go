@@ -1,0 +1,144 @@
+package files
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxSize bounds a file in bytes: the largest that a file system of Linux takes, about.
+	maxSize = 1 << 60
+	// measureEvery is how old a measurement may be when a user logs in.
+	measureEvery = time.Minute
+	// A measurement ends after mostMeasured files, and goes mostDepth directories deep.
+	mostMeasured = 1 << 20
+	mostDepth    = 64
+)
+
+// quota bounds the sum of the files' sizes. It measures the disk now and then, and in between
+// counts what clients change: what the game writes meanwhile counts from the next measurement on.
+type quota struct {
+	root  *os.Root
+	limit int64
+
+	// mu is held during a write: the size before it and after it is no other's.
+	mu       sync.Mutex
+	used     int64
+	measured time.Time
+}
+
+// newQuota makes a quota; with a limit of 0 it bounds nothing.
+func newQuota(root *os.Root, limit int64) *quota { return &quota{root: root, limit: limit} }
+
+// measure finds out how much is used, where that was long ago.
+func (q *quota) measure(now time.Time) {
+	if q.limit == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.measured.IsZero() && now.Sub(q.measured) < measureEvery {
+		return
+	}
+	left := mostMeasured
+	q.used, q.measured = sizeOf(q.root, ".", mostDepth, &left), now
+}
+
+// sizeOf is the size of the files in a directory. Names are read a few at a time: a game may
+// write more of them than there is memory for.
+func sizeOf(root *os.Root, directory string, depth int, left *int) (total int64) {
+	f, err := root.OpenFile(directory, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(256)
+		for _, name := range names {
+			if *left--; *left < 0 {
+				return total
+			}
+			name = path.Join(directory, name)
+			info, err := root.Lstat(name)
+			switch {
+			case err != nil:
+			case info.Mode().IsRegular():
+				total += info.Size()
+			case info.IsDir() && depth > 0:
+				total += sizeOf(root, name, depth-1, left)
+			}
+		}
+		if err != nil {
+			return total
+		}
+	}
+}
+
+// write writes to a file that may end at end then; -1: len(p) after its end.
+func (q *quota) write(f *os.File, end int64, p []byte, write func() (int, error)) (int, error) {
+	if q.limit == 0 {
+		return write()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size, err := sizeNow(f)
+	if err != nil {
+		return 0, err
+	}
+	if end < 0 {
+		end = size + int64(len(p))
+	}
+	grows := max(0, end-size)
+	if grows > 0 && q.used+grows > q.limit {
+		return 0, errQuota
+	}
+	n, err := write()
+	if after, statErr := sizeNow(f); statErr == nil {
+		q.used += after - size
+	}
+	return n, err
+}
+
+// resize sets a file's size.
+func (q *quota) resize(f *os.File, to int64) error {
+	if q.limit == 0 {
+		return f.Truncate(to) //nolint:wrapcheck // answer does
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size, err := sizeNow(f)
+	if err != nil {
+		return err
+	}
+	if to > size && q.used+to-size > q.limit {
+		return errQuota
+	}
+	if err := f.Truncate(to); err != nil {
+		return err //nolint:wrapcheck // answer does
+	}
+	q.used += to - size
+	return nil
+}
+
+// freed counts a file that is gone. One that has other names, or is still open, is counted as
+// gone, too, until the next measurement.
+func (q *quota) freed(info fs.FileInfo) {
+	if q.limit == 0 || !info.Mode().IsRegular() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used = max(0, q.used-info.Size())
+}
+
+func sizeNow(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err //nolint:wrapcheck // answer does
+	}
+	return info.Size(), nil
+}

@@ -1,0 +1,187 @@
+// Package files serves one directory, a game server's disk, over SFTP. It owns the logins, their
+// bounds, and what a client may do to a file. It speaks nothing of SSH but SFTP: no shell, no
+// commands, no forwarding. It must not use a path other than through os.Root, but for the host
+// key and the users, which are not of the directory.
+package files
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/pkg/sftp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// handshakeTimeout bounds the time from a connection to its login.
+	handshakeTimeout = 10 * time.Second
+	// handshakesOfAddress and handshakesPerSession bound the connections without a login.
+	handshakesOfAddress  = 4
+	handshakesPerSession = 4
+	// acceptAgain is how long nothing is accepted after an error, such as too many open files.
+	acceptAgain = 100 * time.Millisecond
+)
+
+// Server is an SFTP server.
+type Server struct {
+	opts    Options
+	log     logr.Logger
+	metrics *metrics
+	disk    *disk
+	users   users
+	hostKey ssh.Signer
+
+	guard                *guard
+	hashing              chan struct{}
+	handshakes, sessions *places
+	handshakeTimeout     time.Duration
+}
+
+// extensions are what the library says for all servers of a process that they can do.
+var extensions = sync.OnceValue(func() error {
+	return sftp.SetSFTPExtensions("posix-rename@openssh.com")
+})
+
+// New makes a server. It fails without the directory, or without a host key.
+func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server, error) {
+	if err := extensions(); err != nil {
+		return nil, fmt.Errorf("setting SFTP's extensions: %w", err)
+	}
+	hostKey, err := readHostKey(opts.HostKey)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(opts.Users); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("--users: %q is no directory", opts.Users)
+	}
+	d, err := openDisk(opts)
+	if err != nil {
+		return nil, fmt.Errorf("opening --root: %w", err)
+	}
+	return &Server{
+		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
+		guard: newGuard(time.Now), hashing: make(chan struct{}, atOnce), handshakeTimeout: handshakeTimeout,
+		handshakes: newPlaces(handshakesPerSession*opts.MaxConnections, handshakesOfAddress),
+		sessions:   newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
+	}, nil
+}
+
+func readHostKey(path string) (ssh.Signer, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the host key: %w", err)
+	}
+	key, err := ssh.ParsePrivateKey(pem)
+	if err != nil {
+		return nil, fmt.Errorf("reading the host key %s: it must be an Ed25519, ECDSA or RSA key in PEM without a passphrase: %w", path, err)
+	}
+	switch kind := key.PublicKey().Type(); kind {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSA:
+		return key, nil
+	default:
+		return nil, fmt.Errorf("reading the host key %s: it must be an Ed25519, ECDSA or RSA key, not %s", path, kind)
+	}
+}
+
+// Close closes the directory, after Serve.
+func (s *Server) Close() { _ = s.disk.root.Close() }
+
+// Serve accepts connections until ctx ends, and then ends them: those that are still there after
+// the time to drain at once. It closes the listener.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) {
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var clients sync.WaitGroup
+	for {
+		c, err := ln.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				c.Close()
+			}
+			break
+		}
+		if err != nil {
+			s.log.Error(err, "A connection couldn't be accepted")
+			select {
+			case <-time.After(acceptAgain):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		clients.Go(func() { s.client(running, c) })
+	}
+	gone := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(gone)
+	}()
+	drained := time.NewTimer(s.opts.Drain)
+	defer drained.Stop()
+	select {
+	case <-gone:
+	case <-drained.C:
+	}
+	end()
+	<-gone
+}
+
+// client serves a connection to its end.
+func (s *Server) client(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	l := &login{Server: s, from: addressOf(c.RemoteAddr())}
+	conn, channels, requests := l.handshake(ctx, c)
+	if conn == nil {
+		return
+	}
+	defer conn.Close()
+	if why, ok := s.sessions.take(l.from); !ok {
+		s.metrics.refused(why)
+		// Whoever sends them ends once they are taken and the connection is closed.
+		go ssh.DiscardRequests(requests)
+		go func() {
+			for asked := range channels {
+				_ = asked.Reject(ssh.ResourceShortage, "too many sessions")
+			}
+		}()
+		return
+	}
+	defer s.sessions.leave(l.from)
+	s.metrics.logins.WithLabelValues(l.method).Inc()
+	s.metrics.sessions.Inc()
+	defer s.metrics.sessions.Dec()
+	s.disk.quota.measure(time.Now())
+	newSession(s, conn, l.method).run(channels, requests)
+}
+
+// handshake logs a client in; nil: it didn't.
+func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request) {
+	if why, ok := l.handshakes.take(l.from); !ok {
+		l.metrics.refused(why)
+		return nil, nil, nil
+	}
+	defer l.handshakes.leave(l.from)
+	ctx, cancel := context.WithTimeout(ctx, l.handshakeTimeout)
+	defer cancel()
+	l.ctx = ctx
+	if err := c.SetDeadline(time.Now().Add(l.handshakeTimeout)); err != nil {
+		return nil, nil, nil
+	}
+	conn, channels, requests, err := ssh.NewServerConn(c, l.config())
+	if err != nil {
+		l.metrics.refused(refusedHandshake)
+		return nil, nil, nil
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return nil, nil, nil
+	}
+	return conn, channels, requests
+}
