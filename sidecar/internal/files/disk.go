@@ -90,7 +90,7 @@ func (d *disk) open(name string, f sftp.FileOpenFlags) (*os.File, error) {
 		return nil, err //nolint:wrapcheck // answer does
 	}
 	if err := d.prepare(file, f.Trunc && writes); err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, err
 	}
 	return file, nil

@@ -276,8 +276,8 @@ func TestAFullDiskIsSaid(t *testing.T) {
 	}
 	w := newWorld(t, nil)
 	f := &file{File: full, handler: &handler{disk: w.disk, metrics: w.metrics}, appends: true}
-	defer f.Close()
 	if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, errFull) {
 		t.Errorf("error %v, want %v", err, errFull)
 	}
+	check(t, f.Close())
 }

@@ -16,8 +16,8 @@ func TestWrongPasswordsWaitLongerAndLonger(t *testing.T) {
 			t.Fatalf("try %d has a delay", i)
 		}
 	}
-	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60} {
-		now = now.Add(wait*time.Second - 1)
+	for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		now = now.Add(time.Duration(wait)*time.Second - 1)
 		if g.try(a) {
 			t.Fatalf("a try before %d s", wait)
 		}

@@ -11,7 +11,7 @@ import (
 // maxTries bounds the passwords and keys of one connection.
 const maxTries = 6
 
-// atOnce bounds the passwords that are looked at at a time: each costs a processor for a while.
+// atOnce bounds the passwords that are looked at together: each costs a processor for a while.
 const atOnce = 2
 
 // errDenied is all that anybody is shown of a login that failed.

@@ -50,7 +50,7 @@ func TestWhoLogsIn(t *testing.T) {
 				t.Errorf("login: %v, want it: %t", err, c.ok)
 			}
 			if err == nil {
-				conn.Close()
+				_ = conn.Close()
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestAChangedPasswordCountsAtOnce(t *testing.T) {
 	if c, err := w.dial("127.0.0.1", "alice", ssh.Password("another")); err != nil {
 		t.Error(err)
 	} else {
-		c.Close()
+		_ = c.Close()
 	}
 	check(t, os.Remove(w.users+"/alice.password"))
 	if _, err := w.dial("127.0.0.1", "alice", ssh.Password("another")); err == nil {
@@ -134,8 +134,8 @@ func TestAThousandWrongPasswordsHurtNobodyElse(t *testing.T) {
 		files, err := sftp.NewClient(c)
 		check(t, err)
 		check(t, put(files, "file", "x"))
-		files.Close()
-		c.Close()
+		_ = files.Close()
+		_ = c.Close()
 	}
 	guessing.Wait()
 	// One try more each time a delay is over.
@@ -145,7 +145,7 @@ func TestAThousandWrongPasswordsHurtNobodyElse(t *testing.T) {
 	// Nobody guesses a key: it is good from there, too.
 	c, err := w.dial("127.0.0.1", "bob", ssh.PublicKeys(w.bob))
 	check(t, err)
-	c.Close()
+	_ = c.Close()
 }
 
 func TestWhoSaysNothingIsEnded(t *testing.T) {
@@ -170,7 +170,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		check(t, err)
 		files, err := sftp.NewClient(c)
 		if err != nil {
-			c.Close()
+			_ = c.Close()
 		}
 		return c, files, err
 	}
@@ -182,7 +182,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("from %s: %v, want one: %t", c.from, err, c.ok)
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 	}
 	if a, b := w.refused(refusedAddress), w.refused(refusedConnections); a != 1 || b != 1 {
 		t.Errorf("counted: %d of an address, %d in total", a, b)
@@ -207,7 +207,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("%d of an address are counted", w.refused(refusedAddress))
 	}
 	for _, c := range silent {
-		c.Close()
+		_ = c.Close()
 	}
 	for range handshakesOfAddress {
 		<-closed

@@ -95,7 +95,7 @@ func (s *Server) Close() { _ = s.disk.root.Close() }
 // Serve accepts connections until ctx ends, and then ends them: those that are still there after
 // the time to drain at once. It closes the listener.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) {
-	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var clients sync.WaitGroup
@@ -103,7 +103,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 		c, err := ln.Accept()
 		if ctx.Err() != nil {
 			if err == nil {
-				c.Close()
+				_ = c.Close()
 			}
 			break
 		}
@@ -135,13 +135,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 // client serves a connection to its end.
 func (s *Server) client(ctx context.Context, c net.Conn) {
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	l := &login{Server: s, from: addressOf(c.RemoteAddr())}
 	conn, channels, requests := l.handshake(ctx, c)
 	if conn == nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if why, ok := s.sessions.take(l.from); !ok {
 		s.metrics.refused(why)
 		// Whoever sends them ends once they are taken and the connection is closed.
@@ -180,7 +180,7 @@ func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-c
 		return nil, nil, nil
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, nil, nil
 	}
 	return conn, channels, requests

@@ -10,7 +10,7 @@ import (
 )
 
 // mostChannels bounds the channels of a connection. Clients use one, and some a few.
-const mostChannels = 4
+const mostChannels = 2
 
 // session is a connection of a user who has logged in.
 type session struct {
@@ -36,7 +36,7 @@ func (s *session) run(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 	log.Info("A user logged in", "method", s.method)
 	s.idle = time.AfterFunc(s.opts.IdleTimeout, func() {
 		s.wasIdle.Store(true)
-		s.conn.Close()
+		_ = s.conn.Close()
 	})
 	defer s.idle.Stop()
 	var parts sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *session) moved(received, sent int) {
 
 // channel opens a channel for SFTP, or refuses it.
 func (s *session) channel(parts *sync.WaitGroup, asked ssh.NewChannel) {
-	reason := ssh.ConnectionFailed
+	var reason ssh.RejectionReason
 	switch {
 	case asked.ChannelType() != "session":
 		reason = ssh.Prohibited
@@ -90,7 +90,7 @@ func (s *session) channel(parts *sync.WaitGroup, asked ssh.NewChannel) {
 
 // subsystem serves a channel once it asked for SFTP. All else that it asks for is refused.
 func (s *session) subsystem(c ssh.Channel, requests <-chan *ssh.Request) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	var serving sync.WaitGroup
 	begun := false
 	for r := range requests {
@@ -104,13 +104,13 @@ func (s *session) subsystem(c ssh.Channel, requests <-chan *ssh.Request) {
 		serving.Go(func() { s.sftp(c) })
 	}
 	// The connection, or the channel, is gone.
-	c.Close()
+	_ = c.Close()
 	serving.Wait()
 }
 
 func (s *session) sftp(c ssh.Channel) {
 	steps := newLockstep(c, s.moved)
-	defer steps.Close()
+	defer func() { _ = steps.Close() }()
 	// It ends with the client. Its error says no more than that.
 	_ = sftp.NewRequestServer(steps, s.handler.handlers()).Serve()
 	_, _ = c.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{}))

@@ -44,7 +44,7 @@ func TestThereIsNothingButSFTP(t *testing.T) {
 		if ok, err := channel.SendRequest(kind, true, payload); ok || err != nil {
 			t.Errorf("request %s: %t, %v", kind, ok, err)
 		}
-		channel.Close()
+		_ = channel.Close()
 		// It is closed by the server, too, and its place free.
 		_, _ = io.Copy(io.Discard, channel)
 	}
@@ -186,7 +186,7 @@ func TestSessionsAreDrained(t *testing.T) {
 		if err != nil {
 			break
 		}
-		other.Close()
+		_ = other.Close()
 	}
 	_, err = io.WriteString(f, "whole")
 	check(t, errors.Join(err, f.Close(), files.Close(), c.Close()))

@@ -147,7 +147,7 @@ func (w *world) dial(from, user string, auth ...ssh.AuthMethod) (*ssh.Client, er
 		User: user, Auth: auth, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {
-		c.Close()
+		_ = c.Close()
 		return nil, err
 	}
 	return ssh.NewClient(conn, channels, requests), nil
@@ -159,7 +159,7 @@ func (w *world) login() *ssh.Client {
 	c, err := w.dial("127.0.0.1", "alice", ssh.Password(goodPassword))
 	check(w.t, err)
 	w.t.Cleanup(func() {
-		c.Close()
+		_ = c.Close()
 		_ = c.Wait()
 	})
 	return c
@@ -169,7 +169,7 @@ func (w *world) sftp() *sftp.Client {
 	w.t.Helper()
 	c, err := sftp.NewClient(w.login())
 	check(w.t, err)
-	w.t.Cleanup(func() { c.Close() })
+	w.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
