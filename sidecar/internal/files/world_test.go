@@ -150,7 +150,10 @@ func (w *world) dial(from, user string, auth ...ssh.AuthMethod) (*ssh.Client, er
 		_ = c.Close()
 		return nil, err
 	}
-	return ssh.NewClient(conn, channels, requests), nil
+	client := ssh.NewClient(conn, channels, requests)
+	// A test that fails doesn't wait for the drain.
+	w.t.Cleanup(func() { _ = client.Close() })
+	return client, nil
 }
 
 // login logs alice in. The connection ends with the test.
