@@ -149,8 +149,7 @@ func TestAThousandWrongPasswordsHurtNobodyElse(t *testing.T) {
 }
 
 func TestWhoSaysNothingIsEnded(t *testing.T) {
-	w := newWorld(t, nil)
-	w.handshakeTimeout = 100 * time.Millisecond
+	w := newWorld(t, nil, func(s *Server) { s.handshakeTimeout = 100 * time.Millisecond })
 	c, err := net.Dial("tcp", w.address)
 	check(t, err)
 	defer c.Close()

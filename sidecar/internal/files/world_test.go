@@ -45,7 +45,7 @@ type world struct {
 	logged bytes.Buffer
 }
 
-func newWorld(t *testing.T, change func(*Options)) *world {
+func newWorld(t *testing.T, change func(*Options), adjust ...func(*Server)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, root: dir + "/root", outside: dir + "/outside", users: dir + "/users", ended: make(chan struct{})}
@@ -72,6 +72,9 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	var err error
 	w.Server, err = New(opts, prometheus.NewRegistry(), log)
 	check(t, err)
+	for _, a := range adjust {
+		a(w.Server)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	w.address = ln.Addr().String()
