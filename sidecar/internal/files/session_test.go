@@ -99,6 +99,7 @@ func TestWhoStallsIsEnded(t *testing.T) {
 					return
 				}
 			}
+			t.Error("keepalives keep it")
 		},
 		"unread": func(w *world, c *ssh.Client) {
 			w.write(w.root+"/file", strings.Repeat("x", 8<<20))
