@@ -101,6 +101,7 @@ type ServerTemplate struct {
 
 	// spec is each Server's spec.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.files) && !has(self.backup)",message="a template can't have files or backup: set spec.files and spec.backup of the GameType"
 	// +kubebuilder:validation:XValidation:rule="!has(self.players) || !has(self.players.probe) || self.players.probe.type == 'none' || !has(self.ports) || self.ports.exists(p, p.protocol in (self.players.probe.type == 'minecraft' ? ['TCPUDP', 'TCP', 'http', 'tls', 'minecraft'] : ['TCPUDP', 'UDP', 'bedrock', 'source', 'quake3']) && self.ports.exists(q, q.name == (has(self.players.probe.port) && self.players.probe.port != '' ? self.players.probe.port : self.ports[0].name) && (p.name == q.name || has(p.containerPort) && has(q.containerPort) && p.containerPort == q.containerPort)))",message="players.probe.type must fit the protocol of the port that it asks, which is TCP for minecraft and UDP for the others: correct that port's protocol, or name another port in players.probe.port"
 	Spec ServerSpec `json:"spec"`
 }

@@ -56,6 +56,8 @@ type GameTypeList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || !has(self.template.spec.ports) || !self.template.spec.ports.exists(p, has(p.hostPort)) || oldSelf.hasValue()",optionalOldSelf=true,message="a port with a fixed hostPort is for one Server: nodes have each number once; leave hostPort out, and each Server gets a number of its own, or set replicas to 1"
 // +kubebuilder:validation:XValidation:rule="!has(self.wake) || !has(self.sleep) || !has(self.sleep.wake)",message="wake is there twice; keep spec.wake and remove spec.sleep.wake"
+// +kubebuilder:validation:XValidation:rule="!has(self.files) && !has(self.backup) || has(self.template.spec.storage) && size(self.template.spec.storage) > 0",message="files and backup are of the disks in template.spec.storage; add one there, or remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.files) && !has(self.backup) || !has(self.replicas) || self.replicas <= 100",message="with files or backup there can be at most 100 replicas"
 type GameTypeSpec struct {
 	// replicas is how many Servers there are to be while the game is awake. Servers that drain,
 	// and those that an update adds for a while, come on top. Sleep, wake and autoscalers don't
@@ -138,6 +140,17 @@ type GameTypeSpec struct {
 	// +optional
 	// +kubebuilder:default=Packed
 	Scheduling Scheduling `json:"scheduling,omitempty"`
+
+	// files serves the files on the disks of the places over SFTP, each with a Service of its own,
+	// whether the game sleeps or not. It needs storage in the template, and at most 100 replicas.
+	// Its changes make no new revision.
+	// +optional
+	Files *FilesSpec `json:"files,omitempty"`
+
+	// backup is when the disks of each place are copied, and where to. It needs storage in the
+	// template, and at most 100 replicas. Its changes make no new revision.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
 
 	// revisionHistoryLimit is how many Fleets of earlier revisions are kept at zero Servers.
 	// Going back to one of those makes no new Fleet.

@@ -13,10 +13,12 @@ var GroupVersion = schema.GroupVersion{Group: "dormouse.dev", Version: "v1alpha1
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Allocation{}, &AllocationList{},
+		&Backup{}, &BackupList{},
 		&ElasticService{}, &ElasticServiceList{},
 		&Fleet{}, &FleetList{},
 		&GameAutoscaler{}, &GameAutoscalerList{},
 		&GameType{}, &GameTypeList{},
+		&Restore{}, &RestoreList{},
 		&Server{}, &ServerList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes a label's value and a host name"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.ports) || self.spec.ports.all(p, !has(p.publish) && !has(p.readiness) && !has(p.abortOnClose) && !has(p.asleep))",message="publish, readiness, abortOnClose and asleep of a port are for the template of a GameType, which makes the Service and the ElasticService; here they are said in spec.ports of an ElasticService"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.files) || size(self.metadata.name) <= 57",message="metadata.name must have at most 57 characters where spec.files is set, because a Service <name>-files is made"
 type Server struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -60,6 +61,7 @@ type ServerList struct {
 // +kubebuilder:validation:XValidation:rule="size(self.template.spec.containers) > 0",message="template.spec.containers needs a container, which is the game"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && size(c.image) > 0)",message="each container in template.spec.containers needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || self.ports.all(p, !has(p.containerPort) || self.ports.exists_one(q, has(q.containerPort) && q.containerPort == p.containerPort && (p.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] && q.protocol in ['TCP', 'TCPUDP', 'http', 'tls', 'minecraft'] || p.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'] && q.protocol in ['UDP', 'TCPUDP', 'bedrock', 'source', 'quake3'])))",message="two ports can't have one containerPort over the same transport protocol: give each its own, or remove one"
+// +kubebuilder:validation:XValidation:rule="!has(self.files) && !has(self.backup) || has(self.storage) && size(self.storage) > 0",message="files and backup are of the disks in storage; add one there, or remove them"
 type ServerSpec struct {
 	// template is the Pod. Dormouse adds its sidecar, a few environment variables, the host
 	// ports and the volumes of storage, and leaves the rest as it is. The Pod gets no
@@ -137,6 +139,16 @@ type ServerSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Storage []StorageSpec `json:"storage,omitempty"`
+
+	// files serves the files on the disks over SFTP, whether the Server runs or not. It needs
+	// storage. A Fleet's template can't have it; a GameType says it in spec.files.
+	// +optional
+	Files *FilesSpec `json:"files,omitempty"`
+
+	// backup is when the disks are copied, and where to. It needs storage. A Fleet's template can't
+	// have it; a GameType says it in spec.backup.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
 
 	// drain takes the Server out of service: it gets no new players, keeps those it has, and is
 	// deleted when they are gone. Taking it back makes the Server take players again, as long
@@ -335,6 +347,11 @@ type StorageSpec struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	OnDelete StorageOnDelete `json:"onDelete,omitempty"`
+
+	// from is what the disk begins with when it is made: empty by default. It is read once, before
+	// the first start; a disk that is there stays as it is.
+	// +optional
+	From *DiskSource `json:"from,omitempty"`
 }
 
 // StorageOnDelete is what becomes of a disk when its Server is deleted.

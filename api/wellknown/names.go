@@ -96,6 +96,25 @@ const (
 	// ServerLabel is on the Pod of a Server; its value is the Server's name.
 	ServerLabel = "dormouse.dev/server"
 
+	// DisksLabel is on each Pod that mounts a Server's disks: the game's, where it has any, the one
+	// that serves its files, and those that copy them; its value is the Server's name.
+	DisksLabel = "dormouse.dev/disks"
+
+	// DiskLabel is on a Server's disk; its value is the disk's name in spec.storage.
+	DiskLabel = "dormouse.dev/disk"
+
+	// ServerUIDAnnotation is on a Server's disk; its value is the UID of the Server that it was made
+	// for.
+	ServerUIDAnnotation = "dormouse.dev/server-uid"
+
+	// UsedAtAnnotation is on a Server's disk; its value is when a Pod that may write to it was last
+	// made, as in RFC 3339.
+	UsedAtAnnotation = "dormouse.dev/used-at"
+
+	// FilledAnnotation is on a Server's disk that began with something: its value is what it is
+	// from, once all of that is there, and "" until then.
+	FilledAnnotation = "dormouse.dev/filled"
+
 	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's name.
 	FleetLabel = "dormouse.dev/fleet"
 

@@ -14,36 +14,26 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 )
 
-// serverUIDAnnotation is on a claim; its value is the UID of the Server that it was created for.
-const serverUIDAnnotation = "dormouse.dev/server-uid"
-
-func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string { return s.Name + "-" + disk.Name }
+func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string {
+	return disks.ClaimName(s.Name, disk.Name)
+}
 
 // buildClaim builds the claim for a disk. World is who owns the disks of a place; nil for a
 // Server that has none.
 func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: claimName(s, disk),
-			Labels:      map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: s.Name},
-			Annotations: map[string]string{serverUIDAnnotation: string(s.UID)},
-		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: disk.StorageClassName,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: disk.Size}},
-		},
-	}
+	place := map[string]string{}
 	for _, label := range []string{wellknown.PlaceLabel, wellknown.FleetLabel, wellknown.GameTypeLabel} {
 		if value, ok := s.Labels[label]; ok && places.Of(s) != places.None && (label != wellknown.FleetLabel || s.Labels[wellknown.GameTypeLabel] == "") {
-			claim.Labels[label] = value
+			place[label] = value
 		}
 	}
+	claim := disks.BuildClaim(s.Namespace, s.Name, disks.Labels(s.Name, place), map[string]string{wellknown.ServerUIDAnnotation: string(s.UID)}, &disk)
 	if world != nil && disk.OnDelete == v1alpha1.StorageDelete {
 		claim.OwnerReferences = []metav1.OwnerReference{*world}
 	}
@@ -168,7 +158,7 @@ func hosts(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
 // createdFor reports whether a claim was created for this very Server. Earlier versions noted only
 // the Server's name.
 func createdFor(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
-	if uid, ok := claim.Annotations[serverUIDAnnotation]; ok {
+	if uid, ok := claim.Annotations[wellknown.ServerUIDAnnotation]; ok {
 		return uid == string(s.UID)
 	}
 	return claim.Labels[wellknown.ServerLabel] == s.Name && !claim.CreationTimestamp.Before(&s.CreationTimestamp)

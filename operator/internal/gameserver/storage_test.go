@@ -60,7 +60,7 @@ func TestAHostedServersDiskGoesThoughAnEarlierOneLeftIt(t *testing.T) {
 		"the disk of another name": {map[string]string{wellknown.HostedGameLabel: "chess"}, map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: "server-70"}, false},
 	} {
 		s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "server-7", UID: "later", Labels: c.server}}
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: c.claim, Annotations: map[string]string{serverUIDAnnotation: "earlier"}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: c.claim, Annotations: map[string]string{wellknown.ServerUIDAnnotation: "earlier"}}}
 		if got := hosts(s, claim) || createdFor(s, claim); got != c.want {
 			t.Errorf("%s goes with the Server: %v, want %v", name, got, c.want)
 		}

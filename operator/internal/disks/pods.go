@@ -1,0 +1,93 @@
+package disks
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+)
+
+// Root is where Pods beside the game mount the disks: each in a directory of its name.
+const Root = "/disks"
+
+// MountPath is where a Pod beside the game has a disk.
+func MountPath(disk string) string { return Root + "/" + disk }
+
+// Beside builds the spec of a Pod that mounts all disks of a Server beside its game, with one
+// container: the sidecar's image, and the user and the group of the game, so that files have the owner
+// that the game expects. It may only be scheduled where the other Pods of the disks are: a disk may be
+// one node's. template is the sidecar's PodTemplate.
+func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSpec {
+	c := *template.Template.Spec.Containers[0].DeepCopy()
+	c.Args, c.Env, c.RestartPolicy = args, nil, nil
+	if c.SecurityContext == nil {
+		c.SecurityContext = &corev1.SecurityContext{}
+	}
+	user, group := owner(set.Spec)
+	if user != nil {
+		c.SecurityContext.RunAsUser = user
+		c.SecurityContext.RunAsNonRoot = new(*user != 0)
+		c.SecurityContext.RunAsGroup = nil
+	}
+	if group != nil {
+		c.SecurityContext.RunAsGroup = group
+	}
+	spec := corev1.PodSpec{
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		Affinity:                     &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{WithDisksOf(set.Name)}}},
+		ImagePullSecrets:             template.Template.Spec.ImagePullSecrets,
+		SecurityContext:              &corev1.PodSecurityContext{FSGroup: fsGroup(set.Spec, group)},
+	}
+	game := &set.Spec.Template.Spec
+	// The disks are where the game may run.
+	spec.Tolerations, spec.NodeSelector = game.Tolerations, game.NodeSelector
+	for _, disk := range set.Spec.Storage {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "disk-" + disk.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: ClaimName(set.Name, disk.Name)},
+		}})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "disk-" + disk.Name, MountPath: MountPath(disk.Name)})
+	}
+	spec.Containers = []corev1.Container{c}
+	return spec
+}
+
+// WithDisksOf selects the node of the other Pods that have a Server's disks. A Pod that has the label
+// itself may be the first one.
+func WithDisksOf(server string) corev1.PodAffinityTerm {
+	return corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.DisksLabel: server}},
+		TopologyKey:   corev1.LabelHostname,
+	}
+}
+
+// owner is the user and the group of the game, as far as its template says.
+func owner(s *v1alpha1.ServerSpec) (user, group *int64) {
+	if p := s.Template.Spec.SecurityContext; p != nil {
+		user, group = p.RunAsUser, p.RunAsGroup
+	}
+	containers := s.Template.Spec.Containers
+	i := max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.GameContainer }))
+	if i < len(containers) && containers[i].SecurityContext != nil {
+		c := containers[i].SecurityContext
+		if c.RunAsUser != nil {
+			user = c.RunAsUser
+		}
+		if c.RunAsGroup != nil {
+			group = c.RunAsGroup
+		}
+	}
+	return user, group
+}
+
+// fsGroup is the group that owns the disks: the game's.
+func fsGroup(s *v1alpha1.ServerSpec, group *int64) *int64 {
+	if p := s.Template.Spec.SecurityContext; p != nil && p.FSGroup != nil {
+		return ptr.To(*p.FSGroup)
+	}
+	return group
+}
