@@ -1,0 +1,158 @@
+package games
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/test/e2e/suite"
+	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/env/node"
+)
+
+// backupAfter waits for a Backup of a world's first place that is complete and began after a time.
+func (w *world) backupAfter(ctx context.Context, after time.Time) *v1alpha1.Backup {
+	w.t.Helper()
+	var found *v1alpha1.Backup
+	var list v1alpha1.BackupList
+	err := env.WaitUntil(ctx, "a Backup is complete", func(ctx context.Context) (bool, error) {
+		if err := suite.Cluster.Client.List(ctx, &list, client.InNamespace(w.game.Namespace)); err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			b := &list.Items[i]
+			if b.Spec.Server == w.place(0).Name && b.Status.Phase == v1alpha1.CopyComplete && b.Status.StartTime.After(after.Truncate(time.Second).Add(-time.Second)) {
+				found = b
+			}
+		}
+		return found != nil, nil
+	})
+	if err != nil {
+		w.t.Fatalf("%v: %+v", err, list.Items)
+	}
+	return found
+}
+
+// restore puts a Backup back, and waits until that is done.
+func (w *world) restore(ctx context.Context, name string, backup *v1alpha1.Backup) {
+	w.t.Helper()
+	r := &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.game.Namespace, Name: name},
+		Spec:       v1alpha1.RestoreSpec{Server: w.place(0).Name, Backup: backup.Name},
+	}
+	if err := suite.Cluster.Client.Create(ctx, r); err != nil {
+		w.t.Fatal(err)
+	}
+	err := env.WaitUntil(ctx, "the Restore is complete", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(r), r)
+		if r.Status.Phase == v1alpha1.CopyFailed {
+			w.t.Fatalf("the Restore failed: %+v", r.Status)
+		}
+		return r.Status.Phase == v1alpha1.CopyComplete, err
+	})
+	if err != nil {
+		w.t.Fatalf("%v: %+v", err, r.Status)
+	}
+}
+
+// loseDisk deletes the disk of a world's first place, for good.
+func (w *world) loseDisk(ctx context.Context) {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.game.Namespace, Name: w.place(0).Name + "-world"}}
+	if err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+		w.t.Fatal(err)
+	}
+	before := claim.UID
+	if err := suite.Cluster.Client.Delete(ctx, claim); err != nil {
+		w.t.Fatal(err)
+	}
+	err := env.WaitUntil(ctx, "the disk is gone", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		return apierrors.IsNotFound(err) || err == nil && claim.UID != before, client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What a real player did to a real game's world is there after a sleep, a wake, an update, an edit over
+// SFTP while it slept, and, from the backups that its sleeps made, after its disk is lost.
+func TestAWorldOutlastsTheLossOfItsDisk(t *testing.T) {
+	t.Parallel()
+	_, ns := suite.Namespace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	t.Cleanup(cancel)
+	s, files := newShare(ctx, t, ns)
+	target := backupTarget(ctx, t, ns)
+	w := newWorld(ctx, t, ns, 1, func(spec *v1alpha1.GameTypeSpec) {
+		spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Second}}
+		spec.Files = files
+		spec.Backup = &v1alpha1.BackupSpec{To: target, OnWake: v1alpha1.BackupOnWakeWait, Keep: v1alpha1.BackupRetention{Last: 10}}
+	})
+	w.ready(ctx, 0)
+	s.find(ctx, w)
+	address := suite.ClusterIP(ctx, t, w.game, node.MinecraftPort)
+	asleep := func() {
+		t.Helper()
+		if _, err := suite.Cluster.WaitPhase(ctx, w.game.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.mine(ctx, address, 0)
+	asleep()
+	// A backup may be under way: players wait for it, and aren't lost.
+	w.mine(ctx, address, 1, 0)
+	editGameType(ctx, t, w.game, func(spec *v1alpha1.GameTypeSpec) {
+		game := &spec.Template.Spec.Template.Spec.Containers[0]
+		game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
+	})
+	asleep()
+	began := time.Now()
+	w.mine(ctx, address, 2, 0, 1)
+	asleep()
+	first := w.backupAfter(ctx, began)
+	if !first.Status.AtRest || first.Status.Files == 0 || first.Status.Size.IsZero() || meta.FindStatusCondition(first.Status.Conditions, "Complete") == nil {
+		t.Errorf("the status of a Backup is %+v", first.Status)
+	}
+
+	edit := s.write("motd", 100)
+	began = time.Now()
+	s.do(ctx, "put "+s.local+"/motd")
+	edited := w.backupAfter(ctx, began) // once the pod that served the files is gone
+
+	w.loseDisk(ctx)
+	w.restore(ctx, "after-the-loss", edited)
+	w.mine(ctx, address, 3, 0, 1, 2)
+	asleep()
+	s.do(ctx, fmt.Sprintf("get motd %s/back", s.local))
+	s.same("back", edit)
+
+	// The world as it was before: what was dug since isn't.
+	w.restore(ctx, "back-in-time", first)
+	w.mine(ctx, address, 4, 0, 1, 2)
+}
+
+// backupTarget makes a place for backups.
+func backupTarget(ctx context.Context, t *testing.T, namespace string) v1alpha1.BackupTarget {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "backups"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	if err := suite.Cluster.Client.Create(ctx, claim); err != nil {
+		t.Fatal(err)
+	}
+	return v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: claim.Name}}
+}
