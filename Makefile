@@ -136,13 +136,20 @@ chaos: ## Play for DURATION while things break by SEED, and write bin/bench/chao
 	@$(GO) run ./test/chaos/cmd/chaos --duration=$(DURATION) --seed=$(SEED) $(CHAOS_FLAGS)
 
 .PHONY: bench
-bench: bench-wake bench-restart bench-abuse bench-report bench-scale bench-proxy bench-flood ## Run all benchmarks
+bench: bench-wake bench-files bench-restart bench-abuse bench-report bench-scale bench-proxy bench-flood ## Run all benchmarks
 
 .PHONY: bench-wake
 bench-wake: ## Measure how long a wake takes, and write bin/bench/wake.json
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	@$(GO) run ./test/bench wake
+
+# Each login waits until the pod of the one before is gone.
+.PHONY: bench-files
+bench-files: ## Measure SFTP to a sleeping server's disk, and write bin/bench/files.json
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	@$(GO) run ./test/bench -runs=10 files
 
 .PHONY: bench-restart
 bench-restart: ## Measure how soon 2,000 sleeping services know a new resolver pod

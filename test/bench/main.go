@@ -30,6 +30,7 @@ type benchmark struct {
 var benchmarks = []benchmark{
 	{"wake", "time from a player's packet to the sleeping server, by stage", benchWake},
 	{"abuse", "how the wake endpoint bears bad calls, and what good ones take meanwhile", benchAbuse},
+	{"files", "time from the first packet of SFTP to its prompt, and how fast files go", benchFiles},
 	{"restart", "time until all sleeping services know of a resolver pod that replaces another", benchRestart},
 }
 

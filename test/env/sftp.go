@@ -106,3 +106,22 @@ func (s *SFTP) Do(ctx context.Context, address string, commands ...string) (stri
 	}
 	return out.String(), nil
 }
+
+// Config is that of Go's SSH client, for who measures it.
+func (s *SFTP) Config() (*ssh.ClientConfig, error) {
+	key, err := os.ReadFile(filepath.Join(s.dir, "key"))
+	if err != nil {
+		return nil, fmt.Errorf("read a key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("read a key: %w", err)
+	}
+	host, err := ssh.ParsePrivateKey(s.host)
+	if err != nil {
+		return nil, fmt.Errorf("read the host's key: %w", err)
+	}
+	return &ssh.ClientConfig{
+		User: "alice", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.FixedHostKey(host.PublicKey()),
+	}, nil
+}
