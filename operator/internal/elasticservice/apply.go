@@ -2,14 +2,23 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
@@ -83,4 +92,83 @@ func (r *Reconciler) removeLeftovers(ctx context.Context, es *v1alpha1.ElasticSe
 			es.Spec.Service, strings.Join(names, ", ")))
 	}
 	return nil
+}
+
+// release finishes a deletion: everything that Dormouse made is deleted, except for the
+// endpoints of servers that nobody else would write.
+func (r *Reconciler) release(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) error {
+	var errs []error
+	left := false
+	for i := range o.Slices {
+		s := &o.Slices[i]
+		if endpoints.OfServers(s) && o.Service != nil && !o.NamespaceEnding {
+			left = true
+			errs = append(errs, r.orphan(ctx, s, o.Service))
+			continue
+		}
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, s)))
+	}
+	if o.Private != nil && metav1.IsControlledBy(o.Private, es) {
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o.Private)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what was made for ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	if !o.NamespaceEnding && !patienceOver(r.Now(), es) {
+		if failed := r.Autoscalers.Release(ctx, es); failed != nil {
+			return fmt.Errorf("release what was paused for ElasticService %s: %w", client.ObjectKeyFromObject(es), failed)
+		}
+	}
+	for _, p := range es.Status.Ports {
+		r.Ports.Free(r.Now(), p.ResolverPort, es.UID)
+	}
+	r.Triggers.Forget(client.ObjectKeyFromObject(es))
+	r.states.Forget(client.ObjectKeyFromObject(es))
+	if err := kit.RemoveFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+	}
+	if left {
+		r.Events.Eventf(o.Service, nil, corev1.EventTypeWarning, "EndpointsLeft", "Release",
+			"ElasticService %s is deleted, and the Service has no selector: it keeps the endpoints of this moment, and nobody writes them when pods come and go. "+
+				"Give the Service a selector and then delete the EndpointSlices with the labels %s=%s,%s=%s, or create an ElasticService of it again.",
+			es.Name, discoveryv1.LabelServiceName, o.Service.Name, discoveryv1.LabelManagedBy, wellknown.ManagedBy)
+	}
+	return nil
+}
+
+// released reports whether a deleted object, which the cache may still have, was released
+// already: nothing may be made for it again.
+func (r *Reconciler) released(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
+	live := &v1alpha1.ElasticService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read deleted ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
+	}
+	return live.UID != es.UID || !controllerutil.ContainsFinalizer(live, wellknown.ElasticServiceFinalizer), nil
+}
+
+// orphan lets a slice outlive its ElasticService, for as long as the Service
+// lives. A later ElasticService of the Service takes it over.
+func (r *Reconciler) orphan(ctx context.Context, s *discoveryv1.EndpointSlice, svc *corev1.Service) error {
+	changed := s.DeepCopy()
+	changed.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}}
+	return r.Client.Patch(ctx, changed, client.MergeFrom(s))
+}
+
+func (r *Reconciler) namespaceEnding(ctx context.Context, name string) (bool, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: name}, ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return !ns.DeletionTimestamp.IsZero(), nil
+}
+
+// patienceOver reports whether a deletion waits no longer.
+func patienceOver(now time.Time, es *v1alpha1.ElasticService) bool {
+	return !es.DeletionTimestamp.IsZero() && now.Sub(es.DeletionTimestamp.Time) >= planner.DeletionPatience
 }
