@@ -12,9 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/restapi/feed"
@@ -178,13 +175,8 @@ func (p people) Logs(ctx context.Context, who page.Caller, id int64, lines int, 
 	if err != nil {
 		return nil, refused(ctx, err)
 	}
-	body, err := p.streams.client.CoreV1().Pods(p.streams.namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, Follow: follow, TailLines: new(int64(lines)),
-	}).Stream(ctx)
-	if err != nil {
-		return nil, page.Refuse(http.StatusConflict, "The game has no log now: it hasn't started yet, or has just ended.")
-	}
-	return body, nil
+	body, err := p.streams.openLog(ctx, pod, container, int64(lines), follow)
+	return body, refused(ctx, err)
 }
 
 // Events are a server's events, the newest first.
@@ -192,7 +184,7 @@ func (p people) Events(ctx context.Context, who page.Caller, id int64) ([]page.E
 	if err := p.allowed(ctx, who, "get", id); err != nil {
 		return nil, refused(ctx, err)
 	}
-	list, err := p.streams.client.CoreV1().Events(p.streams.namespace).List(ctx, about(id))
+	list, err := p.streams.listEvents(ctx, id, 0)
 	if err != nil {
 		return nil, refused(ctx, err)
 	}
@@ -209,39 +201,13 @@ func (p people) WatchEvents(ctx context.Context, who page.Caller, id int64) (<-c
 	if err := p.allowed(ctx, who, "get", id); err != nil {
 		return nil, refused(ctx, err)
 	}
-	options := about(id)
 	// From now on: earlier ones are the page's already.
-	list, err := p.streams.client.CoreV1().Events(p.streams.namespace).List(ctx, metav1.ListOptions{FieldSelector: options.FieldSelector, Limit: 1})
+	list, err := p.streams.listEvents(ctx, id, 1)
 	if err != nil {
 		return nil, refused(ctx, err)
 	}
-	options.ResourceVersion = list.ResourceVersion
-	w, err := p.streams.client.CoreV1().Events(p.streams.namespace).Watch(ctx, options)
-	if err != nil {
-		return nil, refused(ctx, err)
-	}
-	events := make(chan page.Event)
-	go func() {
-		defer close(events)
-		defer w.Stop()
-		for change := range w.ResultChan() {
-			e, ok := change.Object.(*corev1.Event)
-			if !ok || change.Type == watch.Deleted {
-				continue
-			}
-			select {
-			case events <- shownEvent(e):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return events, nil
-}
-
-// about selects the events about a server's objects.
-func about(id int64) metav1.ListOptions {
-	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", hosting.Name(id)).String()}
+	events, err := follow(ctx, p.streams, id, list.ResourceVersion, nil, shownEvent)
+	return events, refused(ctx, err)
 }
 
 func shownEvent(e *corev1.Event) page.Event {

@@ -15,11 +15,13 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 )
 
 // Bounds of streams.
@@ -93,17 +95,26 @@ func (s *streams) admit(u *access.User) (leave func(), ok bool) {
 	}, true
 }
 
-// logs are the lines of a server's log, beginning with the last ones. The channel is closed at the
-// end of the game.
-func (s *streams) logs(ctx context.Context, pod, container string) (<-chan string, error) {
+// openLog opens a game's log, with so many of its last lines.
+func (s *streams) openLog(ctx context.Context, pod, container string, lines int64, follow bool) (io.ReadCloser, error) {
 	body, err := s.client.CoreV1().Pods(s.namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, Follow: true, TailLines: ptr.To[int64](logLines),
+		Container: container, Follow: follow, TailLines: &lines,
 	}).Stream(ctx)
 	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
 		return nil, fail(http.StatusConflict, "path.id", "The game has no log now: it hasn't started yet, or has just ended.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the log of Pod %s: %w", pod, err)
+	}
+	return body, nil
+}
+
+// logs are the lines of a server's log, beginning with the last ones. The channel is closed at the
+// end of the game.
+func (s *streams) logs(ctx context.Context, pod, container string) (<-chan string, error) {
+	body, err := s.openLog(ctx, pod, container, logLines, true)
+	if err != nil {
+		return nil, err
 	}
 	lines := make(chan string)
 	go func() {
@@ -141,30 +152,46 @@ func readLine(r *bufio.Reader) (string, error) {
 
 // events are those about a server's objects, beginning with those that Kubernetes still has.
 func (s *streams) events(ctx context.Context, id int64) (<-chan Event, error) {
+	list, err := s.listEvents(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	return follow(ctx, s, id, list.ResourceVersion, list.Items, eventOf)
+}
+
+// listEvents lists the events about a server's objects; with a limit no more than so many.
+func (s *streams) listEvents(ctx context.Context, id, limit int64) (*corev1.EventList, error) {
 	of := about(id)
+	of.Limit = limit
 	list, err := s.client.CoreV1().Events(s.namespace).List(ctx, of)
 	if err != nil {
 		return nil, fmt.Errorf("list the events of server %d: %w", id, err)
 	}
-	of.ResourceVersion = list.ResourceVersion
+	return list, nil
+}
+
+// follow sends a server's events: some first, and then those since a version of the list.
+func follow[T any](ctx context.Context, s *streams, id int64, since string, first []corev1.Event, as func(*corev1.Event) T) (<-chan T, error) {
+	of := about(id)
+	of.ResourceVersion = since
 	w, err := s.client.CoreV1().Events(s.namespace).Watch(ctx, of)
 	if err != nil {
 		return nil, fmt.Errorf("watch the events of server %d: %w", id, err)
 	}
-	found := make(chan Event)
+	found := make(chan T)
 	go func() {
 		defer close(found)
 		defer w.Stop()
 		send := func(e *corev1.Event) bool {
 			select {
-			case found <- eventOf(e):
+			case found <- as(e):
 				return true
 			case <-ctx.Done():
 				return false
 			}
 		}
-		for i := range list.Items {
-			if !send(&list.Items[i]) {
+		for i := range first {
+			if !send(&first[i]) {
 				return
 			}
 		}
@@ -176,6 +203,11 @@ func (s *streams) events(ctx context.Context, id int64) (<-chan Event, error) {
 		}
 	}()
 	return found, nil
+}
+
+// about selects the events about a server's objects.
+func about(id int64) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", hosting.Name(id)).String()}
 }
 
 func eventOf(e *corev1.Event) Event {
