@@ -11,6 +11,10 @@ const (
 	// that of an address.
 	refusedConnections refusal = "connections"
 	refusedAddress     refusal = "address"
+	// refusedNetwork is a client of a network that may not connect, and refusedProxy a connection
+	// without the header that says where its client is.
+	refusedNetwork refusal = "network"
+	refusedProxy   refusal = "proxy"
 	// refusedHandshake is a connection that ended, or took too long, before anybody had logged in.
 	refusedHandshake refusal = "handshake"
 	refusedPassword  refusal = "password"
@@ -34,7 +38,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_files_refusals_total",
-			Help: "What was refused, by reason: connections, address, handshake, password, throttled, key, channel, request, files or quota.",
+			Help: "What was refused, by reason: connections, address, network, proxy, handshake, password, throttled, key, channel, request, files or quota.",
 		}, []string{"reason"}),
 		logins: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_files_logins_total", Help: "Logins, by method: password or publickey.",

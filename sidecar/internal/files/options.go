@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"dormouse.dev/dormouse/internal/flags"
@@ -30,6 +32,11 @@ type Options struct {
 	Quota int64
 	// MaxConnections bounds the sessions. Half of them may be of one address, and at least one.
 	MaxConnections int
+	// ProxyProtocol has each connection begin with a header of the PROXY protocol v2, which says
+	// where the client is. Whoever can connect to Listen then says so what he likes.
+	ProxyProtocol bool
+	// Allow are the networks of the clients that may connect; none: all may.
+	Allow []netip.Prefix
 	// Drain is how long sessions may go on once the program was told to end.
 	Drain    time.Duration
 	LogLevel slog.Level
@@ -39,6 +46,7 @@ type Options struct {
 const (
 	minIdle, maxIdle = time.Second, 24 * time.Hour
 	mostConnections  = 256
+	mostNetworks     = 256
 	maxDrain         = time.Hour
 )
 
@@ -58,6 +66,11 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "how long a session may move nothing")
 	fs.Int64Var(&o.Quota, "quota", 0, "the bytes that all files together may have; 0: as many as the disk holds")
 	fs.IntVar(&o.MaxConnections, "max-connections", 16, "how many sessions there may be, half of them of one address")
+	fs.BoolVar(&o.ProxyProtocol, "proxy-protocol", false, "each connection must begin with a header of the PROXY protocol v2, whose address is the client's")
+	fs.Func("allow", "the networks whose clients may connect, with commas between them, such as 203.0.113.0/24,2001:db8::/32 (default all)", func(text string) (err error) {
+		o.Allow, err = networks(text)
+		return err
+	})
 	fs.DurationVar(&o.Drain, "drain", 20*time.Second, "how long sessions may go on once the program is to end")
 	level := flags.LogLevel(fs)
 	fs.Usage = func() {
@@ -93,6 +106,22 @@ func (o *Options) validate() error {
 	check(o.MaxConnections >= 1 && o.MaxConnections <= mostConnections, "--max-connections must be from 1 to %d", mostConnections)
 	check(o.Drain >= 0 && o.Drain <= maxDrain, "--drain must be from 0s to %s", maxDrain)
 	return errors.Join(errs...)
+}
+
+// networks reads a list of networks.
+func networks(text string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.TrimSpace(word); word == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(word)
+		if err != nil || len(all) == mostNetworks {
+			return nil, fmt.Errorf("--allow must be up to %d networks such as 203.0.113.0/24 or 2001:db8::/32, with commas between them, not %q", mostNetworks, text)
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
 }
 
 func isAddress(text string) bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -24,13 +25,14 @@ func parse(env map[string]string, args ...string) (Options, error) {
 }
 
 func TestSettingsAndTheirDefaults(t *testing.T) {
-	got, err := parse(map[string]string{"DORMOUSE_QUOTA": "1024"}, append(needed, "--uid=1000", "--idle-timeout=1m")...)
+	got, err := parse(map[string]string{"DORMOUSE_QUOTA": "1024"}, append(needed, "--uid=1000", "--idle-timeout=1m", "--proxy-protocol", "--allow=203.0.113.9/24, 2001:db8::/32")...)
 	check(t, err)
 	want := Options{
 		Listen: ":2022", MetricsListen: ":9359", Root: "/data", HostKey: "/keys/host", Users: "/users", UID: 1000, GID: -1,
 		IdleTimeout: time.Minute, Quota: 1024, MaxConnections: 16, Drain: 20 * time.Second,
+		ProxyProtocol: true, Allow: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
 	if _, err := parse(nil, "--help"); !errors.Is(err, flag.ErrHelp) {
@@ -41,7 +43,7 @@ func TestSettingsAndTheirDefaults(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	for _, arg := range []string{
 		"--listen=2022", "--metrics-listen=x:y", "--root=", "--host-key=", "--users=", "--uid=-2", "--gid=-2", "--idle-timeout=1ms",
-		"--quota=-1", "--max-connections=0", "--max-connections=257", "--drain=-1s", "--log-level=loud",
+		"--quota=-1", "--max-connections=0", "--max-connections=257", "--drain=-1s", "--allow=203.0.113.7", "--allow=" + strings.Repeat("10.0.0.0/8,", mostNetworks+1), "--log-level=loud",
 	} {
 		name, _, _ := strings.Cut(arg, "=")
 		_, err := parse(nil, append(needed, arg)...)

@@ -7,6 +7,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -37,10 +38,11 @@ type Server struct {
 	users   users
 	hostKey ssh.Signer
 
-	guard                *guard
-	hashing              chan struct{}
-	handshakes, sessions *places
-	handshakeTimeout     time.Duration
+	guard   *guard
+	hashing chan struct{}
+	// introductions are the connections of which nobody knows yet where the client is.
+	introductions, handshakes, sessions *places
+	handshakeTimeout                    time.Duration
 }
 
 // extensions are what the library says for all servers of a process that they can do.
@@ -67,8 +69,9 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 	return &Server{
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
 		guard: newGuard(time.Now), hashing: make(chan struct{}, atOnce), handshakeTimeout: handshakeTimeout,
-		handshakes: newPlaces(handshakesPerSession*opts.MaxConnections, handshakesOfAddress),
-		sessions:   newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
+		introductions: newPlaces(handshakesPerSession*opts.MaxConnections, math.MaxInt),
+		handshakes:    newPlaces(handshakesPerSession*opts.MaxConnections, handshakesOfAddress),
+		sessions:      newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
 	}, nil
 }
 
@@ -136,6 +139,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 func (s *Server) client(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if c = s.introduce(c); c == nil {
+		return
+	}
 	l := &login{Server: s, from: addressOf(c.RemoteAddr())}
 	conn, channels, requests := l.handshake(ctx, c)
 	if conn == nil {
