@@ -107,6 +107,13 @@ const (
 	// for.
 	ServerUIDAnnotation = "dormouse.dev/server-uid"
 
+	// FilesLabel is on the Deployment, the Service and the ElasticService that serve a Server's files,
+	// and on that Deployment's Pods; its value is the Server's name.
+	FilesLabel = "dormouse.dev/files"
+
+	// FilesHashAnnotation is on those three; its value is a hash of what the operator applied.
+	FilesHashAnnotation = "dormouse.dev/files-hash"
+
 	// UsedAtAnnotation is on a Server's disk; its value is when a Pod that may write to it was last
 	// made, as in RFC 3339.
 	UsedAtAnnotation = "dormouse.dev/used-at"

@@ -54,7 +54,13 @@ func Keep(ctx context.Context, live client.Reader, c client.Client, set *Set) er
 		key := client.ObjectKey{Namespace: set.Namespace, Name: ClaimName(set.Name, disk.Name)}
 		err := live.Get(ctx, key, &corev1.PersistentVolumeClaim{})
 		if apierrors.IsNotFound(err) {
-			err = c.Create(ctx, BuildClaim(set.Namespace, set.Name, set.Labels, set.Annotations, disk))
+			claim := BuildClaim(set.Namespace, set.Name, set.Labels, set.Annotations, disk)
+			if set.Owner.Kind == "GameType" && disk.OnDelete == v1alpha1.StorageDelete {
+				// It goes with its GameType, as one that its Server has made does.
+				o := set.Owner
+				claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID}}
+			}
+			err = c.Create(ctx, claim)
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create PersistentVolumeClaim %s: %w", key, err)

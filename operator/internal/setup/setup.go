@@ -58,6 +58,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/serverfiles"
 	"dormouse.dev/dormouse/operator/internal/servingcert"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -136,6 +137,9 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	servers, err := setupServers(mgr, o, keys, reports, allocator, p.Errors)
 	if err != nil {
+		return err
+	}
+	if err := setupFiles(ctx, mgr, o, p.Errors); err != nil {
 		return err
 	}
 	addresses, err := setupOutbound(mgr, o)
@@ -277,6 +281,11 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 			Transform: playerlist.Slim,
 		},
 	}
+	served, err := serverfiles.CachedObjects()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(byObject, served)
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	maps.Copy(byObject, gameautoscaler.CachedObjects())
 	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
@@ -309,12 +318,14 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 }
 
 // slim drops fields that the operator doesn't read from objects of which a cluster may have
-// many. The annotations of a GameType's own Service and Fleets are kept, and some annotations
-// of a front and of a GameType.
+// many. The annotations of a GameType's own Service and Fleets are kept, of a Service that leads to
+// a Server's files, and some annotations of a front and of a GameType.
 func slim(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
-		if _, kept := object.GetLabels()[wellknown.GameTypeLabel]; !kept {
+		has := object.GetLabels()
+		_, kept := has[wellknown.GameTypeLabel]
+		if _, files := has[wellknown.FilesLabel]; !kept && !files {
 			var read map[string]string
 			for name, value := range object.GetAnnotations() {
 				if slices.Contains(wellknown.ServiceAnnotations, name) || slices.Contains(wellknown.GameTypeAnnotations, name) {

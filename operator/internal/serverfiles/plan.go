@@ -1,0 +1,129 @@
+package serverfiles
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/text"
+)
+
+// filePod is a Pod that serves a Server's files.
+type filePod struct {
+	name string
+	uid  types.UID
+	// node is where it is; empty: nowhere yet, so that it has no disk.
+	node string
+	// ending is set where it is being deleted, or has ended.
+	ending bool
+}
+
+// gamePod is the Pod of a Server's game.
+type gamePod struct {
+	node string
+	// unschedulable is set where the scheduler found no node for it.
+	unschedulable bool
+}
+
+// sharing is who else may have a disk that a Pod has.
+type sharing int
+
+const (
+	// sharedByAll is a disk that Pods of all nodes may have; sharedByNode, those of one node; and
+	// sharedByNobody, a single Pod.
+	sharedByAll sharing = iota
+	sharedByNode
+	sharedByNobody
+)
+
+// sharingOf is how a claim with these access modes is shared.
+func sharingOf(modes []corev1.PersistentVolumeAccessMode) sharing {
+	shared := sharedByNode
+	for _, m := range modes {
+		switch m {
+		case corev1.ReadWriteMany:
+			return sharedByAll
+		case corev1.ReadWriteOncePod:
+			shared = sharedByNobody
+		default:
+		}
+	}
+	return shared
+}
+
+// ending is what must be done so that the game gets its disks.
+type ending struct {
+	// pods end at once.
+	pods []filePod
+	// sleep is set where no other may come in their place before somebody connects again: it
+	// would be scheduled before the game.
+	sleep bool
+	// why is a sentence; empty where nothing must be done.
+	why string
+}
+
+// planEnding decides what must make room for the game, which always wins.
+func planEnding(files []filePod, game *gamePod, shared sharing) ending {
+	if game == nil || shared == sharedByAll {
+		return ending{}
+	}
+	var e ending
+	for _, f := range files {
+		switch {
+		case f.ending || f.node == "":
+		case game.node != "" && (game.node != f.node || shared == sharedByNobody):
+			e.pods = append(e.pods, f)
+			e.why = "Ended Pod " + f.name + ", which served the files: the game is on node " + game.node + ", and needs the disks there."
+		case game.node == "" && game.unschedulable:
+			e.pods, e.sleep = append(e.pods, f), true
+			e.why = "Ended Pod " + f.name + ", which served the files: the scheduler found no node for the game while it had the disks."
+		}
+	}
+	return e
+}
+
+// waits reports whether a Pod of the files waits for a disk that only the game's Pod may have.
+func waits(files []filePod, game *gamePod, shared sharing) bool {
+	if game == nil || shared != sharedByNobody {
+		return false
+	}
+	for _, f := range files {
+		if !f.ending {
+			return true
+		}
+	}
+	return false
+}
+
+// served is how it is with the files of one Server.
+type served struct {
+	service string
+	// ready is the condition; True has no message yet.
+	ready metav1.Condition
+}
+
+func problem(reason, format string, args ...any) metav1.Condition {
+	return condition.False(conditions.FilesServed, reason, format, args...)
+}
+
+// summary is the condition of the owner of some Servers: the first problem, or where the files are.
+func summary(all []served) metav1.Condition {
+	if len(all) == 0 {
+		return problem(reasons.NoDisk, "There are no disks whose files could be served: give the Server storage, or the GameType replicas.")
+	}
+	var services []string
+	for _, s := range all {
+		if s.ready.Status != metav1.ConditionTrue {
+			return s.ready
+		}
+		services = append(services, s.service)
+	}
+	what := "Service"
+	if len(services) > 1 {
+		what = "the Services"
+	}
+	return condition.True(conditions.FilesServed, reasons.OK, "SFTP on port %d of %s %s.", servicePort, what, text.Some(services))
+}
