@@ -1,0 +1,101 @@
+package serverfiles
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/internal/condition"
+)
+
+func TestTheGameWins(t *testing.T) {
+	on := func(node string) []filePod { return []filePod{{name: "f", node: node}} }
+	for name, c := range map[string]struct {
+		files  []filePod
+		game   *gamePod
+		shared sharing
+		ends   string
+		sleeps bool
+	}{
+		"no game":                                {on("a"), nil, sharedByNobody, "", false},
+		"on one node":                            {on("a"), &gamePod{node: "a"}, sharedByNode, "", false},
+		"on two nodes":                           {on("a"), &gamePod{node: "b"}, sharedByNode, "f", false},
+		"on two nodes, which may both have it":   {on("a"), &gamePod{node: "b"}, sharedByAll, "", false},
+		"on one node, one may have it":           {on("a"), &gamePod{node: "a"}, sharedByNobody, "f", false},
+		"the files have no node yet":             {on(""), &gamePod{node: "b"}, sharedByNode, "", false},
+		"the files end already":                  {[]filePod{{name: "f", node: "a", ending: true}}, &gamePod{node: "b"}, sharedByNode, "", false},
+		"the game hasn't been looked at":         {on("a"), &gamePod{}, sharedByNobody, "", false},
+		"the game finds no node":                 {on("a"), &gamePod{unschedulable: true}, sharedByNode, "f", true},
+		"the game finds no node for it alone":    {on("a"), &gamePod{unschedulable: true}, sharedByNobody, "f", true},
+		"neither finds a node":                   {on(""), &gamePod{unschedulable: true}, sharedByNobody, "", false},
+		"the game finds no node, and all may":    {on("a"), &gamePod{unschedulable: true}, sharedByAll, "", false},
+		"the files of before end, one is beside": {[]filePod{{name: "e", node: "a", ending: true}, {name: "f", node: "b"}}, &gamePod{node: "b"}, sharedByNode, "", false},
+		"one of two is elsewhere":                {[]filePod{{name: "e", node: "b"}, {name: "f", node: "a"}}, &gamePod{node: "b"}, sharedByNode, "f", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := planEnding(c.files, c.game, c.shared)
+			var names []string
+			for _, p := range e.pods {
+				names = append(names, p.name)
+			}
+			if got := strings.Join(names, " "); got != c.ends || e.sleep != c.sleeps || (e.why != "") != (c.ends != "") {
+				t.Errorf("it ends %q, sleeps %t, because %q; want %q, %t", got, e.sleep, e.why, c.ends, c.sleeps)
+			}
+		})
+	}
+}
+
+func TestWhoMayHaveADisk(t *testing.T) {
+	for want, modes := range map[sharing][]corev1.PersistentVolumeAccessMode{
+		sharedByNode:   {corev1.ReadWriteOnce},
+		sharedByAll:    {corev1.ReadWriteOnce, corev1.ReadWriteMany},
+		sharedByNobody: {corev1.ReadWriteOncePod},
+	} {
+		if got := sharingOf(modes); got != want {
+			t.Errorf("%v: %v, want %v", modes, got, want)
+		}
+	}
+}
+
+func TestFilesWaitForADiskThatOnlyTheGameMayHave(t *testing.T) {
+	pending := []filePod{{name: "f"}}
+	for name, c := range map[string]struct {
+		files  []filePod
+		game   *gamePod
+		shared sharing
+		want   bool
+	}{
+		"the game has it":    {pending, &gamePod{node: "a"}, sharedByNobody, true},
+		"nobody has it":      {pending, nil, sharedByNobody, false},
+		"the node has it":    {pending, &gamePod{node: "a"}, sharedByNode, false},
+		"no Pod waits":       {nil, &gamePod{node: "a"}, sharedByNobody, false},
+		"one that waits end": {[]filePod{{name: "f", ending: true}}, &gamePod{node: "a"}, sharedByNobody, false},
+	} {
+		if got := waits(c.files, c.game, c.shared); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+func TestTheConditionSaysWhereTheFilesAre(t *testing.T) {
+	ok := condition.True(conditions.FilesServed, reasons.OK, "")
+	bad := problem(reasons.NameTaken, "Taken.")
+	for name, c := range map[string]struct {
+		all  []served
+		want metav1.Condition
+	}{
+		"a Server":       {[]served{{"a-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of Service a-files.")},
+		"two places":     {[]served{{"a-0-files", ok}, {"a-1-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of the Services a-0-files, a-1-files.")},
+		"one is wrong":   {[]served{{"a-0-files", ok}, {"a-1-files", bad}, {"a-2-files", ok}}, bad},
+		"there are none": {nil, problem(reasons.NoDisk, "There are no disks whose files could be served: give the Server storage, or the GameType replicas.")},
+	} {
+		if diff := cmp.Diff(c.want, summary(c.all)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
