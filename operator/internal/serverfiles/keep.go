@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/disks"
@@ -232,36 +230,6 @@ func (p *pass) refused(err error, what string) (metav1.Condition, error) {
 	}
 	p.again.AtMost(refusedRetry)
 	return problem(reasons.Refused, "The API server refuses %s: %s", what, text.Bounded(refusal.Words(err))), nil
-}
-
-func mark(o client.Object, hash string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[wellknown.FilesHashAnnotation] = hash
-	o.SetAnnotations(annotations)
-}
-
-// asDesired reports whether an object has all that is desired, and nothing that was desired before.
-func asDesired(have, desired client.Object) bool {
-	if have.GetAnnotations()[wellknown.FilesHashAnnotation] != desired.GetAnnotations()[wellknown.FilesHashAnnotation] ||
-		!equality.Semantic.DeepDerivative(desired.GetLabels(), have.GetLabels()) ||
-		!equality.Semantic.DeepDerivative(desired.GetAnnotations(), have.GetAnnotations()) {
-		return false
-	}
-	switch d := desired.(type) {
-	case *appsv1.Deployment:
-		h, ok := have.(*appsv1.Deployment)
-		return ok && equality.Semantic.DeepDerivative(d.Spec, h.Spec)
-	case *corev1.Service:
-		h, ok := have.(*corev1.Service)
-		return ok && equality.Semantic.DeepDerivative(d.Spec, h.Spec)
-	case *v1alpha1.ElasticService:
-		h, ok := have.(*v1alpha1.ElasticService)
-		return ok && equality.Semantic.DeepDerivative(d.Spec, h.Spec)
-	}
-	return false
 }
 
 // removeOthers deletes the objects of Servers whose files aren't to be served any more. Their disks

@@ -1,0 +1,82 @@
+package serverfiles
+
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/wellknown"
+)
+
+// mark notes on an object what it is made from.
+func mark(o client.Object, hash string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[wellknown.FilesHashAnnotation] = hash
+	o.SetAnnotations(annotations)
+}
+
+// asDesired reports whether an object has all that is desired, and nothing that was desired before.
+// What it has beyond that is a default, or somebody else's.
+func asDesired(have, desired client.Object) bool {
+	if have.GetAnnotations()[wellknown.FilesHashAnnotation] != desired.GetAnnotations()[wellknown.FilesHashAnnotation] {
+		return false
+	}
+	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(have)
+	if err != nil {
+		return false
+	}
+	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return false
+	}
+	labelled := func(o client.Object) map[string]any {
+		return map[string]any{"labels": values(o.GetLabels()), "annotations": values(o.GetAnnotations())}
+	}
+	return within(want["spec"], is["spec"]) && within(labelled(desired), labelled(have))
+}
+
+func values(of map[string]string) map[string]any {
+	all := map[string]any{}
+	for key, value := range of {
+		all[key] = value
+	}
+	return all
+}
+
+// within reports whether JSON has all that is in another. What is empty is in any.
+func within(part, whole any) bool {
+	switch p := part.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		w, ok := whole.(map[string]any)
+		if !ok {
+			return len(p) == 0
+		}
+		for key, value := range p {
+			if !within(value, w[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		w, ok := whole.([]any)
+		if len(p) == 0 {
+			return true
+		}
+		if !ok || len(w) != len(p) {
+			return false
+		}
+		for i := range p {
+			if !within(p[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(part, whole)
+}
