@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,13 +114,15 @@ func TestAWorldsFilesAreAtHand(t *testing.T) {
 	s.find(ctx, w)
 	address := suite.ClusterIP(ctx, t, w.game, node.MinecraftPort)
 	w.mine(ctx, address, 0)
-	asleep := func() {
+	asleep := func() *v1alpha1.ElasticService {
 		t.Helper()
-		if _, err := suite.Cluster.WaitPhase(ctx, w.game.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+		es, err := suite.Cluster.WaitPhase(ctx, w.game.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return es
 	}
-	asleep()
+	before := asleep()
 
 	sums := map[string][sha256.Size]byte{}
 	for i := range smallFiles {
@@ -130,8 +131,8 @@ func TestAWorldsFilesAreAtHand(t *testing.T) {
 	}
 	large := s.write("large", largeFile)
 	s.do(ctx, "put -R "+s.local+"/small", "put "+s.local+"/large", "ls -l region")
-	if err := suite.Cluster.Client.Get(ctx, w.place(0), &v1alpha1.Server{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the game of whom the files are was woken: %v", err)
+	if after := asleep(); !after.Status.LastWakeTime.Equal(before.Status.LastWakeTime) {
+		t.Errorf("the game whose files they are was woken at %s", after.Status.LastWakeTime)
 	}
 
 	// A session is there while the game wakes, is played on, and sleeps.
