@@ -24,7 +24,9 @@ const server = squid.createMCServer({
   'view-distance': 2,
   'player-list-text': { header: { text: '' }, footer: { text: '' } },
   'everybody-op': false,
-  'max-entities': 10
+  'max-entities': 10,
+  // While the package loads its parts it sends away who joins, so it isn't up before that.
+  beforePing: (response, client, answer) => { if (server.pluginsReady) answer(null, response) }
 })
 // The package may forget what changes while it saves: its own saving is off, and the part of the world
 // that players of tests dig in is saved each second, and at the end.
