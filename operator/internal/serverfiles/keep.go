@@ -193,6 +193,10 @@ func (p *pass) write(ctx context.Context, b built, have client.Object) (created 
 	}
 	// It may only be this very one: the name might be somebody else's by now.
 	b.desired.SetUID(have.GetUID())
+	if err := p.dropPorts(ctx, have, b.desired); err != nil {
+		problem, err = p.refused(err, b.kind+" "+b.desired.GetName())
+		return created, problem, err
+	}
 	if err := patch.Apply(ctx, p.Client, fieldOwner, b.desired); err != nil {
 		problem, err = p.refused(err, b.kind+" "+b.desired.GetName())
 		return created, problem, err
@@ -202,25 +206,49 @@ func (p *pass) write(ctx context.Context, b built, have client.Object) (created 
 
 // create makes an object that the cache doesn't have; nil: it can't be made now.
 func (p *pass) create(ctx context.Context, b built) (client.Object, metav1.Condition, error) {
+	what := b.kind + " " + b.desired.GetName()
+	if d, ok := b.desired.(*appsv1.Deployment); ok {
+		// The cache has only those of ours.
+		there := &appsv1.Deployment{}
+		err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), there)
+		if err == nil && !p.owns(there) {
+			p.again.AtMost(refusedRetry)
+			return nil, taken(b.kind, d.Name), nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, metav1.Condition{}, fmt.Errorf("read %s: %w", what, err)
+		}
+	}
 	err := p.Client.Create(ctx, b.begin, client.FieldOwner(beginner))
 	if err == nil {
 		return b.begin, metav1.Condition{}, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		problem, err := p.refused(err, b.kind+" "+b.desired.GetName())
+		problem, err := p.refused(err, what)
 		return nil, problem, err
 	}
-	// The cache has only Deployments of ours, and it may lag.
-	there := newLike(b.desired)
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(b.desired), there); client.IgnoreNotFound(err) != nil {
-		return nil, metav1.Condition{}, fmt.Errorf("read %s %s: %w", b.kind, client.ObjectKeyFromObject(b.desired), err)
-	}
-	if there.GetUID() != "" && !p.owns(there) {
-		p.again.AtMost(refusedRetry)
-		return nil, taken(b.kind, b.desired.GetName()), nil
-	}
+	// The cache will show it, and whose it is.
 	p.again.AtMost(startLook)
-	return nil, condition.Unknown(conditions.FilesServed, reasons.Pending, "%s %s has just been made.", b.kind, b.desired.GetName()), nil
+	return nil, condition.Unknown(conditions.FilesServed, reasons.Pending, "%s has just been made.", what), nil
+}
+
+// dropPorts takes ports off a Service that somebody has put there. To server-side apply those are the
+// others', and two may not have one name.
+func (p *pass) dropPorts(ctx context.Context, have, desired client.Object) error {
+	is, isService := have.(*corev1.Service)
+	want, ok := desired.(*corev1.Service)
+	if !isService || !ok || len(is.Spec.Ports) == 0 ||
+		len(is.Spec.Ports) == 1 && is.Spec.Ports[0].Port == want.Spec.Ports[0].Port && is.Spec.Ports[0].Protocol == want.Spec.Ports[0].Protocol {
+		return nil
+	}
+	changed := is.DeepCopy()
+	changed.Spec.Ports = []corev1.ServicePort{*want.Spec.Ports[0].DeepCopy()}
+	for _, port := range is.Spec.Ports {
+		if port.Name == portName {
+			changed.Spec.Ports[0].NodePort = port.NodePort
+		}
+	}
+	return p.Client.Patch(ctx, changed, client.MergeFromWithOptions(is, client.MergeFromWithOptimisticLock{}))
 }
 
 // refused turns an error that somebody has to mend into a condition.
