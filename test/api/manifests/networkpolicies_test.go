@@ -48,6 +48,7 @@ var (
 	prometheus = podIn("monitoring", app("prometheus"), map[string]string{"dormouse.dev/metrics": "enabled"})
 	unlabelled = podIn("monitoring", app("prometheus"))
 	sidecar    = podIn("games", map[string]string{"dormouse.dev/server": "lobby-1"})
+	files      = podIn("games", map[string]string{"dormouse.dev/files": "lobby-1", "dormouse.dev/disks": "lobby-1"})
 	dns        = podIn("kube-system", map[string]string{"k8s-app": "kube-dns"})
 	player     = peer{address: "203.0.113.7"}
 	apiServer  = peer{address: "192.0.2.1"}
@@ -63,8 +64,8 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		sample.SetNamespace("games")
 		policies = append(policies, policiesOf(t, []*unstructured.Unstructured{sample})...)
 	}
-	if len(policies) != 6 {
-		t.Fatalf("%d policies, want 4 of the component and 2 of the samples", len(policies))
+	if len(policies) != 7 {
+		t.Fatalf("%d policies, want 4 of the component and 3 of the samples", len(policies))
 	}
 	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, c := range map[string]struct {
@@ -145,6 +146,13 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		"the API calls a pod that is no Server's":  {restAPI, stranger, tcp, 9359, false},
 		"the API calls the operator":               {restAPI, operator, tcp, 8080, false},
 		"the API calls the internet":               {restAPI, internet, tcp, 80, false},
+		"a resolver brings a client to the files":  {resolver, files, tcp, 2022, true},
+		"a client comes to the files directly":     {player, files, tcp, 2022, false},
+		"a neighbour comes to the files":           {neighbour, files, tcp, 2022, false},
+		"a resolver reads the files' metrics":      {resolver, files, tcp, 9359, false},
+		"prometheus scrapes what serves files":     {prometheus, files, tcp, 9359, true},
+		"what serves files calls the API server":   {files, apiServer, tcp, 6443, false},
+		"what serves files asks DNS":               {files, dns, udp, 53, false},
 		"a sidecar on the operator's other ports":  {arena, operator, tcp, 8081, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,9 @@ const finalizersReason = "admission asks for it when an object is made that keep
 const unsettledReason = "it is used where a client comes in the moment when a target goes to zero;" +
 	" the API-level tests show it"
 
+const filesReason = "it is used where a Server or a GameType has spec.files; the API-level tests of" +
+	" operator/internal/test/api/files show it"
+
 // unseen are rights that the requests don't show, and why they are needed.
 var unseen = map[right]string{
 	{"", "dormouse.dev", "elasticservices/finalizers", "update"}: finalizersReason,
@@ -45,9 +48,13 @@ var unseen = map[right]string{
 		" nearly every event of ours comes with a write of the object",
 	{"", "dormouse.dev", "allocations", "delete"}: "one that is over is deleted after an hour; the tests of" +
 		" operator/internal/allocation have a clock that shows it",
-	{"", "apps", "replicasets", "get"}:       unsettledReason,
-	{"", "dormouse.dev", "fleets", "get"}:    unsettledReason,
-	{"", "dormouse.dev", "gametypes", "get"}: unsettledReason,
+	{"", "apps", "deployments", "create"}:             filesReason,
+	{"", "apps", "deployments", "patch"}:              filesReason,
+	{"", "apps", "deployments", "delete"}:             filesReason,
+	{"", "dormouse.dev", "elasticservices", "delete"}: filesReason,
+	{"", "apps", "replicasets", "get"}:                unsettledReason,
+	{"", "dormouse.dev", "fleets", "get"}:             unsettledReason,
+	{"", "dormouse.dev", "gametypes", "get"}:          unsettledReason,
 }
 
 // keyPaths are what tokens are checked with; Kubernetes' own role

@@ -63,6 +63,11 @@ func buildServer(namespace string, id int64, want Want, gt *v1alpha1.GameType) *
 		s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
 	}
 	s.Spec.Storage[0].Size = gibibytes(want.Disk)
+	if gt.Spec.Files != nil {
+		s.Spec.Files = gt.Spec.Files.DeepCopy()
+		// The users of one server are no other's.
+		s.Spec.Files.Secret = filesName(s.Name)
+	}
 	return s
 }
 

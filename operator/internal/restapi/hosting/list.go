@@ -74,6 +74,11 @@ func (h *Hosting) look(ctx context.Context, from client.Reader, s *v1alpha1.Serv
 		return Server{}, fmt.Errorf("read Service %s: %w", key, err)
 	}
 	v := view(s, es, svc)
+	if number, err := h.filesNumber(ctx, from, s); err != nil {
+		return Server{}, err
+	} else if number != 0 {
+		v.Ports[SFTP] = number
+	}
 	if es != nil && es.Status.Saved != nil && h.Money != nil {
 		v.MoneySaved = h.Money(es.Status.Saved)
 	}

@@ -83,6 +83,15 @@ func serviceType(gt *v1alpha1.GameType, have *corev1.Service, role string) corev
 // Port is the number by which the port of a role is reached from outside. The first call makes it
 // so; from then on it stays.
 func (h *Hosting) Port(ctx context.Context, id int64, role string) (int32, error) {
+	if role == SFTP {
+		s, err := h.change(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if serves(s) {
+			return h.filesPort(ctx, id)
+		}
+	}
 	svc, err := h.ensure(ctx, id, role)
 	if err != nil {
 		return 0, err
