@@ -470,7 +470,8 @@ type GameTypeStatus struct {
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
-	// conditions are Progressing, Updated, Available and ServiceReady.
+	// conditions are Progressing, Updated, Available and ServiceReady, and FilesServed where
+	// spec.files is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -111,7 +111,7 @@ type ServerStatus struct {
 	// +optional
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 
-	// conditions are Ready, DeletionAllowed and Healthy.
+	// conditions are Ready, DeletionAllowed and Healthy, and FilesServed where spec.files is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

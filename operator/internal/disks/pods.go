@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -87,7 +86,7 @@ func owner(s *v1alpha1.ServerSpec) (user, group *int64) {
 // fsGroup is the group that owns the disks: the game's.
 func fsGroup(s *v1alpha1.ServerSpec, group *int64) *int64 {
 	if p := s.Template.Spec.SecurityContext; p != nil && p.FSGroup != nil {
-		return ptr.To(*p.FSGroup)
+		return new(*p.FSGroup)
 	}
 	return group
 }

@@ -33,8 +33,9 @@ func (w *world) filePod(node string) *corev1.Pod {
 	return w.pod("files-"+node, node, map[string]string{wellknown.FilesLabel: name, wellknown.DisksLabel: name})
 }
 
-func (w *world) gamePod(node string) *corev1.Pod {
-	return w.pod(name, node, map[string]string{wellknown.ServerLabel: name, wellknown.DisksLabel: name})
+func (w *world) gamePod(node string) {
+	w.t.Helper()
+	w.pod(name, node, map[string]string{wellknown.ServerLabel: name, wellknown.DisksLabel: name})
 }
 
 func (w *world) ends(podName string) bool {

@@ -88,10 +88,11 @@ func (w *world) reconcile() {
 // eventually makes passes until check returns nil.
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
-	fixture.Eventually(w.t, promptly, what, func(context.Context) error {
+	pass := func() error {
 		w.reconcile()
 		return check()
-	})
+	}
+	fixture.Eventually(w.t, promptly, what, func(context.Context) error { return pass() })
 }
 
 // settled makes passes until the cache shows what the API server has and nothing more is written.
@@ -136,7 +137,7 @@ func (w *world) deploymentsAreCurrent() bool {
 }
 
 func sameWords(a, b string) bool {
-	for _, word := range strings.Split(a, ",") {
+	for word := range strings.SplitSeq(a, ",") {
 		if !strings.Contains(","+b+",", ","+word+",") {
 			return false
 		}
