@@ -39,8 +39,8 @@ func TestWhatAGameTypesOwnerAsksForIsInTheCache(t *testing.T) {
 	}
 }
 
-func TestOnlyAGameTypesServicesKeepTheirAnnotationsInTheCache(t *testing.T) {
-	for label, want := range map[string]int{wellknown.GameTypeLabel: 1, "app": 0} {
+func TestOnlyServicesThatTheOperatorAppliesKeepTheirAnnotationsInTheCache(t *testing.T) {
+	for label, want := range map[string]int{wellknown.GameTypeLabel: 1, wellknown.FilesLabel: 1, "app": 0} {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "duel"}, Annotations: map[string]string{"a": "b"}}}
 		if _, err := slim(s); err != nil {
 			t.Fatal(err)
