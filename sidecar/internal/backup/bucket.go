@@ -1,0 +1,274 @@
+package backup
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Bounds of what a bucket's service is asked.
+const (
+	// partSize is what is uploaded at once, and the memory that takes. A service takes 10,000 parts of
+	// an object: 156 GiB.
+	partSize = 16 << 20
+	// mostRetries is how often the library makes a request, with a second between them at most.
+	mostRetries = 6
+	// mostBreaks is how often a download goes on, without a byte in between.
+	mostBreaks = 5
+	// tidyTime is for deleting what must not stay, once the program was told to end.
+	tidyTime = 20 * time.Second
+)
+
+// bucket keeps an archive as an object.
+type bucket struct {
+	client    *minio.Client
+	transport *http.Transport
+	name, key string
+	// service is how it is spoken to.
+	service S3
+	log     logr.Logger
+}
+
+func newBucket(o Options, log logr.Logger) (*bucket, error) {
+	u, err := url.Parse(o.S3.Endpoint)
+	if err != nil {
+		return nil, final("read the endpoint: %w", err)
+	}
+	secure := u.Scheme == "https"
+	transport, err := minio.DefaultTransport(secure)
+	if err != nil {
+		return nil, fmt.Errorf("prepare for the bucket: %w", err)
+	}
+	if secure {
+		if err := trust(transport, o.S3.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds:  credentials.NewStaticV4(o.S3.AccessKeyID, o.S3.SecretAccessKey, ""),
+		Secure: secure, Region: o.S3.Region, Transport: transport, MaxRetries: mostRetries,
+	})
+	if err != nil {
+		return nil, final("prepare for the bucket: %w", err)
+	}
+	return &bucket{client: client, transport: transport, name: o.Archive.Bucket, key: o.Archive.Key, service: o.S3, log: log}, nil
+}
+
+// trust adds a file's certificates to those of the system, where there is the file.
+func trust(transport *http.Transport, file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the certificates of the bucket's service: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return final("the certificates of the bucket's service: %s has none in PEM", file)
+	}
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	transport.TLSClientConfig.RootCAs = pool
+	return nil
+}
+
+func (b *bucket) close() { b.transport.CloseIdleConnections() }
+
+// explain says what went wrong in words of who set the bucket up.
+func (b *bucket) explain(verb string, err error) error {
+	if err == nil || errors.Is(err, errCanceled) || errors.As(err, &finalError{}) {
+		return err
+	}
+	response := minio.ToErrorResponse(err)
+	switch response.Code {
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "InvalidToken", "AuthorizationHeaderMalformed":
+		return final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region", verb, b.name, response.Code)
+	case "NoSuchBucket", "InvalidBucketName":
+		return final("%s the archive: there is no bucket %s at %s", verb, b.name, b.service.Endpoint)
+	case "NoSuchKey":
+		return final("%s the archive: there is no object %s in bucket %s", verb, b.key, b.name)
+	}
+	return fmt.Errorf("%s the archive in bucket %s: %w", verb, b.name, err)
+}
+
+// create begins a multipart upload.
+func (b *bucket) create(ctx context.Context) (sink, error) {
+	// A try that was killed leaves an upload, whose parts would be paid for until somebody looks.
+	if err := b.client.RemoveIncompleteUpload(ctx, b.name, b.key); err != nil {
+		if ctx.Err() != nil {
+			return nil, errCanceled
+		}
+		// Credentials may be good for writing, and not for listing.
+		b.log.Info("What an earlier try may have uploaded isn't deleted", "err", b.service.hide(err).Error())
+	}
+	r, w := io.Pipe()
+	s := &upload{bucket: b, ctx: ctx, to: w, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		_, s.err = b.client.PutObject(ctx, b.name, b.key, r, -1, minio.PutObjectOptions{
+			PartSize: partSize, ContentType: "application/zstd",
+		})
+		if s.err != nil {
+			s.err = b.explain("write", s.err)
+			if ctx.Err() != nil {
+				s.err = errCanceled
+			}
+			_ = r.CloseWithError(s.err)
+		}
+	}()
+	return s, nil
+}
+
+// upload is an archive that is uploaded.
+type upload struct {
+	bucket *bucket
+	ctx    context.Context
+	to     *io.PipeWriter
+	ended  chan struct{}
+	// err is how it ended, once it has.
+	err error
+}
+
+func (u *upload) Write(p []byte) (int, error) {
+	return u.to.Write(p) //nolint:wrapcheck // it is explained
+}
+
+func (u *upload) commit() error {
+	_ = u.to.Close()
+	<-u.ended
+	if u.err == nil {
+		return nil
+	}
+	// The service may have done what it didn't answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), tidyTime)
+	defer cancel()
+	_ = u.bucket.client.RemoveObject(ctx, u.bucket.name, u.bucket.key, minio.RemoveObjectOptions{})
+	return u.err
+}
+
+// abortedError wraps an error so that it can't be an io.EOF, at which the library would finish the object.
+type abortedError struct{ why error }
+
+func (e abortedError) Error() string { return "aborted: " + e.why.Error() }
+
+// abort has the library abort the upload.
+func (u *upload) abort(why error) {
+	_ = u.to.CloseWithError(abortedError{why})
+	<-u.ended
+}
+
+func (b *bucket) remove(ctx context.Context) error {
+	err := b.client.RemoveObject(ctx, b.name, b.key, minio.RemoveObjectOptions{})
+	if err == nil {
+		err = b.client.RemoveIncompleteUpload(ctx, b.name, b.key)
+		if minio.ToErrorResponse(err).Code == "AccessDenied" {
+			err = nil
+		}
+	}
+	switch minio.ToErrorResponse(err).Code {
+	case "NoSuchKey", "NoSuchBucket", "NoSuchUpload":
+		return nil
+	}
+	if ctx.Err() != nil {
+		return errCanceled
+	}
+	return b.explain("delete", err)
+}
+
+func (b *bucket) open(ctx context.Context) (io.ReadCloser, error) {
+	d := &download{bucket: b, ctx: ctx}
+	if err := d.request(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// download reads an object, and goes on where a connection broke.
+type download struct {
+	bucket *bucket
+	ctx    context.Context
+	body   io.ReadCloser
+	etag   string
+	// at is how much was read, of size.
+	at, size int64
+	breaks   int
+}
+
+// request asks for what wasn't read yet.
+func (d *download) request() error {
+	opts := minio.GetObjectOptions{}
+	if d.at > 0 {
+		if err := errors.Join(opts.SetRange(d.at, 0), opts.SetMatchETag(d.etag)); err != nil {
+			return fmt.Errorf("read the archive: %w", err)
+		}
+	}
+	core := minio.Core{Client: d.bucket.client}
+	body, info, _, err := core.GetObject(d.ctx, d.bucket.name, d.bucket.key, opts)
+	if err != nil {
+		if d.ctx.Err() != nil {
+			return errCanceled
+		}
+		return d.bucket.explain("read", err)
+	}
+	d.body = body
+	if d.etag == "" {
+		d.etag, d.size = info.ETag, info.Size
+	}
+	return nil
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	for {
+		if d.at == d.size {
+			return 0, io.EOF
+		}
+		if d.body == nil {
+			if err := d.request(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := d.body.Read(p[:min(int64(len(p)), d.size-d.at)])
+		d.at += int64(n)
+		if n > 0 {
+			d.breaks = 0
+			return n, nil
+		}
+		if err == nil {
+			continue
+		}
+		_ = d.body.Close()
+		d.body = nil
+		if d.breaks++; d.breaks > mostBreaks || d.ctx.Err() != nil {
+			// Wrapped: it must not be taken for the archive's own end.
+			return 0, fmt.Errorf("read the archive in bucket %s: the connection broke: %w", d.bucket.name, err)
+		}
+		d.bucket.log.Info("A connection to the bucket's service broke, and the download goes on", "at", d.at, "size", d.size)
+	}
+}
+
+func (d *download) Close() error {
+	if d.body == nil {
+		return nil
+	}
+	return d.body.Close() //nolint:wrapcheck // nobody looks
+}

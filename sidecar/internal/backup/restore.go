@@ -1,0 +1,227 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-logr/logr"
+)
+
+// restoration is one try to restore.
+type restoration struct {
+	opts Options
+	log  logr.Logger
+	all  []*target
+}
+
+// openTargets opens the disks. Its second result closes them.
+func openTargets(o Options, step func(string) error) ([]*target, func(), error) {
+	var all []*target
+	closeAll := func() {
+		for _, t := range all {
+			t.root.Close()
+		}
+	}
+	for _, d := range o.Disks {
+		t, err := openTarget(d, o.ID, step)
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		all = append(all, t)
+	}
+	return all, closeAll, nil
+}
+
+// restore puts an archive, or other disks, in place of what is on the disks.
+func restore(ctx context.Context, o Options, log logr.Logger, step func(string) error) (Report, error) {
+	all, closeAll, err := openTargets(o, step)
+	if err != nil {
+		return Report{}, err
+	}
+	defer closeAll()
+	r := &restoration{opts: o, log: log, all: all}
+	// What is begun here is ended, whatever signal comes: these are a few renames and small files.
+	if last, ok, err := r.goOn(context.WithoutCancel(ctx)); ok || err != nil {
+		return last, err
+	}
+	begun, err := r.prepare(ctx)
+	if err != nil {
+		if tidyErr := r.discard(context.WithoutCancel(ctx), r.all); tidyErr != nil {
+			log.Error(tidyErr, "What was extracted isn't deleted")
+		}
+		return Report{}, err
+	}
+	return r.move(context.WithoutCancel(ctx), begun)
+}
+
+// goOn does what is left of an earlier try. ok is whether the restoration is done then.
+func (r *restoration) goOn(ctx context.Context) (last Report, ok bool, err error) {
+	if slices.ContainsFunc(r.all, func(t *target) bool { return t.has(markUndo) }) {
+		r.log.Info("An earlier try is undone")
+		if err := r.undo(ctx, r.all); err != nil {
+			return last, false, err
+		}
+	}
+	for _, mark := range []string{markDone, markVerified} {
+		i := slices.IndexFunc(r.all, func(t *target) bool { return t.has(mark) })
+		if i < 0 {
+			continue
+		}
+		begun, err := r.all[i].read(mark)
+		if err != nil {
+			return last, false, r.all[i].explain(fmt.Errorf("read what an earlier try did: %w", err))
+		}
+		written, err := r.written(begun)
+		if err != nil {
+			return last, false, err
+		}
+		// One that was killed before it had said on all disks that all is there begins anew.
+		if mark == markVerified && !every(written, func(t *target) bool { return t.has(markVerified) }) {
+			break
+		}
+		r.log.Info("An earlier try goes on")
+		last, err := r.move(ctx, begun)
+		return last, true, err
+	}
+	for _, t := range r.all {
+		if _, err := t.root.Lstat(t.before); err == nil {
+			return last, false, final("disk %s has a %s already, which no restoration that is under way has made", t.name, t.before)
+		}
+	}
+	return last, false, r.discard(ctx, r.all)
+}
+
+func every(all []*target, is func(*target) bool) bool {
+	return !slices.ContainsFunc(all, func(t *target) bool { return !is(t) })
+}
+
+// written are the disks that a restoration writes.
+func (r *restoration) written(begun record) ([]*target, error) {
+	var all []*target
+	for _, name := range begun.Written {
+		i := slices.IndexFunc(r.all, func(t *target) bool { return t.name == name })
+		if i < 0 {
+			return nil, final("an earlier try of this restoration wrote disk %s, too, which --disk must name", name)
+		}
+		all = append(all, r.all[i])
+	}
+	return all, nil
+}
+
+func (r *restoration) discard(ctx context.Context, targets []*target) error {
+	var errs []error
+	for _, t := range targets {
+		errs = append(errs, t.explain(t.discard(ctx)))
+	}
+	return errors.Join(errs...)
+}
+
+// prepare extracts all, checks it, makes it durable, and says so on each disk.
+func (r *restoration) prepare(ctx context.Context) (record, error) {
+	from, report, err := r.source(ctx)
+	if err != nil {
+		return record{}, err
+	}
+	defer from.close()
+	var p progress
+	defer p.watch(r.log)()
+	e := newExtractor(ctx, r.all, &p)
+	err = e.all(from)
+	if err == nil {
+		if err = from.end(); err != nil {
+			err = fmt.Errorf("%w: %w", errArchive, err)
+		}
+	}
+	if err != nil {
+		return record{}, r.blame(ctx, from, err)
+	}
+	report.Files = p.files.Load()
+	for _, d := range r.opts.Disks {
+		if slices.Contains(e.written, d.Name) {
+			report.Disks = append(report.Disks, d.Name)
+		}
+	}
+	r.log.Info("All is extracted", "files", report.Files, "bytes", p.bytes.Load(), "disks", report.Disks)
+	begun := record{Report: *report, Written: report.Disks}
+	written, err := r.written(begun)
+	if err != nil {
+		return record{}, err
+	}
+	for _, t := range written {
+		if err := t.sync(); err != nil {
+			return record{}, t.explain(err)
+		}
+	}
+	for _, t := range written {
+		if err := t.mark(markVerified, begun); err != nil {
+			return record{}, t.explain(err)
+		}
+	}
+	return begun, nil
+}
+
+// blame tells what is wrong with an archive from what went wrong while it was fetched: only the latter
+// can be mended by another try.
+func (r *restoration) blame(ctx context.Context, from *source, err error) error {
+	if canceled(ctx) != nil {
+		return errCanceled
+	}
+	if !errors.Is(err, errArchive) {
+		return err
+	}
+	if broken := from.broken(); broken != nil {
+		return broken
+	}
+	var f finalError
+	if errors.As(err, &f) {
+		return f
+	}
+	return final("%w", err)
+}
+
+func (r *restoration) source(ctx context.Context) (*source, *Report, error) {
+	if r.opts.Archive.Dir == "" {
+		return unpack(ctx, r.opts, r.log)
+	}
+	var from []Disk
+	for _, d := range r.opts.Disks {
+		place := filepath.Join(r.opts.Archive.Dir, d.Name)
+		if info, err := os.Stat(place); err == nil && info.IsDir() {
+			from = append(from, Disk{d.Name, place})
+		}
+	}
+	if len(from) == 0 {
+		return nil, nil, final("%s has a directory for none of the disks", r.opts.Archive.Dir)
+	}
+	s, report := copyOf(ctx, from)
+	return s, report, nil
+}
+
+// dropPrevious deletes what a restoration kept, and what is left of one that was given up.
+func dropPrevious(ctx context.Context, o Options, step func(string) error) error {
+	all, closeAll, err := openTargets(o, step)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for _, t := range all {
+		if !t.has(markDone) && (t.has(markVerified) || t.has(markUndo)) {
+			return final("disk %s: the restoration isn't done: run it again", t.name)
+		}
+	}
+	for _, t := range all {
+		err := t.removeAll(ctx, t.before)
+		if err == nil {
+			err = t.discard(ctx)
+		}
+		if err != nil {
+			return t.explain(err)
+		}
+	}
+	return nil
+}

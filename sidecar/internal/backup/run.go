@@ -1,0 +1,95 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+
+	"github.com/go-logr/logr"
+
+	"dormouse.dev/dormouse/internal/program"
+)
+
+// Main runs one of the programs and returns the code to exit with: 0 if it did what it is for, 1 if it
+// failed and may be tried again, 2 for wrong settings and for faults that another try can't mend.
+func Main(command string, args []string) int {
+	opts, err := Parse(command, args, os.LookupEnv, os.Stderr)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) && opts.Report != "" {
+			_ = Report{Error: err.Error()}.write(opts.Report)
+		}
+		return program.Misused(os.Stderr, err)
+	}
+	code := 0
+	ended := program.Main(program.Program{
+		// It takes its time to tidy up.
+		Name: "sidecar " + command, Logs: program.Logs{Level: opts.LogLevel}, Drains: true,
+		Run: func(ctx context.Context, p program.Process) error {
+			err := Run(ctx, p.Log, opts)
+			code = exitCode(err)
+			return err
+		},
+	})
+	return max(code, ended)
+}
+
+// Run does what a program is for, and writes the report.
+func Run(ctx context.Context, log logr.Logger, opts Options) error {
+	report, err := do(ctx, log, opts)
+	if err != nil {
+		err = opts.S3.hide(err)
+		report = Report{Error: err.Error()}
+	}
+	if report.Disks == nil {
+		report.Disks = []string{}
+	}
+	if writeErr := report.write(opts.Report); writeErr != nil {
+		log.Error(writeErr, "How it ended can't be said", "report", report)
+	}
+	if err == nil {
+		log.Info("It is done", "report", report)
+	}
+	return err
+}
+
+func do(ctx context.Context, log logr.Logger, opts Options) (Report, error) {
+	switch opts.Command {
+	case commandBackup:
+		return backup(ctx, opts, log)
+	case commandRestore:
+		return restore(ctx, opts, log, nil)
+	case commandDrop:
+		return Report{Disks: names(opts.Disks)}, dropPrevious(ctx, opts, nil)
+	}
+	return Report{}, forget(ctx, opts, log)
+}
+
+// forget deletes an archive.
+func forget(ctx context.Context, o Options, log logr.Logger) error {
+	at, err := openStore(o, log)
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	return at.remove(ctx)
+}
+
+// hide makes sure that an error has no credentials in it, whatever a service answers.
+func (s S3) hide(err error) error {
+	text := err.Error()
+	hidden := text
+	for _, secret := range []string{s.SecretAccessKey, s.AccessKeyID} {
+		if secret != "" {
+			hidden = strings.ReplaceAll(hidden, secret, "…")
+		}
+	}
+	if hidden == text {
+		return err
+	}
+	if exitCode(err) == codeFinal {
+		return finalError{errors.New(hidden)}
+	}
+	return errors.New(hidden)
+}
