@@ -97,10 +97,11 @@ test-unit: race ## Run the tests that need nothing but Go
 	$(GO) test $(TEST_FLAGS) -run='^TestAClientWaitsOnASmallStack$$' ./resolver/internal/dataplane
 
 .PHONY: test-api
-test-api: race ## Run the tests against a real API server
+test-api: race ## Run the tests against a real API server, and a real service of buckets
 	assets="$$($(GO) run ./hack/testassets)"; \
 	env $$assets $(GO) test -count=1 -race $(TEST_FLAGS) $(call packages,'$(is_api)' | grep -Ev '$(is_manifests)'); \
-	env $$assets $(GO) test -count=1 $(TEST_FLAGS) $(call packages,'$(is_manifests)')
+	env $$assets $(GO) test -count=1 $(TEST_FLAGS) $(call packages,'$(is_manifests)'); \
+	env $$assets $(GO) test -count=1 -race $(TEST_FLAGS) -run='^TestBucket' ./sidecar/internal/backup
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests against the local Kubernetes

@@ -98,7 +98,7 @@ func pack(ctx context.Context, disks []Disk, to io.Writer, log logr.Logger) (Rep
 	w := newWalker(ctx, compressed, &p)
 	err = w.all(disks)
 	if closeErr := compressed.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("write the archive: %w", closeErr)
+		err = closeErr
 	}
 	if err != nil {
 		return Report{}, err
@@ -117,10 +117,7 @@ func (w *walker) all(disks []Disk) error {
 			return err
 		}
 	}
-	if err := w.to.Close(); err != nil {
-		return fmt.Errorf("write the archive: %w", err)
-	}
-	return nil
+	return w.to.Close() //nolint:wrapcheck // the sink says what it is about
 }
 
 func names(disks []Disk) []string {

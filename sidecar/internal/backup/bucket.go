@@ -101,12 +101,14 @@ func (b *bucket) explain(verb string, err error) error {
 	}
 	response := minio.ToErrorResponse(err)
 	switch response.Code {
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "InvalidToken", "AuthorizationHeaderMalformed":
-		return final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region", verb, b.name, response.Code)
 	case "NoSuchBucket", "InvalidBucketName":
 		return final("%s the archive: there is no bucket %s at %s", verb, b.name, b.service.Endpoint)
 	case "NoSuchKey":
 		return final("%s the archive: there is no object %s in bucket %s", verb, b.key, b.name)
+	}
+	switch response.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region: %w", verb, b.name, response.Code, err)
 	}
 	return fmt.Errorf("%s the archive in bucket %s: %w", verb, b.name, err)
 }
