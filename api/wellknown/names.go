@@ -100,6 +100,17 @@ const (
 	// that serves its files, and those that copy them; its value is the Server's name.
 	DisksLabel = "dormouse.dev/disks"
 
+	// BackupLabel is on the Jobs of a Backup and on their Pods; its value is the Backup's name,
+	// shortened where that is too long for a label.
+	BackupLabel = "dormouse.dev/backup"
+
+	// BackupCauseLabel is on the Backups that Dormouse makes by itself; its value is sleep or
+	// schedule. Those without it are people's, and stay until people delete them.
+	BackupCauseLabel = "dormouse.dev/backup-cause"
+
+	// BackupFinalizer keeps a deleted Backup until what it kept is deleted.
+	BackupFinalizer = "dormouse.dev/backup"
+
 	// DiskLabel is on a Server's disk; its value is the disk's name in spec.storage.
 	DiskLabel = "dormouse.dev/disk"
 
