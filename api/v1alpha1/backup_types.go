@@ -104,15 +104,31 @@ type BackupStatus struct {
 	// sha256 is the archive's, in hexadecimal.
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
-	// atRest is whether nothing wrote to the disks meanwhile, as far as Dormouse knows.
+	// atRest is whether nothing writes to the disks meanwhile, as far as Dormouse knows.
 	// +optional
 	AtRest bool `json:"atRest,omitempty"`
+	// runAs is whose the archive is: the game's user and groups then, as far as its template says.
+	// +optional
+	RunAs *BackupRunAs `json:"runAs,omitempty"`
 
 	// conditions is Complete: whether the copy is there, and why not.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BackupRunAs is whose an archive is.
+type BackupRunAs struct {
+	// user is the number of the user.
+	// +optional
+	User *int64 `json:"user,omitempty"`
+	// group is the number of the group.
+	// +optional
+	Group *int64 `json:"group,omitempty"`
+	// fsGroup is the number of the group of the disks.
+	// +optional
+	FSGroup *int64 `json:"fsGroup,omitempty"`
 }
 
 // Restore puts a Backup back on a Server's disks, once. It waits until the Server's Pod is gone, and

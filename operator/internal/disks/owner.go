@@ -1,11 +1,16 @@
 package disks
 
 import (
+	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -53,14 +58,54 @@ func OfGameType(gt *v1alpha1.GameType) []*Set {
 	}
 	var all []*Set
 	for _, place := range places.First(ptr.Deref(gt.Spec.Replicas, 1)) {
-		name := gt.Name + "-" + strconv.Itoa(int(place))
-		all = append(all, &Set{
-			Namespace: gt.Namespace, Name: name, Spec: &gt.Spec.Template.Spec, Files: gt.Spec.Files, Backup: gt.Spec.Backup,
-			Owner: *metav1.NewControllerRef(gt, v1alpha1.GroupVersion.WithKind("GameType")),
-			Labels: Labels(name, map[string]string{
-				wellknown.PlaceLabel: strconv.Itoa(int(place)), wellknown.GameTypeLabel: gt.Name,
-			}),
-		})
+		all = append(all, OfPlace(gt, place))
 	}
 	return all
+}
+
+// OfPlace are the disks of one place of a GameType whose Servers have disks, also of one that it has
+// only for a while, when an autoscaler asks for more Servers.
+func OfPlace(gt *v1alpha1.GameType, place int32) *Set {
+	number := strconv.Itoa(int(place))
+	name := gt.Name + "-" + number
+	return &Set{
+		Namespace: gt.Namespace, Name: name, Spec: &gt.Spec.Template.Spec, Files: gt.Spec.Files, Backup: gt.Spec.Backup,
+		Owner:  *metav1.NewControllerRef(gt, v1alpha1.GroupVersion.WithKind("GameType")),
+		Labels: Labels(name, map[string]string{wellknown.PlaceLabel: number, wellknown.GameTypeLabel: gt.Name}),
+	}
+}
+
+// Find finds the disks of a Server by its name, in the cache: those of a Server of its own, or of a
+// place of a GameType. It is nil where there is neither.
+func Find(ctx context.Context, cached client.Reader, key types.NamespacedName) (*Set, error) {
+	s := &v1alpha1.Server{}
+	err := cached.Get(ctx, key, s)
+	if err == nil {
+		if set := OfServer(s); set != nil {
+			return set, nil
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Server %s: %w", key, err)
+	}
+	at := strings.LastIndexByte(key.Name, '-')
+	if at < 0 {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	number := key.Name[at+1:]
+	place, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || place < 0 || strconv.FormatInt(place, 10) != number {
+		return nil, nil //nolint:nilnil,nilerr // there are none
+	}
+	gt := &v1alpha1.GameType{}
+	err = cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name[:at]}, gt)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there are none
+	case err != nil:
+		return nil, fmt.Errorf("read GameType %s/%s: %w", key.Namespace, key.Name[:at], err)
+	case !places.Has(&gt.Spec.Template):
+		return nil, nil //nolint:nilnil // there are none
+	}
+	return OfPlace(gt, int32(place)), nil
 }

@@ -64,6 +64,13 @@ func WithDisksOf(server string) corev1.PodAffinityTerm {
 	}
 }
 
+// Owner is the user, the group and the group of the disks with which a Pod beside the game runs; nil:
+// the sidecar's.
+func Owner(s *v1alpha1.ServerSpec) (user, group, ofDisks *int64) {
+	user, group = owner(s)
+	return user, group, fsGroup(s, group)
+}
+
 // owner is the user and the group of the game, as far as its template says.
 func owner(s *v1alpha1.ServerSpec) (user, group *int64) {
 	if p := s.Template.Spec.SecurityContext; p != nil {

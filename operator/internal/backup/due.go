@@ -1,0 +1,152 @@
+package backup
+
+import (
+	"fmt"
+	"time"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/requeue"
+	"dormouse.dev/dormouse/operator/internal/schedule"
+	"dormouse.dev/dormouse/operator/internal/times"
+)
+
+// Values of wellknown.BackupCauseLabel.
+const (
+	causeSleep    = "sleep"
+	causeSchedule = "schedule"
+)
+
+const (
+	// missedFor is how long a time of the schedule that passed is made up for.
+	missedFor = 366 * 24 * time.Hour
+	// canceledRetry is how long after a copy was given up the next one is made: the game that it was
+	// given up for has its Pod by then.
+	canceledRetry = time.Minute
+	// stamp is the time in a Backup's name.
+	stamp = "20060102150405"
+)
+
+// failedRetries are how long after one, two and more failures in a row the next copy is made.
+var failedRetries = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// need is what is known of a Server when a copy may be due.
+type need struct {
+	server string
+	spec   *v1alpha1.BackupSpec
+	// since is when the owner was made: times of its schedule before that aren't missed.
+	since time.Time
+	// usedAt is when a Pod that may write to the disks was last made; zero, where there are none.
+	usedAt time.Time
+	// awake is set while the game's Pod is there.
+	awake bool
+	// backups are all of the Server's.
+	backups []*v1alpha1.Backup
+}
+
+// decision is what due decides.
+type decision struct {
+	// name and cause are those of a Backup to be made; empty: none is.
+	name, cause string
+	// problem is why the schedule can't be followed.
+	problem error
+	// requeueAfter is when to look again though nothing changes.
+	requeueAfter requeue.After
+}
+
+// due decides whether a copy of a Server is due. A sleeping game's is where its disks were used after
+// the last good copy began, and another one where a time of the schedule has passed since. A copy that
+// waits or runs serves both. One that failed is made again later, and later still; one that was given
+// up, a little later.
+func due(now time.Time, n need) decision {
+	var d decision
+	var wanted time.Time // what the copy is to be younger than
+	if s := n.spec.Schedule; s != nil {
+		t, err := schedule.ParseTimes(s.Cron, s.TimeZone)
+		if err != nil {
+			d.problem = fmt.Errorf("spec.backup.schedule: %w", err)
+		} else {
+			if next, ok := t.Next(now); ok {
+				d.requeueAfter.AtMost(next.Sub(now))
+			}
+			if last, ok := t.Last(now, missedFor); ok && last.After(n.since) && !began(n.backups, last, false) {
+				wanted, d.cause = last, causeSchedule
+			}
+		}
+	}
+	if (n.spec.OnSleep == nil || *n.spec.OnSleep) && !n.awake && !began(n.backups, n.usedAt.Add(time.Second), true) {
+		wanted, d.cause = times.Latest(wanted, n.usedAt), causeSleep
+	}
+	if d.cause == "" || n.usedAt.IsZero() || underWay(n.backups) {
+		d.cause = ""
+		return d
+	}
+	if wait := retryAt(n.backups, wanted).Sub(now); wait > 0 {
+		d.cause = ""
+		d.requeueAfter.AtMost(wait)
+		return d
+	}
+	d.name = n.server + "-" + now.UTC().Format(stamp)
+	return d
+}
+
+// began reports whether a good copy began at a time or later; atRest: one of disks at rest.
+func began(backups []*v1alpha1.Backup, at time.Time, atRest bool) bool {
+	for _, b := range backups {
+		s := &b.Status
+		if s.Phase == v1alpha1.CopyComplete && s.StartTime != nil && !s.StartTime.Time.Before(at) && (s.AtRest || !atRest) {
+			return true
+		}
+	}
+	return false
+}
+
+// underWay reports whether a Backup waits or runs.
+func underWay(backups []*v1alpha1.Backup) bool {
+	for _, b := range backups {
+		if !ended(b) && b.DeletionTimestamp.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// ended reports whether a Backup has come to its end, good or bad.
+func ended(b *v1alpha1.Backup) bool {
+	switch b.Status.Phase {
+	case v1alpha1.CopyComplete, v1alpha1.CopyFailed, v1alpha1.CopyCanceled:
+		return true
+	default:
+		return false
+	}
+}
+
+// retryAt is when the next copy may be made after those that have come to nothing since a time.
+func retryAt(backups []*v1alpha1.Backup, since time.Time) time.Time {
+	var at, failedAt time.Time
+	failed := 0
+	for _, b := range backups {
+		end := endOf(b)
+		if end.Before(since) {
+			continue
+		}
+		switch b.Status.Phase {
+		case v1alpha1.CopyFailed:
+			failed, failedAt = failed+1, times.Latest(failedAt, end)
+		case v1alpha1.CopyCanceled:
+			at = times.Latest(at, end.Add(canceledRetry))
+		default:
+		}
+	}
+	if failed > 0 {
+		at = times.Latest(at, failedAt.Add(failedRetries[min(failed, len(failedRetries))-1]))
+	}
+	return at
+}
+
+// endOf is when a Backup came to its end, or else when it was made.
+func endOf(b *v1alpha1.Backup) time.Time {
+	if t := b.Status.CompletionTime; t != nil {
+		return t.Time
+	}
+	return b.CreationTimestamp.Time
+}
