@@ -80,11 +80,9 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Denied are Servers whose game was kept from starting.
-type Denied <-chan event.TypedGenericEvent[*v1alpha1.Server]
-
-// Setup registers the controller of Backups.
-func (r *Reconciler) Setup(mgr ctrl.Manager, denied Denied) error {
+// Setup registers the controller of Backups. The channel denied brings Servers whose game was kept from
+// starting.
+func (r *Reconciler) Setup(mgr ctrl.Manager, denied <-chan event.TypedGenericEvent[*v1alpha1.Server]) error {
 	r.Init()
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("backup").
@@ -95,7 +93,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, denied Denied) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(gameEnds())).
 		Watches(&v1alpha1.GameType{}, handler.EnqueueRequestsFromMapFunc(r.byOwner), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(r.byOwner), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Channel((<-chan event.TypedGenericEvent[*v1alpha1.Server])(denied),
+		WatchesRawSource(source.Channel(denied,
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, s *v1alpha1.Server) []reconcile.Request {
 				return r.open(ctx, client.ObjectKeyFromObject(s))
 			}))).

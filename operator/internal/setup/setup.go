@@ -39,6 +39,7 @@ import (
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
+	"dormouse.dev/dormouse/operator/internal/backup"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/fleet"
@@ -140,6 +141,9 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	if err := setupFiles(ctx, mgr, o, p.Errors); err != nil {
+		return err
+	}
+	if err := setupBackups(ctx, mgr, o, newDiskUse(), p.Errors); err != nil {
 		return err
 	}
 	addresses, err := setupOutbound(mgr, o)
@@ -288,6 +292,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	maps.Copy(byObject, served)
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	maps.Copy(byObject, gameautoscaler.CachedObjects())
+	maps.Copy(byObject, backup.CachedObjects())
 	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
 	if o.WebhookListen != "" {
 		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()

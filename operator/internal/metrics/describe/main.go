@@ -55,6 +55,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)
 		metrics.NewAllocations(registry)
+		metrics.NewBackups(registry)
 		informer = metrics.NewInformer(registry)
 	}))
 	informer.Raised("", "")
