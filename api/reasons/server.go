@@ -27,6 +27,9 @@ const (
 	// NodeLost means that the Pod's node hasn't answered for so long that it
 	// counts as lost.
 	NodeLost = "NodeLost"
+	// DisksBusy means that the Pod waits for its disks: they are being copied, or
+	// what they begin with isn't there yet.
+	DisksBusy = "DisksBusy"
 	// PodExists means that a Pod which isn't the Server's has its name.
 	PodExists = "PodExists"
 	// NoPlayers means that nobody plays.

@@ -133,6 +133,10 @@ const (
 	// from, once all of that is there, and "" until then.
 	FilledAnnotation = "dormouse.dev/filled"
 
+	// CopiesLabel is on a Job that fills a new disk from another Server's; its value is that Server's
+	// name. The Server can't start meanwhile.
+	CopiesLabel = "dormouse.dev/copies"
+
 	// FleetLabel is on a Fleet's Servers and their Pods; its value is the Fleet's name.
 	FleetLabel = "dormouse.dev/fleet"
 

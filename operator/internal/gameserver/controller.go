@@ -77,6 +77,10 @@ type Reconciler struct {
 	Reports Reports
 	// Allocations knows which Servers Allocations have; nil: none does.
 	Allocations Allocations
+	// Disks keeps the starts of games and copies of their disks apart; nil: nothing copies them.
+	Disks Disks
+	// Copies knows from the cluster whose disks are being copied; nil: nobody's.
+	Copies Copies
 	// Keys are those with which sidecars sign their reports; nil: all have mounted tokens.
 	Keys Keys
 	// OperatorURL is where sidecars report.
@@ -100,6 +104,8 @@ type Reconciler struct {
 	learn   sync.Once
 	looks   *lastLooks
 	emptied emptied
+	// used are the Pods, by the UIDs of their Servers, whose disks say since when they are used.
+	used sync.Map
 	// again brings Servers: those that wait for a host port when one comes free, and those whose
 	// sidecar has replied.
 	again chan types.NamespacedName
@@ -191,6 +197,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, err
 	}
 	requeueAfter, err := r.updateStatus(ctx, now, original, s, o, p, done)
+	if err == nil {
+		err = r.noteUse(ctx, s, o.pod)
+	}
 	return reconcile.Result{RequeueAfter: requeueAfter}, err
 }
 
@@ -218,6 +227,14 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		if err := r.deleteOrphan(ctx, o.orphan); err != nil {
 			return done, err
 		}
+	}
+	if p.create && len(s.Spec.Storage) > 0 {
+		end, busy, err := r.takeDisks(ctx, s)
+		if busy != nil || err != nil {
+			done.refused = busy
+			return done, err
+		}
+		defer end()
 	}
 	if p.create {
 		done.ports.numbers, done.ports.trouble = r.picker.Pick(s)
@@ -255,7 +272,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o observed, 
 		err = r.markPod(ctx, o.pod, p.guard.empty)
 	}
 	if err == nil && o.pod != nil && p.changed && wanted(s) {
-		if err = r.keepClaims(ctx, s); refusal.Is(err) {
+		if _, err = r.keepClaims(ctx, s); refusal.Is(err) {
 			kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "The disks stay as they are: %s", refusal.Words(err)))
 			err = nil
 		}
@@ -268,7 +285,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 	setStatus(now, s, o, p, done.ports)
 	if done.refused != nil {
 		setRefused(now, s, done.refused)
-		p.requeueAfter.AtMost(refusedRetry)
+		p.requeueAfter.AtMost(retryAfter(done.refused))
 	}
 	if s.Status.State == v1alpha1.ServerStarting {
 		p.requeueAfter.AtMost(untilSlow(now, s, o))
@@ -382,6 +399,7 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 	}
 	r.tell(r.picker.Hold(s.UID, nil))
 	r.looks.forget(s.UID)
+	r.used.Delete(s.UID)
 	err := kit.RemoveFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "release Server %s", client.ObjectKeyFromObject(s))
 }

@@ -42,6 +42,8 @@ func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
 	case reasons.Unhealthy, reasons.NodeLost, reasons.HostPortTaken, reasons.PodExists, reasons.SlowStart, reasons.PodDeleted,
 		reasons.ServerCrashing, reasons.ImageUnavailable, reasons.ContainerNotCreated, reasons.VolumeNotMounted, reasons.SandboxNotCreated:
 		add(corev1.EventTypeWarning, is.reason, "Observe", is.message)
+	case reasons.DisksBusy:
+		add(corev1.EventTypeNormal, "DisksBusy", "Wait", is.message)
 	case reasons.Draining:
 		add(corev1.EventTypeNormal, "Draining", "Drain", is.message)
 	case reasons.Stopped:

@@ -61,8 +61,8 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, APIURL: r.APIURL, ReportKey: r.reportKey(ctx, s, t),
 		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
 	}
-	if err := r.keepClaims(ctx, s); err != nil {
-		return forUser(err)
+	if unfilled, err := r.keepClaims(ctx, s); err != nil || unfilled != nil {
+		return waitForFill(unfilled, err)
 	}
 	if _, err := r.keepCode(ctx, s); err != nil {
 		return forUser(err)
@@ -97,6 +97,7 @@ func buildPod(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable 
 	if fleet := s.Labels[wellknown.FleetLabel]; fleet != "" {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, fleet)
 	}
+	besideDisks(s, pod)
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, gamepod.Container(s))
 	if !inFleet(s) {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, podHash(&s.Spec))

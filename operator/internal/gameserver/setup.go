@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
@@ -93,7 +94,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	if err := mgr.Add(leaderRunnable(func(ctx context.Context) error { return pass(ctx, r.again, again) })); err != nil {
 		return fmt.Errorf("set up the Server controller: %w", err)
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("server").
 		For(&v1alpha1.Server{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
@@ -104,8 +105,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		})).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byElasticPort)).
 		WatchesRawSource(source.Channel(again, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
-		WatchesRawSource(r.allocationChanges()).
-		Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
+		WatchesRawSource(r.allocationChanges())
+	if r.Copies != nil {
+		b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(byCopy), builder.WithPredicates(copies.Ended())).
+			Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(byCopy), builder.WithPredicates(copies.Ended()))
+	}
+	err := b.Complete(reconcilers.Wrap(r.Reporter, "server", "Server", r))
 	return wrapf(err, "set up the Server controller")
 }
 

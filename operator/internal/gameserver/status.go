@@ -298,7 +298,10 @@ func orEmpty(pod *corev1.Pod) *corev1.Pod { return new(ptr.Deref(pod, corev1.Pod
 func setRefused(now time.Time, s *v1alpha1.Server, refused error) {
 	s.Status.State = v1alpha1.ServerPending
 	reason, message := reasons.PodRefused, "The API server refuses the Pod: "+quote(refused.Error())
+	var busy *busyError
 	switch {
+	case errors.As(refused, &busy):
+		reason, message = reasons.DisksBusy, quote(busy.sentence)
 	case errors.Is(refused, errStranger):
 		reason, message = reasons.PodExists, podExists(s)
 	case strings.Contains(refused.Error(), "exceeded quota"):

@@ -41,14 +41,15 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.Own
 }
 
 // keepClaims creates the disks that don't exist yet, and lets the others grow. An existing one
-// is used as it is: it may have belonged to a former Server of the same name.
-func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) error {
+// is used as it is: it may have belonged to a former Server of the same name. It returns one that
+// what it begins with isn't on yet; nil: none.
+func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfilled *v1alpha1.StorageSpec, err error) {
 	if len(s.Spec.Storage) == 0 {
-		return nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	world, err := r.world(ctx, s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, disk := range s.Spec.Storage {
 		// A full quota would refuse to create one that is there.
@@ -57,31 +58,38 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) error {
 		err := r.Live.Get(ctx, key, claim)
 		switch {
 		case apierrors.IsNotFound(err):
-			err = r.Client.Create(ctx, buildClaim(s, disk, world))
+			claim = buildClaim(s, disk, world)
+			err = r.Client.Create(ctx, claim)
 		case err == nil && !claim.DeletionTimestamp.IsZero():
 			err = errors.New("the one before it is being deleted")
 		case err == nil:
 			err = r.changeClaim(ctx, s, disk, world, claim)
 		}
 		if err != nil {
-			return fmt.Errorf("create PersistentVolumeClaim %s: %w", key, err)
+			return nil, fmt.Errorf("create PersistentVolumeClaim %s: %w", key, err)
+		}
+		if disks.Unfilled(claim, &disk) {
+			unfilled = &disk
 		}
 	}
-	return nil
+	return unfilled, nil
 }
 
 // changeClaim brings an existing disk to its size, and lets that of a place go with its Fleet or
-// GameType if it is to. A disk that can't grow is reported, and used as it is.
+// GameType if it is to. One that an earlier version made gets its name. A disk that can't grow is reported, and used as it is.
 func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference, claim *corev1.PersistentVolumeClaim) error {
+	named := claim.DeepCopy()
+	if claim.Labels[wellknown.ServerLabel] == s.Name { // a user's own has none
+		metav1.SetMetaDataLabel(&claim.ObjectMeta, wellknown.DiskLabel, disk.Name)
+	}
 	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
-		before := claim.DeepCopy()
 		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.UID })
 		if disk.OnDelete == v1alpha1.StorageDelete {
 			claim.OwnerReferences = append(claim.OwnerReferences, *world)
 		}
-		if err := r.patchClaim(ctx, before, claim); err != nil {
-			return err
-		}
+	}
+	if err := r.patchClaim(ctx, named, claim); err != nil {
+		return err
 	}
 	have := claim.Spec.Resources.Requests.Storage().DeepCopy()
 	if have.Cmp(disk.Size) >= 0 {

@@ -29,3 +29,16 @@ func TestATemplatesHashStaysTheSame(t *testing.T) {
 		t.Error("another image has the same hash")
 	}
 }
+
+// What a disk began with is read once: where it is said anew, no Server is made anew.
+func TestWhereADiskBeganMakesNoRevision(t *testing.T) {
+	spec := v1alpha1.ServerSpec{Storage: []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world"}}}
+	from := *spec.DeepCopy()
+	from.Storage[0].From = &v1alpha1.DiskSource{Server: "survival"}
+	if OfAny(RevisionSpec(spec)) != OfAny(RevisionSpec(from)) {
+		t.Error("it makes another revision")
+	}
+	if from.Storage[0].From == nil {
+		t.Error("the spec itself was changed")
+	}
+}

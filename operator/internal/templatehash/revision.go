@@ -8,7 +8,7 @@ import (
 
 // Revision is the part of a template by which revisions differ. What is spoken over a port's
 // transport protocol isn't among it, nor what only a GameType's Service and ElasticService are
-// made from: that changes without new Servers.
+// made from: that changes without new Servers. What a disk began with is read once.
 func Revision(t v1alpha1.ServerTemplate) v1alpha1.ServerTemplate {
 	t.Spec = RevisionSpec(t.Spec)
 	return t
@@ -20,6 +20,10 @@ func RevisionSpec(s v1alpha1.ServerSpec) v1alpha1.ServerSpec {
 	s.Ports = OfServers(s.Ports)
 	for i := range s.Ports {
 		s.Ports[i].Protocol = s.Ports[i].Protocol.Transport()
+	}
+	s.Storage = slices.Clone(s.Storage)
+	for i := range s.Storage {
+		s.Storage[i].From = nil
 	}
 	return s
 }

@@ -1,0 +1,235 @@
+package gameserver
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/disks/disklock"
+)
+
+// former are Copies that an earlier leader began.
+type former []string
+
+func (f former) Of(context.Context, types.NamespacedName) ([]string, error) { return f, nil }
+
+// table is a table whose callbacks note the Servers.
+func table() (t *disklock.Table, freed *[]string) {
+	freed = &[]string{}
+	return disklock.New(func(key types.NamespacedName) { *freed = append(*freed, key.Name) }, func(types.NamespacedName) {}), freed
+}
+
+// A Pod with disks goes where the other Pods of them are, if it can. Nothing else of it changes, and
+// nothing at all of one without disks.
+func TestOnlyAPodWithDisksPrefersTheNodeThatHasThem(t *testing.T) {
+	s := full()
+	own := corev1.WeightedPodAffinityTerm{Weight: 7, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "zone"}}
+	s.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{own}}}
+	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+	terms := pod.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	if pod.Labels[wellknown.DisksLabel] != s.Name || len(terms) != 2 || terms[0].Weight != 7 || terms[1].Weight != 100 ||
+		terms[1].PodAffinityTerm.LabelSelector.MatchLabels[wellknown.DisksLabel] != s.Name {
+		t.Errorf("it has labels %v and prefers %+v", pod.Labels, terms)
+	}
+	if n := len(s.Spec.Template.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution); n != 1 {
+		t.Errorf("the template itself has %d terms now", n)
+	}
+	s = full()
+	s.Spec.Storage, s.Spec.Template.Labels = nil, map[string]string{wellknown.DisksLabel: "another"}
+	pod = buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+	if _, ok := pod.Labels[wellknown.DisksLabel]; ok || pod.Spec.Affinity != nil {
+		t.Errorf("without disks it has labels %v and affinity %+v", pod.Labels, pod.Spec.Affinity)
+	}
+}
+
+func TestAGameWaitsForWhoHasItsDisks(t *testing.T) {
+	s := full()
+	key := client.ObjectKeyFromObject(s)
+	disks, freed := table()
+	r := &Reconciler{Disks: disks, Copies: former(nil)}
+	if !disks.Hold(key, "Backup lobby-1") {
+		t.Fatal("the disks can't be held")
+	}
+	_, busy, err := r.takeDisks(t.Context(), s)
+	if err != nil || busy == nil || retryAfter(busy) != refusedRetry {
+		t.Fatalf("held disks can be taken: %v, %v", busy, err)
+	}
+	setRefused(time.Unix(1, 0), s, busy)
+	if got := readyOf(s); got.reason != reasons.DisksBusy || got.message != "Waits for Backup lobby-1, which copies its disks." || s.Status.State != v1alpha1.ServerPending {
+		t.Errorf("the Server is %s and says %+v", s.Status.State, got)
+	}
+	if told := notices(full(), s, plan{}); len(told) != 1 || told[0].Reason != reasons.DisksBusy {
+		t.Errorf("its events are %+v", told)
+	}
+	if told := notices(s, s, plan{}); len(told) != 0 {
+		t.Errorf("while it waits there are more: %+v", told)
+	}
+	disks.Release(key, "Backup lobby-1")
+	if len(*freed) != 1 {
+		t.Error("nobody brings the Server again")
+	}
+
+	end, busy, err := r.takeDisks(t.Context(), s)
+	if err != nil || busy != nil {
+		t.Fatalf("free disks can't be taken: %v, %v", busy, err)
+	}
+	if disks.Hold(key, "Backup lobby-2") {
+		t.Error("they can be held while the game starts")
+	}
+	end()
+	if !disks.Hold(key, "Backup lobby-2") {
+		t.Error("they can't be held after that")
+	}
+}
+
+// What an earlier leader began isn't in the table, and holds the disks all the same. The table is
+// left as it was.
+func TestAGameWaitsForWhatAnEarlierLeaderBegan(t *testing.T) {
+	s := full()
+	disks, _ := table()
+	_, busy, err := (&Reconciler{Disks: disks, Copies: former{"Restore undo"}}).takeDisks(t.Context(), s)
+	if err != nil || busy == nil || !strings.Contains(busy.Error(), "Restore undo") || retryAfter(busy) != formerRetry {
+		t.Errorf("it doesn't wait: %v, %v", busy, err)
+	}
+	if !disks.Hold(client.ObjectKeyFromObject(s), "Restore undo") {
+		t.Error("the Restore can't take the disks up")
+	}
+}
+
+// stored is a client with some claims, and counts what is written.
+func stored(t *testing.T, claims ...client.Object) (c client.Client, patches *int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	patches = new(int)
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(claims...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			*patches++
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build(), patches
+}
+
+func alone() *v1alpha1.Server {
+	s := full()
+	s.Labels = nil
+	return s
+}
+
+func claimOf(t *testing.T, c client.Client, s *v1alpha1.Server) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: claimName(s, s.Spec.Storage[0])}, claim); err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// The game doesn't start on a disk that doesn't have yet what it begins with.
+func TestAGameWaitsForWhatItsDiskBeginsWith(t *testing.T) {
+	s := alone()
+	s.Spec.Storage[0].From = &v1alpha1.DiskSource{Backup: "lobby-1"}
+	c, _ := stored(t)
+	r := &Reconciler{Client: c, Live: c}
+	unfilled, err := r.keepClaims(t.Context(), s)
+	if err != nil || unfilled == nil {
+		t.Fatalf("a new disk has all: %v, %v", unfilled, err)
+	}
+	refused, err := waitForFill(unfilled, nil)
+	if want := "Waits until disk world is filled from Backup lobby-1."; err != nil || refused.Error() != want {
+		t.Errorf("it says %v, %v; want %s", refused, err, want)
+	}
+	if unfilled, err = r.keepClaims(t.Context(), s); err != nil || unfilled == nil {
+		t.Errorf("an existing disk has all: %v, %v", unfilled, err)
+	}
+	empty := s.DeepCopy()
+	empty.Spec.Storage[0].From = nil
+	if unfilled, err = r.keepClaims(t.Context(), empty); err != nil || unfilled != nil {
+		t.Errorf("a disk that is to be empty is waited for: %v, %v", unfilled, err)
+	}
+	if err := disks.Annotate(t.Context(), c, claimOf(t, c, s), wellknown.FilledAnnotation, "backup/lobby-1"); err != nil {
+		t.Fatal(err)
+	}
+	if unfilled, err = r.keepClaims(t.Context(), s); err != nil || unfilled != nil {
+		t.Errorf("a filled disk is waited for: %v, %v", unfilled, err)
+	}
+}
+
+// A disk of an earlier version gets its name with one write, and a user's own none.
+func TestAnEarlierVersionsDiskGetsItsName(t *testing.T) {
+	for name, c := range map[string]struct {
+		labels map[string]string
+		want   string
+		writes int
+	}{
+		"an earlier version's": {map[string]string{wellknown.ServerLabel: "lobby"}, "world", 1},
+		"one that has it":      {map[string]string{wellknown.ServerLabel: "lobby", wellknown.DiskLabel: "world"}, "world", 0},
+		"a user's own":         {nil, "", 0},
+	} {
+		s := alone()
+		claim := buildClaim(s, s.Spec.Storage[0], nil)
+		claim.Labels = c.labels
+		store, writes := stored(t, claim)
+		r := &Reconciler{Client: store, Live: store}
+		for range 2 {
+			if _, err := r.keepClaims(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := claimOf(t, store, s).Labels[wellknown.DiskLabel]; got != c.want || *writes != c.writes {
+			t.Errorf("%s is called %q after %d writes, want %q after %d", name, got, *writes, c.want, c.writes)
+		}
+	}
+}
+
+// Once for each Pod of a Server with backups the disks say since when they are used, and never an
+// earlier time.
+func TestDisksSayWhenTheyWereUsed(t *testing.T) {
+	s := alone()
+	made := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "first", CreationTimestamp: metav1.NewTime(made)}}
+	c, writes := stored(t, buildClaim(s, s.Spec.Storage[0], nil))
+	note := func(r *Reconciler, pod *corev1.Pod, want string, wantWrites int) {
+		t.Helper()
+		for range 2 {
+			if err := r.noteUse(t.Context(), s, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := claimOf(t, c, s).Annotations[wellknown.UsedAtAnnotation]; got != want || *writes != wantWrites {
+			t.Errorf("they were used at %q, after %d writes; want %q after %d", got, *writes, want, wantWrites)
+		}
+	}
+	r := &Reconciler{Client: c, Live: c}
+	note(r, pod, "", 0)
+	s.Spec.Backup = &v1alpha1.BackupSpec{}
+	note(r, nil, "", 0)
+	note(r, pod, "2026-11-01T12:00:00Z", 1)
+	note(&Reconciler{Client: c, Live: c}, pod, "2026-11-01T12:00:00Z", 1) // the next leader
+	if err := disks.MarkUsed(t.Context(), c, c, s.Namespace, s.Name, s.Spec.Storage, made.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	note(&Reconciler{Client: c, Live: c}, pod, "2026-11-01T13:00:00Z", 2) // somebody else's Pod was later
+	later := pod.DeepCopy()
+	later.UID, later.CreationTimestamp = "second", metav1.NewTime(made.Add(2*time.Hour))
+	note(r, later, "2026-11-01T14:00:00Z", 3)
+}
