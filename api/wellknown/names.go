@@ -111,6 +111,9 @@ const (
 	// BackupFinalizer keeps a deleted Backup until what it kept is deleted.
 	BackupFinalizer = "dormouse.dev/backup"
 
+	// RestoreFinalizer keeps a deleted Restore until nothing of it writes to the disks.
+	RestoreFinalizer = "dormouse.dev/restore"
+
 	// DiskLabel is on a Server's disk; its value is the disk's name in spec.storage.
 	DiskLabel = "dormouse.dev/disk"
 

@@ -79,6 +79,8 @@ type Reconciler struct {
 	Allocations Allocations
 	// Disks keeps the starts of games and copies of their disks apart; nil: nothing copies them.
 	Disks Disks
+	// Filling knows what keeps disks from being filled; nil: nothing does.
+	Filling Filling
 	// Copies knows from the cluster whose disks are being copied; nil: nobody's.
 	Copies Copies
 	// Keys are those with which sidecars sign their reports; nil: all have mounted tokens.

@@ -33,6 +33,12 @@ type Copies interface {
 	Of(ctx context.Context, server types.NamespacedName) (holders []string, err error)
 }
 
+// Filling knows what keeps disks from being filled.
+type Filling interface {
+	// Why is a sentence on a Server's disk; empty: nothing does, as far as is known.
+	Why(server types.NamespacedName) string
+}
+
 // disksWeight makes the node that has the Pods of a Server's disks better than any other
 // preference of a scheduler's.
 const disksWeight = 100
@@ -88,7 +94,7 @@ func (r *Reconciler) takeDisks(ctx context.Context, s *v1alpha1.Server) (end fun
 }
 
 // waitForFill is createPod's answer while a disk doesn't have what it begins with.
-func waitForFill(unfilled *v1alpha1.StorageSpec, err error) (refused, _ error) {
+func (r *Reconciler) waitForFill(s *v1alpha1.Server, unfilled *v1alpha1.StorageSpec, err error) (refused, _ error) {
 	if err != nil {
 		return forUser(err)
 	}
@@ -96,7 +102,13 @@ func waitForFill(unfilled *v1alpha1.StorageSpec, err error) (refused, _ error) {
 	if unfilled.From.Server != "" {
 		from = "the disk of Server " + unfilled.From.Server
 	}
-	return &busyError{sentence: "Waits until disk " + unfilled.Name + " is filled from " + from + "."}, nil
+	sentence := "Waits until disk " + unfilled.Name + " is filled from " + from + "."
+	if r.Filling != nil {
+		if why := r.Filling.Why(client.ObjectKeyFromObject(s)); why != "" {
+			sentence += " " + why
+		}
+	}
+	return &busyError{sentence: sentence}, nil
 }
 
 // besideDisks has a Server's Pod and the others that mount its disks find each other: a disk may be

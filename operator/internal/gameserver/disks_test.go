@@ -154,7 +154,7 @@ func TestAGameWaitsForWhatItsDiskBeginsWith(t *testing.T) {
 	if err != nil || unfilled == nil {
 		t.Fatalf("a new disk has all: %v, %v", unfilled, err)
 	}
-	refused, err := waitForFill(unfilled, nil)
+	refused, err := r.waitForFill(s, unfilled, nil)
 	if want := "Waits until disk world is filled from Backup lobby-1."; err != nil || refused.Error() != want {
 		t.Errorf("it says %v, %v; want %s", refused, err, want)
 	}

@@ -62,7 +62,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
 	}
 	if unfilled, err := r.keepClaims(ctx, s); err != nil || unfilled != nil {
-		return waitForFill(unfilled, err)
+		return r.waitForFill(s, unfilled, err)
 	}
 	if _, err := r.keepCode(ctx, s); err != nil {
 		return forUser(err)

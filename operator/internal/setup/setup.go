@@ -40,6 +40,7 @@ import (
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/backup"
+	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/fleet"
@@ -59,6 +60,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/restore"
 	"dormouse.dev/dormouse/operator/internal/serverfiles"
 	"dormouse.dev/dormouse/operator/internal/servingcert"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -100,6 +102,9 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if err := copies.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	keys := &reportkeys.Keeper{Client: mgr.GetClient(), Namespace: o.Namespace, Reporter: p.Errors}
 	if err := keys.Setup(mgr); err != nil {
 		return err
@@ -136,14 +141,18 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	servers, err := setupServers(mgr, o, keys, reports, allocator, p.Errors)
+	held := newDisks()
+	servers, err := setupServers(mgr, o, keys, reports, allocator, held, p.Errors)
 	if err != nil {
 		return err
 	}
 	if err := setupFiles(ctx, mgr, o, p.Errors); err != nil {
 		return err
 	}
-	if err := setupBackups(ctx, mgr, o, newDiskUse(), p.Errors); err != nil {
+	if err := setupBackups(ctx, mgr, o, held, p.Errors); err != nil {
+		return err
+	}
+	if err := setupRestores(ctx, mgr, o, held, p.Errors); err != nil {
 		return err
 	}
 	addresses, err := setupOutbound(mgr, o)
@@ -293,6 +302,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	maps.Copy(byObject, gameautoscaler.CachedObjects())
 	maps.Copy(byObject, backup.CachedObjects())
+	maps.Copy(byObject, restore.CachedObjects())
 	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
 	if o.WebhookListen != "" {
 		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()
@@ -433,7 +443,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	return f.Setup(mgr)
 }
 
-func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, allocations gameserver.Allocations, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
+func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, allocations gameserver.Allocations, held *heldDisks, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
@@ -449,6 +459,7 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 		HighPort:        o.HighHostPort,
 		NodeLostAfter:   o.NodeLostAfter,
 	}
+	held.guard(mgr, r)
 	return r, r.Setup(mgr)
 }
 

@@ -173,14 +173,19 @@ func ServerOf(o client.Object) types.NamespacedName {
 
 // Phrase names what copies, as a holder of package disklock.
 func Phrase(o client.Object) string {
-	switch o.(type) {
+	switch o := o.(type) {
 	case *v1alpha1.Backup:
-		return "Backup " + o.GetName()
+		return "Backup " + o.Name
 	case *v1alpha1.Restore:
-		return "Restore " + o.GetName()
+		return "Restore " + o.Name
+	case *batchv1.Job:
+		return ForServer(o.Spec.Template.Labels[wellknown.DisksLabel])
 	}
-	return "Copy for " + o.GetLabels()[wellknown.ServerLabel]
+	return ""
 }
+
+// ForServer names what fills a new disk of a Server from another one's.
+func ForServer(server string) string { return "Copy for " + server }
 
 // Ended lets through the changes with which a Backup or a Restore may have let the disks go.
 func Ended() predicate.Predicate {

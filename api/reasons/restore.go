@@ -1,0 +1,17 @@
+package reasons
+
+// Reasons of a Restore's condition Complete.
+const (
+	// BackupNotComplete means that the Backup isn't there, or has no copy.
+	BackupNotComplete = "BackupNotComplete"
+	// ServerUnknown means that there is no such Server with disks.
+	ServerUnknown = "ServerUnknown"
+	// DisksInUse means that the game runs, or something else has the disks.
+	DisksInUse = "DisksInUse"
+	// Restoring means that the disks are written.
+	Restoring = "Restoring"
+	// Restored means that the disks have what the Backup has.
+	Restored = "Restored"
+	// RestoreFailed means that it failed; the disks are as they were.
+	RestoreFailed = "RestoreFailed"
+)

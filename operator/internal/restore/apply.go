@@ -1,0 +1,210 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
+)
+
+// apply takes a step, and returns after how long to look again; 0: when something changes.
+func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) (time.Duration, error) {
+	key := client.ObjectKeyFromObject(rst)
+	switch a.step {
+	case wait:
+		r.release(key)
+		if rst.Status.Phase == v1alpha1.CopyComplete {
+			return time.Minute, nil
+		}
+		return later, r.say(ctx, original, rst, v1alpha1.CopyPending, a.reason, a.message)
+	case begin:
+		return 0, r.begin(ctx, original, rst, o, a)
+	case run:
+		return later, r.run(ctx, rst, o)
+	case again:
+		r.mu.Lock()
+		r.repeated[rst.UID] = true
+		r.mu.Unlock()
+		return soon, r.end(ctx, o.job)
+	case watch:
+		return later, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
+	case complete:
+		return 0, r.complete(ctx, original, rst, o, a)
+	case fail:
+		err := r.say(ctx, original, rst, v1alpha1.CopyFailed, a.reason, a.message)
+		if err == nil && !guarded(rst) {
+			r.release(key)
+		}
+		return 0, err
+	case stop:
+		return soon, r.end(ctx, o.job)
+	case leave:
+		return 0, r.leave(ctx, rst, o)
+	case noteReady:
+		rst.Status.ServerReadyTime = o.readySince
+		return 0, r.say(ctx, original, rst, v1alpha1.CopyComplete, reasonOf(rst), messageOf(rst))
+	case drop:
+		return later, r.drop(ctx, rst, o)
+	case giveWay:
+		return soon, r.end(ctx, o.job)
+	case dropped, dropFailed:
+		return r.dropEnded(ctx, original, rst, o, a)
+	case rest, hold:
+	}
+	if r.holds(rst) || rst.Status.Phase == v1alpha1.CopyRunning {
+		return soon, nil
+	}
+	if o.triedAgo > 0 {
+		return dropRetry, nil
+	}
+	return 0, nil
+}
+
+func (r *Reconciler) holds(rst *v1alpha1.Restore) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.held[client.ObjectKeyFromObject(rst)]
+	return ok
+}
+
+// begin writes that the disks are about to be written: whoever leads next knows it.
+func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) error {
+	if err := r.keep(ctx, o.set); err != nil {
+		return err
+	}
+	if !guarded(rst) {
+		if err := kit.AddFinalizer(ctx, r.Client, rst, finalizer); err != nil {
+			return wrapf(client.IgnoreNotFound(err), "guard Restore %s", client.ObjectKeyFromObject(rst))
+		}
+		original.Finalizers, original.ResourceVersion = rst.Finalizers, rst.ResourceVersion
+	}
+	rst.Status.StartTime = &metav1.Time{Time: r.Now()}
+	rst.Status.Disks = nil
+	for i := range o.set.Spec.Storage {
+		rst.Status.Disks = append(rst.Status.Disks, o.set.Spec.Storage[i].Name)
+	}
+	return r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
+}
+
+// confirm looks whether the Restore is as the cache has it: what is done twice can't be undone.
+func (r *Reconciler) confirm(ctx context.Context, rst *v1alpha1.Restore) error {
+	is := &v1alpha1.Restore{}
+	key := client.ObjectKeyFromObject(rst)
+	if err := r.Live.Get(ctx, key, is); err != nil {
+		return wrapf(client.IgnoreNotFound(err), "read Restore %s", key)
+	}
+	if is.UID != rst.UID || is.ResourceVersion != rst.ResourceVersion {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("restores").GroupResource(), rst.Name, errors.New("it has changed"))
+	}
+	return nil
+}
+
+func (r *Reconciler) options(rst *v1alpha1.Restore, o observed) copyjob.Options {
+	return copyjob.Options{
+		Name: jobName(rst), Owner: *metav1.NewControllerRef(rst, v1alpha1.GroupVersion.WithKind("Restore")), Set: o.set,
+	}
+}
+
+func (r *Reconciler) run(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
+	if err := r.confirm(ctx, rst); err != nil {
+		return err
+	}
+	options, err := r.fromBackup(ctx, r.options(rst, o), o.backup, rst.Name)
+	if err != nil {
+		return err
+	}
+	return r.start(ctx, options)
+}
+
+func (r *Reconciler) complete(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) error {
+	if o.set != nil {
+		if err := r.filled(ctx, o.set, "backup/"+rst.Spec.Backup); err != nil {
+			return err
+		}
+	}
+	rst.Status.PreviousKept, rst.Status.Files = true, o.outcome.Report.Files
+	return r.say(ctx, original, rst, v1alpha1.CopyComplete, a.reason, a.message)
+}
+
+// leave removes what only the copying needed, once its Pods have ended, and lets the disks go.
+func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
+	name := copyjob.Name("restore-", rst.Name)
+	job, err := r.job(ctx, rst.Namespace, name, rst.UID)
+	if err != nil && lackOf(err) == "" {
+		return err
+	}
+	if err := r.end(ctx, job); err != nil {
+		return err
+	}
+	names := slices.Clone(rst.Status.Disks)
+	if o.backup != nil && o.backup.Status.To != nil && o.backup.Status.To.VolumeSnapshot == nil {
+		names = nil
+	}
+	if err := r.tidy(ctx, rst.Namespace, name, rst.UID, names); err != nil {
+		return err
+	}
+	r.release(client.ObjectKeyFromObject(rst))
+	r.mu.Lock()
+	delete(r.repeated, rst.UID)
+	r.mu.Unlock()
+	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
+	return wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
+}
+
+func (r *Reconciler) drop(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
+	if err := r.confirm(ctx, rst); err != nil {
+		return err
+	}
+	options := r.options(rst, o)
+	options.Args = args("drop-previous", o.set, rst.Name)
+	return r.start(ctx, options)
+}
+
+// dropEnded writes that what was there before isn't any more, or has it tried again later.
+func (r *Reconciler) dropEnded(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) (time.Duration, error) {
+	if a.step == dropped {
+		rst.Status.PreviousKept = false
+		if err := r.say(ctx, original, rst, v1alpha1.CopyComplete, reasonOf(rst), messageOf(rst)); err != nil {
+			return 0, err
+		}
+	}
+	if err := r.end(ctx, o.job); err != nil {
+		return 0, err
+	}
+	r.release(client.ObjectKeyFromObject(rst))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.step == dropped {
+		delete(r.tried, rst.UID)
+		return 0, nil
+	}
+	if _, said := r.tried[rst.UID]; !said {
+		kit.Emit(r.Events, rst, kit.Warning("PreviousNotDropped", "DropPrevious", "What was on the disks before can't be deleted, and stays for now: %s", text.LowerFirst(a.message)))
+	}
+	r.tried[rst.UID] = r.Now()
+	return dropRetry, nil
+}
+
+func reasonOf(rst *v1alpha1.Restore) string {
+	if len(rst.Status.Conditions) == 0 {
+		return "Restored"
+	}
+	return rst.Status.Conditions[0].Reason
+}
+
+func messageOf(rst *v1alpha1.Restore) string {
+	if len(rst.Status.Conditions) == 0 {
+		return fmt.Sprintf("The disks have what Backup %s has.", rst.Spec.Backup)
+	}
+	return rst.Status.Conditions[0].Message
+}

@@ -1,0 +1,139 @@
+package restore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
+)
+
+var noon = metav1.NewTime(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+
+func later10() *metav1.Time { return &metav1.Time{Time: noon.Add(10 * time.Second)} }
+
+// undo is a Restore in a phase.
+func undo(phase v1alpha1.CopyPhase, change ...func(*v1alpha1.Restore)) *v1alpha1.Restore {
+	r := &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "undo", UID: "undo"},
+		Spec:       v1alpha1.RestoreSpec{Server: "survival", Backup: "survival-1"},
+		Status:     v1alpha1.RestoreStatus{Phase: phase},
+	}
+	if phase == v1alpha1.CopyComplete {
+		r.Status.CompletionTime, r.Status.PreviousKept = &noon, true
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+func deleted(r *v1alpha1.Restore) {
+	r.DeletionTimestamp, r.Finalizers = &noon, []string{finalizer}
+}
+func withGuard(r *v1alpha1.Restore) { r.Finalizers = []string{finalizer} }
+func wasReady(r *v1alpha1.Restore)  { r.Status.ServerReadyTime = later10() }
+
+// quiet is a Server with one disk, at rest, and a Backup of it.
+func quiet(change ...func(*observed)) observed {
+	o := observed{
+		backup: &v1alpha1.Backup{
+			Spec:   v1alpha1.BackupRequest{Server: "survival"},
+			Status: v1alpha1.BackupStatus{Phase: v1alpha1.CopyComplete, To: &v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}}, Disks: []string{"world"}},
+		},
+		set: &disks.Set{Namespace: "games", Name: "survival", Spec: &v1alpha1.ServerSpec{Storage: []v1alpha1.StorageSpec{{Name: "world"}}}},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	return o
+}
+
+func isHeld(o *observed) { o.held = true }
+func hasJob(o *observed) { o.job = &batchv1.Job{} }
+func jobOwn(o *observed) { o.own = []string{"restore-undo-x"} }
+func jobDone(o *observed) {
+	o.outcome = copyjob.Outcome{Done: true}
+}
+
+func jobFailed(o *observed) {
+	o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "The archive is broken.", Report: copyjob.Report{Error: "the archive is broken"}}
+}
+
+func jobKilled(o *observed) {
+	o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "It took longer than its timeout."}
+}
+
+func TestWhatBecomesOfARestore(t *testing.T) {
+	for name, c := range map[string]struct {
+		restore *v1alpha1.Restore
+		seen    observed
+		want    step
+		says    string
+	}{
+		"the Backup isn't there":        {undo(""), quiet(func(o *observed) { o.backup = nil }), wait, "There is no Backup survival-1."},
+		"the Backup isn't complete yet": {undo(""), quiet(func(o *observed) { o.backup.Status.Phase = v1alpha1.CopyRunning }), wait, "Complete"},
+		"the Backup failed":             {undo(""), quiet(func(o *observed) { o.backup.Status.Phase = v1alpha1.CopyFailed }), fail, "restore another one"},
+		"nobody knows the Server":       {undo(""), quiet(func(o *observed) { o.set = nil }), wait, "no GameType that has a place of that name"},
+		"the Server has none of its disks": {undo(""), quiet(func(o *observed) { o.set.Spec = &v1alpha1.ServerSpec{} }), fail,
+			"has none of them"},
+		"the game runs":                   {undo(""), quiet(func(o *observed) { o.game = true }), wait, "stop Server survival, or let it sleep"},
+		"nothing is in the way":           {undo(""), quiet(), hold, ""},
+		"a file pod has the disks":        {undo(""), quiet(isHeld, func(o *observed) { o.users = []string{"survival-files-x"} }), wait, "survival-files-x"},
+		"a Backup of an earlier leader's": {undo(""), quiet(isHeld, func(o *observed) { o.others = []string{"Backup survival-2"} }), wait, "Backup survival-2"},
+		"the disks are at rest":           {undo(""), quiet(isHeld), begin, ""},
+		"deleted before it began":         {undo("", func(r *v1alpha1.Restore) { r.DeletionTimestamp = &noon }), quiet(), rest, ""},
+
+		"it runs, for a new leader":         {undo(v1alpha1.CopyRunning), quiet(), hold, ""},
+		"it runs, and has no Job yet":       {undo(v1alpha1.CopyRunning), quiet(isHeld), run, ""},
+		"it runs, and somebody has a disk":  {undo(v1alpha1.CopyRunning), quiet(isHeld, func(o *observed) { o.users = []string{"survival"} }), watch, "Pod survival"},
+		"its Job was deleted, its Pod runs": {undo(v1alpha1.CopyRunning), quiet(isHeld, jobOwn), rest, ""},
+		"its Job runs":                      {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobOwn), watch, ""},
+		"its Job succeeded":                 {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobDone), complete, "what Backup survival-1 has"},
+		"its Job failed":                    {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobFailed), fail, "broken"},
+		"its Job failed, and its Pod ends":  {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobFailed, jobOwn), rest, ""},
+		"its Job was killed":                {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobKilled), again, ""},
+		"its Job was killed twice": {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobKilled, func(o *observed) { o.repeated = true }), fail,
+			".dormouse-before-undo"},
+		"the Backup is gone while it runs": {undo(v1alpha1.CopyRunning), quiet(isHeld, func(o *observed) { o.backup = nil }), fail, "gone"},
+
+		"deleted while its Job runs": {undo(v1alpha1.CopyRunning, deleted), quiet(isHeld, hasJob, jobOwn), stop, ""},
+		"deleted, and its Pod ends":  {undo(v1alpha1.CopyRunning, deleted), quiet(isHeld, jobOwn), rest, ""},
+		"deleted, and nothing runs":  {undo(v1alpha1.CopyRunning, deleted), quiet(isHeld), leave, ""},
+
+		"over, and guarded": {undo(v1alpha1.CopyFailed, withGuard), quiet(isHeld), leave, ""},
+		"over":              {undo(v1alpha1.CopyFailed), quiet(), rest, ""},
+		"done, and guarded": {undo(v1alpha1.CopyComplete, withGuard), quiet(isHeld), leave, ""},
+
+		"done, the game was never Ready":      {undo(v1alpha1.CopyComplete), quiet(), rest, ""},
+		"done, the game was Ready before":     {undo(v1alpha1.CopyComplete), quiet(func(o *observed) { o.readySince = &metav1.Time{Time: noon.Add(-time.Minute)} }), rest, ""},
+		"done, the game is Ready":             {undo(v1alpha1.CopyComplete), quiet(func(o *observed) { o.readySince = later10() }), noteReady, ""},
+		"done, the game plays on":             {undo(v1alpha1.CopyComplete, wasReady), quiet(func(o *observed) { o.game = true }), rest, ""},
+		"done, the game is to start":          {undo(v1alpha1.CopyComplete, wasReady), quiet(func(o *observed) { o.runs = true }), rest, ""},
+		"done, and at rest again":             {undo(v1alpha1.CopyComplete, wasReady), quiet(), hold, ""},
+		"done, and a file pod has the disks":  {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, func(o *observed) { o.users = []string{"x"} }), wait, ""},
+		"done, and nothing has the disks":     {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld), drop, ""},
+		"what was there goes":                 {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, hasJob), rest, ""},
+		"what was there goes, for a new one":  {undo(v1alpha1.CopyComplete, wasReady), quiet(hasJob), hold, ""},
+		"what was there goes, a player comes": {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, hasJob, func(o *observed) { o.wanted = true }), giveWay, ""},
+		"a player came, the Pod ends":         {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, jobOwn, func(o *observed) { o.wanted = true }), rest, ""},
+		"a player came, the Pod has ended":    {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, func(o *observed) { o.wanted = true }), wait, ""},
+		"what was there is gone":              {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, hasJob, jobDone), dropped, ""},
+		"what was there can't go":             {undo(v1alpha1.CopyComplete, wasReady), quiet(isHeld, hasJob, jobFailed), dropFailed, "broken"},
+		"what was there couldn't go just now": {undo(v1alpha1.CopyComplete, wasReady), quiet(func(o *observed) { o.triedAgo = time.Minute }), rest, ""},
+		"what was there is tried again":       {undo(v1alpha1.CopyComplete, wasReady), quiet(func(o *observed) { o.triedAgo = dropRetry }), hold, ""},
+		"all is over":                         {undo(v1alpha1.CopyComplete, func(r *v1alpha1.Restore) { r.Status.PreviousKept = false }), quiet(), rest, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := next(c.restore, c.seen)
+			if got.step != c.want || !strings.Contains(got.message, c.says) {
+				t.Errorf("it does %s and says %q, want %s with %q", got.step, got.message, c.want, c.says)
+			}
+		})
+	}
+}
