@@ -171,6 +171,8 @@ func (r *Reconciler) observe(ctx context.Context, rst *v1alpha1.Restore) (o obse
 	r.mu.Unlock()
 	if o.held {
 		err = r.look(ctx, rst, &o)
+	} else {
+		err = nil // of what isn't there
 	}
 	return o, err
 }

@@ -38,7 +38,11 @@ import (
 
 // After failures a disk is filled again after the first of these, and then after twice as long each
 // time, up to the last.
-const firstRefill, lastRefill = 15 * time.Second, 10 * time.Minute
+const firstRefill, lastRefill = 10 * time.Second, 10 * time.Minute
+
+// lackRetry is after how long it is looked again whether what a disk begins with is there, and at
+// rest: nobody tells.
+const lackRetry = 5 * time.Second
 
 // Filler fills the new disks of Servers that wait for that, one disk after the other.
 type Filler struct {
@@ -321,7 +325,7 @@ func (f *Filler) cant(s *v1alpha1.Server, key types.NamespacedName, is *fill, jo
 		f.free(is)
 	}
 	f.say(s, key, is, lack)
-	return reconcile.Result{RequeueAfter: later}, nil
+	return reconcile.Result{RequeueAfter: lackRetry}, nil
 }
 
 // say notes why a disk can't be filled, and tells of it when that changes.

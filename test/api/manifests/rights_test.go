@@ -70,6 +70,10 @@ var rights = map[string]struct{ anywhere, own, servers []string }{
 			"create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy", "list poddisruptionbudgets.policy",
 			"patch poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
 			"create events.events.k8s.io", "patch events.events.k8s.io", "create secrets",
+			"get backups.dormouse.dev", "list backups.dormouse.dev", "watch backups.dormouse.dev",
+			"get restores.dormouse.dev", "list restores.dormouse.dev", "patch restores.dormouse.dev", "watch restores.dormouse.dev",
+			"patch restores/status.dormouse.dev",
+			"create jobs.batch", "delete jobs.batch", "get jobs.batch", "list jobs.batch", "watch jobs.batch",
 		},
 		own: []string{
 			"create events", "list pods", "watch pods", "list podtemplates", "watch podtemplates",

@@ -1,0 +1,78 @@
+package restore_test
+
+import (
+	"slices"
+	"testing"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
+)
+
+// from has a Server's disk begin with something.
+func from(source v1alpha1.DiskSource) func(*v1alpha1.Server) {
+	return func(s *v1alpha1.Server) { s.Spec.Storage[0].From = &source }
+}
+
+// A new disk gets another Server's files before its game starts, and that Server waits meanwhile.
+func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
+	w := newWorld(t)
+	first := w.lead()
+	w.stored("survival")
+	w.pod("survival")
+	w.stored("copy", from(v1alpha1.DiskSource{Server: "survival"}))
+	w.says("copy", "Waits until disk world is filled from the disk of Server survival. Pod survival has the disks of Server survival: stop it, or let it sleep.")
+	w.stopped("survival")
+
+	job, pod := w.job("fill-copy-world-survival")
+	spec := &job.Spec.Template.Spec
+	if args := spec.Containers[0].Args; !slices.Contains(args, "--from=dir:/source") || !slices.Contains(args, "--disk=world=/disks/world") {
+		t.Errorf("it is filled with %q", args)
+	}
+	for _, mount := range spec.Containers[0].VolumeMounts {
+		if mount.MountPath == "/source/world" && !mount.ReadOnly {
+			t.Error("the other Server's disk can be written")
+		}
+	}
+	w.runs("survival", true)
+	w.says("survival", "Waits for Copy for copy, which copies its disks.")
+	// Another leader knows it, too.
+	first()
+	w.lead()
+	w.runs("survival", true)
+	w.says("survival", "Waits for Copy for copy, which copies its disks.")
+	w.noPod("survival")
+	w.noPod("copy")
+
+	w.end(job, pod, copyjob.Report{})
+	w.pod("copy")
+	w.pod("survival")
+	if got := w.claim("copy").Annotations[wellknown.FilledAnnotation]; got != "server/survival" {
+		t.Errorf("the disk says that it is filled with %q", got)
+	}
+	w.noJob("fill-copy-world-survival")
+}
+
+// A new disk gets what a Backup has. A failure is told, and tried again.
+func TestANewDiskBeginsWithABackup(t *testing.T) {
+	w := newWorld(t)
+	w.lead()
+	w.stored("copy", from(v1alpha1.DiskSource{Backup: "survival-1"}))
+	w.says("copy", "There is no Backup survival-1.")
+	w.noPod("copy")
+	w.backup("survival-1", "survival")
+	job, pod := w.job("fill-copy-world-survival-1")
+	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--from=file:///backups/survival/survival-1.tar.zst") {
+		t.Errorf("it is filled with %q", args)
+	}
+	w.end(job, pod, copyjob.Report{Error: "no space left on device"})
+	w.noJob("fill-copy-world-survival-1")
+	w.says("copy", "No space left on device.")
+	w.noPod("copy")
+	job, pod = w.job("fill-copy-world-survival-1")
+	w.end(job, pod, copyjob.Report{})
+	w.pod("copy")
+	if got := w.claim("copy").Annotations[wellknown.FilledAnnotation]; got != "backup/survival-1" {
+		t.Errorf("the disk says that it is filled with %q", got)
+	}
+}
