@@ -19,20 +19,14 @@ const (
 	NoServer = "NoServer"
 	// NotAsked means that the Server has no spec.backup, which says where to.
 	NotAsked = "NotAsked"
-	// NoDisk means that the Server has never run, so that a disk isn't there.
-	NoDisk = "NoDisk"
 	// TargetIsDisk means that the copies would be kept on one of the disks that are copied.
 	TargetIsDisk = "TargetIsDisk"
 	// NoSnapshots means that the cluster doesn't have the snapshot API.
 	NoSnapshots = "NoSnapshots"
-	// NoSidecar means that the operator's PodTemplate for the sidecar isn't there.
-	NoSidecar = "NoSidecar"
 	// EarlierCopy means that another Backup of the Server comes first.
 	EarlierCopy = "EarlierCopy"
 	// GameFirst means that a game that was kept from starting goes first.
 	GameFirst = "GameFirst"
-	// DisksInUse means that a Pod, the game or another copy has the disks.
-	DisksInUse = "DisksInUse"
 	// Deleted means that the copy was given up because its Backup was deleted.
 	Deleted = "Deleted"
 )

@@ -6,8 +6,6 @@ const (
 	BackupNotComplete = "BackupNotComplete"
 	// ServerUnknown means that there is no such Server with disks.
 	ServerUnknown = "ServerUnknown"
-	// DisksInUse means that the game runs, or something else has the disks.
-	DisksInUse = "DisksInUse"
 	// Restoring means that the disks are written.
 	Restoring = "Restoring"
 	// Restored means that the disks have what the Backup has.

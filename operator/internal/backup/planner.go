@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/pending"
@@ -253,7 +254,7 @@ func places(gt *v1alpha1.GameType) []string {
 // backupsOf are the Backups of a Server in the cache. They are copies.
 func backupsOf(ctx context.Context, cached client.Reader, server types.NamespacedName) ([]*v1alpha1.Backup, error) {
 	var list v1alpha1.BackupList
-	if err := cached.List(ctx, &list, client.InNamespace(server.Namespace), client.MatchingFields{indexServer: server.Name}); err != nil {
+	if err := cached.List(ctx, &list, client.InNamespace(server.Namespace), client.MatchingFields{copies.IndexServer: server.Name}); err != nil {
 		return nil, fmt.Errorf("list the Backups of Server %s: %w", server, err)
 	}
 	all := make([]*v1alpha1.Backup, 0, len(list.Items))

@@ -7,12 +7,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,7 +22,6 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
-	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
@@ -32,8 +29,6 @@ import (
 const maxConcurrent = 4
 
 const (
-	// indexServer finds Backups by their Server.
-	indexServer = "spec.server"
 	// indexOpen finds those that haven't come to their end, by the value "true".
 	indexOpen = "dormouse.open"
 )
@@ -41,24 +36,9 @@ const (
 // owned finds the Backup of a Job.
 var owned = kit.OwnerIndex{Owner: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "Backup"}}
 
-// CachedObjects are the objects of other kinds that the controllers watch, with how they are cached:
-// of Jobs those that Dormouse makes, without what they run.
-func CachedObjects() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&batchv1.Job{}: {
-		Label: labels.SelectorFromSet(labels.Set{copyjob.ManagedByLabel: wellknown.ManagedBy}),
-		Transform: func(o any) (any, error) {
-			if job, ok := o.(*batchv1.Job); ok {
-				job.ManagedFields, job.Spec = nil, batchv1.JobSpec{}
-			}
-			return o, nil
-		},
-	}}
-}
-
 // SetupIndexes adds the indexes that the controllers use.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for key, fn := range map[string]func(*v1alpha1.Backup) []string{
-		indexServer: func(b *v1alpha1.Backup) []string { return []string{b.Spec.Server} },
 		indexOpen: func(b *v1alpha1.Backup) []string {
 			if ended(b) {
 				return nil

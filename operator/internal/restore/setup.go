@@ -8,11 +8,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,7 +22,6 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
-	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 )
 
@@ -33,13 +30,6 @@ const maxConcurrent = 4
 
 // indexBackup finds Restores by their Backup.
 const indexBackup = "spec.backup"
-
-// CachedObjects are how the Jobs are cached that copy: of all the cluster's only ours.
-func CachedObjects() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&batchv1.Job{}: {Label: labels.SelectorFromSet(labels.Set{copyjob.ManagedByLabel: wellknown.ManagedBy})},
-	}
-}
 
 // SetupIndexes adds the indexes that the controllers here use, beside those of package copies.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {

@@ -64,6 +64,8 @@ type Reconciler struct {
 	Reporter *errortracking.Reporter
 	// SidecarTemplate names the PodTemplate whose first container has the program.
 	SidecarTemplate types.NamespacedName
+	// Used is told of a Server whose files were served until now; nil: nobody is. It must not block.
+	Used func(server types.NamespacedName)
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 

@@ -33,11 +33,15 @@ func (r *Reconciler) isUp(server types.NamespacedName) bool {
 
 func (r *Reconciler) setUp(server types.NamespacedName, noted types.UID, up bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	_, was := r.up[server]
 	if up {
 		r.up[server] = noted
 	} else {
 		delete(r.up, server)
+	}
+	r.mu.Unlock()
+	if was && !up && r.Used != nil {
+		r.Used(server)
 	}
 }
 

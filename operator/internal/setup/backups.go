@@ -12,10 +12,12 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/operator/internal/backup"
-	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
 )
+
+// waitingServers bounds how many Servers wait for a controller.
+const waitingServers = 1024
 
 // serverEvents bring Servers to a controller.
 type serverEvents chan event.TypedGenericEvent[*v1alpha1.Server]
@@ -30,24 +32,8 @@ func (e serverEvents) send(server types.NamespacedName) {
 	}
 }
 
-// diskUse is who has which disks, and who hears of it.
-type diskUse struct {
-	table *disklock.Table
-	// released are Servers whose disks are free again and whose game was kept from starting, and
-	// denied those whose game is kept from that.
-	released, denied serverEvents
-	// used are Servers whose disks another Pod than the game's has had.
-	used serverEvents
-}
-
-func newDiskUse() *diskUse {
-	u := &diskUse{released: make(serverEvents, 1024), denied: make(serverEvents, 1024), used: make(serverEvents, 1024)}
-	u.table = disklock.New(u.released.send, u.denied.send)
-	return u
-}
-
 // setupBackups adds what copies the Servers' disks.
-func setupBackups(ctx context.Context, mgr ctrl.Manager, o options.Options, use *diskUse, reporter *errortracking.Reporter) error {
+func setupBackups(ctx context.Context, mgr ctrl.Manager, o options.Options, held *heldDisks, reporter *errortracking.Reporter) error {
 	if err := backup.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -56,15 +42,18 @@ func setupBackups(ctx context.Context, mgr ctrl.Manager, o options.Options, use 
 	r := &backup.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
-		Table:           use.table,
+		Table:           held.table,
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 		Events:          recorder,
 		Metrics:         counted,
 		Reporter:        reporter,
 	}
-	if err := r.Setup(mgr, use.denied); err != nil {
+	denied, used := make(serverEvents, waitingServers), make(serverEvents, waitingServers)
+	held.denied = append(held.denied, denied.send)
+	held.used = append(held.used, used.send)
+	if err := r.Setup(mgr, denied); err != nil {
 		return err
 	}
 	p := &backup.Planner{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: recorder, Metrics: counted, Reporter: reporter}
-	return p.Setup(mgr, use.used)
+	return p.Setup(mgr, used)
 }

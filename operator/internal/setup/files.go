@@ -12,7 +12,7 @@ import (
 )
 
 // setupFiles adds what serves the files of Servers.
-func setupFiles(ctx context.Context, mgr ctrl.Manager, o options.Options, reporter *errortracking.Reporter) error {
+func setupFiles(ctx context.Context, mgr ctrl.Manager, o options.Options, held *heldDisks, reporter *errortracking.Reporter) error {
 	if err := serverfiles.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -21,6 +21,7 @@ func setupFiles(ctx context.Context, mgr ctrl.Manager, o options.Options, report
 		Live:            mgr.GetAPIReader(),
 		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Reporter:        reporter,
+		Used:            tellAll(&held.used),
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 	}
 	return r.Setup(mgr)

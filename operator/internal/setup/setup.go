@@ -39,7 +39,7 @@ import (
 	"dormouse.dev/dormouse/internal/serviceauth"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
-	"dormouse.dev/dormouse/operator/internal/backup"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/elasticservice"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
@@ -60,7 +60,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
-	"dormouse.dev/dormouse/operator/internal/restore"
 	"dormouse.dev/dormouse/operator/internal/serverfiles"
 	"dormouse.dev/dormouse/operator/internal/servingcert"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -146,7 +145,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupFiles(ctx, mgr, o, p.Errors); err != nil {
+	if err := setupFiles(ctx, mgr, o, held, p.Errors); err != nil {
 		return err
 	}
 	if err := setupBackups(ctx, mgr, o, held, p.Errors); err != nil {
@@ -301,8 +300,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	maps.Copy(byObject, served)
 	maps.Copy(byObject, gameserver.CachedObjects(o.Namespace))
 	maps.Copy(byObject, gameautoscaler.CachedObjects())
-	maps.Copy(byObject, backup.CachedObjects())
-	maps.Copy(byObject, restore.CachedObjects())
+	maps.Copy(byObject, copyjob.CachedObjects())
 	byObject[&corev1.Secret{}] = ownsecret.Cached(o.Namespace)
 	if o.WebhookListen != "" {
 		byObject[&admissionv1.ValidatingWebhookConfiguration{}] = servingcert.CachedWebhook()

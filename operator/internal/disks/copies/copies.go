@@ -22,6 +22,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
 // IndexServer finds Backups and Restores by their Server.
@@ -200,7 +201,7 @@ func Ended() predicate.Predicate {
 func running(o client.Object) bool {
 	switch o := o.(type) {
 	case *v1alpha1.Backup:
-		return o.Status.Phase == v1alpha1.CopyRunning
+		return disks.BackupHolds(o)
 	case *v1alpha1.Restore:
 		return o.Status.Phase == v1alpha1.CopyRunning
 	case *batchv1.Job:

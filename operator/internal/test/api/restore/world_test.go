@@ -122,7 +122,7 @@ func (w *world) lead() (end func()) {
 		w.Fatal(err)
 	}
 	byObject := gameserver.CachedObjects(fixture.SystemNamespace)
-	maps.Copy(byObject, restore.CachedObjects())
+	maps.Copy(byObject, copyjob.CachedObjects())
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}, ByObject: byObject},
