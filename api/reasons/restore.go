@@ -1,6 +1,6 @@
 package reasons
 
-// Reasons of a Restore's condition Complete.
+// Reasons of a Restore's condition Complete, beyond those of a Backup's.
 const (
 	// BackupNotComplete means that the Backup isn't there, or has no copy.
 	BackupNotComplete = "BackupNotComplete"

@@ -120,7 +120,7 @@ func (f *Filler) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	if job == nil && f.Now().Before(is.next) {
 		return reconcile.Result{RequeueAfter: is.next.Sub(f.Now())}, nil
 	}
-	options := copyjob.Options{Name: name, Set: one, Owner: one.Owner}
+	options := copyjob.Options{Name: name, Set: one, Owner: one.Owner, Labels: map[string]string{wellknown.DisksLabel: key.Name}}
 	from, err := f.prepare(ctx, key, is, disk, &options, job)
 	if err != nil {
 		return f.cant(s, key, is, job, err)
@@ -185,7 +185,7 @@ func (f *Filler) prepare(ctx context.Context, key types.NamespacedName, is *fill
 			return "", fmt.Errorf("read a disk of Server %s: %w", source, err)
 		}
 		o.Source = map[string]string{disk.Name: claim.Name}
-		o.Labels = map[string]string{wellknown.CopiesLabel: source.Name}
+		o.Labels[wellknown.CopiesLabel] = source.Name
 		o.Args = args("restore", o.Set, o.Name, "--from=dir:"+copyjob.SourcePath)
 		return from, f.take(ctx, is, key, "Copy from Server "+source.Name, o.Name, job)
 	}
@@ -373,10 +373,9 @@ func (f *Filler) waiting() predicate.Predicate {
 
 // byFill finds the Server whose disk a Job fills.
 func byFill(_ context.Context, o client.Object) []reconcile.Request {
-	job, ok := o.(*batchv1.Job)
-	by := metav1.GetControllerOfNoCopy(o)
-	if !ok || by == nil || by.Kind == "Restore" || by.Kind == "Backup" || job.Spec.Template.Labels[wellknown.DisksLabel] == "" {
+	server := o.GetLabels()[wellknown.DisksLabel]
+	if by := metav1.GetControllerOfNoCopy(o); by == nil || by.Kind == "Restore" || by.Kind == "Backup" || server == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: job.Spec.Template.Labels[wellknown.DisksLabel]}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: server}}}
 }

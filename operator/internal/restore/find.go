@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,50 +17,20 @@ import (
 )
 
 // find finds the disks of a Server, which need not exist if it is a place of a GameType's; nil: there
-// are none.
+// are none. It returns the Server, too, if that exists.
 func find(ctx context.Context, cached client.Reader, key types.NamespacedName) (*disks.Set, *v1alpha1.Server, error) {
-	s := &v1alpha1.Server{}
-	err := cached.Get(ctx, key, s)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, nil, fmt.Errorf("read Server %s: %w", key, err)
-	}
+	set, err := disks.Find(ctx, cached, key)
 	if err != nil {
-		set, err := ofPlace(ctx, cached, key)
-		return set, nil, err
+		return nil, nil, err //nolint:wrapcheck // it says what it couldn't read
 	}
-	if set := disks.OfServer(s); set != nil || len(s.Spec.Storage) == 0 {
-		return set, s, nil
+	s := &v1alpha1.Server{}
+	if err := cached.Get(ctx, key, s); err != nil {
+		return set, nil, wrapf(client.IgnoreNotFound(err), "read Server %s", key)
 	}
-	if s.Labels[wellknown.GameTypeLabel] != "" {
-		if set, err := ofPlace(ctx, cached, key); set != nil || err != nil {
-			return set, s, err
-		}
+	if set == nil {
+		set = ofFleet(s)
 	}
-	return ofFleet(s), s, nil
-}
-
-// ofPlace are the disks of a place of a GameType's; nil: no GameType has it.
-func ofPlace(ctx context.Context, cached client.Reader, key types.NamespacedName) (*disks.Set, error) {
-	i := strings.LastIndexByte(key.Name, '-')
-	if i < 1 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	if _, err := strconv.ParseUint(key.Name[i+1:], 10, 31); err != nil {
-		return nil, nil //nolint:nilnil,nilerr // it is no place's name
-	}
-	gt := &v1alpha1.GameType{}
-	if err := cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name[:i]}, gt); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil //nolint:nilnil // there is none
-		}
-		return nil, fmt.Errorf("read GameType %s/%s: %w", key.Namespace, key.Name[:i], err)
-	}
-	for _, set := range disks.OfGameType(gt) {
-		if set.Name == key.Name {
-			return set, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // it hasn't so many
+	return set, s, nil
 }
 
 // ofFleet are the disks of a Server of a Fleet that is no GameType's, while it exists.

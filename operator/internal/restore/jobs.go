@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -176,7 +174,7 @@ func (c *Cluster) snapshotClaim(ctx context.Context, o *copyjob.Options, snapsho
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: disk.StorageClassName,
 			Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
-			DataSource: &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotAPI), Kind: "VolumeSnapshot", Name: snapshot},
+			DataSource: &corev1.TypedLocalObjectReference{APIGroup: new(snapshotAPI), Kind: "VolumeSnapshot", Name: snapshot},
 		},
 	}
 	err = c.Client.Create(ctx, claim)
@@ -216,14 +214,6 @@ func (c *Cluster) filled(ctx context.Context, set *disks.Set, from string) error
 		}
 	}
 	return nil
-}
-
-// sentenceOf is an error as the end of a condition's message.
-func sentenceOf(err error) string {
-	if lack := lackOf(err); lack != "" {
-		return lack
-	}
-	return strings.TrimSuffix(err.Error(), ".") + "."
 }
 
 func wrapf(err error, format string, args ...any) error {

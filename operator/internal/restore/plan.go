@@ -99,6 +99,7 @@ func next(r *v1alpha1.Restore, o observed) action {
 		return nextComplete(r, o)
 	case v1alpha1.CopyFailed, v1alpha1.CopyCanceled:
 		return nextOver(r)
+	case v1alpha1.CopyPending:
 	}
 	return nextPending(r, o)
 }

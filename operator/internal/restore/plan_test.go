@@ -80,8 +80,10 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"the Backup isn't complete yet": {undo(""), quiet(func(o *observed) { o.backup.Status.Phase = v1alpha1.CopyRunning }), wait, "Complete"},
 		"the Backup failed":             {undo(""), quiet(func(o *observed) { o.backup.Status.Phase = v1alpha1.CopyFailed }), fail, "restore another one"},
 		"nobody knows the Server":       {undo(""), quiet(func(o *observed) { o.set = nil }), wait, "no GameType that has a place of that name"},
-		"the Server has none of its disks": {undo(""), quiet(func(o *observed) { o.set.Spec = &v1alpha1.ServerSpec{} }), fail,
-			"has none of them"},
+		"the Server has none of its disks": {
+			undo(""), quiet(func(o *observed) { o.set.Spec = &v1alpha1.ServerSpec{} }), fail,
+			"has none of them",
+		},
 		"the game runs":                   {undo(""), quiet(func(o *observed) { o.game = true }), wait, "stop Server survival, or let it sleep"},
 		"nothing is in the way":           {undo(""), quiet(), hold, ""},
 		"a file pod has the disks":        {undo(""), quiet(isHeld, func(o *observed) { o.users = []string{"survival-files-x"} }), wait, "survival-files-x"},
@@ -98,8 +100,10 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"its Job failed":                    {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobFailed), fail, "broken"},
 		"its Job failed, and its Pod ends":  {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobFailed, jobOwn), rest, ""},
 		"its Job was killed":                {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobKilled), again, ""},
-		"its Job was killed twice": {undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobKilled, func(o *observed) { o.repeated = true }), fail,
-			".dormouse-before-undo"},
+		"its Job was killed twice": {
+			undo(v1alpha1.CopyRunning), quiet(isHeld, hasJob, jobKilled, func(o *observed) { o.repeated = true }), fail,
+			".dormouse-before-undo",
+		},
 		"the Backup is gone while it runs": {undo(v1alpha1.CopyRunning), quiet(isHeld, func(o *observed) { o.backup = nil }), fail, "gone"},
 
 		"deleted while its Job runs": {undo(v1alpha1.CopyRunning, deleted), quiet(isHeld, hasJob, jobOwn), stop, ""},

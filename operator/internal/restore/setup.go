@@ -25,7 +25,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 )
 
-// maxConcurrent bounds how many Restores, and how many disks to fill, are looked at at once.
+// maxConcurrent bounds how many Restores, and how many disks to fill, are worked on at once.
 const maxConcurrent = 4
 
 // indexBackup finds Restores by their Backup.

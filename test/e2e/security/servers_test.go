@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,6 +55,7 @@ func liveServers(ctx context.Context, t *testing.T) {
 	gone(ctx, t, occupied)
 	// Somebody takes the guard from a Server by force: its Pod is left behind.
 	orphan(ctx, t, ns)
+	liveRestore(ctx, t, ns)
 	// A disk that was never given, with a Server that never ran.
 	if err := suite.Cluster.Client.Delete(ctx, disk); err != nil {
 		t.Fatal(err)
@@ -161,6 +163,53 @@ func withDisk(ctx context.Context, t *testing.T, ns string) (*v1alpha1.Server, *
 		t.Fatal(err)
 	}
 	return s, claim
+}
+
+// liveRestore puts a Backup back, and gives that up while it runs: its Job waits for a disk with copies
+// that isn't there.
+func liveRestore(ctx context.Context, t *testing.T, ns string) {
+	t.Helper()
+	spec := suite.Cluster.ServerSpec()
+	spec.Running = new(false)
+	spec.Storage = []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi"), OnDelete: v1alpha1.StorageDelete}}
+	s, err := suite.Cluster.CreateServer(ctx, ns, "restored", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "restored-1"}, Spec: v1alpha1.BackupRequest{Server: s.Name}}
+	if err := suite.Cluster.Client.Create(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	taken := b.DeepCopy()
+	taken.Status.Phase, taken.Status.Disks = v1alpha1.CopyComplete, []string{"world"}
+	taken.Status.To = &v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}}
+	if err := suite.Cluster.Client.Status().Patch(ctx, taken, client.MergeFrom(b)); err != nil {
+		t.Fatal(err)
+	}
+	undo := &v1alpha1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "undo"}, Spec: v1alpha1.RestoreSpec{Server: s.Name, Backup: b.Name}}
+	if err := suite.Cluster.Client.Create(ctx, undo); err != nil {
+		t.Fatal(err)
+	}
+	_, err = env.Wait(ctx, suite.Cluster, &v1alpha1.RestoreList{}, client.ObjectKeyFromObject(undo), "running", func(r *v1alpha1.Restore) bool {
+		return r.Status.Phase == v1alpha1.CopyRunning
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "restore-undo"}}
+	err = env.WaitUntil(ctx, "the Restore has its Job", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
+		return err == nil, client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []client.Object{undo, s} {
+		if err := suite.Cluster.Client.Delete(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone(ctx, t, undo, job, s)
 }
 
 // orphan makes a Server with a player, deletes it and takes its guard away.

@@ -26,7 +26,7 @@ import (
 )
 
 // IndexServer finds Backups and Restores by their Server.
-const IndexServer = "spec.server"
+const IndexServer = "dormouse.copies"
 
 // pageSize is how many objects are read from the API server with one call.
 const pageSize = 500
@@ -180,7 +180,7 @@ func Phrase(o client.Object) string {
 	case *v1alpha1.Restore:
 		return "Restore " + o.Name
 	case *batchv1.Job:
-		return ForServer(o.Spec.Template.Labels[wellknown.DisksLabel])
+		return ForServer(o.Labels[wellknown.DisksLabel])
 	}
 	return ""
 }

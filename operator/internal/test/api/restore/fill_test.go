@@ -22,7 +22,7 @@ func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
 	w.pod("survival")
 	w.stored("copy", from(v1alpha1.DiskSource{Server: "survival"}))
 	w.says("copy", "Waits until disk world is filled from the disk of Server survival. Pod survival has the disks of Server survival: stop it, or let it sleep.")
-	w.stopped("survival")
+	w.sleeps()
 
 	job, pod := w.job("fill-copy-world-survival")
 	spec := &job.Spec.Template.Spec
@@ -60,7 +60,7 @@ func TestANewDiskBeginsWithABackup(t *testing.T) {
 	w.stored("copy", from(v1alpha1.DiskSource{Backup: "survival-1"}))
 	w.says("copy", "There is no Backup survival-1.")
 	w.noPod("copy")
-	w.backup("survival-1", "survival")
+	w.backup("survival")
 	job, pod := w.job("fill-copy-world-survival-1")
 	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--from=file:///backups/survival/survival-1.tar.zst") {
 		t.Errorf("it is filled with %q", args)

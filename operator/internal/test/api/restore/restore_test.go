@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -25,10 +24,10 @@ func TestARestoreAndTheGameWaitForEachOther(t *testing.T) {
 	if pod := w.pod("survival"); pod.Labels[wellknown.DisksLabel] != "survival" {
 		t.Errorf("the game's Pod has labels %v", pod.Labels)
 	}
-	w.backup("survival-1", "survival")
-	w.restore("undo", "survival", "survival-1")
-	w.restorePhase("undo", v1alpha1.CopyPending, "stop Server survival, or let it sleep")
-	w.stopped("survival")
+	w.backup("survival")
+	w.restore()
+	w.restorePhase(v1alpha1.CopyPending, "stop Server survival, or let it sleep")
+	w.sleeps()
 
 	job, pod := w.job("restore-undo")
 	args := strings.Join(job.Spec.Template.Spec.Containers[0].Args, " ")
@@ -37,32 +36,32 @@ func TestARestoreAndTheGameWaitForEachOther(t *testing.T) {
 			t.Errorf("the Job's arguments %q lack %q", args, want)
 		}
 	}
-	w.restorePhase("undo", v1alpha1.CopyRunning, "written")
+	w.restorePhase(v1alpha1.CopyRunning, "written")
 	w.runs("survival", true)
 	w.says("survival", "Waits for Restore undo, which copies its disks.")
 	w.noPod("survival")
 	w.end(job, pod, copyjob.Report{Files: 7})
-	w.restored("undo", "is Complete", func(r *v1alpha1.Restore) bool {
+	w.restored("is Complete", func(r *v1alpha1.Restore) bool {
 		return r.Status.Phase == v1alpha1.CopyComplete && r.Status.PreviousKept && r.Status.Files == 7 && len(r.Finalizers) == 0
 	})
 	w.noJob("restore-undo")
 	w.ready("survival")
-	w.restored("undo", "knows that the Server was Ready", func(r *v1alpha1.Restore) bool { return r.Status.ServerReadyTime != nil })
+	w.restored("knows that the Server was Ready", func(r *v1alpha1.Restore) bool { return r.Status.ServerReadyTime != nil })
 	w.noJob("restored-undo")
-	w.stopped("survival")
+	w.sleeps()
 
 	// A player comes before that is over: the player goes first, and it is done at the next sleep.
 	w.job("restored-undo")
 	w.runs("survival", true)
 	w.pod("survival")
 	w.noJob("restored-undo")
-	w.stopped("survival")
+	w.sleeps()
 	job, pod = w.job("restored-undo")
 	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "drop-previous") || !slices.Contains(args, "--id=undo") {
 		t.Errorf("what was there before is dropped with %q", args)
 	}
 	w.end(job, pod, copyjob.Report{})
-	w.restored("undo", "kept nothing", func(r *v1alpha1.Restore) bool { return !r.Status.PreviousKept })
+	w.restored("kept nothing", func(r *v1alpha1.Restore) bool { return !r.Status.PreviousKept })
 	w.noJob("restored-undo")
 	w.runs("survival", true)
 	w.pod("survival")
@@ -73,17 +72,17 @@ func TestANewLeaderGoesOnWithARestore(t *testing.T) {
 	w := newWorld(t)
 	first := w.lead()
 	w.stored("survival", func(s *v1alpha1.Server) { s.Spec.Running = new(false) })
-	w.backup("survival-1", "survival")
-	w.restore("undo", "survival", "survival-1")
+	w.backup("survival")
+	w.restore()
 	job, pod := w.job("restore-undo")
-	w.restorePhase("undo", v1alpha1.CopyRunning, "written")
+	w.restorePhase(v1alpha1.CopyRunning, "written")
 	first()
 	w.runs("survival", true)
 	w.lead()
 	w.says("survival", "Waits for Restore undo, which copies its disks.")
 	w.noPod("survival")
 	w.end(job, pod, copyjob.Report{})
-	w.restorePhase("undo", v1alpha1.CopyComplete, "what Backup survival-1 has")
+	w.restorePhase(v1alpha1.CopyComplete, "what Backup survival-1 has")
 	w.pod("survival")
 	w.noJob("restore-undo")
 }
@@ -92,15 +91,15 @@ func TestAfterAFailureTheGameCanStart(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
 	w.stored("survival", func(s *v1alpha1.Server) { s.Spec.Running = new(false) })
-	w.backup("survival-1", "survival")
-	w.restore("undo", "survival", "survival-1")
+	w.backup("survival")
+	w.restore()
 	job, pod := w.job("restore-undo")
 	w.runs("survival", true)
 	w.says("survival", "Waits for Restore undo")
 	w.end(job, pod, copyjob.Report{Error: "the archive is broken"})
-	w.restorePhase("undo", v1alpha1.CopyFailed, "The archive is broken.")
+	w.restorePhase(v1alpha1.CopyFailed, "The archive is broken.")
 	w.pod("survival")
-	w.restored("undo", "lets go", func(r *v1alpha1.Restore) bool { return len(r.Finalizers) == 0 && !r.Status.PreviousKept })
+	w.restored("lets go", func(r *v1alpha1.Restore) bool { return len(r.Finalizers) == 0 && !r.Status.PreviousKept })
 }
 
 // A Restore that is deleted while it runs has the disks until nothing of it writes any more.
@@ -108,8 +107,8 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
 	w.stored("survival", func(s *v1alpha1.Server) { s.Spec.Running = new(false) })
-	w.backup("survival-1", "survival")
-	w.restore("undo", "survival", "survival-1")
+	w.backup("survival")
+	w.restore()
 	_, pod := w.job("restore-undo")
 	if err := w.admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}); err != nil {
 		t.Fatal(err)
@@ -152,14 +151,14 @@ func TestALostDiskIsMadeAnew(t *testing.T) {
 	w.stored("survival", func(s *v1alpha1.Server) {
 		s.Spec.Running, s.Spec.Storage[0].From = new(false), &v1alpha1.DiskSource{Backup: "first"}
 	})
-	w.backup("survival-1", "lost")
-	w.restore("undo", "survival", "survival-1")
+	w.backup("lost")
+	w.restore()
 	job, pod := w.job("restore-undo")
 	if claim := w.claim("survival"); claim.Labels[wellknown.DiskLabel] != "world" || claim.Labels[wellknown.ServerLabel] != "survival" {
 		t.Errorf("the disk has labels %v", claim.Labels)
 	}
 	w.end(job, pod, copyjob.Report{})
-	w.restorePhase("undo", v1alpha1.CopyComplete, "survival-1")
+	w.restorePhase(v1alpha1.CopyComplete, "survival-1")
 	if got := w.claim("survival").Annotations[wellknown.FilledAnnotation]; got != "backup/survival-1" {
 		t.Errorf("the disk says that it is filled with %q", got)
 	}

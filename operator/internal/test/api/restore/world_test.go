@@ -221,9 +221,10 @@ func (w *world) runs(name string, running bool) {
 	}
 }
 
-// stopped stops a Server, and waits until its Pod is gone, as kubelet has it.
-func (w *world) stopped(name string) {
+// sleeps stops the Server survival, and waits until its Pod is gone, as kubelet has it.
+func (w *world) sleeps() {
 	w.Helper()
+	const name = "survival"
 	w.runs(name, false)
 	w.wait("Server "+name+" stops", func() error {
 		pod := &corev1.Pod{}
@@ -301,10 +302,10 @@ func (w *world) says(name, sentence string) {
 	})
 }
 
-// backup makes a Backup of a Server's disk that is complete.
-func (w *world) backup(name, server string) {
+// backup makes the Backup survival-1 of a Server's disk, which is complete.
+func (w *world) backup(server string) {
 	w.Helper()
-	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Spec: v1alpha1.BackupRequest{Server: server}}
+	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "survival-1"}, Spec: v1alpha1.BackupRequest{Server: server}}
 	if err := w.admin.Create(w.Context(), b); err != nil {
 		w.Fatal(err)
 	}
@@ -321,23 +322,23 @@ func (w *world) phase(b *v1alpha1.Backup, phase v1alpha1.CopyPhase) {
 	}
 }
 
-// restore makes a Restore.
-func (w *world) restore(name, server, backup string) {
+// restore makes the Restore undo of that Backup for the Server survival.
+func (w *world) restore() {
 	w.Helper()
 	err := w.admin.Create(w.Context(), &v1alpha1.Restore{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Spec: v1alpha1.RestoreSpec{Server: server, Backup: backup},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "undo"}, Spec: v1alpha1.RestoreSpec{Server: "survival", Backup: "survival-1"},
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-// restored waits until a Restore is as check wants it.
-func (w *world) restored(name, what string, check func(*v1alpha1.Restore) bool) {
+// restored waits until the Restore is as check wants it.
+func (w *world) restored(what string, check func(*v1alpha1.Restore) bool) {
 	w.Helper()
-	w.wait("Restore "+name+" "+what, func() error {
+	w.wait("the Restore "+what, func() error {
 		r := &v1alpha1.Restore{}
-		if err := w.admin.Get(w.Context(), w.key(name), r); err != nil {
+		if err := w.admin.Get(w.Context(), w.key("undo"), r); err != nil {
 			return err
 		}
 		if !check(r) {
@@ -347,9 +348,9 @@ func (w *world) restored(name, what string, check func(*v1alpha1.Restore) bool) 
 	})
 }
 
-func (w *world) restorePhase(name string, phase v1alpha1.CopyPhase, sentence string) {
+func (w *world) restorePhase(phase v1alpha1.CopyPhase, sentence string) {
 	w.Helper()
-	w.restored(name, "is "+string(phase), func(r *v1alpha1.Restore) bool {
+	w.restored("is "+string(phase), func(r *v1alpha1.Restore) bool {
 		c := meta.FindStatusCondition(r.Status.Conditions, conditions.Complete)
 		return r.Status.Phase == phase && c != nil && strings.Contains(c.Message, sentence)
 	})
