@@ -329,6 +329,7 @@ func TestAFailureIsRetriedWithoutAnotherSleep(t *testing.T) {
 	w.setup(nil)
 	w.pass()
 	w.ends(w.job(), `{"error":"no"}`, false)
+	w.pass()
 	w.after(9 * time.Minute)
 	w.want(w.only().Name, v1alpha1.CopyFailed, reasons.CopyFailed)
 	w.after(time.Minute)

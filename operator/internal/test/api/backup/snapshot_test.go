@@ -116,6 +116,7 @@ func TestASnapshotIsTakenWhereTheClusterCan(t *testing.T) {
 		t.Errorf("its status is %+v", b.Status)
 	}
 	w.sleep()
+	w.Clock.Pass(2 * time.Minute) // the game that was kept from starting went first
 
 	// One that doesn't get ready.
 	w.byHand("c")
