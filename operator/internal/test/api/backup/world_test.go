@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/backup"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -69,7 +70,7 @@ func (c withTemplate) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, Controlled: fixture.NewControlled(t, "backup", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
-	if err := backup.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer()); err != nil {
+	if err := errors.Join(copies.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer()), backup.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer())); err != nil {
 		t.Fatal(err)
 	}
 	w.replaceLeader()
