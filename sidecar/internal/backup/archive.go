@@ -153,7 +153,7 @@ func unpack(ctx context.Context, o Options, log logr.Logger) (*source, *Report, 
 	fetched := &fetched{ctx: ctx, from: from, hash: sha256.New()}
 	plain, err := zstd.NewReader(fetched, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		from.Close()
+		_ = from.Close()
 		at.close()
 		return nil, nil, fmt.Errorf("unpack: %w", err)
 	}
@@ -174,7 +174,7 @@ func unpack(ctx context.Context, o Options, log logr.Logger) (*source, *Report, 
 	}
 	done := func() {
 		plain.Close()
-		from.Close()
+		_ = from.Close()
 		at.close()
 	}
 	return &source{Reader: plain, end: end, close: done, broken: func() error { return fetched.err }}, report, nil

@@ -201,8 +201,8 @@ func TestAFileThatChangesMeanwhileIsSaidToAndLeavesAWholeArchive(t *testing.T) {
 			defer f.Close()
 			_, err = f.WriteAt([]byte("y"), 0)
 			return err
-		}, func(b []byte) bool { return true }},
-		"one is added": {func(file string) error { return os.WriteFile(file+".too", nil, 0o600) }, func(b []byte) bool { return true }},
+		}, func([]byte) bool { return true }},
+		"one is added": {func(file string) error { return os.WriteFile(file+".too", nil, 0o600) }, func([]byte) bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)

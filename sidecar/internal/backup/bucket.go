@@ -106,9 +106,14 @@ func (b *bucket) explain(verb string, err error) error {
 	case "NoSuchKey":
 		return final("%s the archive: there is no object %s in bucket %s", verb, b.key, b.name)
 	}
-	switch response.StatusCode {
+	switch code := response.StatusCode; code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region: %w", verb, b.name, response.Code, err)
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed, http.StatusTooManyRequests:
+	default:
+		if code >= 400 && code < 499 {
+			return final("%s the archive in bucket %s: the service refuses (%s): %w", verb, b.name, response.Code, err)
+		}
 	}
 	return fmt.Errorf("%s the archive in bucket %s: %w", verb, b.name, err)
 }

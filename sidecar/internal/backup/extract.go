@@ -162,13 +162,13 @@ func (e *extractor) begin(t *target) error {
 // put writes one entry.
 func (e *extractor) put(t *target, h *tar.Header, parts []string, content io.Reader) error {
 	if h.Typeflag == tar.TypeDir {
-		if err := e.open.enter(parts); err != nil {
+		if err := e.open.goTo(parts); err != nil {
 			return err
 		}
 		e.open.top().header = h
 		return nil
 	}
-	if err := e.open.enter(parts[:len(parts)-1]); err != nil {
+	if err := e.open.goTo(parts[:len(parts)-1]); err != nil {
 		return err
 	}
 	dir, base := e.open.top().root, parts[len(parts)-1]
@@ -204,7 +204,7 @@ func link(dir *os.Root, base string, h *tar.Header) error {
 	defer f.Close()
 	at, err := unix.TimeToTimespec(h.ModTime)
 	if err != nil {
-		return nil //nolint:nilerr // a time that the system can't have
+		return nil // a time that the system can't have
 	}
 	err = unix.UtimesNanoAt(int(f.Fd()), base, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 	if isIgnored(err) {
@@ -286,8 +286,8 @@ type level struct {
 
 func (s *stack) top() *level { return &s.levels[len(s.levels)-1] }
 
-// enter goes to a directory, and makes those that aren't there.
-func (s *stack) enter(parts []string) error {
+// goTo goes to a directory, and makes those that aren't there.
+func (s *stack) goTo(parts []string) error {
 	same := 0
 	for same < len(parts) && same+1 < len(s.levels) && s.levels[same+1].name == parts[same] {
 		same++

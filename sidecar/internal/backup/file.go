@@ -37,11 +37,8 @@ func (s *fileStore) partial() string { return path.Join(s.dir, "."+s.name+".part
 func (s *fileStore) create(context.Context) (sink, error) {
 	// remove, of another archive, may delete the directory meanwhile.
 	var f *os.File
-	err := error(fs.ErrNotExist)
-	for range 5 {
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+	var err error
+	for range mostLooks {
 		if err = s.root.MkdirAll(s.dir, 0o755); err != nil {
 			break
 		}
@@ -50,6 +47,9 @@ func (s *fileStore) create(context.Context) (sink, error) {
 			break
 		}
 		f, err = s.root.OpenFile(s.partial(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
 	if err != nil {
 		return nil, s.explain("make", err)
@@ -70,7 +70,7 @@ func (s *fileStore) open(context.Context) (io.ReadCloser, error) {
 		err = final("%s is no file", s.path())
 	}
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, s.explain("open", err)
 	}
 	return f, nil
