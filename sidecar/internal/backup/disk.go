@@ -225,7 +225,7 @@ func removeAll(ctx context.Context, dir *os.Root, name string) error {
 		}
 		err = removeAll(ctx, sub, child)
 	}
-	sub.Close()
+	_ = sub.Close()
 	if err != nil {
 		return err
 	}

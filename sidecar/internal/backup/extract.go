@@ -346,7 +346,7 @@ func (s *stack) leave(levels int) error {
 }
 
 func (s *stack) pop() {
-	s.top().root.Close()
+	_ = s.top().root.Close()
 	s.levels = s.levels[:len(s.levels)-1]
 }
 

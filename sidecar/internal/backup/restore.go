@@ -23,7 +23,7 @@ func openTargets(o Options, step func(string) error) ([]*target, func(), error) 
 	var all []*target
 	closeAll := func() {
 		for _, t := range all {
-			t.root.Close()
+			_ = t.root.Close()
 		}
 	}
 	for _, d := range o.Disks {

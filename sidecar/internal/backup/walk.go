@@ -191,7 +191,7 @@ func openDir(dir *os.Root, base string, info fs.FileInfo) (*os.Root, error) {
 		err = errReplaced
 	}
 	if err != nil {
-		sub.Close()
+		_ = sub.Close()
 		return nil, err
 	}
 	return sub, nil
