@@ -18,7 +18,6 @@ import (
 const (
 	markVerified = "verified"
 	markMoved    = "moved"
-	markUndo     = "undo"
 	markDone     = "done"
 	// filesDir has what is extracted.
 	filesDir = "files"
@@ -161,7 +160,7 @@ func (t *target) sync() error {
 }
 
 // discard deletes the restoration's directory. A try that is killed meanwhile leaves one that nothing is
-// taken from: "verified" goes first, and the markers that forbid to begin anew go last.
+// taken from: "verified" goes first, and it counts only where all disks have it.
 func (t *target) discard(ctx context.Context) error {
 	is, err := t.isDir(t.restore)
 	if err != nil {

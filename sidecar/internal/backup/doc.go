@@ -14,5 +14,6 @@
 // was there moves into .dormouse-before-<id>; "moved" is written; what was extracted moves up; and once
 // that is so on all disks, "done" is written. All of these moves are renames. A try that finds
 // "verified" on all disks goes on from there without the archive; one that doesn't begins anew. Where a
-// disk refuses a move, "undo" is written, and the moves go the other way, on all disks.
+// disk refuses a move, the moves go the other way, on all disks, and "verified" is deleted: a try that was
+// killed in between goes on, too.
 package backup

@@ -114,17 +114,12 @@ func (t *target) moveAll(from, to string) error {
 	return errors.Join(syncDir(t.root, to), syncDir(t.root, from))
 }
 
-// undo puts all disks back to what they had. It goes on where an earlier one ended.
+// undo puts all disks back to what they had. One that is killed leaves what swap goes on from.
 func (r *restoration) undo(ctx context.Context, targets []*target) error {
 	var begun []*target
 	for _, t := range targets {
 		if is, err := t.isDir(t.restore); err == nil && is {
 			begun = append(begun, t)
-		}
-	}
-	for _, t := range begun {
-		if err := t.mark(markUndo, record{}); err != nil {
-			return t.explain(err)
 		}
 	}
 	for _, t := range begun {

@@ -61,12 +61,6 @@ func restore(ctx context.Context, o Options, log logr.Logger, step func(string) 
 
 // goOn does what is left of an earlier try. ok is whether the restoration is done then.
 func (r *restoration) goOn(ctx context.Context) (last Report, ok bool, err error) {
-	if slices.ContainsFunc(r.all, func(t *target) bool { return t.has(markUndo) }) {
-		r.log.Info("An earlier try is undone")
-		if err := r.undo(ctx, r.all); err != nil {
-			return last, false, err
-		}
-	}
 	for _, mark := range []string{markDone, markVerified} {
 		i := slices.IndexFunc(r.all, func(t *target) bool { return t.has(mark) })
 		if i < 0 {
@@ -210,7 +204,7 @@ func dropPrevious(ctx context.Context, o Options, step func(string) error) error
 	}
 	defer closeAll()
 	for _, t := range all {
-		if !t.has(markDone) && (t.has(markVerified) || t.has(markUndo)) {
+		if !t.has(markDone) && t.has(markVerified) {
 			return final("disk %s: the restoration isn't done: run it again", t.name)
 		}
 	}
