@@ -152,3 +152,16 @@ func TestClientsOfOtherNetworksAreClosed(t *testing.T) {
 	_, err := w.dial("127.0.0.2", "alice", ssh.Password(goodPassword))
 	check(t, err)
 }
+
+func TestAConnectionWhoseHeaderIsThereMakesRoomForAnother(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.ProxyProtocol, o.MaxConnections = true, 1 })
+	for range 2 * handshakesPerSession {
+		if w.through(header(t, 1, "203.0.113.7:40000"), goodPassword) == nil {
+			t.Fatal("the first version of the header is good")
+		}
+	}
+	check(t, w.through(header(t, 2, "203.0.113.7:40000"), goodPassword))
+	if n := w.refused(refusedConnections); n != 0 {
+		t.Errorf("%d were too many", n)
+	}
+}
