@@ -45,7 +45,7 @@ func TestAnOutcomeIsReadFromTheLastPod(t *testing.T) {
 		"no node":     {pods: []client.Object{jobPod("a", 1, corev1.ContainerState{}, unscheduled)}, message: "No node can take its Pod: 0/3 nodes are available."},
 		"can't start": {pods: []client.Object{jobPod("a", 1, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "keys" not found`}})}, message: `Its Pod can't start: CreateContainerConfigError: Secret "keys" not found.`},
 		"one that is good after one that wasn't": {
-			conditions: []batchv1.JobCondition{complete}, pods: []client.Object{jobPod("b", 2, said(good)), jobPod("a", 1, said(`{"error":"refused"}`))}, done: true, bytes: 7,
+			conditions: []batchv1.JobCondition{complete}, pods: []client.Object{jobPod("a", 2, said(good)), jobPod("b", 1, said(`{"error":"refused"}`))}, done: true, bytes: 7,
 		},
 		"a report of an error":   {conditions: []batchv1.JobCondition{failed("BackoffLimitExceeded", "limit")}, pods: []client.Object{jobPod("a", 1, said(`{"error":"open world: no such file"}`))}, done: true, failed: true, message: "Open world: no such file."},
 		"no report":              {conditions: []batchv1.JobCondition{failed("BackoffLimitExceeded", "The limit is reached")}, done: true, failed: true, message: "The limit is reached."},
