@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,9 +71,11 @@ var rights = map[string]struct{ anywhere, own, servers []string }{
 			"create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy", "list poddisruptionbudgets.policy",
 			"patch poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
 			"create events.events.k8s.io", "patch events.events.k8s.io", "create secrets",
-			"get backups.dormouse.dev", "list backups.dormouse.dev", "watch backups.dormouse.dev",
+			"get backups.dormouse.dev",
 			"get restores.dormouse.dev", "list restores.dormouse.dev", "patch restores.dormouse.dev", "watch restores.dormouse.dev",
 			"patch restores/status.dormouse.dev",
+			"create backups.dormouse.dev", "delete backups.dormouse.dev", "list backups.dormouse.dev", "patch backups.dormouse.dev",
+			"watch backups.dormouse.dev", "patch backups/status.dormouse.dev",
 			"create jobs.batch", "delete jobs.batch", "get jobs.batch", "list jobs.batch", "watch jobs.batch",
 		},
 		own: []string{
@@ -425,6 +428,9 @@ func owning() []client.Object {
 		},
 		&corev1.Pod{ObjectMeta: meta("Server"), Spec: pod},
 		&v1alpha1.Server{ObjectMeta: meta("Fleet"), Spec: v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+		&batchv1.Job{ObjectMeta: meta("Backup"), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: pod.Containers,
+		}}}},
 	}
 }
 

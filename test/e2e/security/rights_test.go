@@ -37,6 +37,8 @@ const unsettledReason = "it is used where a client comes in the moment when a ta
 
 const filesReason = "it is used where a Server or a GameType has spec.files; the API-level tests of" +
 	" operator/internal/test/api/files show it"
+const backupReason = "nothing is copied in this suite; the API-level tests of Backups have the operator's" +
+	" rights and use it"
 
 // unseen are rights that the requests don't show, and why they are needed.
 var unseen = map[right]string{
@@ -58,8 +60,18 @@ var unseen = map[right]string{
 	{"", "dormouse.dev", "restores/finalizers", "update"}: finalizersReason,
 	{"", "dormouse.dev", "backups", "get"}: "what an earlier leader began is looked at again by name; the tests of" +
 		" operator/internal/test/api/restore have such a leader",
-	{"", "snapshot.storage.k8s.io", "volumesnapshots", "get"}: "the cluster has no such API; it is read when a Backup is" +
-		" restored that is one, and the tests of operator/internal/restore show it",
+
+	{"", "dormouse.dev", "backups", "create"}:                    backupReason,
+	{"", "dormouse.dev", "backups", "patch"}:                     backupReason,
+	{"", "dormouse.dev", "backups", "delete"}:                    backupReason,
+	{"", "dormouse.dev", "backups/status", "patch"}:              backupReason,
+	{"", "dormouse.dev", "backups/finalizers", "update"}:         finalizersReason,
+	{"", "batch", "jobs", "get"}:                                 backupReason,
+	{"", "batch", "jobs", "create"}:                              backupReason,
+	{"", "batch", "jobs", "delete"}:                              backupReason,
+	{"", "snapshot.storage.k8s.io", "volumesnapshots", "get"}:    backupReason,
+	{"", "snapshot.storage.k8s.io", "volumesnapshots", "create"}: backupReason,
+	{"", "snapshot.storage.k8s.io", "volumesnapshots", "delete"}: backupReason,
 }
 
 // keyPaths are what tokens are checked with; Kubernetes' own role
