@@ -470,8 +470,8 @@ type GameTypeStatus struct {
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 
-	// conditions are Progressing, Updated, Available and ServiceReady, and FilesServed where
-	// spec.files is set.
+	// conditions are Progressing, Updated, Available and ServiceReady, and FilesServed and BackedUp
+	// where spec.files and spec.backup are set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

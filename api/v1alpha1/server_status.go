@@ -111,7 +111,8 @@ type ServerStatus struct {
 	// +optional
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 
-	// conditions are Ready, DeletionAllowed and Healthy, and FilesServed where spec.files is set.
+	// conditions are Ready, DeletionAllowed and Healthy, and FilesServed and BackedUp where spec.files
+	// and spec.backup are set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -76,13 +76,13 @@ func (p *Planner) Reconcile(ctx context.Context, req reconcile.Request) (result 
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("find the disks of Server %s: %w", server, err)
 	}
-	var owner client.Object
-	if set != nil && set.Backup != nil {
-		owner = ownerObject(ctx, p.Client, set)
-	}
-	if owner == nil || !owner.GetDeletionTimestamp().IsZero() {
+	owner := ownerObject(ctx, p.Client, set)
+	if owner == nil || !owner.GetDeletionTimestamp().IsZero() || set.Backup == nil {
 		p.states.Forget(server)
 		p.Metrics.Forget(server.Namespace, server.Name)
+		if owner != nil && set.Backup == nil && told(owner) {
+			return reconcile.Result{}, p.tellOwner(ctx, owner, nil)
+		}
 		return reconcile.Result{}, nil
 	}
 	backups, err := backupsOf(ctx, p.Client, server)
@@ -105,6 +105,9 @@ func (p *Planner) Reconcile(ctx context.Context, req reconcile.Request) (result 
 	p.tell(owner, m, d.problem)
 	if d.name != "" {
 		err = p.make(ctx, set, owner, m, &d)
+	}
+	if err == nil {
+		err = p.tellOwner(ctx, owner, d.problem)
 	}
 	return reconcile.Result{RequeueAfter: d.requeueAfter.Duration()}, err
 }
@@ -251,10 +254,11 @@ func places(gt *v1alpha1.GameType) []string {
 	return names
 }
 
-// backupsOf are the Backups of a Server in the cache. They are copies.
-func backupsOf(ctx context.Context, cached client.Reader, server types.NamespacedName) ([]*v1alpha1.Backup, error) {
+// backupsOf are the Backups of a Server in the cache: copies, unless the options say otherwise.
+func backupsOf(ctx context.Context, cached client.Reader, server types.NamespacedName, opts ...client.ListOption) ([]*v1alpha1.Backup, error) {
 	var list v1alpha1.BackupList
-	if err := cached.List(ctx, &list, client.InNamespace(server.Namespace), client.MatchingFields{copies.IndexServer: server.Name}); err != nil {
+	opts = append(opts, client.InNamespace(server.Namespace), client.MatchingFields{copies.IndexServer: server.Name})
+	if err := cached.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list the Backups of Server %s: %w", server, err)
 	}
 	all := make([]*v1alpha1.Backup, 0, len(list.Items))

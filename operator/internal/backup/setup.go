@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
@@ -89,7 +91,7 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 		Named("backupplanner").
 		Watches(&v1alpha1.GameType{}, handler.EnqueueRequestsFromMapFunc(servers), builder.WithPredicates(asks())).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(servers), builder.WithPredicates(asks())).
-		Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofBackup), builder.WithPredicates(comesToItsEnd())).
+		Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofBackup), builder.WithPredicates(predicate.Or(comesToItsEnd(), waitsAnew()))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(p.ofPod), builder.WithPredicates(gameEnds())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		WatchesRawSource(source.Channel(used, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
@@ -99,21 +101,12 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 
 // asks lets owners with spec.backup through, when they come, go, or change what they ask for.
 func asks() predicate.Predicate {
-	has := func(o client.Object) bool {
-		switch o := o.(type) {
-		case *v1alpha1.GameType:
-			return o.Spec.Backup != nil
-		case *v1alpha1.Server:
-			return o.Spec.Backup != nil
-		}
-		return false
-	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return has(e.Object) },
-		DeleteFunc: func(e event.DeleteEvent) bool { return has(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return asksFor(e.Object) || told(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return asksFor(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			changed := e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-			return changed && (has(e.ObjectOld) || has(e.ObjectNew))
+			return changed && (asksFor(e.ObjectOld) || asksFor(e.ObjectNew))
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -126,6 +119,19 @@ func comesToItsEnd() predicate.Predicate {
 		after, ok2 := e.ObjectNew.(*v1alpha1.Backup)
 		return !ok1 || !ok2 || ended(before) != ended(after) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 	}}
+}
+
+// waitsAnew lets Backups through that wait for something else than before.
+func waitsAnew() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.Backup)
+			after, ok2 := e.ObjectNew.(*v1alpha1.Backup)
+			return ok1 && ok2 && condition.ReasonOf(before.Status.Conditions, conditions.Complete) != condition.ReasonOf(after.Status.Conditions, conditions.Complete)
+		},
+	}
 }
 
 // gameEnds lets the Pods of games through that end or are gone.

@@ -112,8 +112,8 @@ func TestDisksBackupsAndRestoresAreChecked(t *testing.T) {
 		"files of no disk":                    {withSpec(server, `{files: {secret: keys}, template: {spec: {containers: [{name: game, image: game:1}]}}}`), `{}`, "files and backup are of the disks in storage"},
 		"copies of no disk":                   {withSpec(gameType, `{backup: {to: {claim: {name: nas}}}, template: {spec: {template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "files and backup are of the disks in template.spec.storage"},
 		"files of a Server with a long name":  {withSpec(server, `{files: {secret: keys}, storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}`), `{metadata: {name: ` + long + `}}`, "metadata.name must have at most 57 characters"},
-		"backup in the template of a Fleet":   {withSpec(fleet, `{template: {spec: {backup: {to: {claim: {name: nas}}}, storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "a template can\'t have files or backup"},
-		"backup in the template of GameType":  {withSpec(gameType, `{template: {spec: {backup: {to: {claim: {name: nas}}}, storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "a template can\'t have files or backup"},
+		"backup in the template of a Fleet":   {withSpec(fleet, `{template: {spec: {backup: {to: {claim: {name: nas}}}, storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "a template can't have files or backup"},
+		"backup in the template of GameType":  {withSpec(gameType, `{template: {spec: {backup: {to: {claim: {name: nas}}}, storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "a template can't have files or backup"},
 		"copies of more places than may have": {withSpec(gameType, `{replicas: 101, backup: {to: {claim: {name: nas}}}, template: {spec: {storage: `+storage+`, template: {spec: {containers: [{name: game, image: game:1}]}}}}}`), `{}`, "with files or backup there can be at most 100 replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,6 +69,14 @@ func (c withTemplate) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	w := prepared(t)
+	w.Start()
+	return w
+}
+
+// prepared gives a world whose manager isn't started yet.
+func prepared(t testing.TB) *world {
+	t.Helper()
 	w := &world{t: t, Controlled: fixture.NewControlled(t, "backup", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
 	if err := errors.Join(copies.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer()), backup.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer())); err != nil {
 		t.Fatal(err)
@@ -79,7 +87,6 @@ func newWorld(t testing.TB) *world {
 			t.Fatal(err)
 		}
 	}
-	w.Start()
 	return w
 }
 
