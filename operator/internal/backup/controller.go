@@ -107,8 +107,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	switch s.do {
 	case start, startBeside:
 		s, err = r.begin(ctx, b, o, m, s.do == startBeside)
-	case carryOn:
-		s, err = r.carryOn(ctx, b, o, m, s)
+	case goOn:
+		s, err = r.goOn(ctx, b, o, m, s)
 	case letGo:
 		if err = r.setStatus(ctx, b, s); err == nil {
 			r.release(b)
@@ -132,13 +132,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 // begin takes the disks and begins to copy. What keeps it from that is in the step that it returns.
 func (r *Reconciler) begin(ctx context.Context, b *v1alpha1.Backup, o observed, m *state, beside bool) (step, error) {
 	if s, err := r.prepared(ctx, b, o.set); err != nil || s.reason != "" {
-		return s, r.told(ctx, b, s, err)
+		return s, r.setWaiting(ctx, b, s, err)
 	}
 	if err := kit.AddFinalizer(ctx, r.Client, b, finalizer); err != nil {
 		return step{}, wrapf(err, "add the finalizer to Backup %s", client.ObjectKeyFromObject(b))
 	}
 	if s, err := r.takeDisks(ctx, b, o.set, beside); err != nil || s.reason != "" {
-		return s, r.told(ctx, b, s, err)
+		return s, r.setWaiting(ctx, b, s, err)
 	}
 	// From here on a new leader knows what is under way.
 	if err := r.setRunning(ctx, b, o.set, !beside); err != nil {
@@ -148,8 +148,8 @@ func (r *Reconciler) begin(ctx context.Context, b *v1alpha1.Backup, o observed, 
 	return r.make(ctx, b, o, m, step{requeueAfter: runningLook})
 }
 
-// told writes why a Backup waits.
-func (r *Reconciler) told(ctx context.Context, b *v1alpha1.Backup, s step, err error) error {
+// setWaiting writes why a Backup waits.
+func (r *Reconciler) setWaiting(ctx context.Context, b *v1alpha1.Backup, s step, err error) error {
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,9 @@ func (r *Reconciler) takeDisks(ctx context.Context, b *v1alpha1.Backup, set *dis
 	return busy("It waits until Pod " + u.pod + " is gone, which has the disks."), err
 }
 
-// carryOn lets a Backup copy. What a leader before this one, or this one before an error, hadn't made
+// goOn lets a Backup copy. What a leader before this one, or this one before an error, hadn't made
 // yet is made, if the disks are still at rest.
-func (r *Reconciler) carryOn(ctx context.Context, b *v1alpha1.Backup, o observed, m *state, s step) (step, error) {
+func (r *Reconciler) goOn(ctx context.Context, b *v1alpha1.Backup, o observed, m *state, s step) (step, error) {
 	if disks.BackupHolds(b) {
 		held := r.hold(b)
 		if !o.made {

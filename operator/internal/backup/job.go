@@ -44,7 +44,7 @@ func (r *Reconciler) prepared(ctx context.Context, b *v1alpha1.Backup, set *disk
 		}
 	}
 	if set.Backup.To.VolumeSnapshot != nil {
-		return r.snapshotsKnown(ctx, b, set)
+		return r.snapshotsServed(ctx, b, set)
 	}
 	return step{}, nil
 }

@@ -20,8 +20,8 @@ const (
 	start
 	// startBeside begins beside a game that runs.
 	startBeside
-	// carryOn makes what isn't there yet of what copies, and lets it copy.
-	carryOn
+	// goOn makes what isn't there yet of what copies, and lets it copy.
+	goOn
 	// letGo lets the disks go, whose snapshots have their moment.
 	letGo
 	// giveUp ends what copies.
@@ -135,7 +135,7 @@ func running(b *v1alpha1.Backup, o observed, deleted bool) step {
 		return step{do: letGo, phase: v1alpha1.CopyRunning, reason: reasons.SnapshotTaken, message: "The snapshots have their moment, and are being stored.", requeueAfter: runningLook}
 	}
 	if stopping == "" {
-		s := step{do: carryOn, phase: v1alpha1.CopyRunning, reason: reasons.Copying, message: "The disks are being copied.", requeueAfter: runningLook}
+		s := step{do: goOn, phase: v1alpha1.CopyRunning, reason: reasons.Copying, message: "The disks are being copied.", requeueAfter: runningLook}
 		if o.outcome.Message != "" {
 			s.message = o.outcome.Message
 		}

@@ -126,8 +126,8 @@ func asksFor(o client.Object) bool {
 	return false
 }
 
-// told reports whether an owner has the condition BackedUp.
-func told(o client.Object) bool {
+// hasCondition reports whether an owner has the condition BackedUp.
+func hasCondition(o client.Object) bool {
 	switch o := o.(type) {
 	case *v1alpha1.GameType:
 		return meta.FindStatusCondition(o.Status.Conditions, conditions.BackedUp) != nil

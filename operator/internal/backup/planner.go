@@ -57,8 +57,8 @@ type planned struct {
 	// made is the Backup that was last made, and madeAt when: the cache may not show it yet.
 	made   string
 	madeAt time.Time
-	// told is the problem that was last told of.
-	told string
+	// emitted is the problem that the last event was about.
+	emitted string
 }
 
 // Init makes the planner ready for use; Setup calls it.
@@ -80,7 +80,7 @@ func (p *Planner) Reconcile(ctx context.Context, req reconcile.Request) (result 
 	if owner == nil || !owner.GetDeletionTimestamp().IsZero() || set.Backup == nil {
 		p.states.Forget(server)
 		p.Metrics.Forget(server.Namespace, server.Name)
-		if owner != nil && set.Backup == nil && told(owner) {
+		if owner != nil && set.Backup == nil && hasCondition(owner) {
 			return reconcile.Result{}, p.tellOwner(ctx, owner, nil)
 		}
 		return reconcile.Result{}, nil
@@ -181,7 +181,7 @@ func (p *Planner) make(ctx context.Context, set *disks.Set, owner client.Object,
 		d.requeueAfter.AtMost(time.Second) // the next one has another name
 		return nil
 	case refusal.Is(err):
-		p.tell(owner, m, fmt.Errorf("the API server refuses Backup %s: %s", d.name, refusal.Words(err))) //nolint:errorlint // words for people
+		p.tell(owner, m, fmt.Errorf("the API server refuses Backup %s: %s", d.name, refusal.Words(err)))
 		d.requeueAfter = requeue.After(userRetry)
 		return nil
 	case err != nil:
@@ -197,10 +197,10 @@ func (p *Planner) tell(owner client.Object, m *planned, problem error) {
 	if problem != nil {
 		words = problem.Error()
 	}
-	if words != "" && words != m.told {
+	if words != "" && words != m.emitted {
 		kit.Emit(p.Events, owner, kit.Warning("BackupNotMade", "Backup", "No copies are made: %s", words))
 	}
-	m.told = words
+	m.emitted = words
 }
 
 // expire deletes Backups that don't stay, a few at a time.

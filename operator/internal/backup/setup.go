@@ -27,7 +27,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// maxConcurrent bounds how many Backups, and how many Servers, are looked at at once.
+// maxConcurrent bounds how many Backups, and how many Servers, have a pass at a time.
 const maxConcurrent = 4
 
 const (
@@ -102,7 +102,7 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 // asks lets owners with spec.backup through, when they come, go, or change what they ask for.
 func asks() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return asksFor(e.Object) || told(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return asksFor(e.Object) || hasCondition(e.Object) },
 		DeleteFunc: func(e event.DeleteEvent) bool { return asksFor(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			changed := e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()

@@ -27,8 +27,8 @@ var snapshotKind = schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Ver
 // SnapshotName is the name of the VolumeSnapshot of one disk of a Backup.
 func SnapshotName(backup, disk string) string { return backup + "-" + disk }
 
-// snapshotsKnown reports whether the cluster has the snapshot API.
-func (r *Reconciler) snapshotsKnown(ctx context.Context, b *v1alpha1.Backup, set *disks.Set) (step, error) {
+// snapshotsServed reports whether the cluster has the snapshot API.
+func (r *Reconciler) snapshotsServed(ctx context.Context, b *v1alpha1.Backup, set *disks.Set) (step, error) {
 	_, err := r.snapshot(ctx, b, set.Spec.Storage[0].Name)
 	if meta.IsNoMatchError(err) {
 		return waiting(userRetry, reasons.NoSnapshots, "The cluster doesn't have the API snapshot.storage.k8s.io/v1; install it and its controller, or name a claim or a bucket in spec.backup.to."), nil
@@ -79,7 +79,7 @@ func (r *Reconciler) observeSnapshots(ctx context.Context, b *v1alpha1.Backup, m
 		o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: m.refused}
 		return nil
 	}
-	ready, size, known := true, resource.Quantity{}, true
+	ready, size, sized := true, resource.Quantity{}, true
 	for _, disk := range b.Status.Disks {
 		u, err := r.snapshot(ctx, b, disk)
 		if err != nil {
@@ -106,12 +106,12 @@ func (r *Reconciler) observeSnapshots(ctx context.Context, b *v1alpha1.Backup, m
 				continue
 			}
 		}
-		known = false
+		sized = false
 	}
 	switch timeout := timeoutOf(o.set); {
 	case ready:
 		o.outcome = copyjob.Outcome{Done: true, Report: copyjob.Report{Disks: b.Status.Disks}}
-		if known {
+		if sized {
 			o.outcome.Report.Bytes = size.Value()
 		}
 	case b.Status.StartTime != nil && r.Now().Sub(b.Status.StartTime.Time) > timeout:

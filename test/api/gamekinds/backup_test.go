@@ -65,9 +65,7 @@ func TestFilesAndBackupAreChecked(t *testing.T) {
 			merge(ofGameType, disks)
 			srv, gt := parse(t, server), parse(t, gameType)
 			srv["spec"], gt["spec"] = ofServer, map[string]any{"template": map[string]any{"spec": ofGameType}}
-			for field, content := range more {
-				gt["spec"].(map[string]any)[field] = content
-			}
+			merge(gt, map[string]any{"spec": more})
 			for kind, object := range map[string]map[string]any{"Server": srv, "GameType": gt} {
 				refused(t, kind, try(t, object), test.want)
 			}

@@ -202,10 +202,10 @@ func (w *world) gone(name string) {
 	w.t.Helper()
 	fixture.Eventually(w.t, promptly, "Pod "+name+" is gone", func(ctx context.Context) error {
 		err := w.Admin.Get(ctx, w.key(name), &corev1.Pod{})
-		if client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
+		if err == nil {
+			return errors.New("it is there")
 		}
-		return errors.Join(err, errors.New("it is there"))
+		return client.IgnoreNotFound(err)
 	})
 }
 

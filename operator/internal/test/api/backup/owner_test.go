@@ -100,7 +100,7 @@ func TestTheConditionStaysBesideThoseOfTheGameTypesOwnController(t *testing.T) {
 			if err := ownPass(ctx); err != nil {
 				return err
 			}
-			w.pass()
+			w.pass() //nolint:contextcheck // it has the test's
 			gt := &v1alpha1.GameType{}
 			if err := w.Admin.Get(ctx, w.key(game), gt); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -309,9 +310,7 @@ func (w *world) jobPod(job *batchv1.Job) string {
 		},
 		Spec: job.Spec.Template.Spec,
 	}
-	for key, value := range job.Spec.Template.Labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, job.Spec.Template.Labels)
 	w.create(pod)
 	return pod.Name
 }
