@@ -298,5 +298,15 @@ func (r *Reconciler) keep(ctx context.Context, set *disks.Set) error {
 	if refusal.Is(err) {
 		return lacks("The API server refuses a disk: %s", refusal.Words(err))
 	}
+	for i := range set.Spec.Storage {
+		if err != nil {
+			break
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
+		if err = r.Live.Get(ctx, key, claim); err == nil && !claim.DeletionTimestamp.IsZero() {
+			return lacks("Waits until PersistentVolumeClaim %s, which is being deleted, is gone; then it is made anew.", key.Name)
+		}
+	}
 	return err //nolint:wrapcheck // it says which
 }
