@@ -72,11 +72,11 @@ func TestAGameWaitsForWhoHasItsDisks(t *testing.T) {
 	if got := readyOf(s); got.reason != reasons.DisksBusy || got.message != "Waits for Backup lobby-1, which copies its disks." || s.Status.State != v1alpha1.ServerPending {
 		t.Errorf("the Server is %s and says %+v", s.Status.State, got)
 	}
-	if told := notices(full(), s, plan{}); len(told) != 1 || told[0].Reason != reasons.DisksBusy {
-		t.Errorf("its events are %+v", told)
+	if emitted := notices(full(), s, plan{}); len(emitted) != 1 || emitted[0].Reason != reasons.DisksBusy {
+		t.Errorf("its events are %+v", emitted)
 	}
-	if told := notices(s, s, plan{}); len(told) != 0 {
-		t.Errorf("while it waits there are more: %+v", told)
+	if emitted := notices(s, s, plan{}); len(emitted) != 0 {
+		t.Errorf("while it waits there are more: %+v", emitted)
 	}
 	disks.Release(key, "Backup lobby-1")
 	if len(*freed) != 1 {

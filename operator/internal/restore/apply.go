@@ -26,18 +26,18 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		if rst.Status.Phase == v1alpha1.CopyComplete {
 			return time.Minute, nil
 		}
-		return later, r.say(ctx, original, rst, v1alpha1.CopyPending, a.reason, a.message)
+		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyPending, a.reason, a.message)
 	case begin:
 		return 0, r.begin(ctx, original, rst, o, a)
 	case run:
-		return later, r.run(ctx, rst, o)
+		return otherRetry, r.run(ctx, rst, o)
 	case again:
 		r.mu.Lock()
 		r.repeated[rst.UID] = true
 		r.mu.Unlock()
-		return soon, r.end(ctx, o.job)
+		return podRetry, r.end(ctx, o.job)
 	case watch:
-		return later, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
+		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
 	case complete:
 		return 0, r.complete(ctx, original, rst, o, a)
 	case fail:
@@ -47,22 +47,22 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		}
 		return 0, err
 	case stop:
-		return soon, r.end(ctx, o.job)
+		return podRetry, r.end(ctx, o.job)
 	case leave:
 		return 0, r.leave(ctx, rst, o)
 	case noteReady:
 		rst.Status.ServerReadyTime = o.readySince
 		return 0, r.say(ctx, original, rst, v1alpha1.CopyComplete, reasonOf(rst), messageOf(rst))
 	case drop:
-		return later, r.drop(ctx, rst, o)
+		return otherRetry, r.drop(ctx, rst, o)
 	case giveWay:
-		return soon, r.end(ctx, o.job)
+		return podRetry, r.end(ctx, o.job)
 	case dropped, dropFailed:
 		return r.dropEnded(ctx, original, rst, o, a)
 	case rest, hold:
 	}
 	if r.holds(rst) || rst.Status.Phase == v1alpha1.CopyRunning {
-		return soon, nil
+		return podRetry, nil
 	}
 	if o.triedAgo > 0 {
 		return dropRetry, nil

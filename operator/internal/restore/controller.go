@@ -247,22 +247,22 @@ func (r *Reconciler) denied(ctx context.Context, original, rst *v1alpha1.Restore
 	switch rst.Status.Phase {
 	case v1alpha1.CopyRunning:
 	case v1alpha1.CopyComplete:
-		return reconcile.Result{RequeueAfter: later}, r.end(ctx, o.job)
+		return reconcile.Result{RequeueAfter: otherRetry}, r.end(ctx, o.job)
 	default:
 		err := r.say(ctx, original, rst, v1alpha1.CopyPending, reasons.DisksInUse, "Waits until the disks are free: the game starts, or something else copies them.")
-		return reconcile.Result{RequeueAfter: soon}, err
+		return reconcile.Result{RequeueAfter: podRetry}, err
 	}
-	return reconcile.Result{RequeueAfter: soon}, nil
+	return reconcile.Result{RequeueAfter: podRetry}, nil
 }
 
 // lacking is for a Restore that waits for what somebody has to bring about.
 func (r *Reconciler) lacking(ctx context.Context, original, rst *v1alpha1.Restore, lack string) (reconcile.Result, error) {
 	if rst.Status.Phase != v1alpha1.CopyRunning && rst.Status.Phase != v1alpha1.CopyComplete {
 		r.release(client.ObjectKeyFromObject(rst))
-		return reconcile.Result{RequeueAfter: later}, r.say(ctx, original, rst, v1alpha1.CopyPending, reasons.Pending, lack)
+		return reconcile.Result{RequeueAfter: otherRetry}, r.say(ctx, original, rst, v1alpha1.CopyPending, reasons.Pending, lack)
 	}
 	if rst.Status.Phase == v1alpha1.CopyRunning {
-		return reconcile.Result{RequeueAfter: later}, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, lack)
+		return reconcile.Result{RequeueAfter: otherRetry}, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, lack)
 	}
 	r.release(client.ObjectKeyFromObject(rst))
 	return reconcile.Result{RequeueAfter: dropRetry}, nil

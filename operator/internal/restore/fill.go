@@ -130,7 +130,7 @@ func (f *Filler) Reconcile(ctx context.Context, req reconcile.Request) (result r
 			return f.cant(s, key, is, job, err)
 		}
 		f.say(s, key, is, "")
-		return reconcile.Result{RequeueAfter: later}, nil
+		return reconcile.Result{RequeueAfter: otherRetry}, nil
 	}
 	return f.watch(ctx, s, key, is, one, job, from)
 }
@@ -258,10 +258,10 @@ func (f *Filler) watch(ctx context.Context, s *v1alpha1.Server, key types.Namesp
 	case err != nil:
 		return reconcile.Result{}, err
 	case !job.DeletionTimestamp.IsZero(), outcome.Done && len(own) > 0:
-		return reconcile.Result{RequeueAfter: soon}, nil
+		return reconcile.Result{RequeueAfter: podRetry}, nil
 	case !outcome.Done:
 		f.say(s, key, is, outcome.Message)
-		return reconcile.Result{RequeueAfter: later}, nil
+		return reconcile.Result{RequeueAfter: otherRetry}, nil
 	}
 	if !outcome.Failed {
 		if err := f.filled(ctx, one, from); err != nil {
@@ -284,7 +284,7 @@ func (f *Filler) watch(ctx context.Context, s *v1alpha1.Server, key types.Namesp
 	is.failures, is.next = 0, time.Time{}
 	f.say(s, key, is, "")
 	f.Changed(key)
-	return reconcile.Result{RequeueAfter: soon}, nil // there may be another disk
+	return reconcile.Result{RequeueAfter: podRetry}, nil // there may be another disk
 }
 
 // done is for a Server of which nothing is to be filled, or that is gone.
@@ -304,7 +304,7 @@ func (f *Filler) done(ctx context.Context, key types.NamespacedName) (reconcile.
 	for i := range pods.Items {
 		by := metav1.GetControllerOfNoCopy(&pods.Items[i])
 		if phase := pods.Items[i].Status.Phase; by != nil && by.Kind == "Job" && phase != corev1.PodSucceeded && phase != corev1.PodFailed && len(is.held) > 0 {
-			return reconcile.Result{RequeueAfter: soon}, nil
+			return reconcile.Result{RequeueAfter: podRetry}, nil
 		}
 	}
 	f.free(is)

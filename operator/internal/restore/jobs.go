@@ -223,5 +223,5 @@ func wrapf(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// soon is when to look again at what nobody tells of: Pods of Jobs aren't watched.
-const soon, later = 2 * time.Second, 15 * time.Second
+// When to look again at what is not watched: at Pods of Jobs that are about to end, and at all else.
+const podRetry, otherRetry = 2 * time.Second, 15 * time.Second

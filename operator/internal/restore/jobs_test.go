@@ -43,7 +43,7 @@ func TestASnapshotIsReadFromADiskOfItsOwn(t *testing.T) {
 	snapshot.SetNamespace("games")
 	snapshot.SetName("survival-1-world")
 	c := clusterWith(t, snapshot)
-	o := quiet()
+	o := idle()
 	o.backup.Name, o.backup.Status.To = "survival-1", &v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}
 	o.set.Spec.Storage[0].Size, o.set.Spec.Storage[0].StorageClassName = resource.MustParse("1Gi"), new("fast")
 	r := undo("")

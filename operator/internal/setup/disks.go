@@ -36,9 +36,9 @@ func (h *heldDisks) guard(mgr ctrl.Manager, r *gameserver.Reconciler) {
 }
 
 // tellAll tells all who are in a list by the time that there is something to tell.
-func tellAll(told *[]func(types.NamespacedName)) func(types.NamespacedName) {
+func tellAll(list *[]func(types.NamespacedName)) func(types.NamespacedName) {
 	return func(server types.NamespacedName) {
-		for _, tell := range *told {
+		for _, tell := range *list {
 			tell(server)
 		}
 	}

@@ -277,7 +277,7 @@ func TestKubernetesOwnRolesAreForDormousesKindsToo(t *testing.T) {
 		for !may(c.allowed[0], "elasticservices", "") && ctx.Err() == nil {
 			continue
 		}
-		for _, resource := range []string{"elasticservices", "servers", "fleets", "gametypes", "gameautoscalers"} {
+		for _, resource := range []string{"elasticservices", "servers", "fleets", "gametypes", "gameautoscalers", "backups", "restores"} {
 			for _, verb := range verbs {
 				if got := may(verb, resource, ""); got != slices.Contains(c.allowed, verb) {
 					t.Errorf("%s may %s %s: %v", name, verb, resource, got)

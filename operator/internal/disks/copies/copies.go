@@ -56,7 +56,7 @@ type Finder struct {
 // namespace is what the API server said of a namespace when it was first asked about.
 type namespace struct {
 	mu      sync.Mutex
-	known   bool
+	learnt  bool
 	running map[string][]client.Object // by the Server's name
 }
 
@@ -97,12 +97,12 @@ func (f *Finder) former(ctx context.Context, server types.NamespacedName) ([]str
 	f.mu.Unlock()
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	if !ns.known {
+	if !ns.learnt {
 		found, err := f.learn(ctx, server.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		ns.known, ns.running = true, found
+		ns.learnt, ns.running = true, found
 	}
 	var holders []string
 	var still []client.Object

@@ -10,11 +10,11 @@ import (
 
 var lobby = types.NamespacedName{Namespace: "games", Name: "lobby"}
 
-// told counts what a table tells.
-type told struct{ released, denied []types.NamespacedName }
+// calls are those that a table makes.
+type calls struct{ released, denied []types.NamespacedName }
 
-func newTable() (*Table, *told) {
-	var all told
+func newTable() (*Table, *calls) {
+	var all calls
 	return New(
 		func(s types.NamespacedName) { all.released = append(all.released, s) },
 		func(s types.NamespacedName) { all.denied = append(all.denied, s) },

@@ -34,12 +34,12 @@ func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
 			t.Error("the other Server's disk can be written")
 		}
 	}
-	w.runs("survival", true)
+	w.runs(true)
 	w.says("survival", "Waits for Copy for copy, which copies its disks.")
 	// Another leader knows it, too.
 	first()
 	w.lead()
-	w.runs("survival", true)
+	w.runs(true)
 	w.says("survival", "Waits for Copy for copy, which copies its disks.")
 	w.noPod("survival")
 	w.noPod("copy")

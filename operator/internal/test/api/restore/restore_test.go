@@ -37,7 +37,7 @@ func TestARestoreAndTheGameWaitForEachOther(t *testing.T) {
 		}
 	}
 	w.restorePhase(v1alpha1.CopyRunning, "written")
-	w.runs("survival", true)
+	w.runs(true)
 	w.says("survival", "Waits for Restore undo, which copies its disks.")
 	w.noPod("survival")
 	w.end(job, pod, copyjob.Report{Files: 7})
@@ -52,7 +52,7 @@ func TestARestoreAndTheGameWaitForEachOther(t *testing.T) {
 
 	// A player comes before that is over: the player goes first, and it is done at the next sleep.
 	w.job("restored-undo")
-	w.runs("survival", true)
+	w.runs(true)
 	w.pod("survival")
 	w.noJob("restored-undo")
 	w.sleeps()
@@ -63,7 +63,7 @@ func TestARestoreAndTheGameWaitForEachOther(t *testing.T) {
 	w.end(job, pod, copyjob.Report{})
 	w.restored("kept nothing", func(r *v1alpha1.Restore) bool { return !r.Status.PreviousKept })
 	w.noJob("restored-undo")
-	w.runs("survival", true)
+	w.runs(true)
 	w.pod("survival")
 }
 
@@ -77,7 +77,7 @@ func TestANewLeaderGoesOnWithARestore(t *testing.T) {
 	job, pod := w.job("restore-undo")
 	w.restorePhase(v1alpha1.CopyRunning, "written")
 	first()
-	w.runs("survival", true)
+	w.runs(true)
 	w.lead()
 	w.says("survival", "Waits for Restore undo, which copies its disks.")
 	w.noPod("survival")
@@ -94,7 +94,7 @@ func TestAfterAFailureTheGameCanStart(t *testing.T) {
 	w.backup("survival")
 	w.restore()
 	job, pod := w.job("restore-undo")
-	w.runs("survival", true)
+	w.runs(true)
 	w.says("survival", "Waits for Restore undo")
 	w.end(job, pod, copyjob.Report{Error: "the archive is broken"})
 	w.restorePhase(v1alpha1.CopyFailed, "The archive is broken.")
@@ -113,7 +113,7 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	if err := w.admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}); err != nil {
 		t.Fatal(err)
 	}
-	w.runs("survival", true)
+	w.runs(true)
 	w.says("survival", "Waits for Restore undo")
 	undo := &v1alpha1.Restore{}
 	undo.Namespace, undo.Name = w.ns, "undo"
@@ -162,7 +162,7 @@ func TestALostDiskIsMadeAnew(t *testing.T) {
 	if got := w.claim("survival").Annotations[wellknown.FilledAnnotation]; got != "backup/survival-1" {
 		t.Errorf("the disk says that it is filled with %q", got)
 	}
-	w.runs("survival", true)
+	w.runs(true)
 	w.pod("survival")
 }
 

@@ -210,10 +210,10 @@ func (w *world) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: w.ns, Name: name}
 }
 
-// runs has a Server run, or stop.
-func (w *world) runs(name string, running bool) {
+// runs has the Server survival run, or stop.
+func (w *world) runs(running bool) {
 	w.Helper()
-	s := w.server(name)
+	s := w.server("survival")
 	before := s.DeepCopy()
 	s.Spec.Running = &running
 	if err := w.admin.Patch(w.Context(), s, client.MergeFrom(before)); err != nil {
@@ -225,7 +225,7 @@ func (w *world) runs(name string, running bool) {
 func (w *world) sleeps() {
 	w.Helper()
 	const name = "survival"
-	w.runs(name, false)
+	w.runs(false)
 	w.wait("Server "+name+" stops", func() error {
 		pod := &corev1.Pod{}
 		err := w.admin.Get(w.Context(), w.key(name), pod)
