@@ -111,16 +111,16 @@ func TestWhoCopiesThoughTheCacheIsBehind(t *testing.T) {
 	live.err, live.lists = nil, 0
 	wantHolders(t, f, "Backup runs", "Copy for copy", "Restore undo")
 	over := restore(v1alpha1.CopyRunning)
-	if err := live.Client.Get(t.Context(), client.ObjectKeyFromObject(over), over); err != nil {
+	if err := live.Get(t.Context(), client.ObjectKeyFromObject(over), over); err != nil {
 		t.Fatal(err)
 	}
 	over.Status.Phase = v1alpha1.CopyComplete
-	if err := live.Client.Status().Update(t.Context(), over); err != nil {
+	if err := live.Status().Update(t.Context(), over); err != nil {
 		t.Fatal(err)
 	}
 	wantHolders(t, f, "Backup runs", "Copy for copy")
 	for _, gone := range []client.Object{filling(false), backup("runs", "survival", v1alpha1.CopyRunning, true)} {
-		if err := live.Client.Delete(t.Context(), gone); err != nil {
+		if err := live.Delete(t.Context(), gone); err != nil {
 			t.Fatal(err)
 		}
 	}
