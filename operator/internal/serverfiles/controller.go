@@ -86,8 +86,8 @@ func (r *Reconciler) Init() {
 type owner struct {
 	object     client.Object
 	conditions *[]metav1.Condition
-	files      *v1alpha1.FilesSpec
-	sets       []*disks.Set
+	// sets are the disks whose files are to be served.
+	sets []*disks.Set
 }
 
 func ownerOf(object client.Object) owner {
@@ -95,11 +95,11 @@ func ownerOf(object client.Object) owner {
 	case *v1alpha1.Server:
 		of := owner{object: o, conditions: &o.Status.Conditions}
 		if set := disks.OfServer(o); set != nil && set.Files != nil {
-			of.files, of.sets = set.Files, []*disks.Set{set}
+			of.sets = []*disks.Set{set}
 		}
 		return of
 	case *v1alpha1.GameType:
-		of := owner{object: o, conditions: &o.Status.Conditions, files: o.Spec.Files}
+		of := owner{object: o, conditions: &o.Status.Conditions}
 		if o.Spec.Files != nil {
 			of.sets = disks.OfGameType(o)
 		}
@@ -127,7 +127,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req reconcile.Request, objec
 	}
 	of := ownerOf(object)
 	have, err := r.objectsOf(ctx, object)
-	if err != nil || of.files == nil && have.empty() && meta.FindStatusCondition(*of.conditions, conditions.FilesServed) == nil {
+	if err != nil || len(of.sets) == 0 && have.empty() && meta.FindStatusCondition(*of.conditions, conditions.FilesServed) == nil {
 		return reconcile.Result{}, err
 	}
 	p := pass{Reconciler: r, owner: of, have: have}
@@ -156,7 +156,7 @@ func (p *pass) tell(ctx context.Context) error {
 	if before != nil {
 		before = before.DeepCopy()
 	}
-	if p.files == nil {
+	if len(p.sets) == 0 {
 		meta.RemoveStatusCondition(p.conditions, conditions.FilesServed)
 	} else {
 		condition.SetAll(p.conditions, p.object.GetGeneration(), metav1.NewTime(p.Now()), summary(p.served))
@@ -169,7 +169,7 @@ func (p *pass) tell(ctx context.Context) error {
 	}
 	if now := meta.FindStatusCondition(*p.conditions, conditions.FilesServed); written && now != nil && (before == nil || before.Reason != now.Reason) {
 		switch now.Reason {
-		case reasons.NameTaken, reasons.Refused, reasons.NoSidecar, reasons.NoDisk, reasons.DiskInUse:
+		case reasons.NameTaken, reasons.Refused, reasons.NoSidecar, reasons.DiskInUse:
 			kit.Emit(p.Events, p.object, kit.Warning(now.Reason, "ServeFiles", "%s", now.Message))
 		}
 	}

@@ -111,9 +111,6 @@ func problem(reason, format string, args ...any) metav1.Condition {
 
 // summary is the condition of the owner of some Servers: the first problem, or where the files are.
 func summary(all []served) metav1.Condition {
-	if len(all) == 0 {
-		return problem(reasons.NoDisk, "There are no disks whose files could be served: give the Server storage, or the GameType replicas.")
-	}
 	var services []string
 	for _, s := range all {
 		if s.ready.Status != metav1.ConditionTrue {

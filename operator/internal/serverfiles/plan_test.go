@@ -89,10 +89,9 @@ func TestTheConditionSaysWhereTheFilesAre(t *testing.T) {
 		all  []served
 		want metav1.Condition
 	}{
-		"a Server":       {[]served{{"a-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of Service a-files.")},
-		"two places":     {[]served{{"a-0-files", ok}, {"a-1-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of the Services a-0-files, a-1-files.")},
-		"one is wrong":   {[]served{{"a-0-files", ok}, {"a-1-files", bad}, {"a-2-files", ok}}, bad},
-		"there are none": {nil, problem(reasons.NoDisk, "There are no disks whose files could be served: give the Server storage, or the GameType replicas.")},
+		"a Server":     {[]served{{"a-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of Service a-files.")},
+		"two places":   {[]served{{"a-0-files", ok}, {"a-1-files", ok}}, condition.True(conditions.FilesServed, reasons.OK, "SFTP on port 22 of the Services a-0-files, a-1-files.")},
+		"one is wrong": {[]served{{"a-0-files", ok}, {"a-1-files", bad}, {"a-2-files", ok}}, bad},
 	} {
 		if diff := cmp.Diff(c.want, summary(c.all)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

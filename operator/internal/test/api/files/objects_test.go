@@ -181,6 +181,13 @@ func TestAGameTypesPlacesComeAndGo(t *testing.T) {
 	if n := w.replicas(places[0]); n != 1 {
 		t.Errorf("the place that stays has %d replicas", n)
 	}
+	change(w, &v1alpha1.GameType{}, name, func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(0)) })
+	w.wantAll(places[0], false)
+	if c := w.condition(); c != nil {
+		t.Errorf("without places it has %+v", c)
+	}
+	change(w, &v1alpha1.GameType{}, name, func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(2)) })
+	w.wantAll(places[1], true)
 	did := change(w, &v1alpha1.GameType{}, name, func(gt *v1alpha1.GameType) { gt.Spec.Files = nil })
 	for _, place := range places {
 		w.wantAll(place, false)

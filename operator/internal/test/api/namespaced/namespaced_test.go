@@ -17,12 +17,18 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/setup"
@@ -78,6 +84,7 @@ func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 			t.Fatalf("it doesn't get ready: %d, %v", code, err)
 		}
 	}
+	servesFiles(ctx, t, admin)
 	var other v1alpha1.ElasticService
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: "others", Name: "lobby"}, &other); err != nil {
 		t.Fatal(err)
@@ -94,6 +101,44 @@ func TestAnOperatorWithRightsInOneNamespaceServesThatOne(t *testing.T) {
 	}
 	if len(other.Finalizers) > 0 || len(other.Status.Conditions) > 0 {
 		t.Errorf("the ElasticService of another namespace was touched: %v, %+v", other.Finalizers, other.Status)
+	}
+}
+
+// servesFiles makes a Server with files in each namespace: what serves them is made in the operator's
+// alone, and the controllers of Servers, of files and of ElasticServices get on with each other.
+func servesFiles(ctx context.Context, t *testing.T, admin client.Client) {
+	t.Helper()
+	for _, namespace := range []string{"others", "games"} {
+		s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "survival"}}
+		s.Spec.Running = new(false)
+		s.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game", Image: "game:1"}}
+		s.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world", MountPath: "/data", Size: resource.MustParse("1Gi")}}
+		s.Spec.Files = &v1alpha1.FilesSpec{Secret: "sftp", AllowCIDRs: []string{"203.0.113.0/24"}}
+		if err := admin.Create(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	es, s := &v1alpha1.ElasticService{}, &v1alpha1.Server{}
+	err := fixture.Poll(ctx, func() error {
+		err := errors.Join(
+			admin.Get(ctx, client.ObjectKey{Namespace: "games", Name: "survival-files"}, es),
+			admin.Get(ctx, client.ObjectKey{Namespace: "games", Name: "survival"}, s),
+		)
+		served, stopped := meta.FindStatusCondition(s.Status.Conditions, conditions.FilesServed), meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
+		if err == nil && (served == nil || stopped == nil || served.Reason != condition.ReasonOf(es.Status.Conditions, conditions.Ready)) {
+			return fmt.Errorf("the Server has %+v, the ElasticService %+v", s.Status.Conditions, es.Status.Conditions)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No resolver runs here, and nothing else is wrong.
+	if es.Status.Phase != v1alpha1.PhaseAsleep || condition.ReasonOf(es.Status.Conditions, conditions.Ready) != reasons.NoResolver {
+		t.Errorf("the ElasticService of the files is %+v", es.Status)
+	}
+	if err := admin.Get(ctx, client.ObjectKey{Namespace: "others", Name: "survival-files"}, es); !apierrors.IsNotFound(err) {
+		t.Errorf("in the other namespace: %v", err)
 	}
 }
 
