@@ -133,7 +133,8 @@ type BackupRunAs struct {
 
 // Restore puts a Backup back on a Server's disks, once. It waits until the Server's Pod is gone, and
 // the Server can't start until it is done. What was on the disks stays there, in the directory
-// .dormouse-before-<name of the Restore>, until the Server has been Ready and its Pod is gone again.
+// .dormouse-before-<name of the Restore>-<first 8 characters of its UID>, until the Server has been Ready
+// and its Pod is gone again.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -119,7 +119,7 @@ func (r *Reconciler) run(ctx context.Context, rst *v1alpha1.Restore, o observed)
 	if err := r.confirm(ctx, rst); err != nil {
 		return err
 	}
-	options, err := r.fromBackup(ctx, r.options(rst, o), o.backup, rst.Name)
+	options, err := r.fromBackup(ctx, r.options(rst, o), o.backup, idOf(rst))
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) drop(ctx context.Context, rst *v1alpha1.Restore, o observed
 		return err
 	}
 	options := r.options(rst, o)
-	options.Args = args("drop-previous", o.set, rst.Name)
+	options.Args = args("drop-previous", o.set, idOf(rst))
 	return r.start(ctx, options)
 }
 

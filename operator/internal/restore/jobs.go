@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -108,6 +109,16 @@ func (c *Cluster) end(ctx context.Context, job *batchv1.Job) error {
 	}
 	err := c.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	return wrapf(client.IgnoreNotFound(err), "delete Job %s", client.ObjectKeyFromObject(job))
+}
+
+// How long what the program knows a restoration by may be, and how much of the UID is in it.
+const maxID, uidInID = 110, 8
+
+// idOf is what the program knows a Restore by. A later Restore of the same name is another one: else
+// the program would find that it has done it already.
+func idOf(rst *v1alpha1.Restore) string {
+	uid := string(rst.UID[:min(len(rst.UID), uidInID)])
+	return strings.TrimRight(rst.Name[:min(len(rst.Name), maxID-1-uidInID)], "-.") + "-" + uid
 }
 
 // args are the program's, for some disks.

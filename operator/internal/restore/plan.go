@@ -163,7 +163,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && !o.repeated:
 		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "":
-		return action{fail, reasons.RestoreFailed, fmt.Sprintf("%s If files are missing, they are in .dormouse-before-%s.", o.outcome.Message, r.Name)}
+		return action{fail, reasons.RestoreFailed, fmt.Sprintf("%s If files are missing, they are in .dormouse-before-%s.", o.outcome.Message, idOf(r))}
 	case o.job != nil && o.outcome.Failed:
 		return action{fail, reasons.RestoreFailed, o.outcome.Message}
 	case o.job != nil:

@@ -69,6 +69,19 @@ func jobKilled(o *observed) {
 	o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "It took longer than its timeout."}
 }
 
+// Another Restore of the same name isn't the one before, and the program takes the names of all.
+func TestEachRestoreIsAnother(t *testing.T) {
+	first, second := undo(""), undo("")
+	first.UID, second.UID = "0a1b2c3d-1111", "4e5f6071-1111"
+	if first.Name = "undo"; idOf(first) != "undo-0a1b2c3d" || idOf(first) == idOf(second) {
+		t.Errorf("they are %s and %s", idOf(first), idOf(second))
+	}
+	first.Name = strings.Repeat("a", 100) + "." + strings.Repeat("b", 9)
+	if id := idOf(first); len(id) > 110 || strings.Contains(id, ".-") {
+		t.Errorf("one with a long name is %s", id)
+	}
+}
+
 func TestWhatBecomesOfARestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		restore *v1alpha1.Restore
