@@ -37,6 +37,7 @@ const unsettledReason = "it is used where a client comes in the moment when a ta
 
 const filesReason = "it is used where a Server or a GameType has spec.files; the API-level tests of" +
 	" operator/internal/test/api/files show it"
+
 const backupReason = "nothing is copied in this suite; the API-level tests of Backups have the operator's" +
 	" rights and use it"
 
