@@ -95,7 +95,7 @@ type BackupStatus struct {
 	// +optional
 	// +listType=atomic
 	Disks []string `json:"disks,omitempty"`
-	// size is how large the archive is; of a snapshot, how large a disk made from it must be.
+	// size is how large the archive is, rounded up to a whole number of Ki, Mi or Gi; of a snapshot, how large a disk made from it must be.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 	// files is how many files, directories and links the archive has.

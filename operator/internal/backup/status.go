@@ -66,7 +66,7 @@ func (r *Reconciler) setEnd(ctx context.Context, b *v1alpha1.Backup, o observed,
 		st.Files, st.SHA256 = report.Files, report.SHA256
 		st.AtRest = st.AtRest && !report.Changed
 		if report.Bytes > 0 {
-			st.Size = resource.NewQuantity(report.Bytes, resource.BinarySI)
+			st.Size = rounded(report.Bytes)
 		}
 		if len(report.Disks) > 0 {
 			st.Disks = report.Disks
@@ -75,4 +75,14 @@ func (r *Reconciler) setEnd(ctx context.Context, b *v1alpha1.Backup, o observed,
 	r.say(b, s)
 	_, err := patch.Status(ctx, r.Client, original, b)
 	return err
+}
+
+// rounded is a number of bytes that people can read: a whole number of at least ten Ki, Mi or Gi, rounded
+// up.
+func rounded(bytes int64) *resource.Quantity {
+	unit := int64(1)
+	for bytes >= 10*1024*unit {
+		unit *= 1024
+	}
+	return resource.NewQuantity((bytes+unit-1)/unit*unit, resource.BinarySI)
 }

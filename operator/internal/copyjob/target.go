@@ -1,8 +1,6 @@
 package copyjob
 
 import (
-	"net/url"
-
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
@@ -15,9 +13,9 @@ func URL(target *v1alpha1.BackupTarget, server, backup string) string {
 	path := server + "/" + backup + ".tar.zst"
 	switch {
 	case target.Claim != nil:
-		return (&url.URL{Scheme: "file", Path: claimPath + "/" + path}).String()
+		return "file://" + claimPath + "/" + path
 	case target.Bucket != nil:
-		return (&url.URL{Scheme: "s3", Host: target.Bucket.Name, Path: "/" + target.Bucket.Prefix + path}).String()
+		return "s3://" + target.Bucket.Name + "/" + target.Bucket.Prefix + path
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package games
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/env/node"
@@ -155,4 +157,69 @@ func backupTarget(ctx context.Context, t *testing.T, namespace string) v1alpha1.
 		t.Fatal(err)
 	}
 	return v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: claim.Name}}
+}
+
+// A Server that never ran has a world that somebody put there, and a Backup of it in a bucket. Another
+// Server begins with that, and a third with the disk of the first.
+func TestAServerBeginsWithAnothersWorld(t *testing.T) {
+	t.Parallel()
+	_, ns := suite.Namespace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	t.Cleanup(cancel)
+	bucket, err := suite.Cluster.Bucket(ctx, ns, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, files := newShare(ctx, t, ns)
+	create := func(name string, from *v1alpha1.DiskSource, backup *v1alpha1.BackupSpec) {
+		t.Helper()
+		spec := suite.Cluster.ServerSpec()
+		spec.Running, spec.Files, spec.Backup = new(false), files, backup
+		spec.Storage = []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi"), From: from}}
+		if err := suite.Cluster.Client.Create(ctx, &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find := func(server string) {
+		t.Helper()
+		g := env.Game{Namespace: ns, Name: server + "-files"}
+		if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+			t.Fatal(err)
+		}
+		s.address = suite.NodePort(ctx, t, g, 22, 1)
+	}
+	create("first", nil, &v1alpha1.BackupSpec{To: v1alpha1.BackupTarget{Bucket: bucket}, OnSleep: new(false)})
+	find("first")
+	world := s.write("world", 1<<20)
+	s.do(ctx, "mkdir region", "put "+s.local+"/world region/r.0.0.mca")
+	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "by-hand"}, Spec: v1alpha1.BackupRequest{Server: "first"}}
+	if err := suite.Cluster.Client.Create(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	err = env.WaitUntil(ctx, "the Backup is complete", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(b), b)
+		if b.Status.Phase == v1alpha1.CopyFailed {
+			t.Fatalf("the Backup failed: %+v", b.Status)
+		}
+		return b.Status.Phase == v1alpha1.CopyComplete, err
+	})
+	if err != nil {
+		t.Fatalf("%v: %+v", err, b.Status)
+	}
+	for server, from := range map[string]*v1alpha1.DiskSource{"second": {Backup: b.Name}, "third": {Server: "first"}} {
+		create(server, from, nil)
+	}
+	for _, server := range []string{"second", "third"} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: server + "-world"}}
+		err := env.WaitUntil(ctx, "the disk of the "+server+" is filled", func(ctx context.Context) (bool, error) {
+			err := suite.Cluster.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+			return claim.Annotations[wellknown.FilledAnnotation] != "", client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", err, claim.Annotations)
+		}
+		find(server)
+		s.do(ctx, "get region/r.0.0.mca "+s.local+"/"+server)
+		s.same(server, world)
+	}
 }
