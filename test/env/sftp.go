@@ -85,7 +85,7 @@ func (s *SFTP) Command(ctx context.Context, address, batch string) (*exec.Cmd, e
 	if err != nil {
 		return nil, fmt.Errorf("read the address of files: %w", err)
 	}
-	return exec.CommandContext(ctx, "sftp", "-q", "-b", batch, "-i", filepath.Join(s.dir, "key"), "-P", port, "-F", "none",
+	return exec.CommandContext(ctx, "sftp", "-o", "LogLevel=ERROR", "-b", batch, "-i", filepath.Join(s.dir, "key"), "-P", port, "-F", "none",
 		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias="+sftpHost,
 		"-o", "UserKnownHostsFile="+filepath.Join(s.dir, "known"), "-o", "ConnectTimeout=60", "alice@"+host), nil
 }

@@ -40,11 +40,14 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 		EnableServiceLinks:           new(false),
 		Affinity:                     &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{WithDisksOf(set.Name)}}},
 		ImagePullSecrets:             template.Template.Spec.ImagePullSecrets,
-		SecurityContext:              &corev1.PodSecurityContext{FSGroup: fsGroup(set.Spec, group)},
+		SecurityContext:              securityContext(&set.Spec.Template.Spec),
 	}
 	game := &set.Spec.Template.Spec
-	// The disks are where the game may run.
+	// The disks are where the game may run: a new one is made where its first Pod comes to.
 	spec.Tolerations, spec.NodeSelector = game.Tolerations, game.NodeSelector
+	if game.Affinity != nil {
+		spec.Affinity.NodeAffinity = game.Affinity.NodeAffinity.DeepCopy()
+	}
 	for _, disk := range set.Spec.Storage {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "disk-" + disk.Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: ClaimName(set.Name, disk.Name)},
@@ -68,7 +71,7 @@ func WithDisksOf(server string) corev1.PodAffinityTerm {
 // the sidecar's.
 func Owner(s *v1alpha1.ServerSpec) (user, group, ofDisks *int64) {
 	user, group = owner(s)
-	return user, group, fsGroup(s, group)
+	return user, group, fsGroup(s)
 }
 
 // owner is the user and the group of the game, as far as its template says.
@@ -90,10 +93,22 @@ func owner(s *v1alpha1.ServerSpec) (user, group *int64) {
 	return user, group
 }
 
-// fsGroup is the group that owns the disks: the game's.
-func fsGroup(s *v1alpha1.ServerSpec, group *int64) *int64 {
-	if p := s.Template.Spec.SecurityContext; p != nil && p.FSGroup != nil {
-		return new(*p.FSGroup)
+// securityContext is what the game's Pod says of its disks: whoever mounts them with another group, or
+// another label of SELinux, would take them from the game. Files that have the group already aren't gone
+// through again.
+func securityContext(game *corev1.PodSpec) *corev1.PodSecurityContext {
+	c := &corev1.PodSecurityContext{FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch)}
+	if is := game.SecurityContext; is != nil {
+		c.FSGroup, c.SupplementalGroups, c.SELinuxOptions = is.FSGroup, is.SupplementalGroups, is.SELinuxOptions
+		c.SupplementalGroupsPolicy, c.SELinuxChangePolicy = is.SupplementalGroupsPolicy, is.SELinuxChangePolicy
 	}
-	return group
+	return c
+}
+
+// fsGroup is the group that owns the disks, where the game's Pod has one.
+func fsGroup(s *v1alpha1.ServerSpec) *int64 {
+	if p := s.Template.Spec.SecurityContext; p != nil {
+		return p.FSGroup
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
@@ -139,6 +140,13 @@ func buildPod(set *disks.Set, sidecar *corev1.PodTemplate) corev1.PodSpec {
 			TopologyKey:   corev1.LabelHostname,
 		},
 	}}
+	// While a Job copies the disks, nobody else writes to them.
+	pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+			wellknown.DisksLabel: set.Name, copyjob.ManagedByLabel: wellknown.ManagedBy,
+		}},
+		TopologyKey: corev1.LabelHostname,
+	}}}
 	mode := int32(0o440)
 	if pod.SecurityContext.FSGroup == nil {
 		// Then they are root's, and the program isn't. Nothing else is in the Pod.

@@ -32,6 +32,8 @@ const (
 )
 
 const (
+	// fillLook is when to look again whether a disk has what it begins with.
+	fillLook = 2 * time.Second
 	// refusedRetry is when to try again after the API server has refused something.
 	refusedRetry = 15 * time.Second
 	// startLook is when to look again at a Pod that isn't ready: nobody tells which node it gets.

@@ -103,6 +103,10 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 		if err := disks.Keep(ctx, p.Live, p.Client, set); err != nil {
 			return p.refused(err, "the disks of Server "+set.Name)
 		}
+		if waits, err := p.unfilled(ctx, set); err != nil || waits != "" {
+			p.again.AtMost(fillLook)
+			return condition.Unknown(conditions.FilesServed, reasons.DisksBusy, "Disk %s of Server %s doesn't have yet what it begins with.", waits, set.Name), err
+		}
 	}
 	var made []string
 	for _, b := range all {
@@ -121,6 +125,22 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 		es = have
 	}
 	return p.reported(es, Name(set.Name)), nil
+}
+
+// unfilled is a disk that doesn't have yet what it begins with: what somebody put there would be moved
+// aside. It is empty where there is none.
+func (p *pass) unfilled(ctx context.Context, set *disks.Set) (string, error) {
+	for i := range set.Spec.Storage {
+		disk := &set.Spec.Storage[i]
+		if disk.From == nil {
+			continue
+		}
+		claim, err := p.claim(ctx, set, disk.Name)
+		if err != nil || claim == nil || disks.Unfilled(claim, disk) {
+			return disk.Name, err
+		}
+	}
+	return "", nil
 }
 
 // reported is what an ElasticService says of itself.
@@ -215,7 +235,10 @@ func (p *pass) create(ctx context.Context, b built) (client.Object, metav1.Condi
 			p.again.AtMost(refusedRetry)
 			return nil, taken(b.kind, d.Name), nil
 		}
-		if client.IgnoreNotFound(err) != nil {
+		if err == nil {
+			return there, metav1.Condition{}, nil // somebody took its label off
+		}
+		if !apierrors.IsNotFound(err) {
 			return nil, metav1.Condition{}, fmt.Errorf("read %s: %w", what, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -126,19 +125,8 @@ func (p *pass) noteUse(ctx context.Context, set *disks.Set, pods []corev1.Pod) (
 	if last == nil || p.noted(set.Key()) == last.UID {
 		return files, nil
 	}
-	for _, disk := range set.Spec.Storage {
-		claim, err := p.claim(ctx, set, disk.Name)
-		if err != nil || claim == nil {
-			return files, err
-		}
-		if at, err := time.Parse(time.RFC3339, claim.Annotations[wellknown.UsedAtAnnotation]); err == nil && !at.Before(last.CreationTimestamp.Time) {
-			continue
-		}
-		before := claim.DeepCopy()
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, wellknown.UsedAtAnnotation, last.CreationTimestamp.UTC().Format(time.RFC3339))
-		if err := p.Client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return files, fmt.Errorf("note the use of PersistentVolumeClaim %s: %w", client.ObjectKeyFromObject(claim), err)
-		}
+	if err := disks.MarkUsed(ctx, p.Live, p.Client, set.Namespace, set.Name, set.Spec.Storage, last.CreationTimestamp.Time); err != nil {
+		return files, err
 	}
 	p.setUp(set.Key(), last.UID, true)
 	return files, nil

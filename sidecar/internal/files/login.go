@@ -32,6 +32,10 @@ func (l *login) config() *ssh.ServerConfig {
 		MaxAuthTries: maxTries, ServerVersion: "SSH-2.0-Dormouse",
 		PasswordCallback: l.password, PublicKeyCallback: l.key,
 	}
+	// Without what is only there for old programs, such as SHA-1.
+	algorithms := ssh.SupportedAlgorithms()
+	config.KeyExchanges, config.Ciphers, config.MACs = algorithms.KeyExchanges, algorithms.Ciphers, algorithms.MACs
+	config.PublicKeyAuthAlgorithms = algorithms.PublicKeyAuths
 	config.AddHostKey(l.hostKey)
 	return config
 }

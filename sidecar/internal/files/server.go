@@ -85,8 +85,14 @@ func readHostKey(path string) (ssh.Signer, error) {
 		return nil, fmt.Errorf("reading the host key %s: it must be an Ed25519, ECDSA or RSA key in PEM without a passphrase: %w", path, err)
 	}
 	switch kind := key.PublicKey().Type(); kind {
-	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSA:
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521:
 		return key, nil
+	case ssh.KeyAlgoRSA:
+		signer, ok := key.(ssh.AlgorithmSigner)
+		if !ok {
+			return nil, fmt.Errorf("reading the host key %s: it can't sign with SHA-2", path)
+		}
+		return ssh.NewSignerWithAlgorithms(signer, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}) //nolint:wrapcheck // it can't fail
 	default:
 		return nil, fmt.Errorf("reading the host key %s: it must be an Ed25519, ECDSA or RSA key, not %s", path, kind)
 	}

@@ -180,16 +180,8 @@ func TestAServerBeginsWithAnothersWorld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	find := func(server string) {
-		t.Helper()
-		g := env.Game{Namespace: ns, Name: server + "-files"}
-		if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
-			t.Fatal(err)
-		}
-		s.address = suite.NodePort(ctx, t, g, 22, 1)
-	}
 	create("first", nil, &v1alpha1.BackupSpec{To: v1alpha1.BackupTarget{Bucket: bucket}, OnSleep: new(false)})
-	find("first")
+	s.findServer(ctx, ns, "first")
 	world := s.write("world", 1<<20)
 	s.do(ctx, "mkdir region", "put "+s.local+"/world region/r.0.0.mca")
 	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "by-hand"}, Spec: v1alpha1.BackupRequest{Server: "first"}}
@@ -218,7 +210,7 @@ func TestAServerBeginsWithAnothersWorld(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", err, claim.Annotations)
 		}
-		find(server)
+		s.findServer(ctx, ns, server)
 		s.do(ctx, "get region/r.0.0.mca "+s.local+"/"+server)
 		s.same(server, world)
 	}

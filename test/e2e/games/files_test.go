@@ -54,8 +54,18 @@ func newShare(ctx context.Context, t *testing.T, namespace string) (*share, *v1a
 // find waits for the Service of a place's files.
 func (s *share) find(ctx context.Context, w *world) {
 	s.t.Helper()
-	files := env.Game{Namespace: w.game.Namespace, Name: w.place(0).Name + "-files"}
-	if _, err := suite.Cluster.WaitPhase(ctx, files.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
+	s.findServer(ctx, w.game.Namespace, w.place(0).Name)
+}
+
+// findServer waits until a Server's files can be reached, asleep.
+func (s *share) findServer(ctx context.Context, namespace, server string) {
+	s.t.Helper()
+	files := env.Game{Namespace: namespace, Name: server + "-files"}
+	es, err := suite.Cluster.WaitPhase(ctx, files.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := suite.Cluster.WaitRouted(ctx, es, 1); err != nil {
 		s.t.Fatal(err)
 	}
 	s.address = suite.NodePort(ctx, s.t, files, 22, 2)
