@@ -62,9 +62,7 @@ func TestTheHeaderSaysWhereTheClientIs(t *testing.T) {
 	check(t, w.through(header(t, 2, "203.0.113.8:40002"), goodPassword))
 	check(t, w.through(header(t, 2, "[2001:db8::7]:40003"), goodPassword))
 	for _, at := range []string{"203.0.113.8:40002", "[2001:db8::7]:40003"} {
-		if logs := w.logs(); !strings.Contains(logs, at) {
-			t.Errorf("the log doesn't have %s:\n%s", at, logs)
-		}
+		w.until("the log has "+at, func() bool { return strings.Contains(w.logs(), at) })
 	}
 }
 

@@ -157,9 +157,7 @@ func TestWhoSaysNothingIsEnded(t *testing.T) {
 	if _, err := io.ReadAll(c); err != nil {
 		t.Error(err)
 	}
-	if w.refused(refusedHandshake) != 1 {
-		t.Errorf("%d are counted", w.refused(refusedHandshake))
-	}
+	w.until("it is counted", func() bool { return w.refused(refusedHandshake) == 1 })
 }
 
 func TestConnectionsAreBounded(t *testing.T) {

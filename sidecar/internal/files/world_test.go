@@ -139,6 +139,22 @@ func (w *world) refused(why refusal) int {
 	return int(testutil.ToFloat64(w.metrics.refusals.WithLabelValues(string(why))))
 }
 
+// until waits for what the server counts or logs a moment after the client has its answer.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(30 * time.Second)
+	defer late.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			w.t.Fatalf("not within 30 s: %s\n%s", what, w.logs())
+		}
+	}
+}
+
 // dial logs in from an address of loopback.
 func (w *world) dial(from, user string, auth ...ssh.AuthMethod) (*ssh.Client, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
