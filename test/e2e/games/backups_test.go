@@ -174,7 +174,8 @@ func TestAServerBeginsWithAnothersWorld(t *testing.T) {
 	create := func(name string, from *v1alpha1.DiskSource, backup *v1alpha1.BackupSpec) {
 		t.Helper()
 		spec := suite.Cluster.ServerSpec()
-		spec.Running, spec.Files, spec.Backup = new(false), files, backup
+		// Those that begin with something are filled at their first start.
+		spec.Running, spec.Files, spec.Backup = new(from != nil), files, backup
 		spec.Storage = []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi"), From: from}}
 		if err := suite.Cluster.Client.Create(ctx, &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}); err != nil {
 			t.Fatal(err)
