@@ -32,6 +32,12 @@ import (
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=podtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
+// Copies knows from the cluster who copies a Server's disks.
+type Copies interface {
+	// Of are phrases for those that do, such as "Restore undo"; none: nobody.
+	Of(ctx context.Context, server types.NamespacedName) ([]string, error)
+}
+
 // Reconciler carries out Backups.
 type Reconciler struct {
 	// Client reads from the cache, which has the indexes of SetupIndexes, and writes to the API
@@ -41,6 +47,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Table has who holds which Server's disks.
 	Table *disklock.Table
+	// Copies knows of those who hold them though they aren't in the Table; nil: nobody does.
+	Copies Copies
 	// SidecarTemplate names the PodTemplate whose first container copies.
 	SidecarTemplate types.NamespacedName
 	// Events takes the events for users.
@@ -165,6 +173,12 @@ func (r *Reconciler) takeDisks(ctx context.Context, b *v1alpha1.Backup, set *dis
 	if !beside && !r.hold(b) {
 		return busy("It waits: another copy has the disks, or the game starts."), nil
 	}
+	if !beside {
+		if other, err := r.another(ctx, b); err != nil || other != "" {
+			r.release(b)
+			return busy("It waits for " + other + ", which has the disks."), err
+		}
+	}
 	u, err := r.users(ctx, set.Namespace, set.Name, b.Name)
 	switch {
 	case err != nil:
@@ -177,6 +191,24 @@ func (r *Reconciler) takeDisks(ctx context.Context, b *v1alpha1.Backup, set *dis
 	return busy("It waits until Pod " + u.pod + " is gone, which has the disks."), err
 }
 
+// another is somebody else than a Backup who copies its Server's disks; empty: nobody does. An earlier
+// leader's Restore holds nothing in the table, and between two tries of its Job it has no Pod either.
+func (r *Reconciler) another(ctx context.Context, b *v1alpha1.Backup) (string, error) {
+	if r.Copies == nil {
+		return "", nil
+	}
+	all, err := r.Copies.Of(ctx, serverOf(b))
+	if err != nil {
+		return "", err //nolint:wrapcheck // it says whose disks
+	}
+	for _, other := range all {
+		if other != holder(b.Name) {
+			return other, nil
+		}
+	}
+	return "", nil
+}
+
 // goOn lets a Backup copy. What a leader before this one, or this one before an error, hadn't made
 // yet is made, if the disks are still at rest.
 func (r *Reconciler) goOn(ctx context.Context, b *v1alpha1.Backup, o observed, m *state, s step) (step, error) {
@@ -187,7 +219,11 @@ func (r *Reconciler) goOn(ctx context.Context, b *v1alpha1.Backup, o observed, m
 			if err != nil {
 				return step{}, err
 			}
-			if !held || u.pod != "" {
+			other, err := r.another(ctx, b)
+			if err != nil {
+				return step{}, err
+			}
+			if !held || u.pod != "" || other != "" {
 				m.stopping = reasons.GameWoken
 				return step{requeueAfter: kit.StaleRetry}, nil
 			}

@@ -43,6 +43,7 @@ func setupBackups(ctx context.Context, mgr ctrl.Manager, o options.Options, held
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
 		Table:           held.table,
+		Copies:          held.finder,
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 		Events:          recorder,
 		Metrics:         counted,

@@ -54,7 +54,7 @@ type world struct {
 
 // kinds are those whose cache must be current for a test to look at what is done.
 var kinds = []client.ObjectList{
-	&v1alpha1.BackupList{}, &v1alpha1.GameTypeList{}, &v1alpha1.ServerList{}, &batchv1.JobList{}, &corev1.PodList{},
+	&v1alpha1.BackupList{}, &v1alpha1.RestoreList{}, &v1alpha1.GameTypeList{}, &v1alpha1.ServerList{}, &batchv1.JobList{}, &corev1.PodList{},
 }
 
 // withTemplate is a client that has the sidecar's PodTemplate, which is in the operator's namespace.
@@ -83,7 +83,7 @@ func prepared(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.replaceLeader()
-	for _, o := range []client.Object{&v1alpha1.Backup{}, &v1alpha1.GameType{}, &v1alpha1.Server{}, &batchv1.Job{}, &corev1.Pod{}} {
+	for _, o := range []client.Object{&v1alpha1.Backup{}, &v1alpha1.Restore{}, &v1alpha1.GameType{}, &v1alpha1.Server{}, &batchv1.Job{}, &corev1.Pod{}} {
 		if _, err := w.Manager.GetCache().GetInformer(t.Context(), o, cache.BlockUntilSynced(false)); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,10 @@ func (w *world) replaceLeader() {
 	}
 	w.table = disklock.New(count(&w.released), count(&w.denied))
 	c := withTemplate{w.Manager.GetClient()}
-	w.reconciler = &backup.Reconciler{Client: c, Live: w.Manager.GetAPIReader(), Table: w.table, Events: w.Recorder, Now: w.Clock.Now}
+	w.reconciler = &backup.Reconciler{
+		Client: c, Live: w.Manager.GetAPIReader(), Table: w.table, Events: w.Recorder, Now: w.Clock.Now,
+		Copies: &copies.Finder{Client: c, Live: w.Manager.GetAPIReader()},
+	}
 	w.reconciler.Init()
 	w.planner = &backup.Planner{Client: c, Live: w.Manager.GetAPIReader(), Events: w.Recorder, Now: w.Clock.Now}
 	w.planner.Init()

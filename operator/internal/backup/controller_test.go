@@ -1,0 +1,89 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/disks/copies"
+	"dormouse.dev/dormouse/operator/internal/disks/disklock"
+)
+
+// clusterWith is an API server, or a cache with the indexes, that has objects.
+func clusterWith(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	server := func(o client.Object) []string { return []string{copies.ServerOf(o).Name} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Backup{}).
+		WithIndex(&v1alpha1.Backup{}, copies.IndexServer, server).WithIndex(&v1alpha1.Restore{}, copies.IndexServer, server).Build()
+}
+
+func restore(phase v1alpha1.CopyPhase) *v1alpha1.Restore {
+	return &v1alpha1.Restore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "undo", UID: "undo"},
+		Spec:       v1alpha1.RestoreSpec{Server: "survival-0", Backup: "b"},
+		Status:     v1alpha1.RestoreStatus{Phase: phase},
+	}
+}
+
+// A Restore that an earlier leader began has no Pod while its Job is between two tries.
+func TestACopyKeepsOffDisksThatAnEarlierLeaderRestores(t *testing.T) {
+	running := made("b", 0, v1alpha1.CopyRunning)
+	free := func(table *disklock.Table) bool {
+		end, holder := table.Start(types.NamespacedName{Namespace: "games", Name: "survival-0"})
+		if holder == "" {
+			end()
+		}
+		return holder == ""
+	}
+	for name, c := range map[string]struct {
+		others  []client.Object
+		refused bool
+	}{
+		"nobody copies":           {[]client.Object{running}, false},
+		"a Restore that is over":  {[]client.Object{restore(v1alpha1.CopyFailed)}, false},
+		"a Restore between tries": {[]client.Object{running, restore(v1alpha1.CopyRunning)}, true},
+		"another Backup":          {[]client.Object{made("other", 0, v1alpha1.CopyRunning)}, true},
+	} {
+		live := clusterWith(t, c.others...)
+		table := disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {})
+		r := &Reconciler{Client: live, Live: live, Table: table, Copies: &copies.Finder{Client: clusterWith(t), Live: live}}
+		r.Init()
+		b, set := made("b", 0, v1alpha1.CopyPending), setWith(nil)
+		s, err := r.takeDisks(t.Context(), b, set, false)
+		if err != nil || (s.reason == reasons.DisksInUse) != c.refused || free(table) != c.refused {
+			t.Errorf("%s: it is told %+v (%v), and the disks are free: %v", name, s, err, free(table))
+		}
+		r.release(b)
+		if !c.refused {
+			continue
+		}
+		m := &state{}
+		if _, err := r.goOn(t.Context(), running, observed{set: set}, m, step{}); err != nil || m.stopping == "" {
+			t.Errorf("%s: one whose Job isn't there yet goes on (%v)", name, err)
+		}
+	}
+	r := &Reconciler{Table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}), Copies: failing{}}
+	r.Init()
+	if _, err := r.takeDisks(t.Context(), made("b", 0, v1alpha1.CopyPending), setWith(nil), false); err == nil || !free(r.Table) {
+		t.Errorf("it takes disks though it couldn't look: %v", err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Of(context.Context, types.NamespacedName) ([]string, error) {
+	return nil, errors.New("try again")
+}
