@@ -23,7 +23,7 @@ import (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=backups,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=dormouse.dev,resources=backups/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=backups/finalizers,verbs=update
-// +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes;servers,verbs=list;watch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes;restores;servers,verbs=list;watch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes/status;servers/status,verbs=patch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=snapshot.storage.k8s.io,resources=volumesnapshots,verbs=get;create;delete

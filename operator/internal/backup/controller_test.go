@@ -27,7 +27,8 @@ func clusterWith(t *testing.T, objects ...client.Object) client.Client {
 	}
 	server := func(o client.Object) []string { return []string{copies.ServerOf(o).Name} }
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Backup{}).
-		WithIndex(&v1alpha1.Backup{}, copies.IndexServer, server).WithIndex(&v1alpha1.Restore{}, copies.IndexServer, server).Build()
+		WithIndex(&v1alpha1.Backup{}, copies.IndexServer, server).WithIndex(&v1alpha1.Restore{}, copies.IndexServer, server).
+		WithIndex(&v1alpha1.Server{}, indexFrom, fromBackups).WithIndex(&v1alpha1.GameType{}, indexFrom, fromBackups).Build()
 }
 
 func restore(phase v1alpha1.CopyPhase) *v1alpha1.Restore {

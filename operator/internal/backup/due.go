@@ -39,6 +39,8 @@ type need struct {
 	usedAt time.Time
 	// awake is set while the game's Pod is there.
 	awake bool
+	// restoring is set while a Restore writes to the disks, or is about to.
+	restoring bool
 	// backups are all of the Server's.
 	backups []*v1alpha1.Backup
 }
@@ -55,7 +57,7 @@ type decision struct {
 
 // due decides whether a copy of a Server is due. A sleeping game's is where its disks were used after
 // the last good copy began, and another one where a time of the schedule has passed since. A copy that
-// waits or runs serves both. One that failed is made again later, and later still; one that was given
+// waits or runs serves both. A Restore goes before the copy of a game that sleeps. One that failed is made again later, and later still; one that was given
 // up, a little later.
 func due(now time.Time, n need) decision {
 	var d decision
@@ -73,7 +75,7 @@ func due(now time.Time, n need) decision {
 			}
 		}
 	}
-	if (n.spec.OnSleep == nil || *n.spec.OnSleep) && !n.awake && !began(n.backups, n.usedAt.Add(time.Second), true) {
+	if (n.spec.OnSleep == nil || *n.spec.OnSleep) && !n.awake && !n.restoring && !began(n.backups, n.usedAt.Add(time.Second), true) {
 		wanted, d.cause = times.Latest(wanted, n.usedAt), causeSleep
 	}
 	if d.cause == "" || n.usedAt.IsZero() || underWay(n.backups) {

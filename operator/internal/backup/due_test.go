@@ -39,6 +39,7 @@ func TestWhenACopyIsDue(t *testing.T) {
 		since      time.Duration // 0: long ago
 		used       time.Duration // how long ago; 0: there are no disks
 		awake      bool
+		restoring  bool
 		backups    list
 		cause      string
 		after      time.Duration
@@ -47,6 +48,8 @@ func TestWhenACopyIsDue(t *testing.T) {
 		"slept and never copied":                {used: hour, cause: causeSleep},
 		"awake":                                 {used: hour, awake: true},
 		"no disks":                              {schedule: daily, after: 16 * hour},
+		"a Restore goes first":                  {used: hour, restoring: true},
+		"a time has passed, and a Restore":      {notOnSleep: true, schedule: daily, used: 99 * hour, restoring: true, cause: causeSchedule, after: 16 * hour},
 		"not asked for":                         {used: hour, notOnSleep: true},
 		"copied since":                          {used: hour, backups: list{made("a", hour/2, v1alpha1.CopyComplete)}},
 		"copied before":                         {used: hour, backups: list{made("a", 2*hour, v1alpha1.CopyComplete)}, cause: causeSleep},
@@ -73,7 +76,7 @@ func TestWhenACopyIsDue(t *testing.T) {
 		"a schedule that can't be read":         {notOnSleep: true, schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true},
 		"one that can't be read, and it sleeps": {schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true, cause: causeSleep},
 	} {
-		n := need{server: "survival-0", spec: &v1alpha1.BackupSpec{Schedule: c.schedule}, awake: c.awake, backups: c.backups}
+		n := need{server: "survival-0", spec: &v1alpha1.BackupSpec{Schedule: c.schedule}, awake: c.awake, restoring: c.restoring, backups: c.backups}
 		if c.notOnSleep {
 			n.spec.OnSleep = new(false)
 		}

@@ -134,6 +134,9 @@ func (p *Planner) need(ctx context.Context, set *disks.Set, owner client.Object,
 		return n, nil
 	}
 	var err error
+	if n.restoring, err = restoring(ctx, p.Client, set.Key()); err != nil {
+		return n, err
+	}
 	if n.awake, err = gameRuns(ctx, p.Client, set.Key()); err != nil {
 		return n, err
 	}
@@ -211,7 +214,15 @@ func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha
 			going++
 		}
 	}
-	for _, b := range expired(set.Backup.Keep, backups) {
+	gone := expired(set.Backup.Keep, backups)
+	named, err := namedBackups(ctx, p.Client, set.Namespace, gone)
+	if err != nil {
+		return err
+	}
+	for _, b := range gone {
+		if named[b.Name] {
+			continue
+		}
 		if going++; going > mostForgotten {
 			return nil // the next ones when these are gone
 		}

@@ -59,7 +59,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return fmt.Errorf("add the index %s: %w", key, err)
 		}
 	}
-	return nil
+	return setupNamed(ctx, indexer)
 }
 
 // Setup registers the controller of Backups. The channel denied brings Servers whose game was kept from
@@ -92,6 +92,7 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 		Watches(&v1alpha1.GameType{}, handler.EnqueueRequestsFromMapFunc(servers), builder.WithPredicates(asks())).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(servers), builder.WithPredicates(asks())).
 		Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofBackup), builder.WithPredicates(predicate.Or(comesToItsEnd(), waitsAnew()))).
+		Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(ofRestore), builder.WithPredicates(goesFirstNoMore())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(p.ofPod), builder.WithPredicates(gameEnds())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		WatchesRawSource(source.Channel(used, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
