@@ -89,7 +89,7 @@ type BackupSchedule struct {
 }
 
 // BackupRetention says which copies stay. One that counts for several of its numbers is kept once.
-// The youngest that succeeded always stays.
+// The youngest that succeeded always stays, and so does the youngest of disks at rest.
 type BackupRetention struct {
 	// last is how many of the youngest stay.
 	// +optional

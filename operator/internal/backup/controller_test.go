@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 )
@@ -87,4 +89,32 @@ type failing struct{}
 
 func (failing) Of(context.Context, types.NamespacedName) ([]string, error) {
 	return nil, errors.New("try again")
+}
+
+func TestADiskThatIsNotFilledIsNotCopied(t *testing.T) {
+	from := &v1alpha1.DiskSource{Server: "template"}
+	for name, c := range map[string]struct {
+		noted  map[string]string
+		from   *v1alpha1.DiskSource
+		copied bool
+	}{
+		"it waits to be filled":      {map[string]string{wellknown.FilledAnnotation: ""}, from, false},
+		"it is filled":               {map[string]string{wellknown.FilledAnnotation: "server template"}, from, true},
+		"it began empty":             {nil, from, true},
+		"nobody asks for it anymore": {map[string]string{wellknown.FilledAnnotation: ""}, nil, true},
+	} {
+		live := clusterWith(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: "survival-0-world", Annotations: c.noted, CreationTimestamp: metav1.NewTime(clock),
+		}})
+		set := setWith(nil)
+		set.Spec.Storage[0].From = c.from
+		s, err := (&Reconciler{Live: live}).prepared(t.Context(), made("b", 0, ""), set)
+		if err != nil || (s.reason == "") != c.copied || (s.requeueAfter == 0) != c.copied {
+			t.Errorf("%s: a Backup is told %+v (%v)", name, s, err)
+		}
+		used, err := (&Planner{Live: live}).usedAt(t.Context(), set)
+		if err != nil || used.IsZero() == c.copied {
+			t.Errorf("%s: it was used at %s (%v)", name, used, err)
+		}
+	}
 }

@@ -13,7 +13,8 @@ import (
 const keptUnfinished = 5
 
 // expired are the Backups of one Server that don't stay, the oldest first. Those that people made, and
-// those that wait or run, neither go nor count.
+// those that wait or run, neither go nor count. The youngest good one stays, and the youngest of disks at
+// rest.
 func expired(keep v1alpha1.BackupRetention, backups []*v1alpha1.Backup) []*v1alpha1.Backup {
 	var good, bad []*v1alpha1.Backup
 	for _, b := range backups {
@@ -31,6 +32,10 @@ func expired(keep v1alpha1.BackupRetention, backups []*v1alpha1.Backup) []*v1alp
 	stays := map[*v1alpha1.Backup]bool{}
 	for _, b := range good[:min(len(good), max(int(keep.Last), 1))] {
 		stays[b] = true
+	}
+	// Copies beside the game may have half of a change: one that surely hasn't stays, whatever their number.
+	if i := slices.IndexFunc(good, func(b *v1alpha1.Backup) bool { return b.Status.AtRest }); i >= 0 {
+		stays[good[i]] = true
 	}
 	lastOfEach(good, int(keep.Daily), day, stays)
 	lastOfEach(good, int(keep.Weekly), monday, stays)

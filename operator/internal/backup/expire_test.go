@@ -2,6 +2,7 @@ package backup
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestWhichBackupsGo(t *testing.T) {
 		"as many as stay":                 {v1alpha1.BackupRetention{Last: 2}, list{complete("a", hour), complete("b", 2*hour)}, nil},
 		"the oldest go first":             {v1alpha1.BackupRetention{Last: 1}, list{complete("b", 2*hour), complete("a", hour), complete("c", 3*hour)}, []string{"c", "b"}},
 		"the youngest always stays":       {v1alpha1.BackupRetention{}, list{complete("a", 9999*hour)}, nil},
+		"torn ones don't push it out":     {v1alpha1.BackupRetention{Last: 2}, list{besideGame(complete("t", hour)), besideGame(complete("u", 2*hour)), besideGame(complete("v", 3*hour)), complete("a", 9*hour), complete("b", 10*hour)}, []string{"b", "v"}},
 		"failures don't push it out":      {v1alpha1.BackupRetention{Last: 1}, list{complete("a", 9*hour), made("f", hour, v1alpha1.CopyFailed)}, nil},
 		"a person's don't go or count":    {v1alpha1.BackupRetention{Last: 1}, list{byHand(complete("h", hour)), complete("a", 2*hour), complete("b", 3*hour)}, []string{"b"}},
 		"those that wait and run stay":    {v1alpha1.BackupRetention{Last: 1}, list{made("p", 9*hour, v1alpha1.CopyPending), made("r", 8*hour, v1alpha1.CopyRunning), made("n", 8*hour, ""), complete("a", hour)}, nil},
@@ -64,30 +66,45 @@ func TestWhichBackupsGo(t *testing.T) {
 	}
 }
 
-// Whatever the numbers are: nothing that people made goes, the youngest good one stays, what stays
-// doesn't go in the next pass, and there is an end to how many stay.
+// Whatever the numbers are: nothing that people made goes, the youngest good one stays, and the youngest of
+// disks at rest, what stays doesn't go in the next pass, and there is an end to how many stay.
 func TestWhatStaysStays(t *testing.T) {
 	random := rand.New(rand.NewPCG(24, 1))
 	phases := []v1alpha1.CopyPhase{v1alpha1.CopyComplete, v1alpha1.CopyComplete, v1alpha1.CopyComplete, v1alpha1.CopyFailed, v1alpha1.CopyCanceled, v1alpha1.CopyRunning, ""}
 	for range 500 {
 		keep := v1alpha1.BackupRetention{Last: random.Int32N(5), Daily: random.Int32N(4), Weekly: random.Int32N(4)}
 		var backups []*v1alpha1.Backup
-		var youngest *v1alpha1.Backup
+		var youngest, atRest *v1alpha1.Backup
 		for i := range random.IntN(60) {
 			b := made(strconv.Itoa(i), time.Duration(random.IntN(2000))*time.Hour, phases[random.IntN(len(phases))])
+			b.Status.AtRest = random.IntN(3) == 0
 			if random.IntN(5) == 0 {
 				byHand(b)
-			} else if b.Status.Phase == v1alpha1.CopyComplete && (youngest == nil || takenAt(b).After(takenAt(youngest))) {
-				youngest = b
+			} else if b.Status.Phase == v1alpha1.CopyComplete {
+				if youngest == nil || takenAt(b).After(takenAt(youngest)) {
+					youngest = b
+				}
+				if b.Status.AtRest && (atRest == nil || takenAt(b).After(takenAt(atRest))) {
+					atRest = b
+				}
 			}
 			backups = append(backups, b)
 		}
 		gone := map[*v1alpha1.Backup]bool{}
 		for _, b := range expired(keep, backups) {
 			gone[b] = true
-			if b.Labels == nil || !ended(b) || youngest != nil && takenAt(b).Equal(takenAt(youngest)) && b == youngest {
+			if b.Labels == nil || !ended(b) {
 				t.Fatalf("%+v goes of %v", b, names(backups))
 			}
+		}
+		// Of two that are as young either may stay.
+		stays := func(atRest bool, at time.Time) bool {
+			return slices.ContainsFunc(backups, func(b *v1alpha1.Backup) bool {
+				return !gone[b] && b.Labels != nil && b.Status.Phase == v1alpha1.CopyComplete && (b.Status.AtRest || !atRest) && takenAt(b).Equal(at)
+			})
+		}
+		if youngest != nil && !stays(false, takenAt(youngest)) || atRest != nil && !stays(true, takenAt(atRest)) {
+			t.Fatalf("with %+v the youngest, %+v, or the youngest at rest, %+v, goes", keep, youngest, atRest)
 		}
 		var left []*v1alpha1.Backup
 		count := 0
@@ -102,7 +119,7 @@ func TestWhatStaysStays(t *testing.T) {
 		if more := expired(keep, left); len(more) > 0 {
 			t.Fatalf("with %+v, %v go in the next pass of %v", keep, names(more), names(left))
 		}
-		if most := max(int(keep.Last), 1) + int(keep.Daily+keep.Weekly) + keptUnfinished; count > most {
+		if most := max(int(keep.Last), 1) + 1 + int(keep.Daily+keep.Weekly) + keptUnfinished; count > most {
 			t.Fatalf("with %+v %d stay, more than %d", keep, count, most)
 		}
 	}

@@ -25,6 +25,9 @@ import (
 // killedAfter is how long the program has to end when a copy is given up: a player waits for it.
 const killedAfter = 5 * time.Second
 
+// unfilledRetry is for a disk that is being filled, which isn't watched.
+const unfilledRetry = time.Minute
+
 // backupJob is the name of the Job of a Backup.
 func backupJob(backup string) string { return copyjob.Name("backup-", backup) }
 
@@ -34,13 +37,17 @@ func backupLabel(backup string) string { return copyjob.Name("", backup) }
 // prepared reports what keeps a copy from being made that somebody has to change.
 func (r *Reconciler) prepared(ctx context.Context, b *v1alpha1.Backup, set *disks.Set) (step, error) {
 	for i := range set.Spec.Storage {
-		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
-		err := r.Live.Get(ctx, key, &corev1.PersistentVolumeClaim{})
+		disk, claim := &set.Spec.Storage[i], &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, disk.Name)}
+		err := r.Live.Get(ctx, key, claim)
 		if apierrors.IsNotFound(err) {
 			return waiting(userRetry, reasons.NoDisk, "There is no PersistentVolumeClaim "+key.Name+" yet: the Server has never run with this disk."), nil
 		}
 		if err != nil {
 			return step{}, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
+		}
+		if disks.Unfilled(claim, disk) {
+			return waiting(unfilledRetry, reasons.NoDisk, "PersistentVolumeClaim "+key.Name+" doesn't have yet what spec.storage[].from names."), nil
 		}
 	}
 	if set.Backup.To.VolumeSnapshot != nil {

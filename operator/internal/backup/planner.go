@@ -145,18 +145,21 @@ func (p *Planner) need(ctx context.Context, set *disks.Set, owner client.Object,
 }
 
 // usedAt is when a Pod that may write to a Server's disks was last made, or else when they were; zero,
-// while one isn't there.
+// while one isn't there or doesn't have what it begins with.
 func (p *Planner) usedAt(ctx context.Context, set *disks.Set) (time.Time, error) {
 	var last time.Time
 	for i := range set.Spec.Storage {
-		claim := &corev1.PersistentVolumeClaim{}
-		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
+		disk, claim := &set.Spec.Storage[i], &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, disk.Name)}
 		err := p.Live.Get(ctx, key, claim)
 		if apierrors.IsNotFound(err) {
 			return time.Time{}, nil
 		}
 		if err != nil {
 			return time.Time{}, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
+		}
+		if disks.Unfilled(claim, disk) {
+			return time.Time{}, nil
 		}
 		used, err := time.Parse(time.RFC3339, claim.Annotations[wellknown.UsedAtAnnotation])
 		if err != nil {
