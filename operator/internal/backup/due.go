@@ -19,15 +19,16 @@ const (
 const (
 	// missedFor is how long a time of the schedule that passed is made up for.
 	missedFor = 366 * 24 * time.Hour
-	// canceledRetry is how long after a copy was given up the next one is made: the game that it was
-	// given up for has its Pod by then.
-	canceledRetry = time.Minute
 	// stamp is the time in a Backup's name.
 	stamp = "20060102150405"
 )
 
 // failedRetries are how long after one, two and more failures in a row the next copy is made.
 var failedRetries = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// canceledRetries are how long after one, two and more copies in a row that were given up the next one is
+// made. The game that the first was given up for has its Pod soon; one that still hasn't can't start.
+var canceledRetries = append([]time.Duration{time.Minute}, failedRetries...)
 
 // need is what is known of a Server when a copy may be due.
 type need struct {
@@ -57,8 +58,8 @@ type decision struct {
 
 // due decides whether a copy of a Server is due. A sleeping game's is where its disks were used after
 // the last good copy began, and another one where a time of the schedule has passed since. A copy that
-// waits or runs serves both. A Restore goes before the copy of a game that sleeps. One that failed is made again later, and later still; one that was given
-// up, a little later.
+// waits or runs serves both. A Restore goes before the copy of a game that sleeps. One that failed is made again later, and later still; so is one that was
+// given up, until the game has used its disks again.
 func due(now time.Time, n need) decision {
 	var d decision
 	var wanted time.Time // what the copy is to be younger than
@@ -82,7 +83,7 @@ func due(now time.Time, n need) decision {
 		d.cause = ""
 		return d
 	}
-	if wait := retryAt(n.backups, wanted).Sub(now); wait > 0 {
+	if wait := retryAt(n.backups, wanted, n.usedAt).Sub(now); wait > 0 {
 		d.cause = ""
 		d.requeueAfter.AtMost(wait)
 		return d
@@ -122,27 +123,33 @@ func ended(b *v1alpha1.Backup) bool {
 	}
 }
 
-// retryAt is when the next copy may be made after those that have come to nothing since a time.
-func retryAt(backups []*v1alpha1.Backup, since time.Time) time.Time {
-	var at, failedAt time.Time
-	failed := 0
+// retryAt is when the next copy may be made after those that have come to nothing since a time. Those that
+// were given up before the disks' last use don't count: the game had its turn.
+func retryAt(backups []*v1alpha1.Backup, since, usedAt time.Time) time.Time {
+	var last time.Time
+	failed, canceled := 0, 0
 	for _, b := range backups {
 		end := endOf(b)
-		if end.Before(since) {
+		switch {
+		case end.Before(since):
+			continue
+		case b.Status.Phase == v1alpha1.CopyFailed:
+			failed++
+		case b.Status.Phase == v1alpha1.CopyCanceled && !end.Before(usedAt):
+			canceled++
+		default:
 			continue
 		}
-		switch b.Status.Phase {
-		case v1alpha1.CopyFailed:
-			failed, failedAt = failed+1, times.Latest(failedAt, end)
-		case v1alpha1.CopyCanceled:
-			at = times.Latest(at, end.Add(canceledRetry))
-		default:
-		}
+		last = times.Latest(last, end)
 	}
-	if failed > 0 {
-		at = times.Latest(at, failedAt.Add(failedRetries[min(failed, len(failedRetries))-1]))
+	if failed == 0 && canceled == 0 {
+		return time.Time{}
 	}
-	return at
+	pauses := failedRetries
+	if failed == 0 {
+		pauses = canceledRetries
+	}
+	return last.Add(pauses[min(failed+canceled, len(pauses))-1])
 }
 
 // endOf is when a Backup came to its end, or else when it was made.
