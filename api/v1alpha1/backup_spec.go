@@ -118,7 +118,7 @@ type BackupTarget struct {
 	// +optional
 	Claim *BackupClaim `json:"claim,omitempty"`
 	// bucket keeps them in a bucket of an S3-compatible service, as objects
-	// <prefix><server>/<backup>.tar.zst.
+	// <prefix><namespace>/<server>/<backup>.tar.zst.
 	// +optional
 	Bucket *BackupBucket `json:"bucket,omitempty"`
 	// volumeSnapshot has the disk's own driver make a snapshot of it, where the cluster has the

@@ -165,10 +165,10 @@ func TestWhereAnArchiveIs(t *testing.T) {
 		flags  []string
 	}{
 		{&v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "nas"}}, "file:///backups/survival-0/one.tar.zst", nil},
-		{bucket(), "s3://worlds/mine/a b survival-0/one.tar.zst", []string{"--s3-endpoint=https://s3.example.com", "--s3-region=eu-1", "--s3-ca-file=/bucket-ca/ca.crt"}},
+		{bucket(), "s3://worlds/mine/a b games/survival-0/one.tar.zst", []string{"--s3-endpoint=https://s3.example.com", "--s3-region=eu-1", "--s3-ca-file=/bucket-ca/ca.crt"}},
 		{&v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, "", nil},
 	} {
-		if got := URL(c.target, "survival-0", "one"); got != c.url {
+		if got := URL(c.target, "games", "survival-0", "one"); got != c.url {
 			t.Errorf("it is at %q, want %q", got, c.url)
 		}
 		if got := Flags(c.target); !slices.Equal(got, c.flags) {

@@ -8,14 +8,15 @@ import (
 const authorityFile = "ca.crt"
 
 // URL is where the archive of a Server's Backup is, as the Job's program is told: in the disk for
-// copies, or in the bucket. It is empty for snapshots, which have no archive.
-func URL(target *v1alpha1.BackupTarget, server, backup string) string {
+// copies, or in the bucket, which several namespaces may share. It is empty for snapshots, which have no
+// archive.
+func URL(target *v1alpha1.BackupTarget, namespace, server, backup string) string {
 	path := server + "/" + backup + ".tar.zst"
 	switch {
 	case target.Claim != nil:
 		return "file://" + claimPath + "/" + path
 	case target.Bucket != nil:
-		return "s3://" + target.Bucket.Name + "/" + target.Bucket.Prefix + path
+		return "s3://" + target.Bucket.Name + "/" + target.Bucket.Prefix + namespace + "/" + path
 	}
 	return ""
 }
