@@ -6,8 +6,8 @@ import (
 )
 
 // Backup is one copy of a Server's disks. Dormouse makes them as spec.backup of the Server or its
-// GameType says, and a person makes one by hand. Deleting it deletes the copy. It outlives its
-// Server.
+// GameType says, and a person makes one by hand. Deleting it deletes the copy, unless its annotation
+// dormouse.dev/keep-archive is "true". It outlives its Server.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

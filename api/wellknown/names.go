@@ -111,6 +111,10 @@ const (
 	// BackupFinalizer keeps a deleted Backup until what it kept is deleted.
 	BackupFinalizer = "dormouse.dev/backup"
 
+	// KeepArchiveAnnotation is "true" on a Backup whose archive or VolumeSnapshots stay when it is
+	// deleted.
+	KeepArchiveAnnotation = "dormouse.dev/keep-archive"
+
 	// RestoreFinalizer keeps a deleted Restore until nothing of it writes to the disks.
 	RestoreFinalizer = "dormouse.dev/restore"
 

@@ -116,7 +116,7 @@ func (o options) do(ctx context.Context, verb string) error {
 		}
 		return manifests.WaitAvailable(ctx, c, objects, progress)
 	case "delete":
-		return manifests.Delete(ctx, c, objects, progress)
+		return remove(ctx, c, objects, progress)
 	default:
 		return fmt.Errorf("want one of apply, delete and print, got %q", verb)
 	}
@@ -176,6 +176,9 @@ func warning(overlay string, users []*unstructured.Unstructured) string {
 	}
 	if len(users) > 0 {
 		b.WriteString("Workloads that ElasticServices name are left, and awake. The games of Servers, Fleets and GameTypes end, once nobody plays there.\n")
+	}
+	if kinds["Backup"] != nil {
+		b.WriteString("The archives and VolumeSnapshots of Backups stay.\n")
 	}
 	b.WriteString("Type yes to go on: ")
 	return b.String()

@@ -16,11 +16,13 @@ func TestWhatGoesIsSaidByKind(t *testing.T) {
 		u.SetNamespace(namespace)
 		return u
 	}
-	got := warning("config/default", []*unstructured.Unstructured{user("Server", "shop"), user("Server", "games"), user("Server", "games"), user("ElasticService", "games")})
+	got := warning("config/default", []*unstructured.Unstructured{user("Server", "shop"), user("Server", "games"), user("Server", "games"), user("ElasticService", "games"), user("Backup", "games")})
 	want := `This removes what config/default has in the cluster, and every object of its kinds:
+  1 of kind Backup, in games
   1 of kind ElasticService, in games
   3 of kind Server, in games, shop
 Workloads that ElasticServices name are left, and awake. The games of Servers, Fleets and GameTypes end, once nobody plays there.
+The archives and VolumeSnapshots of Backups stay.
 Type yes to go on: `
 	if got != want {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)

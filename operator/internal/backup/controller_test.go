@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -115,6 +118,31 @@ func TestADiskThatIsNotFilledIsNotCopied(t *testing.T) {
 		used, err := (&Planner{Live: live}).usedAt(t.Context(), set)
 		if err != nil || used.IsZero() == c.copied {
 			t.Errorf("%s: it was used at %s (%v)", name, used, err)
+		}
+	}
+}
+
+// The snapshots of a Backup belong to it, and would go with it.
+func TestSnapshotsOutliveABackupThatSaysSo(t *testing.T) {
+	for value, stays := range map[string]bool{"true": true, "": false, "false": false} {
+		b := made("b", time.Hour, v1alpha1.CopyComplete)
+		b.UID, b.Finalizers = "b", []string{finalizer}
+		b.Annotations = map[string]string{wellknown.KeepArchiveAnnotation: value}
+		b.Status.To, b.Status.Disks = &v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, []string{"world", "mods"}
+		another := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(snapshotKind)
+		u.SetNamespace("games")
+		u.SetName(SnapshotName("b", "world"))
+		u.SetOwnerReferences([]metav1.OwnerReference{another, ownerOf(b)})
+		c := clusterWith(t, u)
+		left, again, err := (&Reconciler{Client: c, Live: c}).forgotten(t.Context(), b, observed{})
+		if left != "" || again != 0 || err != nil {
+			t.Errorf("with %q: %s, %s, %v", value, left, again, err)
+		}
+		err = c.Get(t.Context(), client.ObjectKeyFromObject(u), u)
+		if stays && (err != nil || len(u.GetOwnerReferences()) != 1) || !stays && !apierrors.IsNotFound(err) {
+			t.Errorf("with %q it has the owners %v (%v)", value, u.GetOwnerReferences(), err)
 		}
 	}
 }

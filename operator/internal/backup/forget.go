@@ -35,7 +35,7 @@ const (
 // forgetJob is the name of the Job that deletes what a Backup kept.
 func forgetJob(backup string) string { return copyjob.Name("forget-", backup) }
 
-// forget deletes what a deleted Backup kept, and lets it go. What can't be deleted may stay: a Backup
+// forget deletes what a deleted Backup kept, unless its annotation says otherwise, and lets it go. What can't be deleted may stay: a Backup
 // that could never be deleted would keep its namespace from that, too.
 func (r *Reconciler) forget(ctx context.Context, b *v1alpha1.Backup, o observed) (reconcile.Result, error) {
 	r.release(b)
@@ -58,9 +58,14 @@ func (r *Reconciler) forget(ctx context.Context, b *v1alpha1.Backup, o observed)
 // forgotten deletes what a Backup kept; left is why it may still be there, and requeueAfter is above
 // zero while it isn't known.
 func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observed) (left string, requeueAfter time.Duration, err error) {
+	keep := b.Annotations[wellknown.KeepArchiveAnnotation] == "true"
 	switch to := b.Status.To; {
 	case to == nil:
 		return "", 0, nil // it never began
+	case keep && to.VolumeSnapshot != nil:
+		return "", 0, r.leaveSnapshots(ctx, b)
+	case keep:
+		return "", 0, nil
 	case to.VolumeSnapshot != nil:
 		return "", 0, r.deleteSnapshots(ctx, b)
 	case to.Claim != nil:

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -117,6 +118,29 @@ func (r *Reconciler) observeSnapshots(ctx context.Context, b *v1alpha1.Backup, m
 	case b.Status.StartTime != nil && r.Now().Sub(b.Status.StartTime.Time) > timeout:
 		o.outcome.Done, o.outcome.Failed = true, true
 		o.outcome.Message = "The snapshots weren't ready within " + timeout.Round(time.Second).String() + ". " + o.outcome.Message
+	}
+	return nil
+}
+
+// leaveSnapshots lets the snapshots of a Backup outlive it.
+func (r *Reconciler) leaveSnapshots(ctx context.Context, b *v1alpha1.Backup) error {
+	for _, disk := range b.Status.Disks {
+		u, err := r.snapshot(ctx, b, disk)
+		if meta.IsNoMatchError(err) {
+			return nil // with the API all snapshots went
+		}
+		if err != nil {
+			return err
+		}
+		if u == nil || !metav1.IsControlledBy(u, b) {
+			continue
+		}
+		before := u.DeepCopy()
+		u.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == b.UID }))
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, u, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("leave VolumeSnapshot %s/%s: %w", b.Namespace, u.GetName(), err)
+		}
 	}
 	return nil
 }

@@ -86,6 +86,33 @@ func TestAPersonsCopyStays(t *testing.T) {
 	}
 }
 
+// A person's word, and that of who removes Dormouse.
+func TestAnArchiveStaysWhereItsBackupSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.setup(func(s *v1alpha1.BackupSpec) { s.OnSleep = new(false) })
+	for _, value := range []string{"true", "false"} {
+		w.copied("b")
+		b := w.get("b")
+		before := b.DeepCopy()
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, wellknown.KeepArchiveAnnotation, value)
+		if err := w.Admin.Patch(t.Context(), b, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		w.remove("b")
+		w.pass()
+		if value == "true" {
+			w.none()
+			if left := w.jobs(); len(left) != 0 {
+				t.Errorf("its archive is deleted by %+v", left)
+			}
+			continue
+		}
+		if args := w.job().Spec.Template.Spec.Containers[0].Args; args[0] != "forget" {
+			t.Errorf("its Job runs %v", args)
+		}
+	}
+}
+
 // What can't be deleted keeps neither the Backup nor its namespace.
 func TestABackupGoesWhereItsCopyCannot(t *testing.T) {
 	w := newWorld(t)
