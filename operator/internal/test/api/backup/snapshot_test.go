@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -147,5 +148,22 @@ func TestASnapshotIsTakenWhereTheClusterCan(t *testing.T) {
 	w.none()
 	if err := w.Admin.Get(t.Context(), w.key("b-world"), snapshotKind()); err == nil {
 		t.Error("the snapshot of a Backup that is gone stays")
+	}
+
+	// One whose annotation says so.
+	w.byHand("d")
+	w.pass()
+	w.snapshotSays("d-world", map[string]any{"creationTime": "2026-11-26T12:00:00Z", "readyToUse": true})
+	w.pass()
+	d := w.want("d", v1alpha1.CopyComplete, reasons.Copied)
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, wellknown.KeepArchiveAnnotation, "true")
+	if err := w.Admin.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	w.remove("d")
+	w.pass()
+	w.none()
+	if u := w.snapshot("d-world"); !u.GetDeletionTimestamp().IsZero() || len(u.GetOwnerReferences()) != 0 {
+		t.Errorf("the snapshot goes with its Backup: %+v", u.Object["metadata"])
 	}
 }
