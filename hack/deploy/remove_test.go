@@ -39,7 +39,8 @@ func TestTheArchivesOutliveDormouse(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, kind := range []schema.GroupVersionKind{
 		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		{Group: "dormouse.dev", Version: "v1alpha1", Kind: "Backup"}, {Group: "dormouse.dev", Version: "v1alpha1", Kind: "Server"},
+		{Group: "dormouse.dev", Version: "v1alpha1", Kind: "Backup"},
+		{Group: "dormouse.dev", Version: "v1alpha1", Kind: "Server"},
 		{Group: "other.example", Version: "v1alpha1", Kind: "Backup"},
 	} {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
