@@ -83,6 +83,12 @@ func Read(ctx context.Context, live client.Reader, job *batchv1.Job) (Outcome, e
 	return o, nil
 }
 
+// Ended reports whether a Job has succeeded or failed, and makes no other Pod.
+func Ended(job *batchv1.Job) bool {
+	complete, failed := ended(job)
+	return complete || failed != nil
+}
+
 // ended tells whether a Job has succeeded, or the condition by which it has failed.
 func ended(job *batchv1.Job) (complete bool, failed *batchv1.JobCondition) {
 	for i := range job.Status.Conditions {

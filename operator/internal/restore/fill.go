@@ -1,9 +1,13 @@
 package restore
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,7 +117,18 @@ func (f *Filler) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	is := f.of(key)
 	one := only(set, []string{disk.Name})
 	name := fillName(one, disk)
+	left, err := f.endOthers(ctx, key, name, one.Owner.UID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if left != "" {
+		f.say(s, key, is, left+", which began to fill the disks, is about to end.")
+		return reconcile.Result{RequeueAfter: podRetry}, nil
+	}
 	job, err := f.job(ctx, key.Namespace, name, one.Owner.UID)
+	if err == nil && job == nil {
+		f.free(is) // another source's, too: no Job has them any more
+	}
 	if err != nil {
 		return f.cant(s, key, is, job, err)
 	}
@@ -160,8 +175,62 @@ func (f *Filler) unfilled(ctx context.Context, set *disks.Set) (*v1alpha1.Storag
 
 // fillName is the Job that fills a disk. What it is filled from is a part of the name, so that another
 // source is another Job.
+// A hash tells a Server and a Backup of one name apart.
 func fillName(set *disks.Set, disk *v1alpha1.StorageSpec) string {
-	return copyjob.Name("fill-", disks.ClaimName(set.Name, disk.Name)+"-"+disk.From.Server+disk.From.Backup)
+	sum := sha256.Sum256([]byte(strings.Join([]string{set.Name, disk.Name, disk.From.Server, disk.From.Backup}, "/")))
+	return copyjob.Name(fillPrefix, disks.ClaimName(set.Name, disk.Name)+"-"+hex.EncodeToString(sum[:4]))
+}
+
+// fillPrefix begins the name of each Job that fills a disk.
+const fillPrefix = "fill-"
+
+// mostFills bounds how many Jobs that fill a Server's disks are read at once. There are one or two.
+const mostFills = 100
+
+// endOthers has the Jobs end that fill a Server's disks, but for the one that is to: what the disks
+// begin with may have changed, and a Job makes another Pod long after one has failed. left is one of
+// them, or of their Pods, that may write still, by the API server itself; empty: none may.
+func (f *Filler) endOthers(ctx context.Context, key types.NamespacedName, name string, owner types.UID) (left string, err error) {
+	var jobs batchv1.JobList
+	labels := client.MatchingLabels{wellknown.DisksLabel: key.Name, copyjob.ManagedByLabel: wellknown.ManagedBy}
+	if err := f.Live.List(ctx, &jobs, client.InNamespace(key.Namespace), labels, client.Limit(mostFills)); err != nil {
+		return "", fmt.Errorf("list the Jobs that fill the disks of Server %s: %w", key, err)
+	}
+	current := false
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		by := metav1.GetControllerOfNoCopy(job)
+		switch {
+		case !fills(by, job.Name):
+			continue
+		case job.Name == name && by.UID == owner:
+			current = true
+			continue
+		case !copyjob.Ended(job):
+			left = "Job " + job.Name
+		}
+		if err := f.end(ctx, job); err != nil {
+			return "", err
+		}
+	}
+	var pods corev1.PodList
+	if err := f.Live.List(ctx, &pods, client.InNamespace(key.Namespace), labels, client.Limit(mostUsers)); err != nil {
+		return "", fmt.Errorf("list the Pods that fill the disks of Server %s: %w", key, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		by := metav1.GetControllerOfNoCopy(pod)
+		if by == nil || by.Kind != "Job" || !strings.HasPrefix(by.Name, fillPrefix) || current && by.Name == name || over(pod) {
+			continue
+		}
+		left = cmp.Or(left, "Pod "+pod.Name)
+	}
+	return left, nil
+}
+
+// fills reports whether a Job with an owner fills a disk.
+func fills(by *metav1.OwnerReference, name string) bool {
+	return by != nil && by.Kind != "Restore" && by.Kind != "Backup" && strings.HasPrefix(name, fillPrefix)
 }
 
 // prepare takes the disks, and completes the options of a Job that fills one. from is what the
@@ -187,7 +256,7 @@ func (f *Filler) prepare(ctx context.Context, key types.NamespacedName, is *fill
 		o.Source = map[string]string{disk.Name: claim.Name}
 		o.Labels[wellknown.CopiesLabel] = source.Name
 		o.Args = args("restore", o.Set, o.Name, "--from=dir:"+copyjob.SourcePath)
-		return from, f.take(ctx, is, key, "Copy from Server "+source.Name, o.Name, job)
+		return from, f.take(ctx, is, key, copies.FromServer(source.Name), o.Name, job)
 	}
 	b := &v1alpha1.Backup{}
 	err = f.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: disk.From.Backup}, b)
@@ -289,23 +358,19 @@ func (f *Filler) watch(ctx context.Context, s *v1alpha1.Server, key types.Namesp
 
 // done is for a Server of which nothing is to be filled, or that is gone.
 func (f *Filler) done(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	// A Job whose owner is gone has a Pod that may still read another Server's disk.
+	left, err := f.endOthers(ctx, key, "", "")
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if left != "" {
+		return reconcile.Result{RequeueAfter: podRetry}, nil
+	}
 	f.mu.Lock()
 	is := f.fills[key]
 	f.mu.Unlock()
 	if is == nil {
 		return reconcile.Result{}, nil
-	}
-	// A Job whose owner is gone has a Pod that may still read another Server's disk.
-	var pods corev1.PodList
-	err := f.Live.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{wellknown.DisksLabel: key.Name, copyjob.ManagedByLabel: wellknown.ManagedBy}, client.Limit(mostUsers))
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("list the Pods that fill the disks of Server %s: %w", key, err)
-	}
-	for i := range pods.Items {
-		by := metav1.GetControllerOfNoCopy(&pods.Items[i])
-		if phase := pods.Items[i].Status.Phase; by != nil && by.Kind == "Job" && phase != corev1.PodSucceeded && phase != corev1.PodFailed && len(is.held) > 0 {
-			return reconcile.Result{RequeueAfter: podRetry}, nil
-		}
 	}
 	f.free(is)
 	f.mu.Lock()
@@ -374,7 +439,7 @@ func (f *Filler) waiting() predicate.Predicate {
 // byFill finds the Server whose disk a Job fills.
 func byFill(_ context.Context, o client.Object) []reconcile.Request {
 	server := o.GetLabels()[wellknown.DisksLabel]
-	if by := metav1.GetControllerOfNoCopy(o); by == nil || by.Kind == "Restore" || by.Kind == "Backup" || server == "" {
+	if server == "" || !fills(metav1.GetControllerOfNoCopy(o), o.GetName()) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: server}}}

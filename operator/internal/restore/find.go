@@ -70,7 +70,7 @@ func usersOf(ctx context.Context, live client.Reader, server types.NamespacedNam
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		switch by := metav1.GetControllerOfNoCopy(pod); {
-		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case over(pod):
 		case by != nil && by.Kind == "Job" && by.Name == job:
 			own = append(own, pod.Name)
 		default:
@@ -78,4 +78,9 @@ func usersOf(ctx context.Context, live client.Reader, server types.NamespacedNam
 		}
 	}
 	return others, own, nil
+}
+
+// over reports whether a Pod has ended.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -102,12 +102,16 @@ func (c *Cluster) job(ctx context.Context, namespace, name string, owner types.U
 	return job, nil
 }
 
-// end deletes a Job with its Pods.
+// end deletes a Job with its Pods. One that may make another Pod stays until all of its are gone.
 func (c *Cluster) end(ctx context.Context, job *batchv1.Job) error {
 	if job == nil || !job.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	err := c.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	policy := metav1.DeletePropagationForeground
+	if copyjob.Ended(job) {
+		policy = metav1.DeletePropagationBackground
+	}
+	err := c.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(policy))
 	return wrapf(client.IgnoreNotFound(err), "delete Job %s", client.ObjectKeyFromObject(job))
 }
 

@@ -1,6 +1,6 @@
 // Package copies knows from the cluster whose disks are being copied: by Backups and Restores that
-// are Running, and by Jobs that fill another Server's new disk. A copy that an earlier leader began
-// is in no table of this one's.
+// are Running, and by Jobs that fill a new disk, of which both ends count. A copy that an earlier
+// leader began is in no table of this one's.
 //
 // It reads the cache, and once in each namespace the API server, because the cache of a new leader
 // may be behind. It writes nothing.
@@ -116,7 +116,11 @@ func (f *Finder) former(ctx context.Context, server types.NamespacedName) ([]str
 			continue
 		}
 		still = append(still, o)
-		holders = append(holders, Phrase(o))
+		holder := Phrase(o)
+		if server.Name == o.GetLabels()[wellknown.DisksLabel] && isJob(o) {
+			holder = from(o)
+		}
+		holders = append(holders, holder)
 	}
 	if len(still) == 0 {
 		delete(ns.running, server.Name)
@@ -135,7 +139,7 @@ func (f *Finder) learn(ctx context.Context, name string) (map[string][]client.Ob
 	}{
 		{&v1alpha1.BackupList{}, client.MatchingLabels{}},
 		{&v1alpha1.RestoreList{}, client.MatchingLabels{}},
-		{&batchv1.JobList{}, client.HasLabels{wellknown.CopiesLabel}},
+		{&batchv1.JobList{}, client.HasLabels{wellknown.DisksLabel}},
 	}
 	for _, kind := range kinds {
 		for {
@@ -144,8 +148,10 @@ func (f *Finder) learn(ctx context.Context, name string) (map[string][]client.Ob
 				return nil, fmt.Errorf("list what is copied in namespace %s: %w", name, err)
 			}
 			for _, o := range itemsOf(kind.list) {
-				if running(o) {
-					server := ServerOf(o).Name
+				if !running(o) {
+					continue
+				}
+				for _, server := range serversOf(o) {
 					copied, _ := o.DeepCopyObject().(client.Object)
 					found[server] = append(found[server], copied)
 				}
@@ -172,6 +178,29 @@ func ServerOf(o client.Object) types.NamespacedName {
 	return key
 }
 
+// serversOf are the names of the Servers whose disks something has: a Job that fills a disk has that
+// of its own Server, too.
+func serversOf(o client.Object) []string {
+	all := []string{ServerOf(o).Name}
+	if isJob(o) {
+		all = append(all, o.GetLabels()[wellknown.DisksLabel])
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
+}
+
+func isJob(o client.Object) bool {
+	_, ok := o.(*batchv1.Job)
+	return ok
+}
+
+// from names what fills a Server's disk, to that Server.
+func from(o client.Object) string {
+	if server := o.GetLabels()[wellknown.CopiesLabel]; server != "" {
+		return FromServer(server)
+	}
+	return "Copy from a Backup"
+}
+
 // Phrase names what copies, as a holder of package disklock.
 func Phrase(o client.Object) string {
 	switch o := o.(type) {
@@ -187,6 +216,9 @@ func Phrase(o client.Object) string {
 
 // ForServer names what fills a new disk of a Server from another one's.
 func ForServer(server string) string { return "Copy for " + server }
+
+// FromServer names what fills a new disk with another Server's, to the Server with the new one.
+func FromServer(server string) string { return "Copy from Server " + server }
 
 // Ended lets through the changes with which a Backup or a Restore may have let the disks go.
 func Ended() predicate.Predicate {

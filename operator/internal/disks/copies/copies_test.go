@@ -132,6 +132,16 @@ func TestWhoCopiesThoughTheCacheIsBehind(t *testing.T) {
 	}
 }
 
+// A Job that fills a disk keeps the game of that disk out, too, wherever it fills it from: a new leader
+// hasn't taken the disk yet.
+func TestWhoFillsADisk(t *testing.T) {
+	fromServer, fromBackup := filling(false), filling(false)
+	fromServer.Labels = map[string]string{wellknown.CopiesLabel: "creative", wellknown.DisksLabel: "survival"}
+	fromBackup.Name, fromBackup.UID, fromBackup.Labels = "fill-2", "fill-2", map[string]string{wellknown.DisksLabel: "survival"}
+	wantHolders(t, &Finder{Client: storeOf(t), Live: storeOf(t, fromServer, fromBackup)}, "Copy from Server creative", "Copy from a Backup")
+	wantHolders(t, &Finder{Client: storeOf(t), Live: storeOf(t, filling(true))})
+}
+
 func TestAGameIsTriedAgainWhenACopyEnds(t *testing.T) {
 	p := Ended()
 	update := func(from, to client.Object) bool { return p.Update(event.UpdateEvent{ObjectOld: from, ObjectNew: to}) }

@@ -24,7 +24,7 @@ func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
 	w.says("copy", "Waits until disk world is filled from the disk of Server survival. Pod survival has the disks of Server survival: stop it, or let it sleep.")
 	w.sleeps()
 
-	job, pod := w.job("fill-copy-world-survival")
+	job, pod := w.job("fill-copy-world-d1832ffc")
 	spec := &job.Spec.Template.Spec
 	if args := spec.Containers[0].Args; !slices.Contains(args, "--from=dir:/source") || !slices.Contains(args, "--disk=world=/disks/world") {
 		t.Errorf("it is filled with %q", args)
@@ -50,7 +50,7 @@ func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
 	if got := w.claim("copy").Annotations[wellknown.FilledAnnotation]; got != "server/survival" {
 		t.Errorf("the disk says that it is filled with %q", got)
 	}
-	w.noJob("fill-copy-world-survival")
+	w.noJob("fill-copy-world-d1832ffc")
 }
 
 // A new disk gets what a Backup has. A failure is told, and tried again.
@@ -61,15 +61,15 @@ func TestANewDiskBeginsWithABackup(t *testing.T) {
 	w.says("copy", "There is no Backup survival-1.")
 	w.noPod("copy")
 	w.backup("survival")
-	job, pod := w.job("fill-copy-world-survival-1")
+	job, pod := w.job("fill-copy-world-3d693420")
 	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--from=file:///backups/survival/survival-1.tar.zst") {
 		t.Errorf("it is filled with %q", args)
 	}
 	w.end(job, pod, copyjob.Report{Error: "no space left on device"})
-	w.noJob("fill-copy-world-survival-1")
+	w.noJob("fill-copy-world-3d693420")
 	w.says("copy", "No space left on device.")
 	w.noPod("copy")
-	job, pod = w.job("fill-copy-world-survival-1")
+	job, pod = w.job("fill-copy-world-3d693420")
 	w.end(job, pod, copyjob.Report{})
 	w.pod("copy")
 	if got := w.claim("copy").Annotations[wellknown.FilledAnnotation]; got != "backup/survival-1" {

@@ -1,0 +1,198 @@
+package restore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
+)
+
+var survival = types.NamespacedName{Namespace: "games", Name: "survival"}
+
+// table is who has which disks.
+type table map[types.NamespacedName]string
+
+func (t table) Hold(server types.NamespacedName, holder string) bool {
+	if is, ok := t[server]; ok && is != holder {
+		return false
+	}
+	t[server] = holder
+	return true
+}
+func (table) Wanted(types.NamespacedName) bool { return false }
+func (t table) Release(server types.NamespacedName, holder string) {
+	if t[server] == holder {
+		delete(t, server)
+	}
+}
+
+// nobody copies.
+type nobody struct{}
+
+func (nobody) Of(context.Context, types.NamespacedName) ([]string, error) { return nil, nil }
+
+// filled is Server survival with a new disk that begins with another Server's, and the claim of it.
+func filled(from *v1alpha1.DiskSource) (*v1alpha1.Server, *corev1.PersistentVolumeClaim) {
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival", UID: "survival"}}
+	s.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world", From: from}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "survival-world", Annotations: map[string]string{wellknown.FilledAnnotation: ""},
+	}}
+	return s, claim
+}
+
+// fillJob is a Job that fills a disk of survival's and is between two tries. It stays when it is
+// deleted, as one does whose Pods are to go first.
+func fillJob(name string) *batchv1.Job {
+	s, _ := filled(nil)
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: name, UID: types.UID(name), Finalizers: []string{metav1.FinalizerDeleteDependents},
+		Labels:          map[string]string{wellknown.DisksLabel: "survival", copyjob.ManagedByLabel: wellknown.ManagedBy},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server"))},
+	}}
+}
+
+// fillerWith is a Filler with some objects, which counts whom it told.
+func fillerWith(t *testing.T, objects ...client.Object) (*Filler, table, *int) {
+	t.Helper()
+	told, has := new(int), table{}
+	return &Filler{
+		Cluster: *clusterWith(t, objects...), Events: events.NewFakeRecorder(10), Disks: has, Copies: nobody{},
+		Changed: func(types.NamespacedName) { *told++ }, Now: func() time.Time { return noon.Time },
+	}, has, told
+}
+
+// pass1 is one pass of survival's.
+func pass1(t *testing.T, f *Filler) reconcile.Result {
+	t.Helper()
+	result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: survival})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// ends is whether a Job is being deleted.
+func ends(t *testing.T, f *Filler, name string) bool {
+	t.Helper()
+	job := &batchv1.Job{}
+	err := f.Live.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: name}, job)
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil && !job.DeletionTimestamp.IsZero()
+}
+
+func goes(t *testing.T, f *Filler, o client.Object) {
+	t.Helper()
+	if err := f.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.GetFinalizers()) == 0 {
+		if err := f.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	o.SetFinalizers(nil)
+	if err := f.Client.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Job between two tries has no Pod, and makes one later: the game may only begin once it is gone.
+func TestAJobThatIsNotToFillADiskAnyMoreEndsFirst(t *testing.T) {
+	s, claim := filled(nil)
+	job := fillJob("fill-survival-world-creative")
+	f, has, told := fillerWith(t, s, claim, job)
+	creative := types.NamespacedName{Namespace: "games", Name: "creative"}
+	has[survival], has[creative] = "Copy from Server creative", "Copy for survival"
+	f.of(survival).held = map[types.NamespacedName]string{survival: has[survival], creative: has[creative]}
+	if after := pass1(t, f).RequeueAfter; after == 0 || !ends(t, f, job.Name) {
+		t.Errorf("its Job goes on, and it looks again after %s", after)
+	}
+	if len(has) != 2 || *told != 0 {
+		t.Errorf("the disks are %v though its Job is there", has)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "x", Labels: job.Labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}}
+	if err := f.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	goes(t, f, job)
+	if pass1(t, f); len(has) != 2 || *told != 0 {
+		t.Errorf("the disks are %v though its Job's Pod is there", has)
+	}
+	goes(t, f, pod)
+	if pass1(t, f); len(has) != 0 || *told != 1 {
+		t.Errorf("the disks are %v, and the Server was told %d times", has, *told)
+	}
+}
+
+// A new leader remembers nothing of what one before it began.
+func TestANewLeaderEndsAJobThatIsNotToFillADiskAnyMore(t *testing.T) {
+	s, claim := filled(nil)
+	job := fillJob("fill-survival-world-creative")
+	f, _, _ := fillerWith(t, s, claim, job)
+	if after := pass1(t, f).RequeueAfter; after == 0 || !ends(t, f, job.Name) {
+		t.Errorf("its Job goes on, and it looks again after %s", after)
+	}
+	ended := fillJob("fill-survival-logs-creative")
+	ended.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	f, _, _ = fillerWith(t, s, claim, ended)
+	if after := pass1(t, f).RequeueAfter; after != 0 || !ends(t, f, ended.Name) {
+		t.Errorf("for a Job that has ended it looks again after %s", after)
+	}
+}
+
+// Another source's Job may begin only once the one before it is gone, which has the first source.
+func TestAnotherSourceWaitsForTheJobOfTheOneBefore(t *testing.T) {
+	s, claim := filled(&v1alpha1.DiskSource{Server: "other"})
+	job := fillJob("fill-survival-world-creative")
+	f, has, _ := fillerWith(t, s, claim, job)
+	creative := types.NamespacedName{Namespace: "games", Name: "creative"}
+	has[creative] = "Copy for survival"
+	f.of(survival).held = map[types.NamespacedName]string{creative: has[creative]}
+	if pass1(t, f); !ends(t, f, job.Name) || has[creative] == "" || len(has) != 1 || f.Why(survival) == "" {
+		t.Errorf("the disks are %v, and it says %q", has, f.Why(survival))
+	}
+	goes(t, f, job)
+	if pass1(t, f); has[creative] != "" {
+		t.Errorf("the first source stays taken: %v", has)
+	}
+}
+
+// A Server and a Backup of one name are two sources, and so are those of another Server.
+func TestEachFillHasAJobOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range []struct {
+		server, disk string
+		from         v1alpha1.DiskSource
+	}{
+		{"x", "world", v1alpha1.DiskSource{Server: "a"}},
+		{"x", "world", v1alpha1.DiskSource{Backup: "a"}},
+		{"x", "world", v1alpha1.DiskSource{Server: "server-a"}},
+		{"x-world", "server", v1alpha1.DiskSource{Server: "a"}},
+	} {
+		name := fillName(&disks.Set{Name: c.server}, &v1alpha1.StorageSpec{Name: c.disk, From: &c.from})
+		if seen[name] {
+			t.Errorf("%+v is filled by %s, as another one is", c, name)
+		}
+		seen[name] = true
+	}
+}
