@@ -49,7 +49,7 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 	case stop:
 		return podRetry, r.end(ctx, o.job)
 	case leave:
-		return 0, r.leave(ctx, rst, o)
+		return r.leave(ctx, rst, o)
 	case noteReady:
 		rst.Status.ServerReadyTime = o.readySince
 		return 0, r.say(ctx, original, rst, v1alpha1.CopyComplete, reasonOf(rst), messageOf(rst))
@@ -137,28 +137,29 @@ func (r *Reconciler) complete(ctx context.Context, original, rst *v1alpha1.Resto
 }
 
 // leave removes what only the copying needed, once its Pods have ended, and lets the disks go.
-func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
-	name := copyjob.Name("restore-", rst.Name)
+func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
+	name := copyjob.Name(writes, rst.Name)
 	job, err := r.job(ctx, rst.Namespace, name, rst.UID)
 	if err != nil && lackOf(err) == "" {
-		return err
+		return 0, err
 	}
-	if err := r.end(ctx, job); err != nil {
-		return err
+	// The cache may be behind: what is seen here counts.
+	if still, err := r.ending(ctx, serverOf(rst), name, job); still || err != nil {
+		return podRetry, err
 	}
 	names := slices.Clone(rst.Status.Disks)
 	if o.backup != nil && o.backup.Status.To != nil && o.backup.Status.To.VolumeSnapshot == nil {
 		names = nil
 	}
 	if err := r.tidy(ctx, rst.Namespace, name, rst.UID, names); err != nil {
-		return err
+		return 0, err
 	}
 	r.release(client.ObjectKeyFromObject(rst))
 	r.mu.Lock()
 	delete(r.repeated, rst.UID)
 	r.mu.Unlock()
 	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
-	return wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
+	return 0, wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
 }
 
 func (r *Reconciler) drop(ctx context.Context, rst *v1alpha1.Restore, o observed) error {

@@ -37,7 +37,7 @@ const finalizer = wellknown.RestoreFinalizer
 // +kubebuilder:rbac:groups=dormouse.dev,resources=backups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=snapshot.storage.k8s.io,resources=volumesnapshots,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch;delete
 
 // Disks is the table of who has which Server's disks; disklock.Table is one.
@@ -98,9 +98,13 @@ func serverOf(rst *v1alpha1.Restore) types.NamespacedName {
 // Reconcile brings one Restore further.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	original := &v1alpha1.Restore{}
-	found, err := kit.Read(ctx, r.Client, req, original, r.release)
-	if !found || err != nil {
+	found, err := kit.Read(ctx, r.Client, req, original, func(types.NamespacedName) {})
+	if err != nil {
 		return reconcile.Result{}, wrapf(err, "read Restore %s", req)
+	}
+	if !found {
+		after, err := r.gone(ctx, req.NamespacedName)
+		return reconcile.Result{RequeueAfter: after}, err
 	}
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	rst := original.DeepCopy()
@@ -200,10 +204,14 @@ func (r *Reconciler) observeJob(ctx context.Context, rst *v1alpha1.Restore, o *o
 // was there before.
 func jobName(rst *v1alpha1.Restore) string {
 	if rst.Status.Phase == v1alpha1.CopyComplete {
-		return copyjob.Name("restored-", rst.Name)
+		return copyjob.Name(drops, rst.Name)
 	}
-	return copyjob.Name("restore-", rst.Name)
+	return copyjob.Name(writes, rst.Name)
 }
+
+// What the names of a Restore's Jobs begin with: of the one that writes, and of the one that deletes
+// what was there before.
+const writes, drops = "restore-", "restored-"
 
 // look looks at the API server itself who has the disks.
 func (r *Reconciler) look(ctx context.Context, rst *v1alpha1.Restore, o *observed) (err error) {
@@ -240,6 +248,44 @@ func (r *Reconciler) release(key types.NamespacedName) {
 	if ok {
 		r.Disks.Release(server, holderOf(key.Name))
 	}
+}
+
+// gone lets the disks go that a Restore has which isn't there any more, once its Jobs and their Pods
+// are gone, too: somebody may have taken its finalizer away.
+func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	r.mu.Lock()
+	server, ok := r.held[key]
+	r.mu.Unlock()
+	if !ok {
+		return 0, nil
+	}
+	for _, name := range []string{copyjob.Name(writes, key.Name), copyjob.Name(drops, key.Name)} {
+		job := &batchv1.Job{}
+		err := r.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, job)
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("read Job %s/%s: %w", key.Namespace, name, err)
+		}
+		if by := metav1.GetControllerOfNoCopy(job); err != nil || by == nil || by.Kind != "Restore" || by.Name != key.Name {
+			job = nil
+		}
+		if still, err := r.ending(ctx, server, name, job); still || err != nil {
+			return podRetry, err
+		}
+	}
+	r.release(key)
+	return 0, nil
+}
+
+// ending deletes a Job, and reports whether it, or a Pod of it, may write still.
+func (r *Reconciler) ending(ctx context.Context, server types.NamespacedName, name string, job *batchv1.Job) (bool, error) {
+	if err := r.end(ctx, job); err != nil {
+		return false, err
+	}
+	if job != nil && !copyjob.Ended(job) {
+		return true, nil
+	}
+	_, own, err := usersOf(ctx, r.Live, server, name)
+	return len(own) > 0, err
 }
 
 // denied is for a Restore that can't take the disks now.

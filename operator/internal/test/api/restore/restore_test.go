@@ -122,7 +122,6 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), undo); err != nil {
 		t.Fatal(err)
 	}
-	w.noJob("restore-undo")
 	w.wait("its Pod ends", func() error {
 		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
@@ -136,6 +135,7 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
+	w.noJob("restore-undo")
 	w.pod("survival")
 	w.wait("the Restore is gone", func() error {
 		err := w.admin.Get(t.Context(), w.key("undo"), undo)

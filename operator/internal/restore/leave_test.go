@@ -1,0 +1,116 @@
+package restore
+
+import (
+	"context"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
+)
+
+// reconcilerWith is a Reconciler that has the disks of Restore undo. Its cache is behind: it has no Job.
+func reconcilerWith(t *testing.T, objects ...client.Object) (*Reconciler, table) {
+	t.Helper()
+	c, has := clusterWith(t, objects...), table{}
+	live, _ := c.Client.(client.WithWatch)
+	c.Client = interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*batchv1.Job); ok {
+				return apierrors.NewNotFound(batchv1.Resource("jobs"), key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	r := &Reconciler{Cluster: *c, Events: events.NewFakeRecorder(10), Disks: has, Copies: nobody{}}
+	r.Init()
+	if !r.hold(undo("")) {
+		t.Fatal("the disks aren't free")
+	}
+	return r, has
+}
+
+// undoJob is the Job of Restore undo, which is between two tries and stays when it is deleted, and its Pod.
+func undoJob() (*batchv1.Job, *corev1.Pod) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "restore-undo", UID: "job", Finalizers: []string{metav1.FinalizerDeleteDependents},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(undo(""), v1alpha1.GroupVersion.WithKind("Restore"))},
+	}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "restore-undo-x", Labels: map[string]string{wellknown.DisksLabel: "survival", copyjob.ManagedByLabel: wellknown.ManagedBy},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}}
+	return job, pod
+}
+
+// Neither a Restore that is deleted nor one whose finalizer was taken away lets the disks go before its
+// Job and the Pod are gone, whatever the cache says.
+func TestADeletedRestoreHasTheDisksUntilItsJobIsGone(t *testing.T) {
+	for name, there := range map[string]bool{"it is being deleted": true, "its finalizer was taken away": false} {
+		t.Run(name, func(t *testing.T) {
+			job, pod := undoJob()
+			objects := []client.Object{job}
+			if there {
+				objects = append(objects, undo(v1alpha1.CopyRunning, deleted))
+			}
+			r, has := reconcilerWith(t, objects...)
+			look := func(free bool) {
+				t.Helper()
+				result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "games", Name: "undo"}})
+				if err != nil || free != (len(has) == 0) || free != (result.RequeueAfter == 0) {
+					t.Errorf("the disks are %v, and it looks again after %s (%v)", has, result.RequeueAfter, err)
+				}
+			}
+			look(false)
+			if err := r.Live.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || job.DeletionTimestamp.IsZero() {
+				t.Fatalf("its Job goes on (%v)", err)
+			}
+			pod.ResourceVersion = ""
+			if err := r.Client.Create(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			job.Finalizers = nil
+			if err := r.Client.Update(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			look(false)
+			if err := r.Client.Delete(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			look(true)
+		})
+	}
+}
+
+// A Job that may make another Pod is deleted so that it stays until its Pods are gone.
+func TestAJobThatRunsStaysUntilItsPodsAreGone(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		job, _ := undoJob()
+		want := metav1.DeletePropagationForeground
+		if ended {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			want = metav1.DeletePropagationBackground
+		}
+		c := clusterWith(t, job)
+		live, _ := c.Client.(client.WithWatch)
+		var got *metav1.DeletionPropagation
+		c.Client = interceptor.NewClient(live, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				got = (&client.DeleteOptions{}).ApplyOptions(opts).PropagationPolicy
+				return c.Delete(ctx, o, opts...)
+			},
+		})
+		if err := c.end(t.Context(), job); err != nil || got == nil || *got != want {
+			t.Errorf("it is deleted with %v (%v), want %s", got, err, want)
+		}
+	}
+}
