@@ -137,7 +137,8 @@ const (
 	UsedAtAnnotation = "dormouse.dev/used-at"
 
 	// FilledAnnotation is on a Server's disk that began with something: its value is what it is
-	// from, once all of that is there, and "" until then.
+	// from, once all of that is there, and "" until then. It is "nothing" where a game came on the
+	// empty disk because spec.storage[].from had been removed.
 	FilledAnnotation = "dormouse.dev/filled"
 
 	// CopiesLabel is on a Job that fills a new disk from another Server's; its value is that Server's

@@ -21,6 +21,15 @@ func Unfilled(claim *corev1.PersistentVolumeClaim, disk *v1alpha1.StorageSpec) b
 	return noted && from == "" && disk.From != nil
 }
 
+// Nothing is what the annotation says of a disk that was to begin with something, and began empty.
+const Nothing = "nothing"
+
+// Blank reports whether a disk was to begin with something, which isn't on it, and isn't to any more.
+func Blank(claim *corev1.PersistentVolumeClaim, disk *v1alpha1.StorageSpec) bool {
+	from, noted := claim.Annotations[wellknown.FilledAnnotation]
+	return noted && from == "" && disk.From == nil
+}
+
 // MarkUsed notes on a Server's disks that a Pod which may write to them was made at a time, unless
 // they say so of a later one. Disks that aren't there are left out.
 func MarkUsed(ctx context.Context, live client.Reader, c client.Client, namespace, server string, storage []v1alpha1.StorageSpec, at time.Time) error {

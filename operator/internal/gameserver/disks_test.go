@@ -174,6 +174,43 @@ func TestAGameWaitsForWhatItsDiskBeginsWith(t *testing.T) {
 	}
 }
 
+// What a game has played on since spec.storage[].from was removed isn't moved aside when it comes back.
+// Only such a disk is written for that, once, and none while no game comes on it.
+func TestADiskThatBeganEmptyIsNotFilledLater(t *testing.T) {
+	s := alone()
+	s.Spec.Storage[0].From = &v1alpha1.DiskSource{Backup: "lobby-1"}
+	logs := s.Spec.Storage[0]
+	logs.Name = "logs"
+	s.Spec.Storage = append(s.Spec.Storage, logs)
+	c, writes := stored(t)
+	r := &Reconciler{Client: c, Live: c}
+	keep := func(change func(disks []v1alpha1.StorageSpec)) *v1alpha1.StorageSpec {
+		t.Helper()
+		now := s.DeepCopy()
+		change(now.Spec.Storage)
+		unfilled, err := r.keepClaims(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unfilled
+	}
+	keep(func([]v1alpha1.StorageSpec) {})
+	*writes = 0
+	keep(func(all []v1alpha1.StorageSpec) { all[0].From = nil })
+	if *writes != 0 {
+		t.Error("a disk is written though no game comes on it yet")
+	}
+	for range 2 {
+		keep(func(all []v1alpha1.StorageSpec) { all[0].From, all[1].From = nil, nil })
+	}
+	if got := claimOf(t, c, s).Annotations[wellknown.FilledAnnotation]; got != disks.Nothing || *writes != 2 {
+		t.Errorf("it says %q after %d writes", got, *writes)
+	}
+	if unfilled := keep(func([]v1alpha1.StorageSpec) {}); unfilled != nil {
+		t.Errorf("disk %s is to be filled though a game has played on it", unfilled.Name)
+	}
+}
+
 // A disk of an earlier version gets its name with one write, and a user's own none.
 func TestAnEarlierVersionsDiskGetsItsName(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -42,7 +42,8 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.Own
 
 // keepClaims creates the disks that don't exist yet, and lets the others grow. An existing one
 // is used as it is: it may have belonged to a former Server of the same name. It returns one that
-// what it begins with isn't on yet; nil: none.
+// what it begins with isn't on yet; nil: none. Then a game may come on them: one that isn't to begin
+// with anything any more says so, and isn't filled if that changes again.
 func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfilled *v1alpha1.StorageSpec, err error) {
 	if len(s.Spec.Storage) == 0 {
 		return nil, nil //nolint:nilnil // there is none
@@ -51,6 +52,7 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfill
 	if err != nil {
 		return nil, err
 	}
+	var blank []*corev1.PersistentVolumeClaim
 	for _, disk := range s.Spec.Storage {
 		// A full quota would refuse to create one that is there.
 		claim := &corev1.PersistentVolumeClaim{}
@@ -71,8 +73,19 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfill
 		if disks.Unfilled(claim, &disk) {
 			unfilled = &disk
 		}
+		if disks.Blank(claim, &disk) {
+			blank = append(blank, claim)
+		}
 	}
-	return unfilled, nil
+	if unfilled != nil {
+		return unfilled, nil // no game comes on them yet
+	}
+	for _, claim := range blank {
+		if err := disks.Annotate(ctx, r.Client, claim, wellknown.FilledAnnotation, disks.Nothing); err != nil {
+			return nil, fmt.Errorf("note that PersistentVolumeClaim %s began with nothing: %w", client.ObjectKeyFromObject(claim), err)
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // changeClaim brings an existing disk to its size, and lets that of a place go with its Fleet or
