@@ -9,11 +9,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -30,7 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 	case begin:
 		return 0, r.begin(ctx, original, rst, o, a)
 	case run:
-		return otherRetry, r.run(ctx, rst, o)
+		return r.run(ctx, original, rst, o)
 	case again:
 		r.mu.Lock()
 		r.repeated[rst.UID] = true
@@ -79,6 +82,10 @@ func (r *Reconciler) holds(rst *v1alpha1.Restore) bool {
 
 // begin writes that the disks are about to be written: whoever leads next knows it.
 func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) error {
+	// What lacks is said while the game may still start.
+	if err := r.ready(ctx, o.set, o.backup); err != nil {
+		return err
+	}
 	if err := r.keep(ctx, o.set); err != nil {
 		return err
 	}
@@ -93,7 +100,23 @@ func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore,
 	for i := range o.set.Spec.Storage {
 		rst.Status.Disks = append(rst.Status.Disks, o.set.Spec.Storage[i].Name)
 	}
-	return r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
+	if err := r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message); err != nil {
+		return err
+	}
+	r.noteUntouched(rst.UID, true)
+	return nil
+}
+
+// noteUntouched notes whether a Restore that is Running has never had a Job, as far as this leader
+// knows.
+func (r *Reconciler) noteUntouched(uid types.UID, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if is {
+		r.untouched[uid] = true
+	} else {
+		delete(r.untouched, uid)
+	}
 }
 
 // confirm looks whether the Restore is as the cache has it: what is done twice can't be undone.
@@ -115,15 +138,40 @@ func (r *Reconciler) options(rst *v1alpha1.Restore, o observed) copyjob.Options 
 	}
 }
 
-func (r *Reconciler) run(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
+// run makes the Job that writes the disks. A Restore of which nothing could be made fails, and nothing
+// has happened: players needn't wait until somebody has mended what is in the way.
+func (r *Reconciler) run(ctx context.Context, original, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
 	if err := r.confirm(ctx, rst); err != nil {
-		return err
+		return 0, err
 	}
 	options, err := r.fromBackup(ctx, r.options(rst, o), o.backup, idOf(rst))
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.start(ctx, options)
+		if why(err) == "" { // also where it isn't known whether it was made
+			r.noteUntouched(rst.UID, false)
+		}
 	}
-	return r.start(ctx, options)
+	because := why(err)
+	if because == "" {
+		return otherRetry, err
+	}
+	r.mu.Lock()
+	untouched := r.untouched[rst.UID]
+	r.mu.Unlock()
+	if untouched {
+		r.noteUntouched(rst.UID, false)
+		return 0, r.say(ctx, original, rst, v1alpha1.CopyFailed, reasons.RestoreFailed, because+" The disks are as they were.")
+	}
+	return 0, lacks("%s", because)
+}
+
+// why is what an error says that somebody has to bring about, or that the API server refuses; empty:
+// it is of another kind.
+func why(err error) string {
+	if refusal.Is(err) {
+		return "The API server refuses it: " + text.Bounded(refusal.Words(err)) + "."
+	}
+	return lackOf(err)
 }
 
 func (r *Reconciler) complete(ctx context.Context, original, rst *v1alpha1.Restore, o observed, a action) error {
@@ -157,6 +205,7 @@ func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observe
 	r.release(client.ObjectKeyFromObject(rst))
 	r.mu.Lock()
 	delete(r.repeated, rst.UID)
+	delete(r.untouched, rst.UID)
 	r.mu.Unlock()
 	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
 	return 0, wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))

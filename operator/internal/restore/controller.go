@@ -75,6 +75,8 @@ type Reconciler struct {
 	tried map[types.UID]time.Time
 	// repeated are the Restores that have their second Job.
 	repeated map[types.UID]bool
+	// untouched are those that are Running and, as is known, never had a Job.
+	untouched map[types.UID]bool
 	// again brings Restores whose Server is wanted.
 	again chan types.NamespacedName
 }
@@ -82,7 +84,7 @@ type Reconciler struct {
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
 	r.held, r.tried = map[types.NamespacedName]types.NamespacedName{}, map[types.UID]time.Time{}
-	r.repeated = map[types.UID]bool{}
+	r.repeated, r.untouched = map[types.UID]bool{}, map[types.UID]bool{}
 	r.again = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now

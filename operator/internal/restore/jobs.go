@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -150,7 +151,7 @@ func (c *Cluster) fromBackup(ctx context.Context, o copyjob.Options, b *v1alpha1
 	o.Source = map[string]string{}
 	for i := range o.Set.Spec.Storage {
 		disk := &o.Set.Spec.Storage[i]
-		claim, err := c.snapshotClaim(ctx, &o, b.Name+"-"+disk.Name, disk)
+		claim, err := c.snapshotClaim(ctx, &o, snapshotOf(b, disk), disk)
 		if err != nil {
 			return o, err
 		}
@@ -166,15 +167,9 @@ func temporary(job, disk string) string { return job + "-" + disk }
 // snapshotClaim makes the claim with what a snapshot has.
 func (c *Cluster) snapshotClaim(ctx context.Context, o *copyjob.Options, snapshot string, disk *v1alpha1.StorageSpec) (string, error) {
 	size := disk.Size.DeepCopy()
-	found := &unstructured.Unstructured{}
-	found.SetAPIVersion(snapshotAPI + "/v1")
-	found.SetKind("VolumeSnapshot")
-	err := c.Live.Get(ctx, client.ObjectKey{Namespace: o.Set.Namespace, Name: snapshot}, found)
-	if apierrors.IsNotFound(err) {
-		return "", lacks("There is no VolumeSnapshot %s.", snapshot)
-	}
+	found, err := c.snapshot(ctx, o.Set.Namespace, snapshot)
 	if err != nil {
-		return "", fmt.Errorf("read VolumeSnapshot %s/%s: %w", o.Set.Namespace, snapshot, err)
+		return "", err
 	}
 	if text, ok, _ := unstructured.NestedString(found.Object, "status", "restoreSize"); ok {
 		if needs, err := resource.ParseQuantity(text); err == nil && needs.Cmp(size) > 0 {
@@ -194,9 +189,58 @@ func (c *Cluster) snapshotClaim(ctx context.Context, o *copyjob.Options, snapsho
 	}
 	err = c.Client.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
-		err = nil
+		return claim.Name, c.same(ctx, client.ObjectKeyFromObject(claim), o.Owner.UID)
 	}
 	return claim.Name, wrapf(err, "create PersistentVolumeClaim %s", client.ObjectKeyFromObject(claim))
+}
+
+// same makes sure that a claim that is there already is the one that an earlier pass made for an owner.
+func (c *Cluster) same(ctx context.Context, key types.NamespacedName, owner types.UID) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := c.Live.Get(ctx, key, claim)
+	if by := metav1.GetControllerOfNoCopy(claim); err == nil && (by == nil || by.UID != owner) && claim.DeletionTimestamp.IsZero() {
+		return lacks("There is a PersistentVolumeClaim named %s that is of something else: delete it.", key.Name)
+	}
+	if apierrors.IsNotFound(err) || err == nil && !claim.DeletionTimestamp.IsZero() {
+		return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), key.Name, errors.New("the one before it is about to be gone"))
+	}
+	return wrapf(err, "read PersistentVolumeClaim %s", key)
+}
+
+// snapshot reads a snapshot, by the API server itself.
+func (c *Cluster) snapshot(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	found := &unstructured.Unstructured{}
+	found.SetAPIVersion(snapshotAPI + "/v1")
+	found.SetKind("VolumeSnapshot")
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, lacks("The cluster doesn't serve %s/v1, which VolumeSnapshot %s is of.", snapshotAPI, name)
+	case apierrors.IsNotFound(err):
+		return nil, lacks("There is no VolumeSnapshot %s.", name)
+	}
+	return found, wrapf(err, "read VolumeSnapshot %s/%s", namespace, name)
+}
+
+// ready reports what lacks of what a Job would put back a Backup with.
+func (c *Cluster) ready(ctx context.Context, set *disks.Set, b *v1alpha1.Backup) error {
+	if _, err := c.template(ctx); err != nil {
+		return err
+	}
+	if b.Status.To.VolumeSnapshot == nil {
+		return nil
+	}
+	for i := range set.Spec.Storage {
+		if _, err := c.snapshot(ctx, set.Namespace, snapshotOf(b, &set.Spec.Storage[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshotOf is the name of the snapshot that a Backup has of a disk.
+func snapshotOf(b *v1alpha1.Backup, disk *v1alpha1.StorageSpec) string {
+	return b.Name + "-" + disk.Name
 }
 
 // tidy deletes the temporary claims of a Job.

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func clusterWith(t *testing.T, objects ...client.Object) *Cluster {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Restore{}).Build()
 	return &Cluster{Client: c, Live: c}
 }
 
@@ -65,11 +66,28 @@ func TestASnapshotIsReadFromADiskOfItsOwn(t *testing.T) {
 		from.Kind != "VolumeSnapshot" || from.Name != "survival-1-world" || claim.Labels[wellknown.ServerLabel] != "" {
 		t.Errorf("its disk is %+v", claim)
 	}
+	if _, err := c.fromBackup(t.Context(), options, o.backup, "undo"); err != nil {
+		t.Errorf("the disk that it made before isn't used: %v", err)
+	}
+	another := options
+	another.Owner.UID = "another"
+	if _, err := c.fromBackup(t.Context(), another, o.backup, "undo"); !strings.Contains(lackOf(err), "restore-undo-world that is of something else") {
+		t.Errorf("of somebody else's disk it says %v", err)
+	}
 	if err := c.tidy(t.Context(), "games", "restore-undo", "somebody else", []string{"world"}); err != nil || c.Live.Get(t.Context(), key, claim) != nil {
 		t.Errorf("somebody else's disk goes (%v)", err)
 	}
 	if err := c.tidy(t.Context(), "games", "restore-undo", r.UID, []string{"world"}); err != nil || !apierrors.IsNotFound(c.Live.Get(t.Context(), key, claim)) {
 		t.Errorf("the disk stays (%v)", err)
+	}
+	going := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: key.Name, OwnerReferences: []metav1.OwnerReference{options.Owner}, Finalizers: []string{"kubernetes.io/pvc-protection"},
+	}}
+	if err := errors.Join(c.Client.Create(t.Context(), going), c.Client.Delete(t.Context(), going)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.fromBackup(t.Context(), options, o.backup, "undo"); !apierrors.IsConflict(err) {
+		t.Errorf("of a disk that is being deleted it says %v", err)
 	}
 	o.backup.Name = "survival-2"
 	if _, err := c.fromBackup(t.Context(), options, o.backup, "undo"); !strings.Contains(lackOf(err), "no VolumeSnapshot survival-2-world") {

@@ -1,0 +1,124 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+// toRestore is what Restore undo needs, but for the PodTemplate, and the template.
+func toRestore(to v1alpha1.BackupTarget) (needs []client.Object, template *corev1.PodTemplate) {
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival", UID: "survival"}}
+	s.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world"}}
+	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-1"}}
+	b.Spec.Server, b.Status = "survival", v1alpha1.BackupStatus{Phase: v1alpha1.CopyComplete, To: &to, Disks: []string{"world"}}
+	template = &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "dormouse-system", Name: "sidecar"}}
+	template.Template.Spec.Containers = []corev1.Container{{Name: "sidecar"}}
+	return []client.Object{s, b, undo("")}, template
+}
+
+// passes makes some passes, and returns the Restore after them.
+func passes(t *testing.T, r *Reconciler, number int) *v1alpha1.Restore {
+	t.Helper()
+	key := client.ObjectKey{Namespace: "games", Name: "undo"}
+	for range number {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rst := &v1alpha1.Restore{}
+	if err := r.Live.Get(t.Context(), key, rst); err != nil {
+		t.Fatal(err)
+	}
+	return rst
+}
+
+// What lacks keeps no player out.
+func TestARestoreBeginsOnceAllIsThere(t *testing.T) {
+	inClaim, inSnapshot := v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}}, v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}
+	for name, c := range map[string]struct {
+		to       v1alpha1.BackupTarget
+		template bool
+		says     string
+	}{
+		"no PodTemplate": {inClaim, false, "apply config/sidecar"},
+		"no snapshot":    {inSnapshot, true, "There is no VolumeSnapshot survival-1-world."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, template := toRestore(c.to)
+			if c.template {
+				objects = append(objects, template)
+			}
+			r, has := reconcilerWith(t, objects...)
+			r.SidecarTemplate = client.ObjectKeyFromObject(template)
+			rst := passes(t, r, 3)
+			if rst.Status.Phase != v1alpha1.CopyPending || !strings.Contains(messageOf(rst), c.says) || len(has) > 0 {
+				t.Errorf("it is %s and says %q, and the disks are %v", rst.Status.Phase, messageOf(rst), has)
+			}
+		})
+	}
+	c := clusterWith(t)
+	live, _ := c.Client.(client.WithWatch)
+	c.Live = interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: snapshotAPI, Kind: "VolumeSnapshot"}}
+		},
+	})
+	if _, err := c.snapshot(t.Context(), "games", "survival-1-world"); !strings.Contains(lackOf(err), "doesn't serve") {
+		t.Errorf("of a cluster without snapshots it says %v", err)
+	}
+}
+
+// A Job that the API server refuses is the end of a Restore that has touched nothing, but not of one
+// that may have: another try goes on there.
+func TestARestoreThatIsRefused(t *testing.T) {
+	for name, mayHaveBegun := range map[string]bool{"nothing was made": false, "a Job may have been made": true} {
+		t.Run(name, func(t *testing.T) {
+			objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+			r, has := reconcilerWith(t, append(objects, template)...)
+			r.SidecarTemplate = client.ObjectKeyFromObject(template)
+			refused, _ := r.Client.(client.WithWatch)
+			lost := mayHaveBegun
+			r.Client = interceptor.NewClient(refused, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if _, ok := o.(*batchv1.Job); !ok {
+						return c.Create(ctx, o, opts...)
+					}
+					if lost {
+						lost = false
+						return errors.New("the connection was lost")
+					}
+					return apierrors.NewForbidden(batchv1.Resource("jobs"), o.GetName(), errors.New("exceeded quota: small"))
+				},
+			})
+			rst := passes(t, r, 1)
+			if rst.Status.Phase != v1alpha1.CopyRunning {
+				t.Fatalf("it is %+v", rst.Status)
+			}
+			key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rst)}
+			if _, err := r.Reconcile(t.Context(), key); (err != nil) != mayHaveBegun {
+				t.Fatal(err)
+			}
+			want := v1alpha1.CopyFailed
+			if mayHaveBegun {
+				want = v1alpha1.CopyRunning
+			}
+			if rst = passes(t, r, 1); rst.Status.Phase != want || !strings.Contains(messageOf(rst), "exceeded quota: small") || (len(has) > 0) != mayHaveBegun {
+				t.Errorf("it is %s and says %q, and the disks are %v", rst.Status.Phase, messageOf(rst), has)
+			}
+		})
+	}
+}
