@@ -34,10 +34,14 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		return 0, r.begin(ctx, original, rst, o, a)
 	case run:
 		return r.run(ctx, original, rst, o)
+	case pause:
+		return o.paused, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
 	case again:
-		r.mu.Lock()
-		r.repeated[rst.UID] = true
-		r.mu.Unlock()
+		if !o.outcome.Report.Between {
+			r.mu.Lock()
+			r.repeated[rst.UID] = true
+			r.mu.Unlock()
+		}
 		return podRetry, r.end(ctx, o.job)
 	case watch:
 		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
@@ -206,6 +210,7 @@ func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observe
 	r.mu.Lock()
 	delete(r.repeated, rst.UID)
 	delete(r.untouched, rst.UID)
+	delete(r.pauses, rst.UID)
 	r.mu.Unlock()
 	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
 	return 0, wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))

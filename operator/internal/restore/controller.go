@@ -75,16 +75,28 @@ type Reconciler struct {
 	tried map[types.UID]time.Time
 	// repeated are the Restores that have their second Job.
 	repeated map[types.UID]bool
+	// pauses are those whose last Job left the disks half moved.
+	pauses map[types.UID]between
 	// untouched are those that are Running and, as is known, never had a Job.
 	untouched map[types.UID]bool
 	// again brings Restores whose Server is wanted.
 	again chan types.NamespacedName
 }
 
+// between is what is remembered of a Restore that is between two Jobs. All of it can be lost.
+type between struct {
+	// job is the last one that left the disks half moved, failures counts those, and next is when
+	// another one may follow.
+	job      types.UID
+	failures int
+	next     time.Time
+}
+
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
 	r.held, r.tried = map[types.NamespacedName]types.NamespacedName{}, map[types.UID]time.Time{}
 	r.repeated, r.untouched = map[types.UID]bool{}, map[types.UID]bool{}
+	r.pauses = map[types.UID]between{}
 	r.again = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now
@@ -171,6 +183,9 @@ func (r *Reconciler) observe(ctx context.Context, rst *v1alpha1.Restore) (o obse
 	r.mu.Lock()
 	_, o.held = r.held[client.ObjectKeyFromObject(rst)]
 	o.repeated = r.repeated[rst.UID]
+	if o.job != nil && o.outcome.Report.Between {
+		o.paused = r.pausedAfter(rst.UID, o.job.UID)
+	}
 	if tried, ok := r.tried[rst.UID]; ok {
 		o.triedAgo = max(r.Now().Sub(tried), 1)
 	}
@@ -181,6 +196,17 @@ func (r *Reconciler) observe(ctx context.Context, rst *v1alpha1.Restore) (o obse
 		err = nil // of what isn't there
 	}
 	return o, err
+}
+
+// pausedAfter is how long it is until another Job may follow one that left the disks half moved. It is
+// called with the lock.
+func (r *Reconciler) pausedAfter(restore, job types.UID) time.Duration {
+	is := r.pauses[restore]
+	if is.job != job {
+		is = between{job: job, failures: is.failures + 1, next: r.Now().Add(pauseOf(is.failures + 1))}
+		r.pauses[restore] = is
+	}
+	return max(is.next.Sub(r.Now()), 0)
 }
 
 // observeJob reads the Job of the Restore's phase.

@@ -31,6 +31,8 @@ const (
 	run step = "run"
 	// again ends a Job that was killed, so that another one brings the disks out of between.
 	again step = "again"
+	// pause waits until another Job may go on where the last one left the disks half moved.
+	pause step = "pause"
 	// watch says how the Job is.
 	watch step = "watch"
 	// complete and fail write how it ended.
@@ -83,8 +85,20 @@ type observed struct {
 	outcome copyjob.Outcome
 	// repeated is set where the Job is the second one, because the first was killed.
 	repeated bool
+	// paused is how long it is until another Job may follow one that left the disks half moved; 0: it
+	// may now.
+	paused time.Duration
 	// triedAgo is how long ago what was there before could last not be deleted; 0: never.
 	triedAgo time.Duration
+}
+
+// After a Job that left the disks half moved another one follows after the first of these, and then
+// after twice as long each time, up to the last.
+const firstPause, lastPause = time.Minute, 10 * time.Minute
+
+// pauseOf is how long after a Job another one follows, by how many have left the disks half moved.
+func pauseOf(failures int) time.Duration {
+	return min(firstPause<<min(failures-1, 10), lastPause)
 }
 
 // dropRetry is after how long it is tried again to delete what was on the disks before.
@@ -160,6 +174,10 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{watch, reasons.Restoring, message}
 	case o.job != nil && !o.outcome.Done, o.job != nil && len(o.own) > 0:
 		return action{step: rest} // it is about to be gone
+	case o.job != nil && o.outcome.Failed && o.outcome.Report.Between && o.paused > 0:
+		return action{pause, reasons.Restoring, o.outcome.Message + " The disks are half moved, and another try goes on from there soon."}
+	case o.job != nil && o.outcome.Failed && o.outcome.Report.Between:
+		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && !o.repeated:
 		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "":

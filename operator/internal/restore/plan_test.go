@@ -1,12 +1,14 @@
 package restore
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
@@ -65,6 +67,8 @@ func jobFailed(o *observed) {
 	o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "The archive is broken.", Report: copyjob.Report{Error: "the archive is broken"}}
 }
 
+func halfMoved(o *observed) { o.outcome.Report.Between = true }
+
 func jobKilled(o *observed) {
 	o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "It took longer than its timeout."}
 }
@@ -79,6 +83,27 @@ func TestEachRestoreIsAnother(t *testing.T) {
 	first.Name = strings.Repeat("a", 100) + "." + strings.Repeat("b", 9)
 	if id := idOf(first); len(id) > 110 || strings.Contains(id, ".-") {
 		t.Errorf("one with a long name is %s", id)
+	}
+}
+
+// Another Job follows later each time.
+func TestThePausesBetweenJobs(t *testing.T) {
+	now := noon.Time
+	r := &Reconciler{Now: func() time.Time { return now }}
+	r.Init()
+	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+		job := types.UID(strconv.Itoa(i))
+		if got := r.pausedAfter("undo", job); got != want {
+			t.Errorf("after Job %d it pauses %s, want %s", i, got, want)
+		}
+		now = now.Add(want - time.Second)
+		if got := r.pausedAfter("undo", job); got != time.Second {
+			t.Errorf("a second before its end the pause is %s", got)
+		}
+		now = now.Add(time.Minute)
+		if got := r.pausedAfter("undo", job); got != 0 {
+			t.Errorf("after its end the pause is %s", got)
+		}
 	}
 }
 
@@ -117,6 +142,12 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, func(o *observed) { o.repeated = true }), fail,
 			".dormouse-before-undo",
 		},
+		"its Job left the disks half moved": {
+			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.paused = time.Minute }), pause,
+			"The archive is broken. The disks are half moved, and another try goes on from there soon.",
+		},
+		"another Job goes on there":        {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved), again, ""},
+		"and again, after one was killed":  {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.repeated = true }), again, ""},
 		"the Backup is gone while it runs": {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.backup = nil }), fail, "gone"},
 
 		"deleted while its Job runs": {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobOwn), stop, ""},

@@ -45,6 +45,25 @@ func restore(ctx context.Context, o Options, log logr.Logger, step func(string) 
 	}
 	defer closeAll()
 	r := &restoration{opts: o, log: log, all: all}
+	report, err := r.run(ctx)
+	if err != nil {
+		return Report{Between: r.between()}, err
+	}
+	return report, nil
+}
+
+// between is whether what was on a disk is aside, and the restoration under way still.
+func (r *restoration) between() bool {
+	return slices.ContainsFunc(r.all, func(t *target) bool {
+		if _, err := t.root.Lstat(t.before); err != nil {
+			return false
+		}
+		_, err := t.root.Lstat(t.restore)
+		return err == nil
+	})
+}
+
+func (r *restoration) run(ctx context.Context) (Report, error) {
 	// What is begun here is ended, whatever signal comes: these are a few renames and small files.
 	if last, ok, err := r.goOn(context.WithoutCancel(ctx)); ok || err != nil {
 		return last, err
@@ -52,7 +71,7 @@ func restore(ctx context.Context, o Options, log logr.Logger, step func(string) 
 	begun, err := r.prepare(ctx)
 	if err != nil {
 		if tidyErr := r.discard(context.WithoutCancel(ctx), r.all); tidyErr != nil {
-			log.Error(tidyErr, "What was extracted isn't deleted")
+			r.log.Error(tidyErr, "What was extracted isn't deleted")
 		}
 		return Report{}, err
 	}

@@ -208,18 +208,31 @@ func failing(from, to int) func(string) error {
 	}
 }
 
+// untouched is whether the disks have all that they had, though something may lie beside it.
+func (s scene) untouched(t *testing.T) bool {
+	t.Helper()
+	has := func(was map[string]string, dir string) bool {
+		return maps.Equal(visible(maps.Clone(was)), visible(tree(t, dir)))
+	}
+	return has(s.old[0], s.world) && has(s.old[1], s.mods)
+}
+
 func (s scene) restore(step func(string) error) error {
-	_, err := restore(context.Background(), s.options(commandRestore), logr.Discard(), step)
+	_, err := s.report(step)
 	return err
+}
+
+func (s scene) report(step func(string) error) (Report, error) {
+	return restore(context.Background(), s.options(commandRestore), logr.Discard(), step)
 }
 
 func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 	for name, lasts := range map[string]int{"once": 0, "three times": 2, "from then on": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			undone, steps := 0, 0
+			undone, steps, halfMoved := 0, 0, 0
 			for at := 1; ; at++ {
 				s := newScene(t)
-				err := s.restore(failing(at, at+lasts))
+				report, err := s.report(failing(at, at+lasts))
 				if err == nil {
 					steps = at
 					s.checkRestored(t)
@@ -230,6 +243,12 @@ func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 				}
 				if s.isOld(t) {
 					undone++
+				}
+				if report.Between {
+					halfMoved++
+				}
+				if old := s.untouched(t); !old && !report.Between || s.isOld(t) && report.Between {
+					t.Errorf("after a failure at step %d it says half moved: %v; the disks have what they had: %v", at, report.Between, old)
 				}
 				if err := s.restore(nil); err != nil {
 					t.Fatalf("after a failure at step %d: %v", at, err)
@@ -242,6 +261,9 @@ func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 			// What can be undone is: only the last steps, once all is there, aren't.
 			if steps < 40 || lasts == 0 && undone < steps*2/3 {
 				t.Errorf("%d steps, of which %d left the disks as they were", steps, undone)
+			}
+			if lasts > 2 && halfMoved < 10 {
+				t.Errorf("after %d of %d steps the disks are said to be half moved", halfMoved, steps)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func Run(ctx context.Context, log logr.Logger, opts Options) error {
 	report, err := do(ctx, log, opts)
 	if err != nil {
 		err = opts.S3.hide(err)
-		report = Report{Error: err.Error()}
+		report = Report{Between: report.Between, Error: err.Error()}
 	}
 	if report.Disks == nil {
 		report.Disks = []string{}
