@@ -60,7 +60,8 @@ func only(set *disks.Set, names []string) *disks.Set {
 const mostUsers = 100
 
 // usersOf are the Pods that have a Server's disks and haven't ended, by the API server itself; own
-// are those of a Job.
+// are those of a Job. The game's Pod is looked for by its name, too: one that an earlier version made
+// doesn't have the label.
 func usersOf(ctx context.Context, live client.Reader, server types.NamespacedName, job string) (others, own []string, err error) {
 	var pods corev1.PodList
 	err = live.List(ctx, &pods, client.InNamespace(server.Namespace), client.MatchingLabels{wellknown.DisksLabel: server.Name}, client.Limit(mostUsers))
@@ -76,6 +77,14 @@ func usersOf(ctx context.Context, live client.Reader, server types.NamespacedNam
 		default:
 			others = append(others, pod.Name)
 		}
+	}
+	game := &corev1.Pod{}
+	err = live.Get(ctx, server, game)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read Pod %s: %w", server, err)
+	}
+	if by := metav1.GetControllerOfNoCopy(game); err == nil && by != nil && by.Kind == "Server" && !over(game) && !slices.Contains(others, game.Name) {
+		others = append(others, game.Name)
 	}
 	return others, own, nil
 }
