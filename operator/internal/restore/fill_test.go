@@ -65,14 +65,14 @@ func fillJob(name string) *batchv1.Job {
 	}}
 }
 
-// fillerWith is a Filler with some objects, which counts whom it told.
+// fillerWith is a Filler with some objects, which counts whom it notified.
 func fillerWith(t *testing.T, objects ...client.Object) (*Filler, table, *int) {
 	t.Helper()
-	told, has := new(int), table{}
+	notified, has := new(int), table{}
 	return &Filler{
 		Cluster: *clusterWith(t, objects...), Events: events.NewFakeRecorder(10), Disks: has, Copies: nobody{},
-		Changed: func(types.NamespacedName) { *told++ }, Now: func() time.Time { return noon.Time },
-	}, has, told
+		Changed: func(types.NamespacedName) { *notified++ }, Now: func() time.Time { return noon.Time },
+	}, has, notified
 }
 
 // pass1 is one pass of survival's.
@@ -117,14 +117,14 @@ func goes(t *testing.T, f *Filler, o client.Object) {
 func TestAJobThatIsNotToFillADiskAnyMoreEndsFirst(t *testing.T) {
 	s, claim := filled(nil)
 	job := fillJob("fill-survival-world-creative")
-	f, has, told := fillerWith(t, s, claim, job)
+	f, has, notified := fillerWith(t, s, claim, job)
 	creative := types.NamespacedName{Namespace: "games", Name: "creative"}
 	has[survival], has[creative] = "Copy from Server creative", "Copy for survival"
 	f.of(survival).held = map[types.NamespacedName]string{survival: has[survival], creative: has[creative]}
 	if after := pass1(t, f).RequeueAfter; after == 0 || !ends(t, f, job.Name) {
 		t.Errorf("its Job goes on, and it looks again after %s", after)
 	}
-	if len(has) != 2 || *told != 0 {
+	if len(has) != 2 || *notified != 0 {
 		t.Errorf("the disks are %v though its Job is there", has)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -135,12 +135,12 @@ func TestAJobThatIsNotToFillADiskAnyMoreEndsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	goes(t, f, job)
-	if pass1(t, f); len(has) != 2 || *told != 0 {
+	if pass1(t, f); len(has) != 2 || *notified != 0 {
 		t.Errorf("the disks are %v though its Job's Pod is there", has)
 	}
 	goes(t, f, pod)
-	if pass1(t, f); len(has) != 0 || *told != 1 {
-		t.Errorf("the disks are %v, and the Server was told %d times", has, *told)
+	if pass1(t, f); len(has) != 0 || *notified != 1 {
+		t.Errorf("the disks are %v, and the Server was told %d times", has, *notified)
 	}
 }
 

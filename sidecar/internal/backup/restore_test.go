@@ -269,6 +269,17 @@ func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// The report says so, too: here an earlier try's mark can't be read.
+func TestTheReportSaysThatTheDisksAreHalfMoved(t *testing.T) {
+	s := newScene(t)
+	write(t, s.world+"/.dormouse-before-r1/level.dat", "old")
+	write(t, s.world+"/.dormouse-restore-r1/verified", "not JSON")
+	report, err := s.run(t.Context(), t, s.options(commandRestore))
+	if err == nil || report.Error == "" || !report.Between {
+		t.Errorf("it ends with %v, and reports %+v", err, report)
+	}
+}
+
 // child is the test's program as a process of its own, which is killed at a step.
 func child() {
 	kill, _ := strconv.Atoi(os.Getenv("BACKUP_TEST_KILL"))
