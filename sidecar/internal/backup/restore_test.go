@@ -217,8 +217,8 @@ func (s scene) untouched(t *testing.T) bool {
 	return has(s.old[0], s.world) && has(s.old[1], s.mods)
 }
 
-func (s scene) restore(step func(string) error) error {
-	_, err := s.report(step)
+func (s scene) restore() error {
+	_, err := s.report(nil)
 	return err
 }
 
@@ -250,7 +250,7 @@ func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 				if old := s.untouched(t); !old && !report.Between || s.isOld(t) && report.Between {
 					t.Errorf("after a failure at step %d it says half moved: %v; the disks have what they had: %v", at, report.Between, old)
 				}
-				if err := s.restore(nil); err != nil {
+				if err := s.restore(); err != nil {
 					t.Fatalf("after a failure at step %d: %v", at, err)
 				}
 				s.checkRestored(t)
@@ -349,7 +349,7 @@ func TestARestorationThatIsKilledAtAnyStepEndsAsOneThatIsNot(t *testing.T) {
 			t.Fatalf("step %d: code %d, %s", at, code, text)
 		}
 		kills++
-		if err := s.restore(nil); err != nil {
+		if err := s.restore(); err != nil {
 			t.Fatalf("after a kill at step %d: %v", at, err)
 		}
 		s.checkRestored(t)
@@ -377,7 +377,7 @@ func TestARestorationThatIsKilledWhileItIsUndoneEndsAsOneThatIsNot(t *testing.T)
 				break
 			}
 			kills++
-			if err := s.restore(nil); err != nil {
+			if err := s.restore(); err != nil {
 				t.Fatalf("after a failure at step %d and a kill at step %d: %v %s", fail, kill, err, text)
 			}
 			s.checkRestored(t)
@@ -413,7 +413,7 @@ func TestWhatWasThereIsDeletedOnceTheRestorationIsDone(t *testing.T) {
 			if exitCode(err) != codeFinal {
 				t.Errorf("error %v", err)
 			}
-			if err := s.restore(nil); err != nil {
+			if err := s.restore(); err != nil {
 				t.Fatal(err)
 			}
 			s.checkRestored(t)
@@ -424,7 +424,7 @@ func TestWhatWasThereIsDeletedOnceTheRestorationIsDone(t *testing.T) {
 	}
 	for at := 1; ; at++ {
 		s := newScene(t)
-		check(t, s.restore(nil))
+		check(t, s.restore())
 		code, _ := inProcess(t, s.place, commandDrop, at, 0, nil)
 		check(t, dropPrevious(t.Context(), s.options(commandDrop), nil))
 		for i, dir := range []string{s.world, s.mods} {
