@@ -72,6 +72,7 @@ var unseen = map[right]string{
 	{"", "batch", "jobs", "delete"}:                              backupReason,
 	{"", "snapshot.storage.k8s.io", "volumesnapshots", "get"}:    backupReason,
 	{"", "snapshot.storage.k8s.io", "volumesnapshots", "create"}: backupReason,
+	{"", "snapshot.storage.k8s.io", "volumesnapshots", "patch"}:  backupReason,
 	{"", "snapshot.storage.k8s.io", "volumesnapshots", "delete"}: backupReason,
 }
 
