@@ -244,6 +244,10 @@ func (d *disk) chmod(name string, mode fs.FileMode) error {
 	if err := isRegular(info); errors.Is(err, errSpecial) {
 		return err
 	}
+	if info.IsDir() {
+		// By it new files have the directory's group, as an fsGroup wants.
+		mode |= info.Mode() & fs.ModeSetgid
+	}
 	file, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) {
 		// A file that its owner may not read. On Linux this changes nothing outside: links have no mode.

@@ -3,6 +3,7 @@ package files
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -130,4 +131,58 @@ func (p *places) leave(from netip.Prefix) {
 	if p.of[from]--; p.of[from] == 0 {
 		delete(p.of, from)
 	}
+}
+
+// lobby bounds the connections that have no login yet, in total and of each address. Who has waited
+// longest makes room for who comes: those that never log in keep nobody out.
+type lobby struct {
+	most, each int
+
+	mu sync.Mutex
+	// all are those that wait, the oldest first.
+	all []*pendingLogin
+}
+
+// pendingLogin is a connection without a login.
+type pendingLogin struct {
+	from netip.Prefix
+	// end ends the connection; ended is set when it made room for another one.
+	end   func()
+	ended bool
+}
+
+// admit lets a connection in. Where another one made room for it, why says for which bound.
+func (l *lobby) admit(from netip.Prefix, end func()) (g *pendingLogin, why refusal) {
+	g = &pendingLogin{from: from, end: end}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mine := 0
+	for _, other := range l.all {
+		if other.from == from {
+			mine++
+		}
+	}
+	leaves := -1
+	switch {
+	case mine >= l.each:
+		why = refusedAddress
+		leaves = slices.IndexFunc(l.all, func(other *pendingLogin) bool { return other.from == from })
+	case len(l.all) >= l.most:
+		why, leaves = refusedConnections, 0
+	}
+	if leaves >= 0 {
+		l.all[leaves].ended = true
+		l.all[leaves].end()
+		l.all = slices.Delete(l.all, leaves, leaves+1)
+	}
+	l.all = append(l.all, g)
+	return g, why
+}
+
+// leave lets a connection go, and reports whether it had made room for another one.
+func (l *lobby) leave(g *pendingLogin) (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = slices.DeleteFunc(l.all, func(other *pendingLogin) bool { return other == g })
+	return g.ended
 }

@@ -210,3 +210,39 @@ func TestConnectionsAreBounded(t *testing.T) {
 		<-closed
 	}
 }
+
+// Connections that never log in keep nobody out: of the same address, or of others.
+func TestWhoSaysNothingMakesRoom(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxConnections = 2 }, func(s *Server) { s.handshakeTimeout = time.Hour })
+	silent := func(from string, how int) {
+		t.Helper()
+		for range how {
+			c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", w.address)
+			check(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			// It has been let in once the server has introduced itself.
+			_, err = io.ReadFull(c, make([]byte, 4))
+			check(t, err)
+		}
+	}
+	logIn := func(from string) {
+		t.Helper()
+		c, err := w.dial(from, "alice", ssh.Password(goodPassword))
+		check(t, err)
+		check(t, c.Close())
+	}
+	silent("127.0.0.1", handshakesOfAddress)
+	logIn("127.0.0.1")
+	if n := w.refused(refusedAddress); n != 1 {
+		t.Errorf("%d made room for one of their address", n)
+	}
+	silent("127.0.0.2", handshakesOfAddress)
+	silent("127.0.0.3", 1)
+	logIn("127.0.0.4")
+	if n := w.refused(refusedConnections); n == 0 {
+		t.Error("nobody made room for one of another address")
+	}
+	if n := w.refused(refusedHandshake); n != 0 {
+		t.Errorf("%d are counted twice", n)
+	}
+}

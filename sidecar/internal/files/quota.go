@@ -25,27 +25,42 @@ type quota struct {
 	root  *os.Root
 	limit int64
 
-	// mu is held during a write: the size before it and after it is no other's.
-	mu       sync.Mutex
-	used     int64
+	// turn is held by who measures.
+	turn     sync.Mutex
 	measured time.Time
+
+	// mu is held during a write: the size before it and after it is no other's.
+	mu   sync.Mutex
+	used int64
 }
 
 // newQuota makes a quota; with a limit of 0 it bounds nothing.
 func newQuota(root *os.Root, limit int64) *quota { return &quota{root: root, limit: limit} }
 
-// measure finds out how much is used, where that was long ago.
+// measure finds out how much is used, where that was long ago. Others write meanwhile, and what they
+// change is added. Who logs in waits for a measurement that is under way.
 func (q *quota) measure(now time.Time) {
 	if q.limit == 0 {
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.turn.Lock()
+	defer q.turn.Unlock()
 	if !q.measured.IsZero() && now.Sub(q.measured) < measureEvery {
 		return
 	}
+	before := q.usedNow()
 	left := mostMeasured
-	q.used, q.measured = sizeOf(q.root, ".", mostDepth, &left), now
+	total := sizeOf(q.root, ".", mostDepth, &left)
+	q.measured = now
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used = max(0, total+q.used-before)
+}
+
+func (q *quota) usedNow() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.used
 }
 
 // sizeOf is the size of the files in a directory. Names are read a few at a time: a game may

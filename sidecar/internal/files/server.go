@@ -41,8 +41,9 @@ type Server struct {
 	guard   *guard
 	hashing chan struct{}
 	// introductions are the connections of which nobody knows yet where the client is.
-	introductions, handshakes, sessions *places
-	handshakeTimeout                    time.Duration
+	introductions, sessions *places
+	lobby                   *lobby
+	handshakeTimeout        time.Duration
 }
 
 // extensions are what the library says for all servers of a process that they can do.
@@ -70,7 +71,7 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
 		guard: newGuard(time.Now), hashing: make(chan struct{}, atOnce), handshakeTimeout: handshakeTimeout,
 		introductions: newPlaces(handshakesPerSession*opts.MaxConnections, math.MaxInt),
-		handshakes:    newPlaces(handshakesPerSession*opts.MaxConnections, handshakesOfAddress),
+		lobby:         &lobby{most: handshakesPerSession * opts.MaxConnections, each: handshakesOfAddress},
 		sessions:      newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
 	}, nil
 }
@@ -175,11 +176,19 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 
 // handshake logs a client in; nil: it didn't.
 func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request) {
-	if why, ok := l.handshakes.take(l.from); !ok {
+	g, why := l.lobby.admit(l.from, func() { _ = c.Close() })
+	if why != "" {
 		l.metrics.refused(why)
-		return nil, nil, nil
 	}
-	defer l.handshakes.leave(l.from)
+	conn, channels, requests := l.logIn(ctx, c)
+	if ended := l.lobby.leave(g); conn == nil && !ended {
+		l.metrics.refused(refusedHandshake)
+	}
+	return conn, channels, requests
+}
+
+// logIn makes the handshake of SSH, within its time; nil: it failed.
+func (l *login) logIn(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request) {
 	ctx, cancel := context.WithTimeout(ctx, l.handshakeTimeout)
 	defer cancel()
 	l.ctx = ctx
@@ -188,7 +197,6 @@ func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-c
 	}
 	conn, channels, requests, err := ssh.NewServerConn(c, l.config())
 	if err != nil {
-		l.metrics.refused(refusedHandshake)
 		return nil, nil, nil
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
