@@ -26,6 +26,14 @@ import (
 // nine players are on each.
 func (w *world) awake(name string, replicas int, change ...func(*v1alpha1.ElasticService)) *playerCount {
 	w.t.Helper()
+	players := w.begin(name, replicas, change...)
+	w.want(name, promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	return players
+}
+
+// begin makes such a service, of which it isn't known whether it gets ready.
+func (w *world) begin(name string, replicas int, change ...func(*v1alpha1.ElasticService)) *playerCount {
+	w.t.Helper()
 	var servers []gameServer
 	for range replicas {
 		servers = append(servers, newServer())
@@ -36,7 +44,6 @@ func (w *world) awake(name string, replicas int, change ...func(*v1alpha1.Elasti
 	w.service(name)
 	w.elastic(name, change...)
 	w.servers(name, servers...)
-	w.want(name, promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 	return players
 }
 

@@ -105,8 +105,8 @@ func TestAServiceSleepsByWhatAPrometheusSays(t *testing.T) {
 func TestAPrometheusThatMayNotBeAskedKeepsTheServiceAwake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.awake("lobby", 1, sleepAfter(time.Second), (&metricsServer{url: "http://192.0.2.1:9090"}).byMetric(nil))
-	w.want("lobby", promptly, unreadable("isn't among the addresses that the administrator allows"))
+	w.begin("lobby", 1, sleepAfter(time.Second), (&metricsServer{url: "http://192.0.2.1:9090"}).byMetric(nil))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), unreadable("isn't among the addresses that the administrator allows"))
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 }
 
