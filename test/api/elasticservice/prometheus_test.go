@@ -120,8 +120,8 @@ func TestATriggersSecretIsShownOnlyToWhomItIsMeantFor(t *testing.T) {
 	if err := w.c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	w.awake("lobby", 1, sleepAfter(time.Second), m.byMetric(&v1alpha1.TriggerAuth{Secret: secret.Name}))
-	w.want("lobby", promptly, unreadable("apply config/trigger-secrets to its namespace"))
+	w.begin("lobby", 1, sleepAfter(time.Second), m.byMetric(&v1alpha1.TriggerAuth{Secret: secret.Name}))
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), unreadable("apply config/trigger-secrets to its namespace"))
 	for _, o := range []client.Object{
 		&rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "triggers"},
