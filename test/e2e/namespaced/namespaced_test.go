@@ -82,6 +82,7 @@ func asleep(ctx context.Context, t *testing.T, g env.Game, after time.Time) time
 	if err := suite.Cluster.WaitRouted(ctx, es, 1); err != nil {
 		t.Fatal(err)
 	}
+	suite.Gone(ctx, t, g)
 	return es.Status.LastSleepTime.Time
 }
 

@@ -74,10 +74,10 @@ func TestKEDARestsWhileAServiceSleeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A node that is busy may be late to send clients elsewhere than to the pod that ends.
 	if err := suite.Cluster.WaitRouted(ctx, again, 1); err != nil {
 		t.Fatal(err)
 	}
+	suite.Gone(ctx, t, shop)
 	wantAnnotations(ctx, t, shop, map[string]string{paused: "true"})
 	p = join(ctx, t, shop)
 	wantAnnotations(ctx, t, shop, map[string]string{paused: "true"})

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -68,6 +69,35 @@ func PutToSleep(ctx context.Context, t *testing.T, g env.Game) *v1alpha1.Elastic
 		}
 	}
 	return es
+}
+
+// Gone waits until the pods of a game that fell asleep are gone, and no node sends clients to them. Where
+// Kubernetes writes the endpoints, a busy node may do so for a moment after the sleep.
+func Gone(ctx context.Context, t *testing.T, g env.Game) {
+	t.Helper()
+	addresses := map[string]bool{}
+	err := env.WaitUntil(ctx, "the pods of "+g.Name+" are gone", func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := Cluster.Client.List(ctx, &pods, client.InNamespace(g.Namespace)); err != nil {
+			return false, err
+		}
+		left := 0
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; strings.HasPrefix(pod.Name, g.Name+"-") {
+				left++
+				addresses[pod.Status.PodIP] = true
+			}
+		}
+		return left == 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address := range addresses {
+		if err := Cluster.WaitUnrouted(ctx, address); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // OneServer fails the test unless exactly one pod was made in a namespace.
