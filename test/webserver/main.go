@@ -29,11 +29,19 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("webserver", flag.ContinueOnError)
 	address := flags.String("listen", ":8080", "address to listen on")
+	delay := flags.Duration("boot-delay", 0, "time before listening")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err
+	}
+	booted := time.NewTimer(*delay)
+	defer booted.Stop()
+	select {
+	case <-booted.C:
+	case <-ctx.Done():
+		return nil
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *address)
 	if err != nil {

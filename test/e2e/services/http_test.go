@@ -95,7 +95,8 @@ func TestATruncatedAnswerStaysTruncated(t *testing.T) {
 func TestABrowserSeesAPageWhileAProgramIsHeld(t *testing.T) {
 	t.Parallel()
 	ctx, ns := suite.Namespace(t)
-	s := asleepSite(ctx, t, env.Game{Namespace: ns, ChangeElastic: func(es *v1alpha1.ElasticService) {
+	// It boots for longer than the browser takes to come after the program.
+	s := asleepSite(ctx, t, env.Game{Namespace: ns, Args: []string{"--boot-delay=3s"}, ChangeElastic: func(es *v1alpha1.ElasticService) {
 		es.Spec.Ports[0].HTTP = &v1alpha1.PortHTTP{
 			WaitingPage: &v1alpha1.WaitingPage{Title: "The <shop> opens"}, ColdStartHeader: true,
 		}
