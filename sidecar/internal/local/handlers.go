@@ -1,8 +1,11 @@
 package local
 
 import (
+	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"strconv"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -25,8 +28,21 @@ type orders struct {
 
 // players is the body of /players.
 type players struct {
-	Current  *int64 `json:"current"`
-	Capacity *int64 `json:"capacity,omitempty"`
+	Current  *whole `json:"current"`
+	Capacity *whole `json:"capacity,omitempty"`
+}
+
+// whole is a whole number. A language that has floating-point numbers alone, as Lua does, writes 3 as 3.0.
+type whole int64
+
+// UnmarshalJSON reads any notation of a whole number.
+func (n *whole) UnmarshalJSON(text []byte) error {
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return fmt.Errorf("%s isn't a whole number", text)
+	}
+	*n = whole(f)
+	return nil
 }
 
 // health is the answer of GET /health.
@@ -85,7 +101,7 @@ func (h handlers) players(w http.ResponseWriter, _ *http.Request) {
 	if now == nil {
 		now = &v1alpha1.PlayersStatus{Capacity: snapshot.Capacity}
 	}
-	current, capacity := int64(now.Current), int64(now.Capacity)
+	current, capacity := whole(now.Current), whole(now.Capacity)
 	answer(w, http.StatusOK, players{&current, &capacity})
 }
 
@@ -99,7 +115,7 @@ func (h handlers) setPlayers(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the body must be like "+example+"; capacity may be left out")
 		return
 	}
-	if err := h.game.SetPlayers(*body.Current, body.Capacity); err != nil {
+	if err := h.game.SetPlayers(int64(*body.Current), (*int64)(body.Capacity)); err != nil {
 		failed(w, err)
 		return
 	}

@@ -26,6 +26,7 @@ func TestAGameWithoutAnSDK(t *testing.T) {
 
 	s.want("GET", "/players", "", 200, `{"current":0,"capacity":20}`)
 	s.want("PUT", "/players", `{"current":3}`, 200, `{"current":3,"capacity":20}`)
+	s.want("PUT", "/players", `{"current":2.0,"capacity":8e0}`, 200, `{"current":2,"capacity":8}`)
 	s.want("PUT", "/players", `{"current":3,"capacity":8}`, 200, `{"current":3,"capacity":8}`)
 	operator.Wait("players", func(r reportapi.Report) bool {
 		return r.Game.Players != nil && r.Game.Players.Current == 3 && r.Game.Players.Capacity == 8
@@ -70,7 +71,9 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"negative players":         {"PUT", "/players", `{"current":-1}`, 400, `current must be from 0 to 1000000, not -1`},
 		"players above capacity":   {"PUT", "/players", `{"current":21}`, 400, `current must not be above capacity, which is 20, and is 21`},
 		"a capacity beyond bounds": {"PUT", "/players", `{"current":0,"capacity":1000001}`, 400, `capacity must be from 0 to 1000000, not 1000001`},
-		"half a player":            {"PUT", "/players", `{"current":1.5}`, 400, `the body must be like`},
+		"half a player":            {"PUT", "/players", `{"current":1.5}`, 400, `1.5 isn't a whole number`},
+		"a word for players":       {"PUT", "/players", `{"current":"3"}`, 400, `isn't a whole number`},
+		"more than can be counted": {"PUT", "/players", `{"current":1e300}`, 400, `1e300 isn't a whole number`},
 		"a ping that is too large": {"POST", "/health", large, 413, `too large`},
 		"a wish that is none":      {"POST", "/shutdown", `{"shutdown":1}`, 400, `shutdown can't be a number`},
 		"a path that isn't there":  {"GET", "/none", ``, 404, `Not Found`},
