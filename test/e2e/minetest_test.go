@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
+	"dormouse.dev/dormouse/test/env/minetest"
 )
 
 // A real game from Debian, which knows nothing of Dormouse, is woken by the
@@ -23,7 +24,7 @@ func TestMinetestWakesForItsOwnClient(t *testing.T) {
 	t.Parallel()
 	setup, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	defer cancel()
-	game, err := suite.Cluster.Minetest(setup, os.Stderr)
+	game, err := minetest.Image(setup, suite.Cluster, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestMinetestWakesForItsOwnClient(t *testing.T) {
 			defer conn.Close()
 			play, cancel := context.WithTimeout(ctx, suite.PlayTimeout)
 			defer cancel()
-			session := minetest{conn: conn, seq: 0xffdc}
+			session := minetestSession{conn: conn, seq: 0xffdc}
 			if err := session.join(play); err != nil {
 				t.Fatal(err)
 			}
@@ -63,9 +64,9 @@ func TestMinetestWakesForItsOwnClient(t *testing.T) {
 	}
 }
 
-// minetest is a client's connection, as far as it goes without logging in:
+// minetestSession is a client's connection, as far as it goes without logging in:
 // every reliable datagram is acknowledged by its number.
-type minetest struct {
+type minetestSession struct {
 	conn net.Conn
 	peer uint16
 	seq  uint16
@@ -83,14 +84,14 @@ const (
 )
 
 // header is what each datagram begins with.
-func (m *minetest) header() []byte {
+func (m *minetestSession) header() []byte {
 	b := binary.BigEndian.AppendUint32(nil, minetestProtocol)
 	b = binary.BigEndian.AppendUint16(b, m.peer)
 	return append(b, 0)
 }
 
 // reliable sends a datagram that the server must acknowledge.
-func (m *minetest) reliable(body ...byte) error {
+func (m *minetestSession) reliable(body ...byte) error {
 	b := append(m.header(), minetestReliable)
 	b = binary.BigEndian.AppendUint16(b, m.seq)
 	_, err := m.conn.Write(append(b, body...))
@@ -99,7 +100,7 @@ func (m *minetest) reliable(body ...byte) error {
 
 // join sends the first datagram and takes the number that the server gives the
 // client.
-func (m *minetest) join(ctx context.Context) error {
+func (m *minetestSession) join(ctx context.Context) error {
 	if err := m.reliable(minetestOriginal); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (m *minetest) join(ctx context.Context) error {
 }
 
 // ping is one reliable datagram and its acknowledgement.
-func (m *minetest) ping(ctx context.Context) error {
+func (m *minetestSession) ping(ctx context.Context) error {
 	m.seq++
 	if err := m.reliable(minetestControl, minetestPing); err != nil {
 		return err
@@ -140,12 +141,12 @@ func (m *minetest) ping(ctx context.Context) error {
 	}
 }
 
-func (m *minetest) acknowledged() []byte {
+func (m *minetestSession) acknowledged() []byte {
 	return binary.BigEndian.AppendUint16([]byte{minetestControl, minetestAck}, m.seq)
 }
 
 // receive gives a datagram without its header.
-func (m *minetest) receive(ctx context.Context) ([]byte, error) {
+func (m *minetestSession) receive(ctx context.Context) ([]byte, error) {
 	deadline, _ := ctx.Deadline()
 	if err := m.conn.SetReadDeadline(deadline); err != nil {
 		return nil, err

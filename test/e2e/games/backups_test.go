@@ -2,7 +2,6 @@ package games
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
-	"dormouse.dev/dormouse/test/env/node"
+	"dormouse.dev/dormouse/test/env/minetest"
 )
 
 // backupAfter waits for a Backup of a world's first place that is complete and began after a time.
@@ -86,61 +85,51 @@ func (w *world) loseDisk(ctx context.Context) {
 	}
 }
 
-// What a real player did to a real game's world is there after a sleep, a wake, an update, an edit over
-// SFTP while it slept, and, from the backups that its sleeps made, after its disk is lost.
+// What real players did to a real game's world is there after a sleep, a wake, an update, an edit over
+// SFTP while it slept, and, from the backups that its sleeps made, after its disk is lost. The players see
+// it in Debian's client.
 func TestAWorldOutlastsTheLossOfItsDisk(t *testing.T) {
 	t.Parallel()
 	_, ns := suite.Namespace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
 	s, files := newShare(ctx, t, ns)
-	target := backupTarget(ctx, t, ns)
-	w := newWorld(ctx, t, ns, 1, func(spec *v1alpha1.GameTypeSpec) {
-		spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Second}}
-		spec.Files = files
-		spec.Backup = &v1alpha1.BackupSpec{To: target, OnWake: v1alpha1.BackupOnWakeWait, Keep: v1alpha1.BackupRetention{Last: 10}}
+	w := newShaft(ctx, t, ns, files, &v1alpha1.BackupSpec{
+		To: backupTarget(ctx, t, ns), OnWake: v1alpha1.BackupOnWakeWait, Keep: v1alpha1.BackupRetention{Last: 10},
 	})
 	w.ready(ctx, 0)
-	s.find(ctx, w)
-	address := suite.ClusterIP(ctx, t, w.game, node.MinecraftPort)
-	asleep := func() {
-		t.Helper()
-		if _, err := suite.Cluster.WaitPhase(ctx, w.game.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.mine(ctx, address, 0)
-	asleep()
+	s.find(ctx, w.world)
+	w.address = suite.ClusterIP(ctx, t, w.game, minetest.Port)
+	w.dig(ctx, false)
+	w.stop(ctx)
 	// A backup may be under way: players wait for it, and aren't lost.
-	w.mine(ctx, address, 1, 0)
+	w.dig(ctx, false)
 	editGameType(ctx, t, w.game, func(spec *v1alpha1.GameTypeSpec) {
 		game := &spec.Template.Spec.Template.Spec.Containers[0]
 		game.Env = append(game.Env, corev1.EnvVar{Name: "VERSION", Value: "2"})
 	})
-	asleep()
+	w.stop(ctx)
 	began := time.Now()
-	w.mine(ctx, address, 2, 0, 1)
-	asleep()
+	w.dig(ctx, false)
+	w.stop(ctx)
 	first := w.backupAfter(ctx, began)
 	if !first.Status.AtRest || first.Status.Files == 0 || first.Status.Size.IsZero() || meta.FindStatusCondition(first.Status.Conditions, "Complete") == nil {
 		t.Errorf("the status of a Backup is %+v", first.Status)
 	}
 
-	edit := s.write("motd", 100)
 	began = time.Now()
-	s.do(ctx, "put "+s.local+"/motd")
+	w.greet(ctx, s)
 	edited := w.backupAfter(ctx, began) // once the pod that served the files is gone
 
 	w.loseDisk(ctx)
 	w.restore(ctx, "after-the-loss", edited)
-	w.mine(ctx, address, 3, 0, 1, 2)
-	asleep()
-	s.do(ctx, fmt.Sprintf("get motd %s/back", s.local))
-	s.same("back", edit)
+	w.dig(ctx, true)
+	w.stop(ctx)
 
-	// The world as it was before: what was dug since isn't.
+	// The world as it was before: what was dug and put there since isn't.
 	w.restore(ctx, "back-in-time", first)
-	w.mine(ctx, address, 4, 0, 1, 2)
+	w.forget(1)
+	w.dig(ctx, false)
 }
 
 // backupTarget makes a place for backups.

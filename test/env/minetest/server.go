@@ -1,56 +1,81 @@
-package env
+// Package minetest has Debian's Minetest for tests: the server, a game over UDP, in an image, and the
+// client, whose players dig without a screen.
+package minetest
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
 
 	"dormouse.dev/dormouse/internal/dev/images"
+	"dormouse.dev/dormouse/test/env"
 )
 
-// Debian's Minetest, a game over UDP.
+// Port is where the server listens.
+const Port = 30000
+
 const (
-	minetestProgram = "/usr/lib/minetest/minetestserver"
-	minetestData    = "/usr/share/games/minetest"
-	// MinetestPort is where its server listens.
-	MinetestPort = 30000
+	program = "/usr/lib/minetest/minetestserver"
+	data    = "/usr/share/games/minetest"
+	// mod is a directory of the game's, whose mods are always loaded.
+	mod = data + "/games/minetest_game/mods/dormouse"
 )
 
-// Minetest puts Debian's Minetest server into an image on the local cluster's
-// nodes, installing the package first where it is missing, and gives a game
-// that runs it.
-func (e *Env) Minetest(ctx context.Context, progress io.Writer) (Game, error) {
-	if err := InstallDebian(ctx, "minetest-server", minetestProgram, progress); err != nil {
-		return Game{}, err
+// conf makes a flat world whose ground a hand digs at once, lets the mods of clients look at it, and
+// lets the server's mod call the sidecar.
+const conf = `mg_name = flat
+mg_flags = nocaves,nodungeons,nodecorations
+mgflat_spflags = nolakes,nohills,nocaverns
+creative_mode = true
+enable_damage = false
+csm_restriction_flags = 0
+secure.http_mods = dormouse
+`
+
+//go:embed dormouse/init.lua
+var serverMod []byte
+
+// Image puts the server into an image on the local cluster's nodes, installing Debian's package first
+// where it is missing, and gives a game that runs it.
+func Image(ctx context.Context, e *env.Env, progress io.Writer) (env.Game, error) {
+	if err := env.InstallDebian(ctx, "minetest-server", program, progress); err != nil {
+		return env.Game{}, err
 	}
-	files, err := images.Closure(ctx, minetestProgram, minetestData)
+	files, err := images.Closure(ctx, program, data)
 	if err != nil {
-		return Game{}, err
+		return env.Game{}, err
 	}
 	maps.Copy(files, images.Base())
-	files["/etc/minetest.conf"] = images.Bytes(nil, 0o644)
+	files["/etc/minetest.conf"] = images.Bytes([]byte(conf), 0o644)
+	files[mod+"/mod.conf"] = images.Bytes([]byte("name = dormouse\n"), 0o644)
+	files[mod+"/init.lua"] = images.Bytes(serverMod, 0o644)
 	spec := images.Spec{
 		Ref:        "dormouse-minetest:dev",
-		Entrypoint: []string{minetestProgram},
+		Entrypoint: []string{program},
 		User:       "65532:65532",
 		Env:        []string{"HOME=/tmp"},
 		Files:      files,
 	}
 	archive := filepath.Join(e.Repo, "bin", "images", "minetest.tar")
+	unlock, err := env.Lock(archive + ".lock")
+	if err != nil {
+		return env.Game{}, err
+	}
+	defer unlock()
 	fmt.Fprintf(progress, "building image %s\n", spec.Ref)
 	if err := images.BuildAndSave(archive, spec); err != nil {
-		return Game{}, err
+		return env.Game{}, err
 	}
 	if err := e.Cluster.LoadImage(ctx, archive); err != nil {
-		return Game{}, err
+		return env.Game{}, err
 	}
-	return Game{
-		Name: "minetest", Image: spec.Ref, UDP: []int32{MinetestPort},
-		Args: []string{
-			"--config", "/etc/minetest.conf", "--world", "/tmp/world", "--gameid", "minetest",
-			"--port", fmt.Sprint(MinetestPort),
-		},
-	}, nil
+	return env.Game{Name: "minetest", Image: spec.Ref, UDP: []int32{Port}, Args: Args("/tmp/world")}, nil
+}
+
+// Args are the arguments of a server that keeps its world in a directory.
+func Args(world string) []string {
+	return []string{"--config", "/etc/minetest.conf", "--world", world, "--gameid", "minetest", "--port", fmt.Sprint(Port)}
 }
