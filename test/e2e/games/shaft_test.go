@@ -109,22 +109,22 @@ func (s *shaft) dig(ctx context.Context, greeted bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	look := slices.Concat(s.dug, s.undug)
-	visit, err := s.player.Dig(ctx, s.address, look...)
+	stay, err := s.player.Dig(ctx, s.address, look...)
 	for err != nil && strings.Contains(err.Error(), clientGaveUp) && ctx.Err() == nil {
-		visit, err = s.player.Dig(ctx, s.address, look...)
+		stay, err = s.player.Dig(ctx, s.address, look...)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for i, place := range look {
-		if is := visit.Blocks[place] == "air"; is != (i < len(s.dug)) {
-			s.t.Fatalf("the block at %v is %q; dug are %v, and not %v", place, visit.Blocks[place], s.dug, s.undug)
+		if is := stay.Blocks[place] == "air"; is != (i < len(s.dug)) {
+			s.t.Fatalf("the block at %v is %q; dug are %v, and not %v", place, stay.Blocks[place], s.dug, s.undug)
 		}
 	}
-	if got := slices.ContainsFunc(visit.Heard, func(m string) bool { return strings.Contains(m, greeting) }); got != greeted {
-		s.t.Fatalf("whether the player is greeted is %t, want %t: %q", got, greeted, visit.Heard)
+	if got := slices.ContainsFunc(stay.Heard, func(m string) bool { return strings.Contains(m, greeting) }); got != greeted {
+		s.t.Fatalf("whether the player is greeted is %t, want %t: %q", got, greeted, stay.Heard)
 	}
-	s.dug = append(s.dug, visit.Dug)
+	s.dug = append(s.dug, stay.Dug)
 }
 
 // forget takes it that the last blocks weren't dug.

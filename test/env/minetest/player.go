@@ -34,8 +34,8 @@ var clientMod string
 // Position is a block's.
 type Position [3]int
 
-// Visit is what a player saw and did.
-type Visit struct {
+// Stay is what a player saw and did from joining to leaving.
+type Stay struct {
 	// Blocks are the blocks at the places that the player looked at.
 	Blocks map[Position]string
 	// Dug is where the player dug a block.
@@ -62,7 +62,7 @@ func NewPlayer(ctx context.Context, e *env.Env, home, name string, progress io.W
 
 // Dig has the player join at an address, look at places, dig one block below where everybody begins, and
 // leave once the server has got that.
-func (p *Player) Dig(ctx context.Context, address string, look ...Position) (v Visit, err error) {
+func (p *Player) Dig(ctx context.Context, address string, look ...Position) (v Stay, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return v, fmt.Errorf("join a Minetest server: %w", err)
@@ -111,13 +111,13 @@ func (p *Player) install(look []Position) error {
 }
 
 // watch reads what the mod tells until the client has ended.
-func watch(out io.Reader) (Visit, error) {
-	v := Visit{Blocks: map[Position]string{}}
+func watch(out io.Reader) (Stay, error) {
+	v := Stay{Blocks: map[Position]string{}}
 	done := false
 	var log []string
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		_, told, ok := strings.Cut(lines.Text(), "PLAYER ")
+		_, line, ok := strings.Cut(lines.Text(), "PLAYER ")
 		if !ok {
 			log = append(log, lines.Text())
 			continue
@@ -128,8 +128,8 @@ func watch(out io.Reader) (Visit, error) {
 			Heard      *string
 			Done       bool
 		}
-		if err := json.Unmarshal([]byte(told), &t); err != nil {
-			return v, fmt.Errorf("read what a player sees: %w: %s", err, told)
+		if err := json.Unmarshal([]byte(line), &t); err != nil {
+			return v, fmt.Errorf("read what a player sees: %w: %s", err, line)
 		}
 		switch {
 		case t.Place != nil:
