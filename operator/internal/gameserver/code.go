@@ -2,7 +2,6 @@ package gameserver
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,28 +12,16 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
 )
 
-// A game that may call the REST API for itself shows a code, which its sidecar has, too. The operator
-// makes it, in a Secret that goes with the Server, and may not read it again.
-
-// hasGameAPI reports whether a Server's game may call the REST API.
-func hasGameAPI(s *v1alpha1.Server) bool { return s.Annotations[wellknown.GameAPIAnnotation] == "true" }
-
-// setCode gives a container the code, unless the template has a variable of that name.
-func setCode(s *v1alpha1.Server, c *corev1.Container) {
-	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv }) {
-		return
-	}
-	c.Env = append(c.Env, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName(s.Name, s.UID)}, Key: gameapi.SecretKey,
-	}}})
-}
+// The operator makes the code with which a game may call the REST API, in a Secret that goes with the
+// Server, and may not read it again.
 
 // keepCode makes the Secret with a Server's code, where it is to have one, and reports whether there
 // was none.
 func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made bool, _ error) {
-	if !hasGameAPI(s) {
+	if !podbuilder.HasGameAPI(s) {
 		return false, nil
 	}
 	err := r.Client.Create(ctx, &corev1.Secret{
@@ -54,7 +41,7 @@ func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made boo
 
 // lacksCode reports whether a Pod may wait for the Secret with its code.
 func lacksCode(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	if !hasGameAPI(s) || pod.Annotations[wellknown.GameAPIAnnotation] != "true" {
+	if !podbuilder.HasGameAPI(s) || pod.Annotations[wellknown.GameAPIAnnotation] != "true" {
 		return false
 	}
 	return waitsForConfig(gamepod.SidecarStatus(pod)) || waitsForConfig(gamepod.Status(s, pod))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -14,16 +13,6 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
-)
-
-// A sidecar shows who it is with a key in its environment. Where it can't have one it has a token
-// in a volume, for which kubelet lets the Pod wait some 300 ms.
-
-const (
-	volumeName = "dormouse-token"
-	tokenDir   = "/var/run/secrets/dormouse.dev" //nolint:gosec // a directory's name is no credential
-	// tokenSeconds is how long a sidecar's token is valid; kubelet renews it before.
-	tokenSeconds = 3600
 )
 
 // restoreRetry is when to look again whether a Pod still waits for its key.
@@ -64,32 +53,4 @@ func (r *Reconciler) restoreKey(ctx context.Context, s *v1alpha1.Server, id stri
 	}
 	ctrl.LoggerFrom(ctx).Info("The sidecar waits for its key", "why", err.Error())
 	return refusal.Is(err) || errors.Is(err, reportkeys.ErrUnknown)
-}
-
-// setCredential gives the sidecar what it shows who it is with.
-func setCredential(c *corev1.Container, key string) {
-	if key == "" {
-		c.Args = append(c.Args, "--token-file="+tokenDir+"/token")
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeName, MountPath: tokenDir, ReadOnly: true})
-		return
-	}
-	c.Args = append(c.Args, "--report-key-id="+key)
-	c.Env = append(c.Env,
-		corev1.EnvVar{Name: wellknown.ReportKeyEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: reportkeys.SecretName(key)}, Key: reportkeys.KeyData,
-		}}},
-		corev1.EnvVar{Name: wellknown.PodUIDEnv, ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"},
-		}})
-}
-
-// tokenVolume has a token that kubelet keeps valid.
-func tokenVolume() corev1.Volume {
-	return corev1.Volume{Name: volumeName, VolumeSource: corev1.VolumeSource{
-		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-				Audience: wellknown.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
-			},
-		}}},
-	}}
 }

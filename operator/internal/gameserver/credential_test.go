@@ -3,10 +3,8 @@ package gameserver
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,43 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 )
-
-// A sidecar that can sign has its key from a Secret, which no other container sees, and no volume.
-func TestASidecarThatSignsHasNoVolume(t *testing.T) {
-	t.Parallel()
-	s := full()
-	s.Spec.Storage = nil
-	s.Spec.Template.Annotations[wellknown.ReportKeyAnnotation] = "forged"
-	signs := sidecar
-	signs.ReportKey = "abc"
-	pod := buildPod(s, signs, []int32{7000, 7001, 0}, true)
-	if len(pod.Spec.Volumes) > 0 || len(pod.Spec.InitContainers[0].VolumeMounts) > 0 {
-		t.Errorf("the Pod has the volumes %+v", pod.Spec.Volumes)
-	}
-	if got := pod.Annotations[wellknown.ReportKeyAnnotation]; got != "abc" {
-		t.Errorf("the Pod names key %q, want abc", got)
-	}
-	beside := pod.Spec.InitContainers[0]
-	if !slices.Contains(beside.Args, "--report-key-id=abc") || slices.ContainsFunc(beside.Args, func(arg string) bool { return arg == "--token-file="+tokenDir+"/token" }) {
-		t.Errorf("the sidecar's arguments are %v", beside.Args)
-	}
-	want := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dormouse-report-key-abc"}, Key: "key"}}
-	i := slices.IndexFunc(beside.Env, func(e corev1.EnvVar) bool { return e.Name == wellknown.ReportKeyEnv })
-	if i < 0 || !cmp.Equal(beside.Env[i].ValueFrom, want) {
-		t.Errorf("the sidecar's environment is %+v", beside.Env)
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers[1:], pod.Spec.Containers) {
-		if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) {
-			t.Errorf("container %s has the key, too", c.Name)
-		}
-	}
-	// Without a key a template's annotation counts for nothing.
-	if pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true); pod.Annotations[wellknown.ReportKeyAnnotation] != "" || len(pod.Spec.Volumes) != 1 {
-		t.Errorf("without a key the Pod names key %q and has %d volumes", pod.Annotations[wellknown.ReportKeyAnnotation], len(pod.Spec.Volumes))
-	}
-}
 
 // A Pod whose Secret somebody has deleted gets it again.
 func TestAKeyThatIsMissingIsMadeAgain(t *testing.T) {
@@ -161,7 +125,7 @@ func TestAPodThatNeverGetsItsKeyIsReplaced(t *testing.T) {
 		"its sidecar has crashed beside the game": {failed: quota, running: true},
 	} {
 		s := full()
-		pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
+		pod := podbuilder.Build(s, sidecar, []int32{7000, 7001, 0}, true)
 		if c.running {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "game", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,10 +37,6 @@ type Filling interface {
 	// Why is a sentence on a Server's disk; empty: nothing does, as far as is known.
 	Why(server types.NamespacedName) string
 }
-
-// disksWeight makes the node that has the Pods of a Server's disks better than any other
-// preference of a scheduler's.
-const disksWeight = 100
 
 // busyError means that a Pod waits for its disks.
 type busyError struct {
@@ -109,25 +104,6 @@ func (r *Reconciler) waitForFill(s *v1alpha1.Server, unfilled *v1alpha1.StorageS
 		}
 	}
 	return &busyError{sentence: sentence}, nil
-}
-
-// besideDisks has a Server's Pod and the others that mount its disks find each other: a disk may be
-// one node's at a time.
-func besideDisks(s *v1alpha1.Server, pod *corev1.Pod) {
-	if len(s.Spec.Storage) == 0 {
-		delete(pod.Labels, wellknown.DisksLabel) // a template's
-		return
-	}
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.DisksLabel, s.Name)
-	if pod.Spec.Affinity == nil {
-		pod.Spec.Affinity = &corev1.Affinity{}
-	}
-	if pod.Spec.Affinity.PodAffinity == nil {
-		pod.Spec.Affinity.PodAffinity = &corev1.PodAffinity{}
-	}
-	near := pod.Spec.Affinity.PodAffinity
-	near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution,
-		corev1.WeightedPodAffinityTerm{Weight: disksWeight, PodAffinityTerm: disks.WithDisksOf(s.Name)})
 }
 
 // noteUse notes on the disks of a Server with backups that its Pod may have changed them since it

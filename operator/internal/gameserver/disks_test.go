@@ -33,29 +33,6 @@ func table() (t *disklock.Table, freed *[]string) {
 	return disklock.New(func(key types.NamespacedName) { *freed = append(*freed, key.Name) }, func(types.NamespacedName) {}), freed
 }
 
-// A Pod with disks goes where the other Pods of them are, if it can. Nothing else of it changes, and
-// nothing at all of one without disks.
-func TestOnlyAPodWithDisksPrefersTheNodeThatHasThem(t *testing.T) {
-	s := full()
-	own := corev1.WeightedPodAffinityTerm{Weight: 7, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "zone"}}
-	s.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{own}}}
-	pod := buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
-	terms := pod.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	if pod.Labels[wellknown.DisksLabel] != s.Name || len(terms) != 2 || terms[0].Weight != 7 || terms[1].Weight != 100 ||
-		terms[1].PodAffinityTerm.LabelSelector.MatchLabels[wellknown.DisksLabel] != s.Name {
-		t.Errorf("it has labels %v and prefers %+v", pod.Labels, terms)
-	}
-	if n := len(s.Spec.Template.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution); n != 1 {
-		t.Errorf("the template itself has %d terms now", n)
-	}
-	s = full()
-	s.Spec.Storage, s.Spec.Template.Labels = nil, map[string]string{wellknown.DisksLabel: "another"}
-	pod = buildPod(s, sidecar, []int32{7000, 7001, 0}, true)
-	if _, ok := pod.Labels[wellknown.DisksLabel]; ok || pod.Spec.Affinity != nil {
-		t.Errorf("without disks it has labels %v and affinity %+v", pod.Labels, pod.Spec.Affinity)
-	}
-}
-
 func TestAGameWaitsForWhoHasItsDisks(t *testing.T) {
 	s := full()
 	key := client.ObjectKeyFromObject(s)

@@ -1,0 +1,77 @@
+package podbuilder
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/gameapi"
+	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/hostports"
+)
+
+// buildGame gives the game's container its environment, ports and disks.
+func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container, hostPorts []int32) {
+	setEnv(game, "SERVER_NAME", s.Name)
+	setEnv(game, "SERVER_NAMESPACE", s.Namespace)
+	setEnv(game, "AGONES_SDK_GRPC_PORT", strconv.Itoa(wellknown.SDKGRPCPort))
+	setEnv(game, "AGONES_SDK_HTTP_PORT", strconv.Itoa(wellknown.SDKHTTPPort))
+	for i, port := range s.Spec.Ports {
+		number := hostports.Listen(port, hostPorts[i])
+		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
+		for _, protocol := range port.Protocol.Transports() {
+			setPort(game, corev1.ContainerPort{
+				Name: gamepod.PortName(&port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
+			})
+		}
+	}
+	for _, disk := range s.Spec.Storage {
+		name := "storage-" + disk.Name
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: disks.ClaimName(s.Name, disk.Name)},
+		}})
+		game.VolumeMounts = append(game.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: disk.MountPath})
+	}
+}
+
+// setEnv adds a variable, unless the template has one of that name.
+func setEnv(c *corev1.Container, name, value string) {
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+}
+
+// setPort adds a port, or adds the host port to a port that the template has.
+func setPort(c *corev1.Container, port corev1.ContainerPort) {
+	for i := range c.Ports {
+		have := &c.Ports[i]
+		if have.ContainerPort == port.ContainerPort && orDefault(string(have.Protocol), "TCP") == string(port.Protocol) {
+			have.HostPort = max(have.HostPort, port.HostPort)
+			return
+		}
+	}
+	if slices.ContainsFunc(c.Ports, func(have corev1.ContainerPort) bool { return have.Name == port.Name }) {
+		port.Name = "" // the name is the template's, the port is ours
+	}
+	c.Ports = append(c.Ports, port)
+}
+
+// A game that may call the REST API for itself shows a code, which its sidecar has, too.
+
+// HasGameAPI reports whether a Server's game may call the REST API.
+func HasGameAPI(s *v1alpha1.Server) bool { return s.Annotations[wellknown.GameAPIAnnotation] == "true" }
+
+// setCode gives a container the code, unless the template has a variable of that name.
+func setCode(s *v1alpha1.Server, c *corev1.Container) {
+	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv }) {
+		return
+	}
+	c.Env = append(c.Env, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName(s.Name, s.UID)}, Key: gameapi.SecretKey,
+	}}})
+}

@@ -1,0 +1,149 @@
+package podbuilder
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/hostports"
+)
+
+// full is a Server with everything that a Pod may show.
+func full() *v1alpha1.Server {
+	return &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server", Labels: map[string]string{wellknown.FleetLabel: "lobbies"}},
+		Spec: v1alpha1.ServerSpec{
+			GameContainer: "game",
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "red"}, Annotations: map[string]string{"note": "x"}},
+				Spec: corev1.PodSpec{
+					InitContainers: []corev1.Container{{Name: "fetch"}},
+					Containers: []corev1.Container{
+						{Name: "logs"},
+						{
+							Name: "game", Image: "game:1",
+							Env:   []corev1.EnvVar{{Name: "SERVER_NAME", Value: "mine"}},
+							Ports: []corev1.ContainerPort{{Name: "own", ContainerPort: 7778, Protocol: corev1.ProtocolTCP}},
+						},
+					},
+				},
+			},
+			Ports: []v1alpha1.ServerPort{
+				{Name: "game", Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposePassthrough},
+				{Name: "query-of-a-game", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposeHostPort},
+				{Name: "inner", ContainerPort: 80},
+			},
+			Players: &v1alpha1.PlayersSpec{Capacity: 16, Probe: &v1alpha1.PlayersProbe{Type: v1alpha1.ProbeSource}},
+			Health:  v1alpha1.HealthSpec{InitialDelay: &metav1.Duration{Duration: time.Minute}, FailureThreshold: 4},
+			Storage: []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+var sidecar = Sidecar{OperatorURL: "http://operator:8080", Container: corev1.Container{Name: "any", Image: "sidecar:1"}}
+
+func TestPodHasWhatTheGameNeeds(t *testing.T) {
+	pod := Build(full(), sidecar, []int32{7000, 7001, 0}, true)
+	game := pod.Spec.Containers[1]
+	want := []corev1.EnvVar{
+		{Name: "SERVER_NAME", Value: "mine"}, // the template's own stays
+		{Name: "SERVER_NAMESPACE", Value: "games"},
+		{Name: "AGONES_SDK_GRPC_PORT", Value: "9357"},
+		{Name: "AGONES_SDK_HTTP_PORT", Value: "9358"},
+		{Name: "SERVER_PORT_GAME", Value: "7000"},
+		{Name: "SERVER_PORT_QUERY_OF_A_GAME", Value: "7778"},
+		{Name: "SERVER_PORT_INNER", Value: "80"},
+	}
+	if diff := cmp.Diff(want, game.Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	wantPorts := []corev1.ContainerPort{
+		{Name: "own", ContainerPort: 7778, HostPort: 7001, Protocol: corev1.ProtocolTCP},
+		{Name: "game", ContainerPort: 7000, HostPort: 7000, Protocol: corev1.ProtocolTCP},
+		{Name: "game-udp", ContainerPort: 7000, HostPort: 7000, Protocol: corev1.ProtocolUDP},
+		{Name: "query-of-a-udp", ContainerPort: 7778, HostPort: 7001, Protocol: corev1.ProtocolUDP},
+		{Name: "inner", ContainerPort: 80, Protocol: corev1.ProtocolTCP},
+	}
+	if diff := cmp.Diff(wantPorts, game.Ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+	if len(pod.Spec.Containers[0].Env) != 0 {
+		t.Errorf("a container that isn't the game got %v", pod.Spec.Containers[0].Env)
+	}
+	if !slices.ContainsFunc(game.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/world" }) {
+		t.Error("the game has no disk")
+	}
+	if pod.Labels["team"] != "red" || pod.Annotations["note"] != "x" || pod.Labels[wellknown.FleetLabel] != "lobbies" || pod.Labels[wellknown.ServerLabel] != "lobby" {
+		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
+	}
+}
+
+// What connects is told of a Pod is what the Pod has.
+func TestPortsAreReadFromThePod(t *testing.T) {
+	s := full()
+	pod := Build(s, sidecar, []int32{7000, 7001, 0}, true)
+	want := []v1alpha1.ServerPortStatus{
+		{Name: "game", Port: 7000, Protocol: v1alpha1.ServerProtocolTCPUDP},
+		{Name: "query-of-a-game", Port: 7001, Protocol: v1alpha1.ServerProtocolTCPUDP},
+	}
+	if diff := cmp.Diff(want, hostports.Status(s, pod)); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+// Names and numbers that others have, too, don't mislead: neither a template's own port of the
+// same name, nor the second name of a port over both.
+func TestPortsAreTheirOwn(t *testing.T) {
+	s := full()
+	s.Spec.Template.Spec.Containers[1].Ports = []corev1.ContainerPort{{Name: "game", ContainerPort: 9000}, {Name: "free", ContainerPort: 7010, HostPort: 7010}}
+	s.Spec.Ports = []v1alpha1.ServerPort{
+		{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolTCP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "both", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "both-udp", ContainerPort: 7779, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "free", Protocol: v1alpha1.ServerProtocolTCP, Expose: v1alpha1.ExposePassthrough},
+	}
+	numbers := []int32{7001, 7002, 7003, 7004}
+	if got := hostports.Of(s, Build(s, sidecar, numbers, true)); !slices.Equal(got, numbers) {
+		t.Errorf("the ports are %v, want %v", got, numbers)
+	}
+}
+
+func TestPodSaysWhetherItMayBeEvicted(t *testing.T) {
+	for deletable, want := range map[bool][3]string{true: {"true", "true", "false"}, false: {"false", "false", "true"}} {
+		pod := Build(full(), sidecar, []int32{7000, 7001, 0}, deletable)
+		got := [3]string{pod.Labels[wellknown.DeletionAllowedLabel], pod.Annotations[safeToEvict], pod.Annotations[doNotDisrupt]}
+		if got != want {
+			t.Errorf("deletable %t: label, safe-to-evict, do-not-disrupt are %v, want %v", deletable, got, want)
+		}
+	}
+}
+
+// A Pod with disks goes where the other Pods of them are, if it can. Nothing else of it changes, and
+// nothing at all of one without disks.
+func TestOnlyAPodWithDisksPrefersTheNodeThatHasThem(t *testing.T) {
+	s := full()
+	own := corev1.WeightedPodAffinityTerm{Weight: 7, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "zone"}}
+	s.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{own}}}
+	pod := Build(s, sidecar, []int32{7000, 7001, 0}, true)
+	terms := pod.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	if pod.Labels[wellknown.DisksLabel] != s.Name || len(terms) != 2 || terms[0].Weight != 7 || terms[1].Weight != 100 ||
+		terms[1].PodAffinityTerm.LabelSelector.MatchLabels[wellknown.DisksLabel] != s.Name {
+		t.Errorf("it has labels %v and prefers %+v", pod.Labels, terms)
+	}
+	if n := len(s.Spec.Template.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution); n != 1 {
+		t.Errorf("the template itself has %d terms now", n)
+	}
+	s = full()
+	s.Spec.Storage, s.Spec.Template.Labels = nil, map[string]string{wellknown.DisksLabel: "another"}
+	pod = Build(s, sidecar, []int32{7000, 7001, 0}, true)
+	if _, ok := pod.Labels[wellknown.DisksLabel]; ok || pod.Spec.Affinity != nil {
+		t.Errorf("without disks it has labels %v and affinity %+v", pod.Labels, pod.Spec.Affinity)
+	}
+}
