@@ -75,6 +75,14 @@ func SidecarRunning(pod *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
+// Report is what the sidecar of this very Pod has reported; nil if nothing.
+func Report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
+	if pod == nil || s.Status.Game == nil || s.Status.Game.PodUID != string(pod.UID) {
+		return nil
+	}
+	return s.Status.Game
+}
+
 // Probe is the spec's player probe. Where it names none, a port's protocol tells how to ask the
 // game; nil: the game isn't asked.
 func Probe(s *v1alpha1.ServerSpec) *v1alpha1.PlayersProbe {

@@ -23,6 +23,8 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/gameserver/lastlook"
+	"dormouse.dev/dormouse/operator/internal/gameserver/slowstart"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/refusal"
@@ -102,9 +104,9 @@ type Reconciler struct {
 	made *recent
 	// missing are the nodes that Pods are on and that don't exist.
 	missing *absences
-	boots   *boots
+	boots   slowstart.Boots
 	learn   sync.Once
-	looks   *lastLooks
+	looks   *lastlook.Looks
 	emptied emptied
 	// used are the Pods, by the UIDs of their Servers, whose disks say since when they are used.
 	used sync.Map
@@ -127,16 +129,12 @@ func (r *Reconciler) Init() {
 	r.picker = hostports.NewPicker(r.LowPort, r.HighPort, udpports.Services{Cache: r.Client}, func() time.Time { return r.Now() })
 	r.made = newRecent(cacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
-	r.boots = &boots{usual: map[string]time.Duration{}}
 	r.again = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now
 	}
 	if r.Reports != nil {
-		r.looks = &lastLooks{
-			ask: r.Reports.Look, now: r.Now, replies: map[types.UID]lastReply{},
-			replied: func(key types.NamespacedName) { r.tell([]types.NamespacedName{key}) },
-		}
+		r.looks = lastlook.New(r.Reports.Look, func(key types.NamespacedName) { r.tell([]types.NamespacedName{key}) }, r.Now)
 	}
 }
 
@@ -176,9 +174,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	p := makePlan(now, s, o)
 	switch {
 	case p.guard.lookFirst && r.looks != nil:
-		p.requeueAfter.AtMost(r.looks.begin(ctx, s, o.pod))
+		p.requeueAfter.AtMost(r.looks.Begin(ctx, s, o.pod))
 	case o.pod == nil || wanted(s) && !restarts(o.pod):
-		r.looks.forget(s.UID)
+		r.looks.Forget(s.UID)
 	}
 	if p.release {
 		if found, err := r.unseen(ctx, s, o); found || err != nil {
@@ -290,7 +288,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 		p.requeueAfter.AtMost(retryAfter(done.refused))
 	}
 	if s.Status.State == v1alpha1.ServerStarting {
-		p.requeueAfter.AtMost(untilSlow(now, s, o))
+		p.requeueAfter.AtMost(slowstart.Until(now, s, o.pod, o.usualBoot))
 	}
 	why, _ := unschedulable(orEmpty(o.pod))
 	r.picker.Wait(client.ObjectKeyFromObject(s), hostports.Awaited(why) || done.ports.trouble != nil)
@@ -303,7 +301,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, 
 		return 0, err
 	}
 	if wrote {
-		r.noteBoot(now, original, s, o)
+		r.boots.Note(now, original, s, o.pod)
 	}
 	if wrote || p.forced || p.retire != "" {
 		kit.Emit(r.Events, s, notices(original, s, p)...)
@@ -347,7 +345,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 
 // observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed, error) {
-	o := observed{nodeLostAfter: r.NodeLostAfter, usualBoot: r.boots.of(bootOf(s))}
+	o := observed{nodeLostAfter: r.NodeLostAfter, usualBoot: r.boots.Of(s)}
 	if r.Allocations != nil {
 		o.holder = r.Allocations.HolderOf(s)
 	}
@@ -367,7 +365,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (observed,
 		return o, nil
 	}
 	o.pod = pod
-	o.lookAllows = r.looks != nil && r.looks.allowed(s, pod)
+	o.lookAllows = r.looks.Allowed(s, pod)
 	r.made.forget(string(s.UID))
 	o.clashes = r.picker.Clashes(s, hostports.Of(s, pod))
 	o.patience = r.picker.Patience(s.UID)
@@ -400,7 +398,7 @@ func (r *Reconciler) release(ctx context.Context, s *v1alpha1.Server) error {
 		return err
 	}
 	r.tell(r.picker.Hold(s.UID, nil))
-	r.looks.forget(s.UID)
+	r.looks.Forget(s.UID)
 	r.used.Delete(s.UID)
 	err := kit.RemoveFinalizer(ctx, r.Client, s, wellknown.DeletionGuardFinalizer)
 	return wrapf(client.IgnoreNotFound(err), "release Server %s", client.ObjectKeyFromObject(s))

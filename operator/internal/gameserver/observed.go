@@ -51,7 +51,7 @@ type observed struct {
 // gameRunning reports whether the game's process runs in a Pod. kubelet's report may be late: a
 // running sidecar that reports players knows better.
 func gameRunning(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && report(s, pod) != nil && gamepod.SidecarRunning(pod))
+	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && gamepod.Report(s, pod) != nil && gamepod.SidecarRunning(pod))
 }
 
 func scheduled(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" }
@@ -111,14 +111,6 @@ func graceOver(pod *corev1.Pod, now time.Time) (over bool, left time.Duration) {
 		return false, left
 	}
 	return true, 0
-}
-
-// report is what the sidecar of this very Pod has reported; nil if nothing.
-func report(s *v1alpha1.Server, pod *corev1.Pod) *v1alpha1.GameStatus {
-	if pod == nil || s.Status.Game == nil || s.Status.Game.PodUID != string(pod.UID) {
-		return nil
-	}
-	return s.Status.Game
 }
 
 // held reports whether an Allocation has the Server whose game has reported so. A game that is broken

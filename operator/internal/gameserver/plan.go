@@ -9,6 +9,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/requeue"
@@ -162,7 +163,7 @@ func delayAfter(failures int32) time.Duration {
 
 // planRun plans for a Server that has a Pod and wants one.
 func planRun(now time.Time, s *v1alpha1.Server, o observed, p *plan) {
-	game := report(s, o.pod)
+	game := gamepod.Report(s, o.pod)
 	lost, _ := o.nodeLost(now)
 	over, left := graceOver(o.pod, now)
 	p.restoreKey, p.restoreCode = lacksKey(o.pod), lacksCode(s, o.pod)
@@ -270,7 +271,7 @@ func mayGo(now time.Time, s *v1alpha1.Server, o observed) permission {
 		p.allowed = p.empty
 		return p
 	}
-	seen := report(s, o.pod) != nil && s.Status.Game.ShutdownSeen
+	seen := gamepod.Report(s, o.pod) != nil && s.Status.Game.ShutdownSeen
 	asked, timeout := s.DeletionTimestamp, durationOf(s.Spec.Deletion.Timeout)
 	alone := leftAlone(now, o.pod)
 	switch {
@@ -334,7 +335,7 @@ func whoPlays(s *v1alpha1.Server, o observed) permission {
 		return permission{empty: true, reason: reason, message: message}
 	}
 	no := func(reason, message string) permission { return permission{reason: reason, message: message} }
-	switch game := report(s, o.pod); {
+	switch game := gamepod.Report(s, o.pod); {
 	case o.pod == nil, ended(o.pod):
 		p := yes(reasons.NotRunning, "No game runs.")
 		p.gone = true

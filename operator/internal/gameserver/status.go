@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
+	"dormouse.dev/dormouse/operator/internal/gameserver/slowstart"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
@@ -48,7 +49,7 @@ func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports port
 	f := find(now, s, o, p, ports)
 	st.State = f.state
 	setPod(s, o)
-	if report(s, o.pod) == nil {
+	if gamepod.Report(s, o.pod) == nil {
 		clearGame(s, p.guard.empty)
 	}
 
@@ -108,7 +109,7 @@ func clearGame(s *v1alpha1.Server, deletable bool) {
 
 // find finds a Server's state, and why.
 func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) finding {
-	game := report(s, o.pod)
+	game := gamepod.Report(s, o.pod)
 	silent, isSilent := o.silentSince()
 	lost, _ := o.nodeLost(now)
 	why, _ := unschedulable(orEmpty(o.pod))
@@ -236,7 +237,7 @@ func explain(now time.Time, s *v1alpha1.Server, o observed) (reason, message str
 	if found.Wrong && found.Reason != reasons.ServerNotReady {
 		return found.Reason, found.Sentence
 	}
-	if awaited, slow := slowStart(now, s, o); slow {
+	if awaited, slow := slowstart.Awaited(now, s, o.pod, o.usualBoot); slow {
 		return reasons.SlowStart, awaited
 	}
 	if found.Wrong {
@@ -250,7 +251,7 @@ func explain(now time.Time, s *v1alpha1.Server, o observed) (reason, message str
 
 // healthy is the condition Healthy.
 func healthy(s *v1alpha1.Server, o observed) metav1.Condition {
-	switch game := report(s, o.pod); {
+	switch game := gamepod.Report(s, o.pod); {
 	case !gameRunning(s, o.pod):
 		return condition.Unknown(conditions.Healthy, reasons.NotRunning, "No game runs.")
 	case game != nil && game.State == v1alpha1.GameUnhealthy:

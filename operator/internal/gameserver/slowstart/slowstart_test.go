@@ -1,4 +1,4 @@
-package gameserver
+package slowstart
 
 import (
 	"strconv"
@@ -55,7 +55,7 @@ func TestASlowGameSaysWhatIsAwaited(t *testing.T) {
 				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)},
 			}}}
 			c.change(s, pod)
-			awaited, slow := slowStart(began.Add(c.after), s, observed{pod: pod})
+			awaited, slow := Awaited(began.Add(c.after), s, pod, 0)
 			if slow != (c.awaited != nil) {
 				t.Errorf("slow %t: %s", slow, awaited)
 			}
@@ -71,7 +71,7 @@ func TestASlowGameSaysWhatIsAwaited(t *testing.T) {
 // A game that usually takes three minutes isn't called slow after one.
 func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{boots: &boots{usual: map[string]time.Duration{}}}
+	b := &Boots{}
 	began := time.Date(2030, 1, 1, 8, 0, 0, 0, time.UTC)
 	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "world-0", Labels: map[string]string{wellknown.GameTypeLabel: "world"}}}
 	s.Spec.Readiness = v1alpha1.ServerReadinessSDK
@@ -80,7 +80,7 @@ func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
 		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)},
 	}}}
 	slow := func(of *v1alpha1.Server, after time.Duration) bool {
-		_, slow := slowStart(began.Add(after), of, observed{pod: pod, usualBoot: r.boots.of(bootOf(of))})
+		_, slow := Awaited(began.Add(after), of, pod, b.of(bootOf(of)))
 		return slow
 	}
 	if slow(s, 59*time.Second) || !slow(s, time.Minute) {
@@ -88,12 +88,12 @@ func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
 	}
 	starting, ready := s.DeepCopy(), s.DeepCopy()
 	starting.Status.State, ready.Status.State = v1alpha1.ServerStarting, v1alpha1.ServerReady
-	r.noteBoot(began.Add(3*time.Minute), starting, ready, observed{pod: pod})
-	r.noteBoot(began.Add(time.Hour), ready, ready, observed{pod: pod}) // it was Ready before
+	b.Note(began.Add(3*time.Minute), starting, ready, pod)
+	b.Note(began.Add(time.Hour), ready, ready, pod) // it was Ready before
 	next := s.DeepCopy()
 	next.Name = "world-1"
 	if slow(next, 6*time.Minute-time.Second) || !slow(next, 6*time.Minute) {
-		t.Errorf("a game that takes %s isn't slow after twice that", r.boots.of(bootOf(next)))
+		t.Errorf("a game that takes %s isn't slow after twice that", b.of(bootOf(next)))
 	}
 	other := s.DeepCopy()
 	other.Labels = map[string]string{wellknown.GameTypeLabel: "other"}
@@ -102,20 +102,20 @@ func TestAGameIsSlowByItsOwnMeasure(t *testing.T) {
 	}
 	unwritten, quick := other.DeepCopy(), other.DeepCopy()
 	quick.Status.State = v1alpha1.ServerReady
-	if r.noteBoot(began.Add(2*time.Minute), unwritten, quick, observed{pod: pod}); r.boots.of(bootOf(other)) != 2*time.Minute {
-		t.Errorf("a game that was ready before anybody wrote that it starts took %s", r.boots.of(bootOf(other)))
+	if b.Note(began.Add(2*time.Minute), unwritten, quick, pod); b.of(bootOf(other)) != 2*time.Minute {
+		t.Errorf("a game that was ready before anybody wrote that it starts took %s", b.of(bootOf(other)))
 	}
 	for range 40 {
-		r.noteBoot(began.Add(10*time.Second), starting, ready, observed{pod: pod})
+		b.Note(began.Add(10*time.Second), starting, ready, pod)
 	}
-	if usual := r.boots.of(bootOf(s)); usual < 10*time.Second || usual > 11*time.Second {
+	if usual := b.of(bootOf(s)); usual < 10*time.Second || usual > 11*time.Second {
 		t.Errorf("after 40 boots of 10s it usually takes %s", usual)
 	}
 }
 
 func TestTheBootsOfGamesAreBounded(t *testing.T) {
 	t.Parallel()
-	b := &boots{usual: map[string]time.Duration{}}
+	b := &Boots{}
 	for i := range maxBoots + 10 {
 		b.took(strconv.Itoa(i), time.Second)
 	}

@@ -1,4 +1,4 @@
-package gameserver
+package lastlook
 
 import (
 	"context"
@@ -33,8 +33,8 @@ func TestALastLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked, passes atomic.Int32
-				l := &lastLooks{
-					now: time.Now, replies: map[types.UID]lastReply{},
+				l := &Looks{
+					now: time.Now, replies: map[types.UID]reply{},
 					ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
 						asked.Add(1)
 						<-time.After(10 * time.Millisecond)
@@ -43,9 +43,9 @@ func TestALastLook(t *testing.T) {
 					replied: func(types.NamespacedName) { passes.Add(1) },
 				}
 				for range 3 {
-					l.begin(t.Context(), s, pod)
+					l.Begin(t.Context(), s, pod)
 				}
-				if l.allowed(s, pod) {
+				if l.Allowed(s, pod) {
 					t.Error("it counts as allowed before the reply")
 				}
 				synctest.Wait()
@@ -53,25 +53,25 @@ func TestALastLook(t *testing.T) {
 				if asked.Load() != 1 {
 					t.Errorf("the sidecar was asked %d times at once, want once", asked.Load())
 				}
-				if got := l.allowed(s, pod); got != c.allowed {
+				if got := l.Allowed(s, pod); got != c.allowed {
 					t.Errorf("allowed is %t, want %t", got, c.allowed)
 				}
-				if l.allowed(s, another) {
+				if l.Allowed(s, another) {
 					t.Error("another Pod is allowed by that")
 				}
 				if want := map[bool]int32{true: 1}[c.reply.Replied]; passes.Load() != want {
 					t.Errorf("%d passes were caused, want %d", passes.Load(), want)
 				}
 				<-time.After(lookCounts)
-				if l.allowed(s, pod) {
+				if l.Allowed(s, pod) {
 					t.Error("an old reply counts")
 				}
-				l.begin(t.Context(), s, pod)
+				l.Begin(t.Context(), s, pod)
 				<-time.After(20 * time.Millisecond)
 				if asked.Load() != 2 {
 					t.Errorf("it was asked %d times, want once more after a while", asked.Load())
 				}
-				l.forget(s.UID)
+				l.Forget(s.UID)
 				<-time.After(20 * time.Millisecond)
 				synctest.Wait()
 				if len(l.replies) > 0 || l.asking != 0 {
@@ -86,8 +86,8 @@ func TestALastLook(t *testing.T) {
 func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		l := &lastLooks{
-			now: time.Now, replies: map[types.UID]lastReply{}, replied: func(types.NamespacedName) {},
+		l := &Looks{
+			now: time.Now, replies: map[types.UID]reply{}, replied: func(types.NamespacedName) {},
 			ask: func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
 				asked.Add(1)
 				return reportapi.Looked{}
@@ -95,7 +95,7 @@ func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
 		}
 		s, pod := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{UID: "server"}}, &corev1.Pod{}
 		for began := time.Now(); time.Since(began) < 10*time.Minute; {
-			<-time.After(l.begin(t.Context(), s, pod))
+			<-time.After(l.Begin(t.Context(), s, pod))
 		}
 		if n := asked.Load(); n < 15 || n > 30 {
 			t.Errorf("it was asked %d times within ten minutes", n)
@@ -107,7 +107,7 @@ func TestASidecarThatNeverRepliesIsAskedSeldom(t *testing.T) {
 func TestLastLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, most := 0, 0
-		l := &lastLooks{now: time.Now, replies: map[types.UID]lastReply{}, replied: func(types.NamespacedName) {}}
+		l := &Looks{now: time.Now, replies: map[types.UID]reply{}, replied: func(types.NamespacedName) {}}
 		release := make(chan struct{})
 		done := make(chan struct{}, 2*maxLooks)
 		l.ask = func(context.Context, *v1alpha1.Server, types.UID) reportapi.Looked {
@@ -117,7 +117,7 @@ func TestLastLooksAreBounded(t *testing.T) {
 		}
 		for i := range 2 * maxLooks {
 			s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{UID: types.UID(rune('a' + i))}}
-			if again := l.begin(t.Context(), s, &corev1.Pod{}); again <= 0 {
+			if again := l.Begin(t.Context(), s, &corev1.Pod{}); again <= 0 {
 				t.Errorf("Server %d is looked at again after %s", i, again)
 			}
 			l.mu.Lock()
