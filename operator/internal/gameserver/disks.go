@@ -2,7 +2,6 @@ package gameserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,28 +35,6 @@ type Copies interface {
 type Filling interface {
 	// Why is a sentence on a Server's disk; empty: nothing does, as far as is known.
 	Why(server types.NamespacedName) string
-}
-
-// busyError means that a Pod waits for its disks.
-type busyError struct {
-	sentence string
-	// retry is when to look again; 0: somebody tells when that changes.
-	retry time.Duration
-}
-
-func (e *busyError) Error() string { return e.sentence }
-
-// formerRetry is when a game is tried again that waits for what an earlier leader began: once this
-// leader has taken that up, it tells.
-const formerRetry = 2 * time.Second
-
-// retryAfter is when to try again what was refused.
-func retryAfter(refused error) time.Duration {
-	var busy *busyError
-	if errors.As(refused, &busy) && busy.retry > 0 {
-		return busy.retry
-	}
-	return refusedRetry
 }
 
 // Again brings a Server again: its disks are free, or have what they begin with.

@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/disks/disklock"
+	"dormouse.dev/dormouse/operator/internal/gameserver/planner"
 )
 
 // former are Copies that an earlier leader began.
@@ -45,14 +46,15 @@ func TestAGameWaitsForWhoHasItsDisks(t *testing.T) {
 	if err != nil || busy == nil || retryAfter(busy) != refusedRetry {
 		t.Fatalf("held disks can be taken: %v, %v", busy, err)
 	}
-	setRefused(time.Unix(1, 0), s, busy)
+	reason, message := whyRefused(s, busy)
+	planner.SetRefused(time.Unix(1, 0), s, reason, message)
 	if got := readyOf(s); got.reason != reasons.DisksBusy || got.message != "Waits for Backup lobby-1, which copies its disks." || s.Status.State != v1alpha1.ServerPending {
 		t.Errorf("the Server is %s and says %+v", s.Status.State, got)
 	}
-	if emitted := notices(full(), s, plan{}); len(emitted) != 1 || emitted[0].Reason != reasons.DisksBusy {
+	if emitted := notices(full(), s, planner.Plan{}); len(emitted) != 1 || emitted[0].Reason != reasons.DisksBusy {
 		t.Errorf("its events are %+v", emitted)
 	}
-	if emitted := notices(s, s, plan{}); len(emitted) != 0 {
+	if emitted := notices(s, s, planner.Plan{}); len(emitted) != 0 {
 		t.Errorf("while it waits there are more: %+v", emitted)
 	}
 	disks.Release(key, "Backup lobby-1")

@@ -2,40 +2,39 @@ package gameserver
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameserver/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // notices are the events of a pass that has changed before to after.
-func notices(before, after *v1alpha1.Server, p plan) []kit.Notice {
+func notices(before, after *v1alpha1.Server, p planner.Plan) []kit.Notice {
 	var list []kit.Notice
 	add := func(kind, reason, action, note string) {
-		list = append(list, kit.Notice{Type: kind, Reason: reason, Action: action, Note: quote(note)})
+		list = append(list, kit.Notice{Type: kind, Reason: reason, Action: action, Note: text.Excerpt(note)})
 	}
 	was, is := readyOf(before), readyOf(after)
-	if p.failed {
+	if p.Failed {
 		add(corev1.EventTypeWarning, "Failed", "Replace", fmt.Sprintf("The Pod ended or broke, for the %d. time: another one follows.", after.Status.Failures))
 	}
-	if p.forced {
-		add(corev1.EventTypeWarning, "Forced", "Delete", "The Pod goes though its players are there: "+text.LowerFirst(p.guard.message))
+	if p.Forced {
+		add(corev1.EventTypeWarning, "Forced", "Delete", "The Pod goes though its players are there: "+text.LowerFirst(p.DeletionMessage()))
 	}
-	if p.retire != "" {
-		add(corev1.EventTypeNormal, "Retired", "Delete", p.retire)
+	if p.Retire != "" {
+		add(corev1.EventTypeNormal, "Retired", "Delete", p.Retire)
 	}
 	if was.reason == is.reason {
 		return list
 	}
 	switch is.reason {
 	case reasons.OK:
-		if inFleet(after) && (was.reason == "" || was.reason == reasons.Pending || was.reason == reasons.Starting) {
+		if planner.InFleet(after) && (was.reason == "" || was.reason == reasons.Pending || was.reason == reasons.Starting) {
 			break // as planned: ten thousand such events would hide those that matter
 		}
 		add(corev1.EventTypeNormal, "Ready", "Serve", is.message)
@@ -61,32 +60,4 @@ func readyOf(s *v1alpha1.Server) readyCondition {
 		}
 	}
 	return readyCondition{}
-}
-
-// maxQuote bounds quotes, in bytes.
-const maxQuote = 300
-
-func quote(words string) string {
-	return text.Cut(strings.ToValidUTF8(words, ""), maxQuote, "…")
-}
-
-func people(n int32) string {
-	if n == 1 {
-		return "1 player is there."
-	}
-	return fmt.Sprintf("%d players are there.", n)
-}
-
-func since(t time.Time) string {
-	if t.Unix() <= 0 {
-		return ", because it isn't there any more"
-	}
-	return " since " + t.UTC().Format(time.RFC3339)
-}
-
-func sentenceOr(words, otherwise string) string {
-	if words == "" {
-		return otherwise
-	}
-	return quote(words)
 }

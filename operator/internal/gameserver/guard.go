@@ -22,9 +22,9 @@ import (
 // Servers.
 const guardName = "dormouse-deletion-guard"
 
-// ManagedByLabel and its value wellknown.ManagedBy are on objects that the controller keeps
+// managedByLabel and its value wellknown.ManagedBy are on objects that the controller keeps
 // beside the Servers, so that only those are cached.
-const ManagedByLabel = "app.kubernetes.io/managed-by"
+const managedByLabel = "app.kubernetes.io/managed-by"
 
 // buildGuard builds the PodDisruptionBudget that keeps Pods whose deletion isn't allowed from
 // being evicted. Its number is one that no namespace reaches: a percentage, or maxUnavailable,
@@ -34,7 +34,7 @@ func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
 		TypeMeta: metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: guardName,
-			Labels: map[string]string{ManagedByLabel: wellknown.ManagedBy},
+			Labels: map[string]string{managedByLabel: wellknown.ManagedBy},
 		},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable:               new(intstr.FromInt32(math.MaxInt32)),
@@ -51,13 +51,13 @@ func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the deletion guard of namespace %s: %w", namespace, err)
 	}
-	if err == nil && guards(have, desired) || r.made.has(namespace, r.Now()) {
+	if err == nil && guards(have, desired) || r.made.Has(namespace, r.Now()) {
 		return nil
 	}
 	// Many Servers of a new namespace get here at once.
-	r.made.add(namespace, r.Now())
+	r.made.Add(namespace, r.Now())
 	if err := patch.Apply(ctx, r.Client, fieldOwner, desired); err != nil {
-		r.made.forget(namespace)
+		r.made.Forget(namespace)
 		return err
 	}
 	return nil

@@ -3,7 +3,6 @@ package gameserver
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -34,16 +33,5 @@ func TestANamespaceIsLookedAtOnceWhenItsServersGo(t *testing.T) {
 	}
 	if now, after := e.look(key("games", "lobby-5")); now || after != emptiedAfter {
 		t.Errorf("one that goes after that look looks now: %t, after %s", now, after)
-	}
-}
-
-func TestRecentOnesAreForgottenAfterTheirTime(t *testing.T) {
-	r := newRecent(time.Minute)
-	for i := range 10 {
-		r.add(fmt.Sprint(i), noon.Add(time.Duration(i)*time.Second))
-	}
-	r.add("late", noon.Add(2*time.Minute))
-	if len(r.at) != 1 || !r.has("late", noon.Add(2*time.Minute)) || r.has("9", noon.Add(2*time.Minute)) {
-		t.Errorf("it remembers %v, want the late one alone", r.at)
 	}
 }

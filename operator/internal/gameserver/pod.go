@@ -3,7 +3,6 @@ package gameserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/gameserver/planner"
 	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
 )
 
@@ -44,13 +44,10 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		return r.taken(ctx, s)
 	}
 	if err == nil {
-		r.made.add(string(s.UID), r.Now())
+		r.made.Add(string(s.UID), r.Now())
 	}
 	return forUser(wrapf(err, "create Pod %s", client.ObjectKeyFromObject(s)))
 }
-
-// errStranger means that a Pod that isn't the Server's has its name.
-var errStranger = errors.New("a Pod of somebody else has the name")
 
 // taken finds out whose a Pod is that has the Server's name and that the cache doesn't show.
 func (r *Reconciler) taken(ctx context.Context, s *v1alpha1.Server) (refused, err error) {
@@ -61,19 +58,8 @@ func (r *Reconciler) taken(ctx context.Context, s *v1alpha1.Server) (refused, er
 	if !metav1.IsControlledBy(pod, s) {
 		return errStranger, nil
 	}
-	_, err = r.unseen(ctx, s, observed{})
-	r.made.add(string(s.UID), r.Now())
-	return nil, err
-}
-
-// forUser separates errors that a user must fix from errors that time will resolve.
-func forUser(err error) (refused, _ error) {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil, err
-	}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return err, nil
-	}
+	_, err = r.unseen(ctx, s, planner.Observed{})
+	r.made.Add(string(s.UID), r.Now())
 	return nil, err
 }
 
@@ -106,13 +92,13 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, deletable boo
 
 // unseen looks for a Pod of a Server that is about to be released which the cache doesn't show:
 // somebody may have removed the label by which it is watched. Such a Pod gets the label back.
-func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o observed) (bool, error) {
-	if o.stranger {
+func (r *Reconciler) unseen(ctx context.Context, s *v1alpha1.Server, o planner.Observed) (bool, error) {
+	if o.Stranger {
 		return false, nil
 	}
 	pod := &corev1.Pod{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(s), pod)
-	if err != nil || !metav1.IsControlledBy(pod, s) || ended(pod) {
+	if err != nil || !metav1.IsControlledBy(pod, s) || planner.Ended(pod) {
 		return false, wrapf(client.IgnoreNotFound(err), "look for the Pod of Server %s", client.ObjectKeyFromObject(s))
 	}
 	if pod.Labels[wellknown.ServerLabel] == s.Name {
@@ -143,4 +129,17 @@ func (r *Reconciler) deleteOrphan(ctx context.Context, pod *corev1.Pod) error {
 	}
 	r.tell(r.picker.Hold(owner.UID, nil))
 	return r.deletePod(ctx, pod)
+}
+
+// markRestart tells a Pod's sidecar that the Pod is to end for another one.
+func (r *Reconciler) markRestart(ctx context.Context, pod *corev1.Pod) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]string{wellknown.RestartAnnotation: "true"},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode a patch: %w", err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	return wrapf(client.IgnoreNotFound(err), "mark Pod %s", client.ObjectKeyFromObject(pod))
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,7 +44,7 @@ func CachedObjects(namespace string) map[client.Object]cache.ByObject {
 		&corev1.PodTemplate{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 		&corev1.Node{}:        {Transform: slimNode},
 		&policyv1.PodDisruptionBudget{}: {
-			Label: labels.SelectorFromSet(labels.Set{ManagedByLabel: wellknown.ManagedBy}),
+			Label: labels.SelectorFromSet(labels.Set{managedByLabel: wellknown.ManagedBy}),
 		},
 	}
 }
@@ -177,4 +178,12 @@ func nodeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 		},
 	}
+}
+
+// allocationChanges asks for passes of Servers that Allocations have or let go.
+func (r *Reconciler) allocationChanges() source.Source {
+	if r.Allocations != nil {
+		return r.Allocations.Source()
+	}
+	return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
 }

@@ -1,316 +1,80 @@
 package gameserver
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/api/conditions"
-	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/internal/condition"
-	"dormouse.dev/dormouse/internal/gamepod"
-	"dormouse.dev/dormouse/internal/podstatus"
-	"dormouse.dev/dormouse/operator/internal/diagnosis"
+	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/gameserver/planner"
 	"dormouse.dev/dormouse/operator/internal/gameserver/slowstart"
-	"dormouse.dev/dormouse/operator/internal/hostports"
-	"dormouse.dev/dormouse/operator/internal/text"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
-// finding is a Server's state, and why.
-type finding struct {
-	state           v1alpha1.ServerState
-	reason, message string
-	// ready is set where the game takes players.
-	ready bool
+// updateStatus writes the status and emits the events.
+func (r *Reconciler) updateStatus(ctx context.Context, now time.Time, original, s *v1alpha1.Server, o planner.Observed, p planner.Plan, done outcome) (time.Duration, error) {
+	planner.SetStatus(now, s, o, p, done.ports.trouble)
+	if done.refused != nil {
+		reason, message := whyRefused(s, done.refused)
+		planner.SetRefused(now, s, reason, message)
+		p.RequeueAfter.AtMost(retryAfter(done.refused))
+	}
+	if s.Status.State == v1alpha1.ServerStarting {
+		p.RequeueAfter.AtMost(slowstart.Until(now, s, o.Pod, o.UsualBoot))
+	}
+	r.picker.Wait(client.ObjectKeyFromObject(s), planner.AwaitsHostPort(o.Pod) || done.ports.trouble != nil)
+	if left := planner.Debounce(now, original, s, o, p); left > 0 && done.refused == nil {
+		p.RequeueAfter.AtMost(left)
+		return p.RequeueAfter.Duration(), nil
+	}
+	wrote, err := r.writeStatus(ctx, original, s, done.turn)
+	if err != nil {
+		return 0, err
+	}
+	if wrote {
+		r.boots.Note(now, original, s, o.Pod)
+	}
+	if wrote || p.Forced || p.Retire != "" {
+		kit.Emit(r.Events, s, notices(original, s, p)...)
+	}
+	return p.RequeueAfter.Duration(), nil
 }
 
-// setStatus writes what was observed and what the pass does into a Server's status.
-func setStatus(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) {
-	st := &s.Status
-	st.ObservedGeneration = s.Generation
-	stamp := metav1.NewTime(now)
-	// The cache may go on showing a Pod that failed after it was deleted.
-	if p.failed && (st.LastFailureTime == nil || st.LastFailureTime.Before(&o.pod.CreationTimestamp)) {
-		var readySince *metav1.Time
-		if c := meta.FindStatusCondition(st.Conditions, conditions.Ready); c != nil && c.Status == metav1.ConditionTrue {
-			readySince = &c.LastTransitionTime
+// errReported means that a report was written while a pass was under way.
+var errReported = errors.New("a report of its sidecar was written meanwhile")
+
+// writeStatus writes what changed. Reports are written concurrently, to fields of their own.
+// The write needs the version that was read only where it clears those fields, or changes a
+// condition: a cache that lags would make that change, its time and its event twice. Where a report
+// was written at this replica since the Server was read, that is known without asking. turn is set where
+// the pass has the Server's turn already.
+func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Server, turn bool) (bool, error) {
+	a, b := &original.Status, &s.Status
+	if equality.Semantic.DeepEqual(a, b) {
+		return false, nil
+	}
+	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
+		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
+		if r.Reports == nil {
+			return patch.Status(ctx, r.Client, original, s)
 		}
-		st.Failures, st.LastFailureTime = failuresAfter(now, s, readySince), &stamp
-	}
-	f := find(now, s, o, p, ports)
-	st.State = f.state
-	setPod(s, o)
-	if gamepod.Report(s, o.pod) == nil {
-		clearGame(s, p.guard.empty)
-	}
-
-	ready := condition.False(conditions.Ready, f.reason, "%s", f.message)
-	if f.ready {
-		ready = condition.True(conditions.Ready, reasons.OK, "%s", f.message)
-	}
-	deletable := condition.False(conditions.DeletionAllowed, p.guard.reason, "%s", p.guard.message)
-	if p.guard.allowed {
-		deletable = condition.True(conditions.DeletionAllowed, p.guard.reason, "%s", p.guard.message)
-	}
-	list := []metav1.Condition{ready, deletable, healthy(s, o)}
-	if !inFleet(s) {
-		list = append(list, updated(s, o))
-	}
-	condition.SetAll(&st.Conditions, s.Generation, stamp, list...)
-}
-
-// setPod writes the Pod, its node and its ports.
-func setPod(s *v1alpha1.Server, o observed) {
-	st := &s.Status
-	st.PodName, st.PodIP, st.NodeName, st.Address, st.Addresses, st.Ports, st.Replicas = "", "", "", "", nil, nil, 0
-	st.Selector = wellknown.ServerLabel + "=" + s.Name
-	if o.pod == nil {
-		return
-	}
-	st.Replicas = 1
-	st.PodName = o.pod.Name
-	st.PodIP = o.pod.Status.PodIP
-	st.NodeName = o.pod.Spec.NodeName
-	switch {
-	case !slices.ContainsFunc(s.Spec.Ports, hostports.Exposed):
-		for _, ip := range o.pod.Status.PodIPs {
-			st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: podAddress, Address: ip.IP})
+		if !turn {
+			defer r.Reports.Turn(s.UID)()
 		}
-		st.Address = st.PodIP
-	case o.node != nil:
-		st.Address = addressOf(o.node)
-		st.Addresses = addressesOf(o.node, st.Address)
-	}
-	st.Ports = hostports.Status(s, o.pod)
-}
-
-// clearGame clears the reports about a Server's former Pod.
-func clearGame(s *v1alpha1.Server, deletable bool) {
-	st := &s.Status
-	st.Game, st.DeletionAllowed = nil, deletable
-	var capacity int32
-	if s.Spec.Players != nil {
-		capacity = s.Spec.Players.Capacity
-	}
-	st.Players = nil
-	if s.Spec.Players != nil {
-		st.Players = &v1alpha1.PlayersStatus{Capacity: capacity}
-	}
-}
-
-// find finds a Server's state, and why.
-func find(now time.Time, s *v1alpha1.Server, o observed, p plan, ports portPick) finding {
-	game := gamepod.Report(s, o.pod)
-	silent, isSilent := o.silentSince()
-	lost, _ := o.nodeLost(now)
-	why, _ := unschedulable(orEmpty(o.pod))
-	switch {
-	case o.stranger:
-		return finding{state: v1alpha1.ServerPending, reason: reasons.PodExists, message: podExists(s)}
-	case !wanted(s), restarts(o.pod) && !ended(o.pod):
-		return findEnding(s, o, p)
-	case o.pod == nil:
-		return findMissing(s, p, ports)
-	case o.pod.DeletionTimestamp != nil && !ended(o.pod) && !lost:
-		return finding{state: v1alpha1.ServerStarting, reason: reasons.PodDeleted, message: "The Pod was deleted; another one follows when it is gone."}
-	case hostports.Awaited(why):
-		return finding{
-			state: v1alpha1.ServerPending, reason: reasons.HostPortTaken,
-			message: "The Server waits for a free host port: " + quote(why),
+		if r.Reports.WroteAfter(original) {
+			return false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), s.Name, errReported)
 		}
-	case !scheduled(o.pod):
-		if why != "" {
-			why = "No node can take the Pod: " + quote(why)
-		} else {
-			why = "The Pod waits for a node."
+		wrote, err := patch.Status(ctx, r.Client, original, s)
+		if wrote {
+			r.Reports.Wrote(s.DeepCopy())
 		}
-		return finding{state: v1alpha1.ServerPending, reason: reasons.Pending, message: why}
-	case lost:
-		return finding{
-			state: v1alpha1.ServerUnhealthy, reason: reasons.NodeLost,
-			message: fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent)),
-		}
-	case game != nil && game.State == v1alpha1.GameUnhealthy:
-		return finding{state: v1alpha1.ServerUnhealthy, reason: reasons.Unhealthy, message: sentenceOr(game.Message, "The game doesn't answer any more.")}
+		return wrote, err
 	}
-	allocatedState := v1alpha1.ServerAllocated
-	if game != nil && game.State == v1alpha1.GameReserved {
-		allocatedState = v1alpha1.ServerReserved
-	}
-	takesPlayers := game != nil && game.State != v1alpha1.GameStarting && gameRunning(s, o.pod)
-	allocated := takesPlayers && (game.State == v1alpha1.GameAllocated || game.State == v1alpha1.GameReserved || o.held(game))
-	f := finding{state: v1alpha1.ServerStarting, reason: reasons.Starting}
-	switch {
-	case s.Spec.Drain:
-		f.state, f.reason = v1alpha1.ServerDraining, reasons.Draining
-		f.message = "The game gets no new players, and goes when it may: " + text.LowerFirst(p.guard.message)
-		return f
-	case isSilent:
-		f.reason = reasons.NodeSilent
-		f.message = fmt.Sprintf("Node %s doesn't answer%s.", o.pod.Spec.NodeName, since(silent))
-		if allocated {
-			f.state = allocatedState
-		}
-		return f
-	case takesPlayers && (podstatus.Ready(o.pod) || noRoom(s) && gamepod.Ready(s, o.pod)):
-		f.state, f.ready, f.message = v1alpha1.ServerReady, true, "The game takes players."
-		if noRoom(s) {
-			f.message = "The game has as many players as it may."
-		}
-		if allocated {
-			f.state = allocatedState
-		}
-		return f
-	case allocated:
-		f.state = allocatedState
-	}
-	f.reason, f.message = explain(now, s, o)
-	return f
-}
-
-// noRoom reports whether as many play as may. The sidecar of a Server whose GameType skips full
-// ones then reports its Pod as not ready, so that nobody else is sent there.
-func noRoom(s *v1alpha1.Server) bool {
-	p := s.Status.Players
-	return p != nil && p.Capacity > 0 && p.Current >= p.Capacity
-}
-
-// findEnding finds the state of a Server that is to have no Pod.
-func findEnding(s *v1alpha1.Server, o observed, p plan) finding {
-	what := "deleted"
-	switch {
-	case wanted(s):
-		what = "restarted with its changed spec"
-	case s.DeletionTimestamp.IsZero():
-		what = "stopped"
-	}
-	switch {
-	case o.pod == nil && s.DeletionTimestamp.IsZero():
-		return finding{state: v1alpha1.ServerStopped, reason: reasons.Stopped, message: whyStopped(s)}
-	case p.guard.allowed:
-		return finding{state: v1alpha1.ServerDraining, reason: reasons.Draining, message: "The Server is being " + what + "."}
-	}
-	return finding{
-		state: v1alpha1.ServerDraining, reason: reasons.Draining,
-		message: fmt.Sprintf("The Server is to be %s, and its game can't go yet: %s", what, text.LowerFirst(p.guard.message)),
-	}
-}
-
-// whyStopped is why a Server that isn't being deleted has no Pod.
-func whyStopped(s *v1alpha1.Server) string {
-	if s.Spec.Running != nil && !*s.Spec.Running {
-		return "The Server was told to stop: spec.running is false."
-	}
-	return "The Server sleeps or was scaled down: spec.replicas is 0."
-}
-
-// findMissing finds the state of a Server that has no Pod and wants one.
-func findMissing(s *v1alpha1.Server, p plan, ports portPick) finding {
-	f := finding{state: v1alpha1.ServerPending, reason: reasons.Pending, message: "The Pod is made."}
-	switch {
-	case ports.trouble != nil:
-		f.reason, f.message = reasons.HostPortTaken, text.UpperFirst(ports.trouble.Error())+"."
-	case p.waits > 0:
-		// With the time left in it the status would be written each second.
-		f.reason = reasons.Backoff
-		f.message = fmt.Sprintf("The last %d Pods of this Server ended early; the next one comes %s after the last.",
-			s.Status.Failures, delayAfter(s.Status.Failures))
-	}
-	return f
-}
-
-// explain explains why a Pod that has a node isn't ready.
-func explain(now time.Time, s *v1alpha1.Server, o observed) (reason, message string) {
-	found := diagnosis.Explain(now, diagnosis.Input{
-		Target: diagnosis.Target{Kind: "Server", Name: s.Name, UID: s.UID},
-		Pods:   []corev1.Pod{*o.pod}, Since: o.pod.CreationTimestamp.Time, Events: o.events,
-	})
-	if found.Wrong && found.Reason != reasons.ServerNotReady {
-		return found.Reason, found.Sentence
-	}
-	if awaited, slow := slowstart.Awaited(now, s, o.pod, o.usualBoot); slow {
-		return reasons.SlowStart, awaited
-	}
-	if found.Wrong {
-		return reasons.Starting, found.Sentence
-	}
-	if gameRunning(s, o.pod) && podstatus.Ready(o.pod) {
-		return reasons.Starting, "The game's sidecar hasn't reported yet."
-	}
-	return reasons.Starting, "The game starts."
-}
-
-// healthy is the condition Healthy.
-func healthy(s *v1alpha1.Server, o observed) metav1.Condition {
-	switch game := gamepod.Report(s, o.pod); {
-	case !gameRunning(s, o.pod):
-		return condition.Unknown(conditions.Healthy, reasons.NotRunning, "No game runs.")
-	case game != nil && game.State == v1alpha1.GameUnhealthy:
-		return condition.False(conditions.Healthy, reasons.Unhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
-	default:
-		return condition.True(conditions.Healthy, reasons.OK, "Nothing is wrong with the game.")
-	}
-}
-
-// addressOf is the address at which a node's host ports are reached.
-func addressOf(node *corev1.Node) string {
-	address := ""
-	for _, a := range node.Status.Addresses {
-		switch {
-		case a.Type == corev1.NodeExternalIP:
-			return a.Address
-		case a.Type == corev1.NodeInternalIP && address == "":
-			address = a.Address
-		}
-	}
-	return address
-}
-
-// podAddress is the type of a Pod's own address.
-const podAddress corev1.NodeAddressType = "PodIP"
-
-// addressesOf are a node's addresses and names, one of them first.
-func addressesOf(node *corev1.Node, first string) []corev1.NodeAddress {
-	all := slices.Clone(node.Status.Addresses)
-	slices.SortStableFunc(all, func(a, b corev1.NodeAddress) int {
-		switch first {
-		case a.Address:
-			return -1
-		case b.Address:
-			return 1
-		}
-		return 0
-	})
-	return all
-}
-
-func orEmpty(pod *corev1.Pod) *corev1.Pod { return new(ptr.Deref(pod, corev1.Pod{})) }
-
-// setRefused notes that the API server refuses the Server's Pod.
-func setRefused(now time.Time, s *v1alpha1.Server, refused error) {
-	s.Status.State = v1alpha1.ServerPending
-	reason, message := reasons.PodRefused, "The API server refuses the Pod: "+quote(refused.Error())
-	var busy *busyError
-	switch {
-	case errors.As(refused, &busy):
-		reason, message = reasons.DisksBusy, quote(busy.sentence)
-	case errors.Is(refused, errStranger):
-		reason, message = reasons.PodExists, podExists(s)
-	case strings.Contains(refused.Error(), "exceeded quota"):
-		reason = reasons.QuotaExceeded
-	}
-	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(conditions.Ready, reason, "%s", message))
-}
-
-func podExists(s *v1alpha1.Server) string {
-	return fmt.Sprintf("There is a Pod named %s that isn't this Server's: delete or rename it.", s.Name)
+	err := r.Client.Status().Patch(ctx, s, client.MergeFrom(original))
+	return err == nil, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
 }

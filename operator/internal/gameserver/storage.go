@@ -173,7 +173,7 @@ func (r *Reconciler) deleteClaims(ctx context.Context, s *v1alpha1.Server) error
 // hosts reports whether a claim is the disk of a server of the REST API, whose call says that its disk
 // is to go: also one that an earlier server of the number has left.
 func hosts(s *v1alpha1.Server, claim *corev1.PersistentVolumeClaim) bool {
-	return s.Labels[wellknown.HostedGameLabel] != "" && claim.Labels[wellknown.ServerLabel] == s.Name && claim.Labels[ManagedByLabel] == wellknown.ManagedBy
+	return s.Labels[wellknown.HostedGameLabel] != "" && claim.Labels[wellknown.ServerLabel] == s.Name && claim.Labels[managedByLabel] == wellknown.ManagedBy
 }
 
 // createdFor reports whether a claim was created for this very Server. Earlier versions noted only

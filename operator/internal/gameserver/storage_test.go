@@ -49,7 +49,7 @@ func TestADiskIsTheServersThatItWasCreatedFor(t *testing.T) {
 // A call of the REST API says of the server's disk that it is to go, whichever server of the number it
 // was made for. Others keep the disk of the one before.
 func TestAHostedServersDiskGoesThoughAnEarlierOneLeftIt(t *testing.T) {
-	left := map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: "server-7"}
+	left := map[string]string{managedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: "server-7"}
 	for name, c := range map[string]struct {
 		server, claim map[string]string
 		want          bool
@@ -57,7 +57,7 @@ func TestAHostedServersDiskGoesThoughAnEarlierOneLeftIt(t *testing.T) {
 		"a hosted server's":        {map[string]string{wellknown.HostedGameLabel: "chess"}, left, true},
 		"another Server's":         {nil, left, false},
 		"a disk that a user made":  {map[string]string{wellknown.HostedGameLabel: "chess"}, nil, false},
-		"the disk of another name": {map[string]string{wellknown.HostedGameLabel: "chess"}, map[string]string{ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: "server-70"}, false},
+		"the disk of another name": {map[string]string{wellknown.HostedGameLabel: "chess"}, map[string]string{managedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: "server-70"}, false},
 	} {
 		s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "server-7", UID: "later", Labels: c.server}}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: c.claim, Annotations: map[string]string{wellknown.ServerUIDAnnotation: "earlier"}}}

@@ -11,6 +11,8 @@ import (
 const (
 	// maxWords bounds quoted messages, in characters.
 	maxWords = 300
+	// maxExcerpt bounds what is quoted of somebody's words, in bytes.
+	maxExcerpt = 300
 	// maxQuoted bounds what is put in quotation marks, in bytes.
 	maxQuoted = 100
 	// maxNames bounds how many names a sentence has.
@@ -32,6 +34,11 @@ func Cut(text string, bytes int, more string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:bytes], "") + more
+}
+
+// Excerpt shortens somebody's words to 300 bytes, without what isn't UTF-8.
+func Excerpt(words string) string {
+	return Cut(strings.ToValidUTF8(words, ""), maxExcerpt, "…")
 }
 
 // Quoted is a text in quotation marks, shortened if it is long.

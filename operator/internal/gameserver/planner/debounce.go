@@ -1,4 +1,4 @@
-package gameserver
+package planner
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
@@ -26,12 +27,12 @@ const (
 // plays: usually it is gone by then.
 const putOffEnding = 10 * time.Second
 
-// putOffFor is how long the result of a pass may stay unwritten; 0: it is to be written now. What
+// Debounce is how long the result of a pass may stay unwritten; 0: it is to be written now. What
 // the pass did, and a spec that was changed, is always to be written.
-func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed, p plan) time.Duration {
+func Debounce(now time.Time, before, after *v1alpha1.Server, o Observed, p Plan) time.Duration {
 	deleted := !after.DeletionTimestamp.IsZero()
 	// A deletion changes the generation, too.
-	if p.failed || p.forced || p.retire != "" || p.changed && !deleted {
+	if p.Failed || p.Forced || p.Retire != "" || p.Changed && !deleted {
 		return 0
 	}
 	if deleted {
@@ -41,15 +42,15 @@ func putOffFor(now time.Time, before, after *v1alpha1.Server, o observed, p plan
 		return leftOf(now, *after.DeletionTimestamp, putOffEnding)
 	}
 	state := before.Status.State
-	switch ready := readyOf(after); {
-	case state == "" && after.Status.State == v1alpha1.ServerPending && ready.reason == reasons.Pending:
+	switch ready := condition.ReasonOf(after.Status.Conditions, conditions.Ready); {
+	case state == "" && after.Status.State == v1alpha1.ServerPending && ready == reasons.Pending:
 		return leftOf(now, before.CreationTimestamp, putOffPending)
-	case after.Status.State != v1alpha1.ServerStarting || o.pod == nil:
+	case after.Status.State != v1alpha1.ServerStarting || o.Pod == nil:
 		return 0
-	case state == "" && ready.reason == reasons.Starting && !tellsAddress(before):
-		return leftOf(now, o.pod.CreationTimestamp, putOffFirst)
+	case state == "" && ready == reasons.Starting && !tellsAddress(before):
+		return leftOf(now, o.Pod.CreationTimestamp, putOffFirst)
 	case state == v1alpha1.ServerStarting && sameForPeople(before.Status.Conditions, after.Status.Conditions):
-		return leftOf(now, o.pod.CreationTimestamp, putOffStarting)
+		return leftOf(now, o.Pod.CreationTimestamp, putOffStarting)
 	}
 	return 0
 }

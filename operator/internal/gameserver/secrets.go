@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,10 +14,13 @@ import (
 	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
+	"dormouse.dev/dormouse/operator/internal/refusal"
+	"dormouse.dev/dormouse/operator/internal/reportkeys"
 )
 
-// The operator makes the code with which a game may call the REST API, in a Secret that goes with the
-// Server, and may not read it again.
+// Pods have Secrets: the keys with which sidecars sign their reports, see Keys, and the codes with which
+// games may call the REST API. The operator makes a code in a Secret that goes with the Server, and may
+// not read it again.
 
 // keepCode makes the Secret with a Server's code, where it is to have one, and reports whether there
 // was none.
@@ -26,7 +30,7 @@ func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made boo
 	}
 	err := r.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: gameapi.SecretName(s.Name, s.UID), Labels: map[string]string{ManagedByLabel: wellknown.ManagedBy},
+			Namespace: s.Namespace, Name: gameapi.SecretName(s.Name, s.UID), Labels: map[string]string{managedByLabel: wellknown.ManagedBy},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server"))},
 		},
 		Immutable: new(true),
@@ -39,18 +43,6 @@ func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made boo
 		s.Namespace, gameapi.SecretName(s.Name, s.UID), wellknown.GameAPIAnnotation)
 }
 
-// lacksCode reports whether a Pod may wait for the Secret with its code.
-func lacksCode(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	if !podbuilder.HasGameAPI(s) || pod.Annotations[wellknown.GameAPIAnnotation] != "true" {
-		return false
-	}
-	return waitsForConfig(gamepod.SidecarStatus(pod)) || waitsForConfig(gamepod.Status(s, pod))
-}
-
-func waitsForConfig(c *corev1.ContainerStatus) bool {
-	return c != nil && c.State.Waiting != nil && c.State.Waiting.Reason == configError
-}
-
 // restoreCode makes the Secret again if somebody deleted it. It reports whether the Pod's sidecar
 // still has the code before, so that the game, which doesn't run, needs another Pod.
 func (r *Reconciler) restoreCode(ctx context.Context, s *v1alpha1.Server, pod *corev1.Pod) (replace bool) {
@@ -61,4 +53,30 @@ func (r *Reconciler) restoreCode(ctx context.Context, s *v1alpha1.Server, pod *c
 	}
 	sidecar := gamepod.SidecarStatus(pod)
 	return made && sidecar != nil && sidecar.State.Running != nil && !gamepod.Running(s, pod)
+}
+
+// reportKey is the ID of the key for a new Pod; empty: its sidecar can't sign, or its namespace has
+// no Secret with the key.
+func (r *Reconciler) reportKey(ctx context.Context, s *v1alpha1.Server, t *corev1.PodTemplate) string {
+	if r.Keys == nil || t.Template.Annotations[wellknown.ReportCredentialAnnotation] != wellknown.ReportCredentialKey {
+		return ""
+	}
+	id, err := r.Keys.Provide(ctx, s.Namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("The sidecar gets a token in a volume, which lets the game start later", "why", err.Error())
+	}
+	return id
+}
+
+// restoreKey makes the Secret with a key again, and reports whether it can't be made.
+func (r *Reconciler) restoreKey(ctx context.Context, s *v1alpha1.Server, id string) (never bool) {
+	if r.Keys == nil {
+		return false
+	}
+	err := r.Keys.Restore(ctx, s.Namespace, id)
+	if err == nil {
+		return false
+	}
+	ctrl.LoggerFrom(ctx).Info("The sidecar waits for its key", "why", err.Error())
+	return refusal.Is(err) || errors.Is(err, reportkeys.ErrUnknown)
 }

@@ -1,4 +1,4 @@
-package gameserver
+package planner
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"dormouse.dev/dormouse/api/conditions"
-	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
@@ -26,9 +24,9 @@ func at(seconds int) *metav1.Time {
 // world is a Server that plays, on a node that answers, and what differs.
 type world struct {
 	server *v1alpha1.Server
-	o      observed
-	// ports are those that a new Pod would get.
-	ports portPick
+	o      Observed
+	// portTrouble is why a new Pod would get none.
+	portTrouble error
 }
 
 func newWorld(changes ...func(*world)) *world {
@@ -39,12 +37,12 @@ func newWorld(changes ...func(*world)) *world {
 				Containers: []corev1.Container{{Name: "game"}, {Name: "logs"}},
 			}}},
 		},
-		o: observed{
-			nodeLostAfter: 5 * time.Minute,
-			node: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		o: Observed{
+			NodeLostAfter: 5 * time.Minute,
+			Node: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 			}}},
-			pod: &corev1.Pod{
+			Pod: &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "pod", CreationTimestamp: *at(-1000)},
 				Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "game"}, {Name: "logs"}}},
 				Status: corev1.PodStatus{
@@ -56,7 +54,7 @@ func newWorld(changes ...func(*world)) *world {
 					},
 				},
 			},
-			patience: hostports.FirstPatience,
+			Patience: hostports.FirstPatience,
 		},
 	}
 	w.say(v1alpha1.GameReady, 0)
@@ -79,7 +77,7 @@ func players(n int32) func(*world) { return func(w *world) { w.say(v1alpha1.Game
 func full16(w *world) {
 	w.say(v1alpha1.GameReady, 16)
 	w.server.Status.Players.Capacity = 16
-	w.o.pod.Status.ContainerStatuses[1].Ready = true
+	w.o.Pod.Status.ContainerStatuses[1].Ready = true
 }
 
 func deleted(seconds int) func(*world) {
@@ -89,7 +87,7 @@ func deleted(seconds int) func(*world) {
 // lookAllows lets the sidecar, which knows of the deletion, reply a last time that it may go.
 func lookAllows(w *world) {
 	unready(-10)(w)
-	w.o.lookAllows = true
+	w.o.LookAllows = true
 }
 
 // seen lets the sidecar know of the deletion, and the endpoints with it.
@@ -100,56 +98,67 @@ func seen(w *world) {
 
 func unready(seconds int) func(*world) {
 	return func(w *world) {
-		w.o.pod.Status.Conditions[0].Status = corev1.ConditionFalse
-		w.o.pod.Status.Conditions[0].LastTransitionTime = *at(seconds)
+		w.o.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		w.o.Pod.Status.Conditions[0].LastTransitionTime = *at(seconds)
 	}
 }
-func stillReady(w *world) { w.o.pod.Status.Conditions[0].Status = corev1.ConditionTrue }
+
+func stillReady(w *world) { w.o.Pod.Status.Conditions[0].Status = corev1.ConditionTrue }
+
 func sidecarRuns(w *world) {
-	w.o.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+	w.o.Pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: wellknown.SidecarContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
 }
 
 // earlierSpec has the Pod made from another spec.
 func earlierSpec(w *world) {
-	w.o.pod.Annotations = map[string]string{wellknown.PodHashAnnotation: "another"}
+	w.o.Pod.Annotations = map[string]string{wellknown.PodHashAnnotation: "another"}
 }
 
 func renamed(w *world) {
-	w.o.pod.Annotations = map[string]string{gamepod.ContainerAnnotation: "game"}
+	w.o.Pod.Annotations = map[string]string{gamepod.ContainerAnnotation: "game"}
 	w.server.Spec.Template.Spec.Containers[0].Name = "renamed"
 }
-func silent(w *world)  { w.server.Status.Game = nil }
+
+func silent(w *world) { w.server.Status.Game = nil }
+
 func drained(w *world) { w.server.Spec.Drain = true }
+
 func ofFleet(w *world) {
 	w.server.OwnerReferences = []metav1.OwnerReference{{Kind: "Fleet", Controller: new(true)}}
 }
 
 // held and shared have Allocations have the Server.
-func held(w *world)    { w.o.holder = book.Holder{Name: "match"} }
-func shared(w *world)  { w.o.holder = book.Holder{Shared: 2} }
+func held(w *world) { w.o.Holder = book.Holder{Name: "match"} }
+
+func shared(w *world) { w.o.Holder = book.Holder{Shared: 2} }
+
 func stopped(w *world) { w.server.Spec.Running = new(false) }
+
 func crashed(w *world) {
-	w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
+	w.o.Pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
 }
-func podGone(w *world) { w.o.pod = nil }
+
+func podGone(w *world) { w.o.Pod = nil }
+
 func podEnded(w *world) {
-	w.o.pod.Status.Phase = corev1.PodFailed
+	w.o.Pod.Status.Phase = corev1.PodFailed
 }
 
 func podDeleted(seconds int) func(*world) {
-	return func(w *world) { w.o.pod.DeletionTimestamp = at(seconds) }
+	return func(w *world) { w.o.Pod.DeletionTimestamp = at(seconds) }
 }
 
 func nodeSilent(seconds int) func(*world) {
 	return func(w *world) {
-		w.o.node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		w.o.node.Status.Conditions[0].LastTransitionTime = *at(seconds)
+		w.o.Node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		w.o.Node.Status.Conditions[0].LastTransitionTime = *at(seconds)
 	}
 }
 
-func nodeUnready(w *world) { w.o.node.Status.Conditions[0].Status = corev1.ConditionFalse }
+func nodeUnready(w *world) { w.o.Node.Status.Conditions[0].Status = corev1.ConditionFalse }
+
 func timeout(d time.Duration) func(*world) {
 	return func(w *world) { w.server.Spec.Deletion.Timeout = &metav1.Duration{Duration: d} }
 }
@@ -159,14 +168,14 @@ func failures(n int32, seconds int) func(*world) {
 }
 
 func clashes(w *world) {
-	w.o.clashes = true
-	w.o.pod.Status.PodIP = "10.244.1.7"
+	w.o.Clashes = true
+	w.o.Pod.Status.PodIP = "10.244.1.7"
 }
 
 func waitsForPort(w *world) {
 	w.server.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 1, Expose: v1alpha1.ExposeHostPort}}
-	w.o.pod.Spec.NodeName = ""
-	w.o.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+	w.o.Pod.Spec.NodeName = ""
+	w.o.Pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: *at(-10),
 		Message: "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.",
 	}}}
@@ -192,10 +201,10 @@ func TestPlan(t *testing.T) {
 		"the third failure's time passes":                   {world: newWorld(podGone, failures(3, -10)), want: "create"},
 		"no failure costs more than five minutes":           {world: newWorld(podGone, failures(1000000, 0)), want: nothing, again: 5 * time.Minute},
 		"a Pod of that name that is somebody's is not touched": {
-			world: newWorld(func(w *world) { w.o.pod, w.o.stranger = nil, true }), want: nothing,
+			world: newWorld(func(w *world) { w.o.Pod, w.o.Stranger = nil, true }), want: nothing,
 		},
 		"a Server whose Pod's name is somebody's goes": {
-			world: newWorld(deleted(0), func(w *world) { w.o.pod, w.o.stranger = nil, true }), want: "release",
+			world: newWorld(deleted(0), func(w *world) { w.o.Pod, w.o.Stranger = nil, true }), want: "release",
 		},
 		"a game that asks for its end gets it": {
 			world: newWorld(func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), want: "retire",
@@ -209,7 +218,7 @@ func TestPlan(t *testing.T) {
 		"one of an earlier spec is told to end once it is empty": {world: newWorld(earlierSpec, players(0)), want: "restart"},
 		"but not under its players":                              {world: newWorld(earlierSpec, players(2)), want: nothing},
 		"one that was told goes when it has answered": {
-			world: newWorld(earlierSpec, players(0), seen, func(w *world) { w.o.pod.Annotations[wellknown.RestartAnnotation] = "true" }), want: "remove",
+			world: newWorld(earlierSpec, players(0), seen, func(w *world) { w.o.Pod.Annotations[wellknown.RestartAnnotation] = "true" }), want: "remove",
 		},
 		"the disk of a Pod on a lost node may be written to still": {
 			world: newWorld(deleted(-600), players(0), nodeSilent(-330), podDeleted(-1), func(w *world) { w.server.Spec.Storage = []v1alpha1.StorageSpec{{Name: "world"}} }), want: nothing,
@@ -259,10 +268,10 @@ func TestPlan(t *testing.T) {
 		"a Pod that ended as told is its node's to remove":           {world: newWorld(deleted(0), seen, podEnded, podDeleted(30)), want: nothing, again: 35 * time.Second},
 		"but not for ever":                                           {world: newWorld(deleted(0), seen, podEnded, podDeleted(-5)), want: "erase"},
 		"nor for as long as it had to end": {world: newWorld(deleted(0), seen, podEnded, podDeleted(3600), func(w *world) {
-			w.o.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-100)}}
-			w.o.pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-2)}}
+			w.o.Pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-100)}}
+			w.o.Pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: *at(-2)}}
 		}), want: nothing, again: 3 * time.Second},
-		"nor where its node isn't there":            {world: newWorld(deleted(0), podEnded, podDeleted(30), func(w *world) { w.o.node = nil }), want: "erase"},
+		"nor where its node isn't there":            {world: newWorld(deleted(0), podEnded, podDeleted(30), func(w *world) { w.o.Node = nil }), want: "erase"},
 		"a deleted Server waits for its Pod to end": {world: newWorld(deleted(0), seen, podDeleted(30)), want: nothing, again: 30 * time.Second},
 		"a Pod that a person deleted keeps its Server until it ends": {
 			world: newWorld(deleted(0), players(3), podDeleted(30)), want: nothing,
@@ -275,7 +284,7 @@ func TestPlan(t *testing.T) {
 		"a deleted Server's Pod on a lost node is told to end":          {world: newWorld(deleted(0), players(3), nodeSilent(-300)), want: "remove"},
 		"a Pod on a lost node has its time to end":                      {world: newWorld(deleted(0), players(3), nodeSilent(-300), podDeleted(30)), want: nothing, again: 30 * time.Second},
 		"a Pod on a lost node is gone after it":                         {world: newWorld(deleted(0), players(3), nodeSilent(-330), podDeleted(-1)), want: "erase"},
-		"a Pod whose node isn't there is gone after its time to end":    {world: newWorld(deleted(0), players(3), podDeleted(-1), func(w *world) { w.o.node = nil }), want: "erase"},
+		"a Pod whose node isn't there is gone after its time to end":    {world: newWorld(deleted(0), players(3), podDeleted(-1), func(w *world) { w.o.Node = nil }), want: "erase"},
 		"a Pod whose time to end is over on a node that answers is not": {world: newWorld(deleted(0), players(3), podDeleted(-1)), want: nothing},
 		"a Server on a lost node is not deleted by itself":              {world: newWorld(players(3), nodeSilent(-3000)), want: nothing},
 		"a Server whose Pod was evicted from a lost node gets another":  {world: newWorld(players(3), nodeSilent(-3000), podDeleted(-1)), want: "erase"},
@@ -300,10 +309,10 @@ func TestPlan(t *testing.T) {
 		// Host ports.
 		"a Pod that waits for a port is looked at again": {world: newWorld(waitsForPort), want: nothing, again: 20 * time.Second},
 		"a Pod that waits for a port gets a better one": {
-			world: newWorld(waitsForPort, func(w *world) { w.o.better, w.o.betterInVain = true, true }), want: "erase",
+			world: newWorld(waitsForPort, func(w *world) { w.o.Better, w.o.BetterInVain = true, true }), want: "erase",
 		},
 		"a Pod whose port has become an ElasticService's gets another one before its network is set up": {
-			world: newWorld(clashes, func(w *world) { w.o.pod.Status.PodIP = "" }), want: "remove",
+			world: newWorld(clashes, func(w *world) { w.o.Pod.Status.PodIP = "" }), want: "remove",
 		},
 		"so does one that has no node": {
 			world: newWorld(clashes, waitsForPort), want: "erase",
@@ -314,21 +323,21 @@ func TestPlan(t *testing.T) {
 		"a Pod whose port its owner chose keeps it": {
 			world: newWorld(waitsForPort, func(w *world) {
 				w.server.Spec.Ports[0].HostPort = 7000
-				w.o.better, w.o.betterInVain = true, true
+				w.o.Better, w.o.BetterInVain = true, true
 			}), want: nothing,
 		},
 		"a Server whose ports can't be picked waits": {
-			world: newWorld(podGone, func(w *world) { w.ports.trouble = errors.New("too few") }), want: nothing,
+			world: newWorld(podGone, func(w *world) { w.portTrouble = errors.New("too few") }), want: nothing,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := makePlan(noon, test.world.server, test.world.o)
+			p := Make(noon, test.world.server, test.world.o)
 			got := ""
 			for _, action := range []struct {
 				name string
 				set  bool
-			}{{"create", p.create && test.world.ports.trouble == nil}, {"remove", p.remove}, {"erase", p.erase}, {"release", p.release}, {"retire", p.retire != ""}, {"restart", p.restart}, {"forced", p.forced}, {"failed", p.failed}} {
+			}{{"create", p.Create && test.world.portTrouble == nil}, {"remove", p.Remove}, {"erase", p.Erase}, {"release", p.Release}, {"retire", p.Retire != ""}, {"restart", p.Restart}, {"forced", p.Forced}, {"failed", p.Failed}} {
 				if action.set && got != "" {
 					got += " "
 				}
@@ -339,83 +348,10 @@ func TestPlan(t *testing.T) {
 			if got == "" {
 				got = nothing
 			}
-			if got != test.want || (test.again != 0 && p.requeueAfter.Duration() != test.again) {
-				t.Errorf("the plan is %s, again in %s; want %s, %s (the guard: %+v)", got, p.requeueAfter.Duration(), test.want, test.again, p.guard)
+			if got != test.want || (test.again != 0 && p.RequeueAfter.Duration() != test.again) {
+				t.Errorf("the plan is %s, again in %s; want %s, %s (the guard: %+v)", got, p.RequeueAfter.Duration(), test.want, test.again, p.guard)
 			}
 		})
-	}
-}
-
-// What is told of a Server, for the same worlds.
-func TestStatus(t *testing.T) {
-	tests := map[string]struct {
-		world     *world
-		state     v1alpha1.ServerState
-		reason    string
-		deletable bool
-	}{
-		"a game that plays":                   {newWorld(players(3)), v1alpha1.ServerReady, reasons.OK, false},
-		"a full game that gets nobody else":   {newWorld(full16, unready(-1)), v1alpha1.ServerReady, reasons.OK, false},
-		"a full game that is broken":          {newWorld(full16, unready(-1), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, reasons.Starting, false},
-		"an empty game":                       {newWorld(), v1alpha1.ServerReady, reasons.OK, true},
-		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, reasons.OK, false},
-		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerReserved, reasons.OK, true},
-		"a game that an Allocation has":       {newWorld(held), v1alpha1.ServerAllocated, reasons.OK, false},
-		"a game that Allocations share":       {newWorld(shared), v1alpha1.ServerAllocated, reasons.OK, false},
-		"one that starts again":               {newWorld(held, func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, false},
-		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a drained game":                      {newWorld(players(3), func(w *world) { w.server.Spec.Drain = true }), v1alpha1.ServerDraining, reasons.Draining, false},
-		"a deleted game with players":         {newWorld(players(3), deleted(0)), v1alpha1.ServerDraining, reasons.Draining, false},
-		"a stopped Server":                    {newWorld(podGone, stopped), v1alpha1.ServerStopped, reasons.Stopped, true},
-		"an unhealthy game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), v1alpha1.ServerUnhealthy, reasons.Unhealthy, false},
-		"a lost node":                         {newWorld(players(3), nodeSilent(-300)), v1alpha1.ServerUnhealthy, reasons.NodeLost, false},
-		"a node that has just become silent":  {newWorld(players(3), nodeSilent(-60)), v1alpha1.ServerStarting, reasons.NodeSilent, false},
-		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, reasons.HostPortTaken, true},
-		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, reasons.Backoff, true},
-		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a game that must not go unreported": {newWorld(silent, func(w *world) {
-			w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
-		}), v1alpha1.ServerStarting, reasons.Starting, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := test.world.server
-			p := makePlan(noon, s, test.world.o)
-			setStatus(noon, s, test.world.o, p, test.world.ports)
-			ready := readyOf(s)
-			if s.Status.State != test.state || ready.reason != test.reason || p.guard.empty != test.deletable {
-				t.Errorf("the state is %s, because %s (%s), deletable %t (%s); want %s, because %s, deletable %t",
-					s.Status.State, ready.reason, ready.message, p.guard.empty, p.guard.message, test.state, test.reason, test.deletable)
-			}
-			for _, c := range s.Status.Conditions {
-				if c.Message == "" || c.Reason == "" {
-					t.Errorf("the condition %s says nothing: %+v", c.Type, c)
-				}
-			}
-		})
-	}
-}
-
-// Failures are forgotten once a Server was well for ten minutes.
-func TestFailuresAreForgotten(t *testing.T) {
-	w := newWorld(podEnded, failures(7, -3000))
-	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
-	if w.server.Status.Failures != 8 {
-		t.Errorf("after 599 s of being well there were %d failures, want 8", w.server.Status.Failures)
-	}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
-	if w.server.Status.Failures != 8 {
-		t.Errorf("a Pod that failed once was counted %d times, want 8 failures in all", w.server.Status.Failures)
-	}
-	w = newWorld(podEnded, failures(7, -3000))
-	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
-	setStatus(noon, w.server, w.o, makePlan(noon, w.server, w.o), portPick{})
-	if w.server.Status.Failures != 1 {
-		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
 	}
 }
 
@@ -424,10 +360,10 @@ func TestFailuresAreForgotten(t *testing.T) {
 func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
 	for patience, want := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
 		w := newWorld(waitsForPort, func(w *world) {
-			w.o.better, w.o.betterInVain, w.o.patience = true, true, patience
+			w.o.Better, w.o.BetterInVain, w.o.Patience = true, true, patience
 		})
-		if p := makePlan(noon, w.server, w.o); !p.erase || p.refused != want {
-			t.Errorf("with a patience of %s: erased %t, refused %t; want true and %t", patience, p.erase, p.refused, want)
+		if p := Make(noon, w.server, w.o); !p.Erase || p.Refused != want {
+			t.Errorf("with a patience of %s: erased %t, refused %t; want true and %t", patience, p.Erase, p.Refused, want)
 		}
 	}
 }
@@ -435,10 +371,10 @@ func TestOnlyAPodThatWaitedInVainWasRefusedItsPorts(t *testing.T) {
 // A Pod that has no node for want of something else, too, isn't replaced for its numbers.
 func TestWhoWaitsForMoreThanPortsKeepsThem(t *testing.T) {
 	w := newWorld(waitsForPort, func(w *world) {
-		w.o.pod.Status.Conditions[0].Message = "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) didn't have free ports for the requested pod ports."
-		w.o.betterInVain, w.o.patience = true, time.Second
+		w.o.Pod.Status.Conditions[0].Message = "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) didn't have free ports for the requested pod ports."
+		w.o.BetterInVain, w.o.Patience = true, time.Second
 	})
-	if p := makePlan(noon, w.server, w.o); p.erase || p.refused || p.requeueAfter == 0 {
-		t.Errorf("erased %t, refused %t, looked at again after %s", p.erase, p.refused, p.requeueAfter.Duration())
+	if p := Make(noon, w.server, w.o); p.Erase || p.Refused || p.RequeueAfter == 0 {
+		t.Errorf("erased %t, refused %t, looked at again after %s", p.Erase, p.Refused, p.RequeueAfter.Duration())
 	}
 }

@@ -6,6 +6,7 @@ import (
 )
 
 func TestWhatIsMissingIsMissedSinceTheFirstTime(t *testing.T) {
+	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	a := &absences{first: map[string]time.Time{}}
 	a.since("node-1", noon)
 	if got := a.since("node-1", noon.Add(time.Minute)); !got.Equal(noon) {

@@ -1,4 +1,4 @@
-package gameserver
+package planner
 
 import (
 	"testing"
@@ -16,11 +16,11 @@ func startingFor(age time.Duration, changes ...func(*world)) *world {
 	w := newWorld(silent, func(w *world) {
 		w.server.Generation = 1
 		w.server.CreationTimestamp = metav1.NewTime(noon.Add(-age))
-		w.o.pod.CreationTimestamp = metav1.NewTime(noon.Add(-age))
-		w.o.pod.Status.Conditions = nil
+		w.o.Pod.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		w.o.Pod.Status.Conditions = nil
 	})
-	p := makePlan(noon, w.server, w.o)
-	setStatus(noon, w.server, w.o, p, w.ports)
+	p := Make(noon, w.server, w.o)
+	SetStatus(noon, w.server, w.o, p, w.portTrouble)
 	for _, change := range changes {
 		change(w)
 	}
@@ -34,7 +34,7 @@ func unwritten(w *world) { w.server.Status = v1alpha1.ServerStatus{} }
 // pass, for somebody who waits or for a person is written at once.
 func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 	unscheduled := func(w *world) {
-		w.o.pod.Spec.NodeName, w.o.pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+		w.o.Pod.Spec.NodeName, w.o.Pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	}
 	for name, c := range map[string]struct {
 		world *world
@@ -64,9 +64,9 @@ func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := c.world.server.DeepCopy()
-			p := makePlan(noon, c.world.server, c.world.o)
-			setStatus(noon, c.world.server, c.world.o, p, c.world.ports)
-			if got := max(0, putOffFor(noon, before, c.world.server, c.world.o, p)); got != c.want {
+			p := Make(noon, c.world.server, c.world.o)
+			SetStatus(noon, c.world.server, c.world.o, p, c.world.portTrouble)
+			if got := max(0, Debounce(noon, before, c.world.server, c.world.o, p)); got != c.want {
 				t.Errorf("the status %s (%+v) may wait for %s, want %s", c.world.server.Status.State, readyOf(c.world.server), got, c.want)
 			}
 		})

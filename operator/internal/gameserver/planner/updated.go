@@ -1,14 +1,8 @@
-package gameserver
+package planner
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
@@ -21,7 +15,7 @@ import (
 // outdated reports whether a Pod was made from an earlier spec of its Server. Of one that an
 // earlier version made that isn't known. A Server in a Fleet is replaced by the Fleet.
 func outdated(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	if pod == nil || inFleet(s) {
+	if pod == nil || InFleet(s) {
 		return false
 	}
 	was, noted := pod.Annotations[wellknown.PodHashAnnotation]
@@ -33,28 +27,15 @@ func restarts(pod *corev1.Pod) bool {
 	return pod != nil && pod.Annotations[wellknown.RestartAnnotation] != ""
 }
 
-// markRestart tells a Pod's sidecar that the Pod is to end for another one.
-func (r *Reconciler) markRestart(ctx context.Context, pod *corev1.Pod) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]string{wellknown.RestartAnnotation: "true"},
-	}})
-	if err != nil {
-		return fmt.Errorf("encode a patch: %w", err)
-	}
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
-	return wrapf(client.IgnoreNotFound(err), "mark Pod %s", client.ObjectKeyFromObject(pod))
-}
-
 // updated is the condition Updated of a Server that is in no Fleet.
-func updated(s *v1alpha1.Server, o observed) metav1.Condition {
+func updated(s *v1alpha1.Server, o Observed) metav1.Condition {
 	const kind = conditions.Updated
 	switch {
-	case restarts(o.pod):
+	case restarts(o.Pod):
 		return condition.False(kind, reasons.Updating, "The Pod is of an earlier spec and ends for one of this spec.")
-	case outdated(s, o.pod):
+	case outdated(s, o.Pod):
 		return condition.False(kind, reasons.Updating, "The Pod is of an earlier spec: it is replaced when its players have left.")
-	case o.pod == nil:
+	case o.Pod == nil:
 		return condition.True(kind, reasons.Updated, "The next Pod is of the spec.")
 	default:
 		return condition.True(kind, reasons.Updated, "The Pod is of the spec.")

@@ -1,0 +1,118 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
+)
+
+// readyOf is a Server's condition Ready.
+func readyOf(s *v1alpha1.Server) metav1.Condition {
+	return *cmp.Or(meta.FindStatusCondition(s.Status.Conditions, conditions.Ready), &metav1.Condition{})
+}
+
+// What is told of a Server, for the same worlds.
+func TestStatus(t *testing.T) {
+	tests := map[string]struct {
+		world     *world
+		state     v1alpha1.ServerState
+		reason    string
+		deletable bool
+	}{
+		"a game that plays":                   {newWorld(players(3)), v1alpha1.ServerReady, reasons.OK, false},
+		"a full game that gets nobody else":   {newWorld(full16, unready(-1)), v1alpha1.ServerReady, reasons.OK, false},
+		"a full game that is broken":          {newWorld(full16, unready(-1), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game with room that isn't ready":   {newWorld(players(3), unready(-1)), v1alpha1.ServerStarting, reasons.Starting, false},
+		"an empty game":                       {newWorld(), v1alpha1.ServerReady, reasons.OK, true},
+		"an Allocated game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), v1alpha1.ServerAllocated, reasons.OK, false},
+		"a Reserved game":                     {newWorld(func(w *world) { w.say(v1alpha1.GameReserved, 0) }), v1alpha1.ServerReserved, reasons.OK, true},
+		"a game that an Allocation has":       {newWorld(held), v1alpha1.ServerAllocated, reasons.OK, false},
+		"a game that Allocations share":       {newWorld(shared), v1alpha1.ServerAllocated, reasons.OK, false},
+		"one that starts again":               {newWorld(held, func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, false},
+		"a game that starts":                  {newWorld(func(w *world) { w.say(v1alpha1.GameStarting, 0) }), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game of which nothing is known":    {newWorld(silent), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game that crashed":                 {newWorld(players(3), crashed), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a drained game":                      {newWorld(players(3), func(w *world) { w.server.Spec.Drain = true }), v1alpha1.ServerDraining, reasons.Draining, false},
+		"a deleted game with players":         {newWorld(players(3), deleted(0)), v1alpha1.ServerDraining, reasons.Draining, false},
+		"a stopped Server":                    {newWorld(podGone, stopped), v1alpha1.ServerStopped, reasons.Stopped, true},
+		"an unhealthy game":                   {newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), v1alpha1.ServerUnhealthy, reasons.Unhealthy, false},
+		"a lost node":                         {newWorld(players(3), nodeSilent(-300)), v1alpha1.ServerUnhealthy, reasons.NodeLost, false},
+		"a node that has just become silent":  {newWorld(players(3), nodeSilent(-60)), v1alpha1.ServerStarting, reasons.NodeSilent, false},
+		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, reasons.HostPortTaken, true},
+		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, reasons.Backoff, true},
+		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, reasons.Starting, true},
+		"a game that must not go unreported": {newWorld(silent, func(w *world) {
+			w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
+		}), v1alpha1.ServerStarting, reasons.Starting, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := test.world.server
+			p := Make(noon, s, test.world.o)
+			SetStatus(noon, s, test.world.o, p, test.world.portTrouble)
+			ready := readyOf(s)
+			if s.Status.State != test.state || ready.Reason != test.reason || p.guard.empty != test.deletable {
+				t.Errorf("the state is %s, because %s (%s), deletable %t (%s); want %s, because %s, deletable %t",
+					s.Status.State, ready.Reason, ready.Message, p.guard.empty, p.guard.message, test.state, test.reason, test.deletable)
+			}
+			for _, c := range s.Status.Conditions {
+				if c.Message == "" || c.Reason == "" {
+					t.Errorf("the condition %s says nothing: %+v", c.Type, c)
+				}
+			}
+		})
+	}
+}
+
+// Failures are forgotten once a Server was well for ten minutes.
+func TestFailuresAreForgotten(t *testing.T) {
+	w := newWorld(podEnded, failures(7, -3000))
+	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-599)}}
+	SetStatus(noon, w.server, w.o, Make(noon, w.server, w.o), nil)
+	if w.server.Status.Failures != 8 {
+		t.Errorf("after 599 s of being well there were %d failures, want 8", w.server.Status.Failures)
+	}
+	SetStatus(noon, w.server, w.o, Make(noon, w.server, w.o), nil)
+	if w.server.Status.Failures != 8 {
+		t.Errorf("a Pod that failed once was counted %d times, want 8 failures in all", w.server.Status.Failures)
+	}
+	w = newWorld(podEnded, failures(7, -3000))
+	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
+	SetStatus(noon, w.server, w.o, Make(noon, w.server, w.o), nil)
+	if w.server.Status.Failures != 1 {
+		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
+	}
+}
+
+// Without a port on the node a Server is reached at its Pod alone, so that no two are told to be
+// at one address and port.
+func TestAnAddressIsWhereThePortsAre(t *testing.T) {
+	s := newWorld().server
+	s.Spec.Ports = []v1alpha1.ServerPort{
+		{Name: "game", Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposePassthrough},
+		{Name: "query-of-a-game", ContainerPort: 7778, Protocol: v1alpha1.ServerProtocolTCPUDP, Expose: v1alpha1.ExposeHostPort},
+		{Name: "inner", ContainerPort: 80},
+	}
+	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	o := Observed{Pod: podbuilder.Build(s, podbuilder.Sidecar{}, []int32{7000, 7001, 0}, true), Node: node}
+	o.Pod.Status.PodIP = "10.1.2.3"
+	if setPod(s, o); s.Status.Address != "192.0.2.1" || len(s.Status.Ports) != 2 {
+		t.Errorf("exposed ports are at %s: %+v", s.Status.Address, s.Status.Ports)
+	}
+	s.Spec.Ports = s.Spec.Ports[2:]
+	o.Pod = podbuilder.Build(s, podbuilder.Sidecar{}, []int32{0}, true)
+	o.Pod.Status.PodIP = "10.1.2.3"
+	want := []v1alpha1.ServerPortStatus{{Name: "inner", Port: 80}}
+	if setPod(s, o); s.Status.Address != "10.1.2.3" || !slices.Equal(s.Status.Ports, want) {
+		t.Errorf("inner ports are at %s: %+v", s.Status.Address, s.Status.Ports)
+	}
+}
