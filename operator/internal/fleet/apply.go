@@ -5,25 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
-	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -120,7 +115,7 @@ var errMade = errors.New("a wake has made it")
 func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
 	for try := 1; ; try++ {
 		name, place, first := n.one()
-		s := desiredServer(f, name, place)
+		s := serverbuilder.Build(f, name, place)
 		err := r.Client.Create(ctx, s)
 		if err == nil {
 			m.wrote(r.Now(), pending.Create, observe(s))
@@ -156,78 +151,16 @@ func (n *namer) one() (name string, place int32, first bool) {
 		return places.Name(n.fleet, place), place, true
 	}
 	for n.next < replicas(&n.fleet.Spec) {
-		name := firstName(n.fleet, n.next)
+		name := serverbuilder.FirstName(n.fleet, n.next)
 		if n.next++; !n.used[name] {
 			return name, places.None, true
 		}
 	}
-	return newName(n.fleet), places.None, false
-}
-
-// suffixLength is how many characters a Server's name has beyond its Fleet's.
-const suffixLength = 5
-
-// schedulingWeight is the most that a preference can weigh.
-const schedulingWeight = 100
-
-// newName is a name for a Server. With Kubernetes' generateName the name would be known only
-// from the answer.
-func newName(f *v1alpha1.Fleet) string { return f.Name + "-" + rand.String(suffixLength) }
-
-// desiredServer is a Server as a Fleet makes it, with its place where it has one.
-func desiredServer(f *v1alpha1.Fleet, name string, place int32) *v1alpha1.Server {
-	s := &v1alpha1.Server{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   f.Namespace,
-			Name:        name,
-			Labels:      with(f.Spec.Template.Metadata.Labels, wellknown.FleetLabel, f.Name),
-			Annotations: with(f.Spec.Template.Metadata.Annotations, wellknown.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
-			// Present from the start, so that there is no moment without the guard.
-			Finalizers:      []string{wellknown.DeletionGuardFinalizer},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
-		},
-		Spec: *f.Spec.Template.Spec.DeepCopy(),
-	}
-	if place != places.None {
-		s.Labels[wellknown.PlaceLabel] = strconv.Itoa(int(place))
-	}
-	// A template that drains would be replaced for ever.
-	s.Spec.Drain = false
-	s.Spec.Template.Labels = with(s.Spec.Template.Labels, wellknown.FleetLabel, f.Name)
-
-	// The Fleet's preference for nodes, unless the template has one of its own.
-	pod := &s.Spec.Template.Spec
-	if len(pod.TopologySpreadConstraints) > 0 || pod.Affinity != nil && (pod.Affinity.PodAffinity != nil || pod.Affinity.PodAntiAffinity != nil) {
-		return s
-	}
-	if pod.Affinity == nil {
-		pod.Affinity = &corev1.Affinity{}
-	}
-	near := []corev1.WeightedPodAffinityTerm{{
-		Weight: schedulingWeight,
-		PodAffinityTerm: corev1.PodAffinityTerm{
-			TopologyKey:   corev1.LabelHostname,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.FleetLabel: f.Name}},
-		},
-	}}
-	if f.Spec.Scheduling == v1alpha1.SchedulingDistributed {
-		pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
-	} else {
-		pod.Affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
-	}
-	return s
+	return serverbuilder.RandomName(n.fleet), places.None, false
 }
 
 // selector selects a Fleet's Pods.
 func selector(f *v1alpha1.Fleet) string { return wellknown.FleetLabel + "=" + f.Name }
-
-// with is a copy of labels or annotations with one added.
-func with(labels map[string]string, key, value string) map[string]string {
-	more := make(map[string]string, len(labels)+1)
-	maps.Copy(more, labels)
-	more[key] = value
-	return more
-}
 
 // setDrain drains a Server or takes it back, if it hasn't changed since it was observed: a game
 // that has been Allocated meanwhile isn't drained.
@@ -281,4 +214,27 @@ func (s *server) object(f *v1alpha1.Fleet) *v1alpha1.Server {
 // would have had.
 func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
 	return text.Bounded(strings.ReplaceAll(refusal.Words(err), name, f.Name+"-*"))
+}
+
+// observeHolders finds which Servers Allocations have. Their own status says so only later.
+func (r *Reconciler) observeHolders(f *v1alpha1.Fleet, servers []server) {
+	if r.Allocations == nil {
+		return
+	}
+	for i := range servers {
+		s := &servers[i]
+		s.hold(r.Allocations.HolderOf(s.object(f)).Any())
+	}
+}
+
+// errAllocated means that an Allocation has got a Server since it was observed.
+var errAllocated = errors.New("an Allocation has it now")
+
+// withdraw has no Allocation get a Server any more. It fails as if the Server had changed where one has
+// it; not for a game that is broken or asks for its end, which goes all the same.
+func (r *Reconciler) withdraw(f *v1alpha1.Fleet, s *server) error {
+	if r.Allocations == nil || s.unhealthy || s.shutdown || r.Allocations.Withdraw(f.Namespace, s.name) {
+		return nil
+	}
+	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), s.name, errAllocated)
 }

@@ -12,6 +12,8 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
+	"dormouse.dev/dormouse/operator/internal/allocation/book"
+	"dormouse.dev/dormouse/operator/internal/fleet/startwindow"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
@@ -40,7 +42,7 @@ type Reconciler struct {
 	Now func() time.Time
 
 	states kit.States[state]
-	window window
+	window startwindow.Window
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
@@ -64,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, err
 	}
 	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(f), f.UID), f.DeepCopy()
-	if rest := m.pacing.rest(now, f.Generation); rest > 0 {
+	if rest := m.pacing.Rest(now, f.Generation); rest > 0 {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	m.follow(f)
@@ -108,17 +110,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		} else {
 			p = makePlan(now, &f.Spec, servers, m.backoff)
 		}
-		p.limit(r.window.take(now, req.NamespacedName, len(m.starts), m.starts.last(), p.create))
+		p.limit(r.window.Take(now, req.NamespacedName, len(m.starts), m.starts.last(), p.create))
 		p.limitRemovals(len(m.going))
 		worked = r.Now().Sub(now)
 		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
 		m.learn(r.Now(), p, o)
 		if len(o.created) < p.create {
 			// What was refused leaves its place to other Fleets.
-			r.window.take(r.Now(), req.NamespacedName, len(m.starts), m.starts.last(), 0)
+			r.window.Take(r.Now(), req.NamespacedName, len(m.starts), m.starts.last(), 0)
 		}
 		if o.failed == nil { // else it is tried again, later each time
-			m.pacing.took(r.Now(), f.Generation, worked)
+			m.pacing.Took(r.Now(), f.Generation, worked)
 		}
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
@@ -172,4 +174,15 @@ func (o outcome) failure(f *v1alpha1.Fleet) error {
 		return nil
 	}
 	return fmt.Errorf("bring Fleet %s to %d Servers: %w", client.ObjectKeyFromObject(f), replicas(&f.Spec), o.failed)
+}
+
+// Allocations knows which Servers Allocations have.
+type Allocations interface {
+	// WaitSynced waits until it knows.
+	WaitSynced(ctx context.Context) error
+	// HolderOf is who has a Server.
+	HolderOf(server client.Object) book.Holder
+	// Withdraw asks for a Server that is about to be drained or deleted, which no Allocation gets any
+	// more; false: one has it.
+	Withdraw(namespace, name string) bool
 }

@@ -1,6 +1,7 @@
 // Package fleet keeps as many Servers of a template as a Fleet asks for. Its controller
 // observes the Fleet's Servers, a pure planner decides which are created, drained, taken back
-// and deleted, and the controller does so.
+// and deleted, and the controller does so. Package serverbuilder decides what a Server is made of, and
+// startwindow how many of all Fleets start at once; neither knows this package.
 //
 // The package creates, drains and deletes Servers, and writes the Fleet's status. It must not
 // touch Pods, a Server's finalizer or a Server's status: those belong to the Server controller,

@@ -1,15 +1,11 @@
 package fleet
 
 import (
-	"maps"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/places"
-	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // comparison is the result of comparing a Server with a Fleet's template in full.
@@ -34,7 +30,7 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 			continue
 		}
 		if cached == nil {
-			cached, desired = byUID(objects), desiredServer(f, "", places.None)
+			cached, desired = byUID(objects), serverbuilder.Build(f, "", places.None)
 		}
 		object := cached[s.uid]
 		if object == nil {
@@ -43,7 +39,7 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 		}
 		c, ok := m.compared[s.uid]
 		if !ok || c.generation != s.generation || c.template != m.template {
-			c = comparison{generation: s.generation, template: m.template, outdated: !madeLike(object, desired)}
+			c = comparison{generation: s.generation, template: m.template, outdated: !serverbuilder.Like(object, desired)}
 		}
 		compared[s.uid] = c
 		s.outdated = c.outdated
@@ -57,25 +53,4 @@ func byUID(objects []v1alpha1.Server) map[types.UID]*v1alpha1.Server {
 		found[objects[i].UID] = &objects[i]
 	}
 	return found
-}
-
-// madeLike reports whether a Server is like one that would be created from the template now.
-// Labels and annotations that somebody added to it don't count.
-func madeLike(is, desired *v1alpha1.Server) bool {
-	spec := templatehash.RevisionSpec(is.Spec)
-	spec.Drain = desired.Spec.Drain
-	want := templatehash.RevisionSpec(desired.Spec)
-	annotations := maps.Clone(desired.Annotations)
-	delete(annotations, wellknown.TemplateHashAnnotation)
-	return contains(is.Labels, desired.Labels) && contains(is.Annotations, annotations) && equality.Semantic.DeepEqual(&spec, &want)
-}
-
-// contains reports whether all of some labels or annotations are among others.
-func contains(all, some map[string]string) bool {
-	for key, value := range some {
-		if got, ok := all[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }

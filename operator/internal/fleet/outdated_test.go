@@ -8,6 +8,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
 
@@ -41,7 +42,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := lobbies()
-			object := desiredServer(f, "lobbies-abcde", places.None)
+			object := serverbuilder.Build(f, "lobbies-abcde", places.None)
 			object.UID, object.Generation = "server-1", 1
 			if test.server != nil {
 				test.server(object)
@@ -66,7 +67,7 @@ func withoutHash(s *v1alpha1.Server) { delete(s.Annotations, wellknown.TemplateH
 
 func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	f := lobbies()
-	object := desiredServer(f, "lobbies-abcde", places.None)
+	object := serverbuilder.Build(f, "lobbies-abcde", places.None)
 	object.UID, object.Generation = "server-1", 1
 	f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
 	m := &state{}
@@ -92,7 +93,7 @@ func TestAServerInFlightIsOutdatedToo(t *testing.T) {
 	f := lobbies()
 	m := &state{}
 	m.follow(f)
-	servers := []server{observe(desiredServer(f, "lobbies-abcde", places.None))}
+	servers := []server{observe(serverbuilder.Build(f, "lobbies-abcde", places.None))}
 	if m.markOutdated(f, servers, nil); servers[0].outdated {
 		t.Error("it is outdated though it was just made")
 	}

@@ -16,6 +16,17 @@ const maxWrites = 100
 // nextPass is when the next pass comes if this one left something undone.
 const nextPass = time.Millisecond
 
+// windowRetry is when a Fleet looks again for room for its Servers that start, or go.
+const windowRetry = 100 * time.Millisecond
+
+// Bounds of how many of a Fleet's Servers go at once: with thousands each would wait for all others.
+const (
+	maxGoing = 200
+	// goingFor is for how long a deleted Server counts as going. One that is still there has players
+	// or a node that doesn't answer, which keeps others from nothing.
+	goingFor = 15 * time.Second
+)
+
 // plan is what a pass is to do.
 type plan struct {
 	// takeBack are drained Servers that take players again.
@@ -227,4 +238,25 @@ func replicas(spec *v1alpha1.FleetSpec) int32 {
 		return 1
 	}
 	return *spec.Replicas
+}
+
+// limitRemovals leaves the deletion of Servers to later passes for which there is no room beside
+// those that go.
+func (p *plan) limitRemovals(going int) {
+	if room := max(0, maxGoing-going); len(p.remove) > room {
+		p.remove = p.remove[:room]
+		p.requeueAfter.AtMost(windowRetry)
+	}
+}
+
+// limit leaves the creation of Servers beyond some to later passes.
+func (p *plan) limit(some int) {
+	if p.create <= some {
+		return
+	}
+	p.create = some
+	if p.places != nil {
+		p.places = p.places[:some]
+	}
+	p.requeueAfter.AtMost(windowRetry)
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/fleet/startwindow"
 )
 
 var t0 = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -31,15 +33,24 @@ func has(name string, players int32, change ...func(*server)) server {
 func starting(s *server) {
 	s.state, s.ready, s.reported, s.allowed = v1alpha1.ServerStarting, false, false, false
 }
+
 func allocated(s *server) { s.state, s.allocated, s.allowed = v1alpha1.ServerAllocated, true, false }
-func broken(s *server)    { s.state, s.ready, s.unhealthy = v1alpha1.ServerUnhealthy, false, true }
-func lost(s *server)      { s.ready, s.lost = false, true }
-func ended(s *server)     { s.shutdown = true }
-func deleting(s *server)  { s.deleting = true }
-func byHand(s *server)    { s.state, s.draining = v1alpha1.ServerDraining, true }
-func byFleet(s *server)   { s.state, s.draining, s.ours = v1alpha1.ServerDraining, true, true }
-func denies(s *server)    { s.allowed = false }
-func outdated(s *server)  { s.outdated = true }
+
+func broken(s *server) { s.state, s.ready, s.unhealthy = v1alpha1.ServerUnhealthy, false, true }
+
+func lost(s *server) { s.ready, s.lost = false, true }
+
+func ended(s *server) { s.shutdown = true }
+
+func deleting(s *server) { s.deleting = true }
+
+func byHand(s *server) { s.state, s.draining = v1alpha1.ServerDraining, true }
+
+func byFleet(s *server) { s.state, s.draining, s.ours = v1alpha1.ServerDraining, true, true }
+
+func denies(s *server) { s.allowed = false }
+
+func outdated(s *server) { s.outdated = true }
 
 // decided is what a plan says, by name and sorted.
 type decided struct {
@@ -233,5 +244,78 @@ func TestALargeFleetGoesInSteps(t *testing.T) {
 	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32)}, servers, backoff{})
 	if len(p.remove) != maxWrites || len(p.drain) != maxWrites || p.requeueAfter.Duration() != nextPass {
 		t.Errorf("%d are deleted and %d drained in one pass, the next in %s; want %d each, and at once", len(p.remove), len(p.drain), p.requeueAfter, maxWrites)
+	}
+}
+
+// A Fleet of a thousand whose Servers are up after some time never has more starting than may, and
+// is whole as soon as that allows.
+func TestALargeFleetStartsInAWindow(t *testing.T) {
+	const desired, boot, step = 1000, 900 * time.Millisecond, windowRetry
+	for name, boot := range map[string]time.Duration{"a quick game": boot, "a game that takes minutes": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			var w startwindow.Window
+			s, made := times{}, map[string]time.Time{}
+			spec := v1alpha1.FleetSpec{Replicas: new(int32(desired))}
+			now := t0
+			for ; len(made) < desired && now.Sub(t0) < time.Minute; now = now.Add(step) {
+				var servers []server
+				for name, at := range made {
+					state := v1alpha1.ServerStarting
+					if now.Sub(at) >= boot {
+						state = v1alpha1.ServerReady
+					}
+					servers = append(servers, server{name: name, uid: types.UID(name), created: at, state: state})
+				}
+				s.up(now, servers)
+				p := makePlan(now, &spec, servers, backoff{})
+				p.limit(w.Take(now, types.NamespacedName{Namespace: "games", Name: "big"}, len(s), s.last(), p.create))
+				for range p.create {
+					name := fmt.Sprint("server-", len(made))
+					made[name], s[name] = now, now
+				}
+				if len(s) > startwindow.Most {
+					t.Fatalf("%d start at once, want %d at most", len(s), startwindow.Most)
+				}
+				if p.create == 0 && len(s) < startwindow.Most && len(made) < desired {
+					t.Fatalf("%d start and there is room, but none is made", len(s))
+				}
+			}
+			most := time.Duration(desired/startwindow.Most) * (min(boot, startwindow.Lasts) + step)
+			if took := now.Sub(t0); len(made) < desired || took > most {
+				t.Errorf("%d were made within %s, want %d within %s", len(made), took, desired, most)
+			}
+		})
+	}
+}
+
+func TestALargeFleetGoesInAWindow(t *testing.T) {
+	var servers []server
+	going := times{"gone": t0}
+	for i := range 1000 {
+		s := server{name: fmt.Sprint(i), uid: types.UID(fmt.Sprint(i)), created: t0, allowed: true, state: v1alpha1.ServerReady}
+		switch {
+		case i < 150:
+			s.deleting, going[s.name] = true, t0
+		case i < 300: // these have been going for long
+			s.deleting, going[s.name] = true, t0.Add(-goingFor)
+		}
+		servers = append(servers, s)
+	}
+	going.gone(t0, servers)
+	p := makePlan(t0, &v1alpha1.FleetSpec{Replicas: new(int32(0))}, servers, backoff{})
+	if p.limitRemovals(len(going)); len(p.remove) != maxGoing-150 || p.requeueAfter.Duration() > windowRetry {
+		t.Errorf("%d are deleted beside 150 that go, and it looks again after %s", len(p.remove), p.requeueAfter.Duration())
+	}
+}
+
+func TestALimitedPlanLooksAgain(t *testing.T) {
+	p := plan{create: 5, places: []int32{0, 1, 2, 3, 4}}
+	p.limit(2)
+	if p.create != 2 || len(p.places) != 2 || p.requeueAfter.Duration() != windowRetry {
+		t.Errorf("it makes %d at %v and looks again after %s", p.create, p.places, p.requeueAfter.Duration())
+	}
+	q := plan{create: 2}
+	if q.limit(2); q.create != 2 || q.requeueAfter.Duration() != 0 {
+		t.Errorf("one with room makes %d and looks again after %s", q.create, q.requeueAfter.Duration())
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
@@ -168,7 +170,7 @@ func TestEventsTellOfManyServersAtOnce(t *testing.T) {
 
 func TestOnlyChangesThatMatterMakeAPass(t *testing.T) {
 	base := func() *v1alpha1.Server {
-		s := desiredServer(lobbies(), "lobbies-abcde", places.None)
+		s := serverbuilder.Build(lobbies(), "lobbies-abcde", places.None)
 		s.ResourceVersion = "1"
 		s.Status.Players = &v1alpha1.PlayersStatus{Current: 1}
 		return s
@@ -267,5 +269,26 @@ func TestWhatIsNewInAFleetBesideAStart(t *testing.T) {
 		if got := onlyStarts(before, &f.Status); got != c.want {
 			t.Errorf("%s: only a start is new: %t, want %t (%+v)", name, got, c.want, f.Status)
 		}
+	}
+}
+
+// lobbies is a Fleet with something of its own everywhere.
+func lobbies() *v1alpha1.Fleet {
+	return &v1alpha1.Fleet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobbies", UID: "fleet-1", Generation: 3},
+		Spec: v1alpha1.FleetSpec{
+			Replicas:   new(int32(2)),
+			Scheduling: v1alpha1.SchedulingPacked,
+			Template: v1alpha1.ServerTemplate{
+				Metadata: v1alpha1.TemplateMetadata{Labels: map[string]string{"mode": "duel"}, Annotations: map[string]string{"map": "atoll"}},
+				Spec: v1alpha1.ServerSpec{
+					Drain: true,
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "lobby"}},
+						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "game:1"}}},
+					},
+				},
+			},
+		},
 	}
 }

@@ -2,15 +2,16 @@ package fleet
 
 import (
 	"context"
-	"hash/fnv"
 	"strconv"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
@@ -52,30 +53,15 @@ func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replic
 	var group sync.WaitGroup
 	for i := range min(replicas, maxFirst) {
 		group.Go(func() {
-			s := desiredServer(f, firstName(f, i), places.None)
+			s := serverbuilder.Build(f, serverbuilder.FirstName(f, i), places.None)
 			if wanted != nil {
-				s = desiredServer(f, places.Name(f, wanted[i]), wanted[i])
+				s = serverbuilder.Build(f, places.Name(f, wanted[i]), wanted[i])
 			}
-			s.Annotations = with(s.Annotations, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
 			_ = c.Create(ctx, s)
 		})
 	}
 	group.Wait()
-}
-
-// firstName is the name of one of the first Servers of a Fleet's generation that begins without
-// any.
-func firstName(f *v1alpha1.Fleet, i int32) string {
-	const letters = "bcdfghjklmnpqrstvwxz2456789" // no vowels, no words
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(string(f.UID) + "/" + strconv.FormatInt(f.Generation, 10) + "/" + strconv.Itoa(int(i)))) // a hash accepts any input
-	sum := hash.Sum64()
-	suffix := make([]byte, suffixLength)
-	for at := range suffix {
-		suffix[at] = letters[sum%uint64(len(letters))]
-		sum /= uint64(len(letters))
-	}
-	return f.Name + "-" + string(suffix)
 }
 
 // firstServers is a Fleet's controller's memory of the beginning of a generation.

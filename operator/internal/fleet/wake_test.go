@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
 
@@ -28,7 +29,7 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	var given []string
 	for i := range int32(3) {
 		name, _, first := n.one()
-		if want := firstName(f, i); name != want || !first {
+		if want := serverbuilder.FirstName(f, i); name != want || !first {
 			t.Errorf("Server %d is named %s (first: %v), want %s", i, name, first, want)
 		}
 		given = append(given, name)
@@ -42,7 +43,7 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	if name, _, first := b.namer(now, f, nil).one(); first {
 		t.Errorf("the Server that replaces another is named %s, as one of the first", name)
 	}
-	if firstName(woken(6), 0) == given[0] {
+	if serverbuilder.FirstName(woken(6), 0) == given[0] {
 		t.Error("two generations give the same name")
 	}
 }
@@ -69,9 +70,9 @@ func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 	}
 	// One that the wake has made for this generation says nothing against it.
 	var b firstServers
-	b.see(now, f, []server{{name: firstName(f, 1), ownerGeneration: 5}})
-	if name, _, first := b.namer(now, f, nil).one(); !first || name != firstName(f, 0) {
-		t.Errorf("beside a Server of the wake the next is named %s, want %s", name, firstName(f, 0))
+	b.see(now, f, []server{{name: serverbuilder.FirstName(f, 1), ownerGeneration: 5}})
+	if name, _, first := b.namer(now, f, nil).one(); !first || name != serverbuilder.FirstName(f, 0) {
+		t.Errorf("beside a Server of the wake the next is named %s, want %s", name, serverbuilder.FirstName(f, 0))
 	}
 }
 

@@ -1,4 +1,4 @@
-package fleet
+package kit
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 )
 
 func TestALongPassIsFollowedByARest(t *testing.T) {
+	t0 := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		worked     time.Duration
 		generation int64
@@ -18,14 +19,14 @@ func TestALongPassIsFollowedByARest(t *testing.T) {
 		"the Fleet has changed":          {10 * time.Millisecond, 2, 0, 0},
 		"a pass on a machine that hangs": {time.Second, 1, 0, maxRest},
 	} {
-		var p pacing
-		p.took(t0, 1, c.worked)
-		if got := max(0, p.rest(t0.Add(c.after), c.generation)); got != c.want {
+		var p Pacing
+		p.Took(t0, 1, c.worked)
+		if got := max(0, p.Rest(t0.Add(c.after), c.generation)); got != c.want {
 			t.Errorf("%s: the next one waits for %s, want %s", name, got, c.want)
 		}
 	}
-	var first pacing
-	if got := first.rest(t0, 1); got > 0 {
+	var first Pacing
+	if got := first.Rest(t0, 1); got > 0 {
 		t.Errorf("the first pass waits for %s", got)
 	}
 }
