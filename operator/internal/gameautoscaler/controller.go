@@ -8,6 +8,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/pending"
@@ -23,6 +25,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/scalewebhook"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gameautoscalers,verbs=list;watch
@@ -80,12 +83,12 @@ type Reconciler struct {
 type state struct {
 	// begun is set once history has begun, with what the status knew.
 	begun   bool
-	history history
+	history planner.History
 	// wrote is the last write of the target's replicas.
 	wrote write
 	// refusedUntil is until when a refused change of replicas isn't tried again.
 	refusedUntil time.Time
-	refusal      verdict
+	refusal      string
 	// stale is set while the Servers' last reports were too old to change replicas by.
 	stale bool
 	// target is what all of this is about; another object of its name is the same game.
@@ -129,15 +132,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 	if obstacle != nil {
 		r.Webhooks.Forget(req.Namespace, req.Name)
-		m.history = history{lastUp: m.history.lastUp, lastDown: m.history.lastDown, weeks: m.history.weeks}
-		setObstacle(now, gas, obstacle)
+		m.history = m.history.Untargeted()
+		planner.SetObstacle(now, gas, obstacle)
 		requeueAfter, err := r.writeStatus(ctx, now, original, gas, m)
 		if err == nil {
 			kit.Emit(r.Events, gas, failures(&original.Status, &gas.Status)...)
 		}
 		return reconcile.Result{RequeueAfter: requeueAfter}, err
 	}
-	memories := memoriesOf(gas)
+	memories := planner.Memories(gas)
 	if m.target != t.ref {
 		r.Webhooks.Forget(req.Namespace, req.Name) // what they answered is about another one
 		if m.begun {
@@ -154,37 +157,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{}, err
 	}
 	var requeueAfter requeue.After
-	o.answers = r.ask(now, gas, m, t, o, &requeueAfter)
+	o.Answers = r.ask(now, gas, m, t, o, &requeueAfter)
 
 	// Plan. Replicas change by fresh reports alone, and forecasts learn from nothing else. The
 	// replicas are asked for them where one of the two would happen, and while they were stale.
-	p := makePlan(now, &gas.Spec, m.history, o)
-	changes := p.desired != o.desired && needsReports(&gas.Spec)
-	if o.desired > 0 && (m.stale || changes || learns(m.history, p.history)) {
-		o.fresh = r.fresh(ctx, t)
-		m.stale = !o.fresh
-		if !o.fresh {
-			p = makePlan(now, &gas.Spec, m.history, o)
+	p := planner.Make(now, &gas.Spec, m.history, o)
+	changes := p.Desired != o.Desired && needsReports(&gas.Spec)
+	if o.Desired > 0 && (m.stale || changes || p.History.Learns(m.history)) {
+		o.Fresh = r.fresh(ctx, t)
+		m.stale = !o.Fresh
+		if !o.Fresh {
+			p = planner.Make(now, &gas.Spec, m.history, o)
 		}
 	}
 
 	// Apply, and write the status.
 	before := m.history
-	m.history = p.history
-	if p.desired != o.desired {
+	m.history = p.History
+	if p.Desired != o.Desired {
 		if err := r.change(ctx, now, t, m, &p); err != nil {
 			m.history = before
 			return reconcile.Result{}, err
 		}
-		if p.desired == o.desired { // it was refused; what was seen is remembered all the same
-			m.history.lastUp, m.history.lastDown = before.lastUp, before.lastDown
+		if p.Desired == o.Desired { // it was refused; what was seen is remembered all the same
+			m.history = m.history.Unscaled(before)
 		}
 	}
 	if last := gas.Status.LastScaleTime; !m.wrote.at.IsZero() && (last == nil || last.Time.Before(m.wrote.at.Truncate(time.Second))) {
-		gas.Status.LastScaleTime = secondsOf(m.wrote.at)
+		gas.Status.LastScaleTime = &metav1.Time{Time: m.wrote.at.Truncate(time.Second)}
 	}
-	setStatus(now, gas, o, p)
-	keepMemory(memories, gas, m.history)
+	planner.SetStatus(now, gas, o, p, memories)
 	wait, err := r.writeStatus(ctx, now, original, gas, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -192,29 +194,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	kit.Emit(r.Events, gas, append(m.untold, failures(&original.Status, &gas.Status)...)...)
 	m.untold = nil
 	requeueAfter.AtMost(wait)
-	requeueAfter.AtMost(p.requeueAfter.Duration())
+	requeueAfter.AtMost(p.RequeueAfter.Duration())
 	return reconcile.Result{RequeueAfter: requeueAfter.Duration()}, nil
 }
 
 // change changes the target's replicas as planned. Where that is refused the plan says so instead, and
 // it is tried again later.
-func (r *Reconciler) change(ctx context.Context, now time.Time, t *scalable, m *state, p *plan) error {
+func (r *Reconciler) change(ctx context.Context, now time.Time, t *scalable, m *state, p *planner.Plan) error {
 	if left := m.refusedUntil.Sub(now); left > 0 {
-		p.requeueAfter.AtMost(left)
-		p.desired, p.able = t.desired, m.refusal
+		p.RequeueAfter.AtMost(left)
+		p.Refuse(t.desired, m.refusal)
 		return nil
 	}
-	err := r.scale(ctx, t, p.desired)
+	err := r.scale(ctx, t, p.Desired)
 	switch {
 	case err == nil:
-		m.wrote = write{from: t.desired, to: p.desired, at: now}
+		m.wrote = write{from: t.desired, to: p.Desired, at: now}
 		m.untold = append(m.untold, scaledNotice(t.desired, p))
-		r.Metrics.Scaled(t.desired, p.desired)
+		r.Metrics.Scaled(t.desired, p.Desired)
 	case refusal.Is(err), target.IsUserError(err), errors.Is(err, target.ErrForbidden):
-		p.desired = t.desired
-		p.refused(err)
-		m.refusedUntil, m.refusal = now.Add(refusedRetry), p.able
-		p.requeueAfter.AtMost(refusedRetry)
+		m.refusedUntil, m.refusal = now.Add(refusedRetry), text.Bounded(refusal.Words(err))
+		p.Refuse(t.desired, m.refusal)
+		p.RequeueAfter.AtMost(refusedRetry)
 	default:
 		return err
 	}
@@ -230,10 +231,7 @@ func (m *state) begin(gas *v1alpha1.GameAutoscaler) {
 		return
 	}
 	m.begun = true
-	if last := gas.Status.LastScaleTime; last != nil {
-		m.history.lastDown = last.Time // after any change none are taken away for a while
-	}
-	m.history.weeks = weeksOf(gas)
+	m.history = planner.HistoryOf(gas)
 }
 
 // lags reports whether the cache is still about to show the last write. The wait is bounded.

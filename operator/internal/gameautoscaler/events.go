@@ -9,15 +9,17 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // noEvents are the reasons that are no failure, or none yet.
 var noEvents = []string{reasons.Asleep, reasons.TargetDeleted, reasons.WebhookNotAnswered}
 
 // scaledNotice is the event about a change of replicas.
-func scaledNotice(from int32, p *plan) kit.Notice {
-	return kit.Normal("Scaled", "Scale", "From %d to %s. %s", from, servers(p.desired), p.active.message)
+func scaledNotice(from int32, p *planner.Plan) kit.Notice {
+	return kit.Normal("Scaled", "Scale", "From %d to %s. %s", from, text.Servers(p.Desired), p.ActiveMessage())
 }
 
 // failures are the events about failures that begin with a pass, or become others.

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler/planner"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
@@ -119,10 +120,10 @@ func (r *Reconciler) otherAutoscaler(ctx context.Context, t *scalable) (string, 
 }
 
 // observe reads the target's Servers.
-func (r *Reconciler) observe(ctx context.Context, t *scalable) (observed, error) {
-	o := observed{desired: t.desired, updating: t.updating, deleting: t.deleting, fresh: true}
+func (r *Reconciler) observe(ctx context.Context, t *scalable) (planner.Observed, error) {
+	o := planner.Observed{Desired: t.desired, Updating: t.updating, Deleting: t.deleting, Fresh: true}
 	if r.UsualBoot != nil {
-		o.bootTime = r.UsualBoot(t.ref.Kind, t.ref.Namespace, t.ref.Name)
+		o.BootTime = r.UsualBoot(t.ref.Kind, t.ref.Namespace, t.ref.Name)
 	}
 	var err error
 	if t.servers, err = report.ServersOf(ctx, r.Client, t.ref.Namespace, t.ref.Kind+"/"+t.ref.Name); err != nil {
@@ -135,27 +136,27 @@ func (r *Reconciler) observe(ctx context.Context, t *scalable) (observed, error)
 }
 
 // count adds a Server.
-func count(o *observed, s *v1alpha1.Server) {
+func count(o *planner.Observed, s *v1alpha1.Server) {
 	if s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs() {
 		return
 	}
-	o.current++
+	o.Current++
 	var current, capacity int64
 	if p := s.Status.Players; p != nil {
 		current, capacity = int64(p.Current), int64(p.Capacity)
 	}
-	o.players += current
+	o.Players += current
 	switch s.Status.State {
 	case v1alpha1.ServerReady:
 		if current == 0 {
-			o.empty++
+			o.Empty++
 		}
 	case v1alpha1.ServerAllocated, v1alpha1.ServerReserved:
 	default:
 		return
 	}
-	o.ready++
-	o.capacity += capacity
+	o.Ready++
+	o.Capacity += capacity
 }
 
 // needsReports reports whether a spec has policies that go by what Servers report now.
@@ -177,8 +178,8 @@ func (r *Reconciler) fresh(ctx context.Context, t *scalable) bool {
 	}
 	for i := range t.servers {
 		s := &t.servers[i]
-		takes := observed{}
-		if count(&takes, s); takes.ready == 0 || s.Status.Game == nil {
+		takes := planner.Observed{}
+		if count(&takes, s); takes.Ready == 0 || s.Status.Game == nil {
 			continue
 		}
 		if said, ok := recent[s.Name]; !ok || said.PodUID != s.Status.Game.PodUID {

@@ -73,6 +73,14 @@ func Some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
+// Servers is "1 Server", or "2 Servers".
+func Servers(n int32) string {
+	if n == 1 {
+		return "1 Server"
+	}
+	return fmt.Sprintf("%d Servers", n)
+}
+
 // ServersWait begins "3 Servers wait for their players to leave".
 func ServersWait(servers int32) string {
 	if servers == 1 {

@@ -1,5 +1,5 @@
 // Package sim replays weeks of players against GameAutoscalers, with a simulated clock and no
-// cluster. Decisions are the operator's own, by gameautoscaler.Decider. What is simulated around
+// cluster. Decisions are the operator's own, by package planner. What is simulated around
 // them is what decides who waits and what runs:
 //
 //   - Players come by chance, play for a time and leave; see Generate. One who finds no room is

@@ -3,8 +3,23 @@ package sim
 import (
 	"time"
 
-	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler/planner"
 )
+
+// decider makes the decisions of one GameAutoscaler, one after the other, as the controller does.
+type decider struct {
+	spec    v1alpha1.GameAutoscalerSpec
+	history planner.History
+}
+
+// decide makes the next decision. It assumes that the last one took effect.
+func (d *decider) decide(now time.Time, o planner.Observed) planner.Plan {
+	p := planner.Make(now, &d.spec, d.history, o)
+	d.history = p.History
+	return p
+}
 
 // changed has the autoscaler and the ElasticService look at what changed.
 func (w *world) changed() {
@@ -26,7 +41,7 @@ func (w *world) decideIn(d time.Duration) {
 // decide is a pass of the autoscaler.
 func (w *world) decide() {
 	now := w.trace.Begin.Add(w.now)
-	d := w.decider.Decide(now, w.observe())
+	d := w.decider.decide(now, w.observe())
 	w.keepAwake = 0
 	if !d.KeepAwake.IsZero() {
 		w.keepAwake = d.KeepAwake.Sub(w.trace.Begin)
@@ -34,13 +49,13 @@ func (w *world) decide() {
 	if d.Desired != w.desired {
 		w.set(d.Desired)
 	}
-	w.decideIn(d.After)
+	w.decideIn(d.RequeueAfter.Duration())
 	w.lookToRest()
 }
 
 // observe is what the autoscaler sees.
-func (w *world) observe() gameautoscaler.Observation {
-	o := gameautoscaler.Observation{Desired: w.desired, Updating: w.updating()}
+func (w *world) observe() planner.Observed {
+	o := planner.Observed{Desired: w.desired, Updating: w.updating(), Fresh: true}
 	for _, s := range w.servers {
 		if s.draining {
 			continue
@@ -63,20 +78,20 @@ func (w *world) observe() gameautoscaler.Observation {
 			w.asked, w.answer = w.now, w.ask(&o)
 		}
 		w.decideIn(w.asked + polls - w.now)
-		o.Answers = map[string]gameautoscaler.WebhookAnswer{name: w.answer}
+		o.Answers = map[string]planner.Answer{name: w.answer}
 	}
 	return o
 }
 
 // ask is the owner's webhook, which keeps the same room as the buffer.
-func (w *world) ask(o *gameautoscaler.Observation) gameautoscaler.WebhookAnswer {
+func (w *world) ask(o *planner.Observed) planner.Answer {
 	if w.now >= w.trace.OutageFrom && w.now < w.trace.OutageTo {
-		return gameautoscaler.WebhookAnswer{Failed: true}
+		return planner.Answer{Reason: reasons.WebhookNotAnswered, Message: "The webhook does not answer."}
 	}
 	if o.Ready == 0 {
-		return gameautoscaler.WebhookAnswer{Replicas: int64(o.Desired)}
+		return planner.Answer{Replicas: int64(o.Desired)}
 	}
-	return gameautoscaler.WebhookAnswer{Replicas: (o.Players + spare + room - 1) / room}
+	return planner.Answer{Replicas: (o.Players + spare + room - 1) / room}
 }
 
 // sleepsAt is when the game is to sleep, if nothing changes until then.

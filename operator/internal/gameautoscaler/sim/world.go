@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
+	"dormouse.dev/dormouse/operator/internal/gameautoscaler/planner"
 )
 
 const (
@@ -31,8 +31,8 @@ type world struct {
 	trace   *Trace
 	policy  *Policy
 	chance  *rand.Rand
-	decider *gameautoscaler.Decider // nil where there is no autoscaler
-	peak    int32                   // how many Servers the peak needs
+	decider *decider // nil where there is no autoscaler
+	peak    int32    // how many Servers the peak needs
 
 	now     time.Duration
 	events  events
@@ -48,7 +48,7 @@ type world struct {
 	// decideAt and restAt are when the next look of the autoscaler and the ElasticService is due;
 	// events of another time are of looks that became needless.
 	decideAt, restAt time.Duration
-	answer           gameautoscaler.WebhookAnswer
+	answer           planner.Answer
 	asked            time.Duration // 0: not since it woke
 
 	outcome *Outcome
@@ -67,7 +67,7 @@ func run(ctx context.Context, t *Trace, p *Policy, watch func(*world, event)) (*
 		outcome: newOutcome(t),
 	}
 	if len(p.policies) > 0 {
-		w.decider = gameautoscaler.NewDecider(p.spec(w.peak))
+		w.decider = &decider{spec: p.spec(w.peak)}
 		w.decideIn(time.Second)
 	}
 	if p.alwaysOn {

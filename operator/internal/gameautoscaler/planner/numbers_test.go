@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"math"

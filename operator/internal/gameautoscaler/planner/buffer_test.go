@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"math"
@@ -17,8 +17,8 @@ func TestABufferKeepsRoom(t *testing.T) {
 	spare := func(text string) v1alpha1.BufferPolicy { return v1alpha1.BufferPolicy{Servers: of(text)} }
 	slots := func(text string) v1alpha1.BufferPolicy { return v1alpha1.BufferPolicy{PlayerSlots: of(text)} }
 	// used is a target with so many Servers, of which some are empty.
-	used := func(replicas, empty int32) observed {
-		return awake(replicas).with(func(o *observed) { o.empty = empty })
+	used := func(replicas, empty int32) Observed {
+		return awake(replicas).with(func(o *Observed) { o.Empty = empty })
 	}
 	within := func(p v1alpha1.BufferPolicy, least, most int32) v1alpha1.BufferPolicy {
 		if least > 0 {
@@ -31,14 +31,14 @@ func TestABufferKeepsRoom(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		policy   v1alpha1.BufferPolicy
-		observed observed
+		observed Observed
 		want     outcome
 	}{
 		"as many are spare":           {spare("2"), used(5, 2), outcome{5, reasons.BufferKept, false, 0}},
 		"too few are spare":           {spare("2"), used(5, 0), outcome{7, reasons.BufferKept, false, 0}},
 		"too many are spare":          {spare("2"), used(5, 5), outcome{2, reasons.BufferKept, false, 0}},
-		"some start":                  {spare("2"), used(5, 1).with(func(o *observed) { o.ready = 4 }), outcome{5, reasons.BufferKept, false, 0}},
-		"none is there":               {spare("2"), observed{desired: 1, fresh: true}, outcome{2, reasons.BufferKept, false, 0}},
+		"some start":                  {spare("2"), used(5, 1).with(func(o *Observed) { o.Ready = 4 }), outcome{5, reasons.BufferKept, false, 0}},
+		"none is there":               {spare("2"), Observed{Desired: 1, Fresh: true}, outcome{2, reasons.BufferKept, false, 0}},
 		"more are empty than Ready":   {spare("2"), used(5, 7), outcome{2, reasons.BufferKept, false, 0}},
 		"a fifth is spare":            {spare("20%"), used(5, 1), outcome{5, reasons.BufferKept, false, 0}},
 		"a fifth, rounded up":         {spare("20%"), used(5, 0), outcome{7, reasons.BufferKept, false, 0}},
@@ -57,12 +57,12 @@ func TestABufferKeepsRoom(t *testing.T) {
 		"room for a fifth, one more":  {slots("20%"), awake(5).plays(41), outcome{6, reasons.BufferKept, false, 0}},
 		"room, and nobody plays":      {slots("20%"), awake(5).plays(0), outcome{1, reasons.BufferKept, false, 0}},
 		"room, less than nobody":      {slots("20"), awake(5).plays(-7), outcome{2, reasons.BufferKept, false, 0}},
-		"room on Servers that differ": {slots("10"), awake(3).with(func(o *observed) { o.players, o.capacity = 20, 35 }), outcome{3, reasons.BufferKept, false, 0}},
-		"room while some start":       {slots("10"), awake(5).with(func(o *observed) { o.ready = 2 }).plays(15), outcome{3, reasons.BufferKept, false, 0}},
-		"room on none that is Ready":  {slots("10"), awake(5).with(func(o *observed) { o.ready = 0 }), outcome{5, reasons.ServersNotReady, false, 0}},
+		"room on Servers that differ": {slots("10"), awake(3).with(func(o *Observed) { o.Players, o.Capacity = 20, 35 }), outcome{3, reasons.BufferKept, false, 0}},
+		"room while some start":       {slots("10"), awake(5).with(func(o *Observed) { o.Ready = 2 }).plays(15), outcome{3, reasons.BufferKept, false, 0}},
+		"room on none that is Ready":  {slots("10"), awake(5).with(func(o *Observed) { o.Ready = 0 }), outcome{5, reasons.ServersNotReady, false, 0}},
 		"room without a capacity":     {slots("10"), awake(5), outcome{-1, reasons.CapacityUnknown, true, 0}},
-		"room for huge numbers":       {slots("99%"), awake(5).with(func(o *observed) { o.players, o.capacity = math.MaxInt64, math.MaxInt64 }), outcome{5, reasons.BufferKept, false, 0}},
-		"room for too many":           {slots("10000000"), awake(5).with(func(o *observed) { o.players, o.capacity = 5, 5 }), outcome{10000, reasons.BufferKept, false, 0}},
+		"room for huge numbers":       {slots("99%"), awake(5).with(func(o *Observed) { o.Players, o.Capacity = math.MaxInt64, math.MaxInt64 }), outcome{5, reasons.BufferKept, false, 0}},
+		"room for too many":           {slots("10000000"), awake(5).with(func(o *Observed) { o.Players, o.Capacity = 5, 5 }), outcome{10000, reasons.BufferKept, false, 0}},
 		"nothing that is known":       {v1alpha1.BufferPolicy{}, awake(5), outcome{-1, reasons.NotObserved, true, 0}},
 	} {
 		got, delay := buffer(t0, &test.policy, nil, test.observed)
@@ -91,7 +91,7 @@ func TestABufferShrinksAfterItsDelay(t *testing.T) {
 		{700, 0, outcome{6, reasons.BufferKept, false, 0}},
 	} {
 		var got wish
-		got, delay = buffer(at(step.at), &policy, delay, awake(5).with(func(o *observed) { o.empty = step.empty }))
+		got, delay = buffer(at(step.at), &policy, delay, awake(5).with(func(o *Observed) { o.Empty = step.empty }))
 		if diff := cmp.Diff(step.want, outcomeOf(got)); diff != "" {
 			t.Errorf("after %d s (-want +got):\n%s%s", step.at, diff, got.message)
 		}
@@ -102,7 +102,7 @@ func TestABufferShrinksAfterItsDelay(t *testing.T) {
 func TestABufferKeepsItsDelayWhileItWaits(t *testing.T) {
 	policy := v1alpha1.BufferPolicy{PlayerSlots: new(intstr.FromInt32(20)), ScaleDownDelay: seconds(600)}
 	_, delay := buffer(at(0), &policy, nil, awake(5).plays(50))
-	_, delay = buffer(at(60), &policy, delay, awake(5).with(func(o *observed) { o.ready = 0 }))
+	_, delay = buffer(at(60), &policy, delay, awake(5).with(func(o *Observed) { o.Ready = 0 }))
 	got, _ := buffer(at(120), &policy, delay, awake(5).plays(0))
 	if diff := cmp.Diff(outcome{7, reasons.BufferDelayed, false, 720 * time.Second}, outcomeOf(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s%s", diff, got.message)

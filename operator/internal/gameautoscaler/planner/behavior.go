@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/requeue"
+	"dormouse.dev/dormouse/operator/internal/text"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
@@ -17,7 +18,8 @@ const (
 	defaultDownWindow   = 5 * time.Minute
 )
 
-func interval(spec *v1alpha1.GameAutoscalerSpec) time.Duration {
+// Interval is how often policies that go by the target are evaluated.
+func Interval(spec *v1alpha1.GameAutoscalerSpec) time.Duration {
 	return durationOr(spec.Sync.Interval, defaultInterval)
 }
 
@@ -31,13 +33,13 @@ func downWindow(spec *v1alpha1.GameAutoscalerSpec) time.Duration {
 
 // upLeft is how long it takes until Servers may be added: the cooldown since some were, and an
 // interval at least where only some may come at a time.
-func upLeft(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history) time.Duration {
+func upLeft(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History) time.Duration {
 	up := spec.Behavior.ScaleUp
 	return left(now, h.lastUp, cooldown(durationOr(up.Cooldown, 0), up.MaxStep, spec))
 }
 
 // downLeft is how long it takes until Servers may be taken away: the same since any change.
-func downLeft(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history) time.Duration {
+func downLeft(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History) time.Duration {
 	down := spec.Behavior.ScaleDown
 	last := times.Latest(h.lastUp, h.lastDown)
 	return left(now, last, cooldown(durationOr(down.Cooldown, defaultDownCooldown), down.MaxStep, spec))
@@ -45,7 +47,7 @@ func downLeft(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history) time.
 
 func cooldown(d time.Duration, maxStep *int32, spec *v1alpha1.GameAutoscalerSpec) time.Duration {
 	if maxStep != nil {
-		return max(d, interval(spec))
+		return max(d, Interval(spec))
 	}
 	return d
 }
@@ -72,7 +74,7 @@ type finding struct{ reason, message string }
 
 // paced is how far replicas change now, of what is wished. held tells why nothing may be taken
 // away; it is empty where something may. The windows of h have the wish already.
-func paced(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, desired, wished int32, held string) change {
+func paced(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History, desired, wished int32, held string) change {
 	c := change{
 		replicas: wished,
 		able:     finding{reasons.ReadyToScale, "Nothing makes a change wait."},
@@ -84,11 +86,11 @@ func paced(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, desired,
 
 	// Stabilization.
 	if least := h.ups[0].wish; c.replicas > desired && least < c.replicas {
-		waits(reasons.ScaleUpStabilized, h.ups.left(now, upWindow(spec)), "%s are wished for; the lowest wish of the last %s counts, which was for %d.", servers(wished), upWindow(spec), least)
+		waits(reasons.ScaleUpStabilized, h.ups.left(now, upWindow(spec)), "%s are wished for; the lowest wish of the last %s counts, which was for %d.", text.Servers(wished), upWindow(spec), least)
 		c.replicas = max(desired, least)
 	}
 	if most := h.downs[0].wish; c.replicas < desired && most > c.replicas {
-		waits(reasons.ScaleDownStabilized, h.downs.left(now, downWindow(spec)), "%s are wished for; the highest wish of the last %s counts, which was for %d.", servers(wished), downWindow(spec), most)
+		waits(reasons.ScaleDownStabilized, h.downs.left(now, downWindow(spec)), "%s are wished for; the highest wish of the last %s counts, which was for %d.", text.Servers(wished), downWindow(spec), most)
 		c.replicas = min(desired, most)
 	}
 
@@ -100,11 +102,11 @@ func paced(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, desired,
 
 	// Cooldowns.
 	if d := upLeft(now, spec, h); c.replicas > desired && d > 0 {
-		waits(reasons.CoolingDown, d, "%s are wished for; replicas were changed a short while ago.", servers(wished))
+		waits(reasons.CoolingDown, d, "%s are wished for; replicas were changed a short while ago.", text.Servers(wished))
 		c.replicas = desired
 	}
 	if d := downLeft(now, spec, h); c.replicas < desired && d > 0 {
-		waits(reasons.CoolingDown, d, "%s are wished for; replicas were changed a short while ago.", servers(wished))
+		waits(reasons.CoolingDown, d, "%s are wished for; replicas were changed a short while ago.", text.Servers(wished))
 		c.replicas = desired
 	}
 
@@ -121,7 +123,7 @@ func paced(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, desired,
 
 // step goes a step of the way, and asks for the next look.
 func (c *change) step(replicas int32, next time.Duration) {
-	c.limited = finding{reasons.StepLimited, fmt.Sprintf("There are to be %s; maxStep bounds the change.", servers(c.replicas))}
+	c.limited = finding{reasons.StepLimited, fmt.Sprintf("There are to be %s; maxStep bounds the change.", text.Servers(c.replicas))}
 	c.replicas = replicas
 	c.requeueAfter.AtMost(next)
 }
@@ -132,9 +134,9 @@ func (c *change) bound(spec *v1alpha1.GameAutoscalerSpec, wished int32) {
 	least, most := bounds(spec)
 	switch {
 	case wished > most:
-		c.limited = finding{reasons.TooManyReplicas, fmt.Sprintf("%s are wished for; maxReplicas is %d.", servers(wished), most)}
+		c.limited = finding{reasons.TooManyReplicas, fmt.Sprintf("%s are wished for; maxReplicas is %d.", text.Servers(wished), most)}
 	case wished < least:
-		c.limited = finding{reasons.TooFewReplicas, fmt.Sprintf("%s are wished for; minReplicas is %d.", servers(wished), least)}
+		c.limited = finding{reasons.TooFewReplicas, fmt.Sprintf("%s are wished for; minReplicas is %d.", text.Servers(wished), least)}
 	case c.limited.reason == "":
 		c.limited = finding{reasons.WithinBounds, "There are to be as many Servers as the policies wish."}
 	}

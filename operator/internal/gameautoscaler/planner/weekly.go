@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ type weekly struct {
 
 // remember takes in how many play now. Where the next hour has begun the one before is put away,
 // and scored against what was expected; hours in which nobody looked are left out.
-func (w weekly) remember(now time.Time, zone *time.Location, o observed, expects func(weekly, int) bool) weekly {
+func (w weekly) remember(now time.Time, zone *time.Location, o Observed, expects func(weekly, int) bool) weekly {
 	hour := hourShown(now, zone).Unix()
 	if w.Hour != hour {
 		if w.Peak > 0 {
@@ -58,12 +58,12 @@ func (w weekly) remember(now time.Time, zone *time.Location, o observed, expects
 			w.Expected = 1
 		}
 	}
-	if !o.fresh {
+	if !o.Fresh {
 		return w
 	}
-	w.Peak = max(w.Peak, 1+uint16(max(0, min(o.players, 1<<16-2)))) //nolint:gosec // it is bounded
-	if o.ready > 0 && o.capacity > 0 {
-		w.Room = uint32(max(1, min(o.capacity/int64(o.ready), 1<<32-1))) //nolint:gosec // it is bounded
+	w.Peak = max(w.Peak, 1+uint16(max(0, min(o.Players, 1<<16-2)))) //nolint:gosec // it is bounded
+	if o.Ready > 0 && o.Capacity > 0 {
+		w.Room = uint32(max(1, min(o.Capacity/int64(o.Ready), 1<<32-1))) //nolint:gosec // it is bounded
 	}
 	return w
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // buffer wishes as many Servers as are in use and a number of spare ones, or as many as there is
@@ -17,7 +18,7 @@ import (
 // wishes. Everything is rounded up.
 //
 // delay has the wishes within scaleDownDelay.
-func buffer(now time.Time, p *v1alpha1.BufferPolicy, delay window, o observed) (wish, window) {
+func buffer(now time.Time, p *v1alpha1.BufferPolicy, delay window, o Observed) (wish, window) {
 	n, why, failure := buffered(p, o)
 	if failure != nil {
 		return *failure, delay // what was wished goes on to count
@@ -44,7 +45,7 @@ func buffer(now time.Time, p *v1alpha1.BufferPolicy, delay window, o observed) (
 }
 
 // buffered is what the buffer asks for, and a sentence about it.
-func buffered(p *v1alpha1.BufferPolicy, o observed) (n int32, why string, failure *wish) {
+func buffered(p *v1alpha1.BufferPolicy, o Observed) (n int32, why string, failure *wish) {
 	failed := func(w wish) (int32, string, *wish) { return 0, "", &w }
 	switch {
 	case p.Servers != nil:
@@ -52,21 +53,21 @@ func buffered(p *v1alpha1.BufferPolicy, o observed) (n int32, why string, failur
 		if !ok {
 			return failed(fails(reasons.NotObserved, "servers is neither a number nor a percentage."))
 		}
-		used := max(0, int64(o.ready)-int64(o.empty))
+		used := max(0, int64(o.Ready)-int64(o.Empty))
 		return bounded(withSpare(used, spare, percent)), fmt.Sprintf("%s in use, and %s spare are to be there.", isOrAre(used), p.Servers), nil
 	case p.PlayerSlots != nil:
 		slots, percent, ok := number(p.PlayerSlots)
 		switch {
 		case !ok:
 			return failed(fails(reasons.NotObserved, "playerSlots is neither a number nor a percentage."))
-		case o.ready == 0:
-			return failed(wants(o.desired, reasons.ServersNotReady, "It waits until a Server is Ready, to know how many players one has room for."))
-		case o.capacity <= 0:
+		case o.Ready == 0:
+			return failed(wants(o.Desired, reasons.ServersNotReady, "It waits until a Server is Ready, to know how many players one has room for."))
+		case o.Capacity <= 0:
 			return failed(fails(reasons.CapacityUnknown, "The Servers report no capacity; set the template's players.capacity."))
 		}
-		room := withSpare(max(0, o.players), slots, percent)
-		why := fmt.Sprintf("%d play, there is room for %d on %s, and %s more are to have room.", o.players, o.capacity, servers(o.ready), p.PlayerSlots)
-		return bounded(scaled(room, int64(o.ready), o.capacity)), why, nil
+		room := withSpare(max(0, o.Players), slots, percent)
+		why := fmt.Sprintf("%d play, there is room for %d on %s, and %s more are to have room.", o.Players, o.Capacity, text.Servers(o.Ready), p.PlayerSlots)
+		return bounded(scaled(room, int64(o.Ready), o.Capacity)), why, nil
 	}
 	return failed(fails(reasons.NotObserved, "It asks for nothing that is known to this version of Dormouse."))
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const (
 //
 // It returns what is remembered, with what is seen now. Stale reports are not remembered, and
 // they don't keep it from its wish, which is not of now's players.
-func forecast(now time.Time, p *v1alpha1.ForecastPolicy, w weekly, o observed) (wish, weekly) {
+func forecast(now time.Time, p *v1alpha1.ForecastPolicy, w weekly, o Observed) (wish, weekly) {
 	zone, err := schedule.Zone(p.TimeZone)
 	if err != nil {
 		return fails(reasons.ScheduleInvalid, fmt.Sprintf("%v.", err)), w
@@ -77,12 +77,12 @@ func expectation(p *v1alpha1.ForecastPolicy, w weekly, hour int) (players int64,
 
 func minWeeks(p *v1alpha1.ForecastPolicy) int { return int(or(p.MinWeeks, 2)) }
 
-func leadOf(p *v1alpha1.ForecastPolicy, o observed) time.Duration {
+func leadOf(p *v1alpha1.ForecastPolicy, o Observed) time.Duration {
 	switch {
 	case p.Lead != nil:
 		return max(0, p.Lead.Duration)
-	case o.bootTime > 0:
-		return max(leastLead, min(2*min(o.bootTime, mostLead), mostLead))
+	case o.BootTime > 0:
+		return max(leastLead, min(2*min(o.BootTime, mostLead), mostLead))
 	}
 	return defaultLead
 }

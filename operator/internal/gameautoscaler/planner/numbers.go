@@ -1,7 +1,6 @@
-package gameautoscaler
+package planner
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"time"
@@ -58,12 +57,4 @@ func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
 		return otherwise
 	}
 	return max(0, d.Duration)
-}
-
-// servers is "1 Server", or "2 Servers".
-func servers(n int32) string {
-	if n == 1 {
-		return "1 Server"
-	}
-	return fmt.Sprintf("%d Servers", n)
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"math"
@@ -17,18 +17,18 @@ func seconds(n int) *metav1.Duration {
 }
 
 // awake is a target with so many Servers, all Ready.
-func awake(replicas int32) observed {
-	return observed{desired: replicas, current: replicas, ready: replicas, fresh: true}
+func awake(replicas int32) Observed {
+	return Observed{Desired: replicas, Current: replicas, Ready: replicas, Fresh: true}
 }
 
-func (o observed) with(change func(*observed)) observed {
+func (o Observed) with(change func(*Observed)) Observed {
 	change(&o)
 	return o
 }
 
 // plays is that so many play, where ten fit on each Server.
-func (o observed) plays(players int64) observed {
-	o.players, o.capacity = players, 10*int64(o.ready)
+func (o Observed) plays(players int64) Observed {
+	o.Players, o.Capacity = players, 10*int64(o.Ready)
 	return o
 }
 
@@ -52,12 +52,12 @@ func outcomeOf(w wish) outcome {
 }
 
 func TestActivePlayersGoesByTheLoad(t *testing.T) {
-	played := history{played: true}
+	played := History{played: true}
 	for name, test := range map[string]struct {
 		policy   v1alpha1.ActivePlayersPolicy
 		behavior v1alpha1.AutoscalerBehavior
-		history  history
-		observed observed
+		history  History
+		observed Observed
 		want     outcome
 	}{
 		"in between":                    {observed: awake(4).plays(20), want: outcome{4, reasons.LoadNormal, false, 0}},
@@ -80,15 +80,15 @@ func TestActivePlayersGoesByTheLoad(t *testing.T) {
 		},
 		"a step in beyond the last":     {policy: v1alpha1.ActivePlayersPolicy{Step: new(int32(1000))}, observed: awake(4).plays(0), want: outcome{1, reasons.LoadLow, false, 0}},
 		"a size of its own":             {policy: v1alpha1.ActivePlayersPolicy{MaxPlayersPerServer: new(int32(5))}, observed: awake(4).plays(17), want: outcome{5, reasons.LoadHigh, false, 0}},
-		"a size of its own, no reports": {policy: v1alpha1.ActivePlayersPolicy{MaxPlayersPerServer: new(int32(5))}, observed: awake(4).with(func(o *observed) { o.players = 17 }), want: outcome{5, reasons.LoadHigh, false, 0}},
+		"a size of its own, no reports": {policy: v1alpha1.ActivePlayersPolicy{MaxPlayersPerServer: new(int32(5))}, observed: awake(4).with(func(o *Observed) { o.Players = 17 }), want: outcome{5, reasons.LoadHigh, false, 0}},
 		"no capacity":                   {observed: awake(4), want: outcome{-1, reasons.CapacityUnknown, true, 0}},
-		"no Server is Ready":            {observed: awake(4).with(func(o *observed) { o.ready = 0 }), want: outcome{4, reasons.ServersNotReady, false, 0}},
-		"no Servers at all":             {observed: observed{desired: 2, fresh: true}, want: outcome{2, reasons.ServersNotReady, false, 0}},
-		"one starts, and all are full":  {observed: awake(4).with(func(o *observed) { o.ready = 3 }).plays(40), want: outcome{4, reasons.ServersNotReady, false, 0}},
-		"one goes, and nobody plays":    {observed: awake(4).with(func(o *observed) { o.current = 5; o.ready = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
-		"one more starts, nobody plays": {observed: awake(4).with(func(o *observed) { o.current = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
-		"an update, and all are full":   {observed: awake(4).with(func(o *observed) { o.current = 5; o.updating = true }).plays(40), want: outcome{5, reasons.LoadHigh, false, 0}},
-		"an update, and nobody plays":   {observed: awake(4).with(func(o *observed) { o.updating = true }).plays(0), want: outcome{4, reasons.Updating, false, 0}},
+		"no Server is Ready":            {observed: awake(4).with(func(o *Observed) { o.Ready = 0 }), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"no Servers at all":             {observed: Observed{Desired: 2, Fresh: true}, want: outcome{2, reasons.ServersNotReady, false, 0}},
+		"one starts, and all are full":  {observed: awake(4).with(func(o *Observed) { o.Ready = 3 }).plays(40), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"one goes, and nobody plays":    {observed: awake(4).with(func(o *Observed) { o.Current = 5; o.Ready = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"one more starts, nobody plays": {observed: awake(4).with(func(o *Observed) { o.Current = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"an update, and all are full":   {observed: awake(4).with(func(o *Observed) { o.Current = 5; o.Updating = true }).plays(40), want: outcome{5, reasons.LoadHigh, false, 0}},
+		"an update, and nobody plays":   {observed: awake(4).with(func(o *Observed) { o.Updating = true }).plays(0), want: outcome{4, reasons.Updating, false, 0}},
 		"it waits for players": {
 			policy: v1alpha1.ActivePlayersPolicy{From: v1alpha1.ActivePlayersFromFirstPlayer}, observed: awake(4).plays(0),
 			want: outcome{4, reasons.WaitingForPlayers, false, 0},
@@ -99,20 +99,20 @@ func TestActivePlayersGoesByTheLoad(t *testing.T) {
 		},
 		"it doesn't wait for players": {policy: v1alpha1.ActivePlayersPolicy{From: v1alpha1.ActivePlayersFromStart}, observed: awake(4).plays(0), want: outcome{3, reasons.LoadLow, false, 0}},
 		"within the cooldown, up": {
-			behavior: v1alpha1.AutoscalerBehavior{ScaleUp: v1alpha1.AutoscalerScaleUp{Cooldown: seconds(60)}}, history: history{lastUp: at(-20)},
+			behavior: v1alpha1.AutoscalerBehavior{ScaleUp: v1alpha1.AutoscalerScaleUp{Cooldown: seconds(60)}}, history: History{lastUp: at(-20)},
 			observed: awake(4).plays(40), want: outcome{4, reasons.CoolingDown, false, 40 * time.Second},
 		},
 		"after the cooldown, up": {
-			behavior: v1alpha1.AutoscalerBehavior{ScaleUp: v1alpha1.AutoscalerScaleUp{Cooldown: seconds(60)}}, history: history{lastUp: at(-60), lastDown: at(-1)},
+			behavior: v1alpha1.AutoscalerBehavior{ScaleUp: v1alpha1.AutoscalerScaleUp{Cooldown: seconds(60)}}, history: History{lastUp: at(-60), lastDown: at(-1)},
 			observed: awake(4).plays(40), want: outcome{5, reasons.LoadHigh, false, 0},
 		},
-		"within the cooldown, down": {history: history{lastDown: at(-20)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, 40 * time.Second}},
-		"a way up cools down, too":  {history: history{lastUp: at(-20), lastDown: at(-90)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, 40 * time.Second}},
-		"after the cooldown, down":  {history: history{lastUp: at(-60), lastDown: at(-90)}, observed: awake(4).plays(0), want: outcome{3, reasons.LoadLow, false, 0}},
-		"a clock that went back":    {history: history{lastDown: at(3600)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, time.Minute}},
+		"within the cooldown, down": {history: History{lastDown: at(-20)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, 40 * time.Second}},
+		"a way up cools down, too":  {history: History{lastUp: at(-20), lastDown: at(-90)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, 40 * time.Second}},
+		"after the cooldown, down":  {history: History{lastUp: at(-60), lastDown: at(-90)}, observed: awake(4).plays(0), want: outcome{3, reasons.LoadLow, false, 0}},
+		"a clock that went back":    {history: History{lastDown: at(3600)}, observed: awake(4).plays(0), want: outcome{4, reasons.CoolingDown, false, time.Minute}},
 		"as many as there can be":   {policy: v1alpha1.ActivePlayersPolicy{Step: new(int32(1000))}, observed: awake(10000).plays(100000), want: outcome{10000, reasons.LoadHigh, false, 0}},
-		"huge numbers, high":        {observed: awake(10000).with(func(o *observed) { o.players, o.capacity = math.MaxInt64/200, math.MaxInt64/200 }), want: outcome{10000, reasons.LoadHigh, false, 0}},
-		"huge numbers, low":         {observed: awake(10000).with(func(o *observed) { o.players, o.capacity = 1, math.MaxInt64 }), want: outcome{9999, reasons.LoadLow, false, 0}},
+		"huge numbers, high":        {observed: awake(10000).with(func(o *Observed) { o.Players, o.Capacity = math.MaxInt64/200, math.MaxInt64/200 }), want: outcome{10000, reasons.LoadHigh, false, 0}},
+		"huge numbers, low":         {observed: awake(10000).with(func(o *Observed) { o.Players, o.Capacity = 1, math.MaxInt64 }), want: outcome{9999, reasons.LoadLow, false, 0}},
 		"less than nobody":          {observed: awake(4).plays(-7), want: outcome{3, reasons.LoadLow, false, 0}},
 	} {
 		spec := &v1alpha1.GameAutoscalerSpec{Behavior: test.behavior}

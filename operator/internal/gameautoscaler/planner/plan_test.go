@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -47,21 +47,21 @@ func changed(spec v1alpha1.GameAutoscalerSpec, change func(*v1alpha1.GameAutosca
 	return spec
 }
 
-func answered(o observed, replicas int64) observed {
-	o.answers = map[string]answer{"ask": {replicas: replicas}}
+func answered(o Observed, replicas int64) Observed {
+	o.Answers = map[string]Answer{"ask": {Replicas: replicas}}
 	return o
 }
 
-func failedToAnswer(o observed) observed {
-	o.answers = map[string]answer{"ask": {reason: "Timeout", message: "No answer within 5s."}}
+func failedToAnswer(o Observed) Observed {
+	o.Answers = map[string]Answer{"ask": {Reason: "Timeout", Message: "No answer within 5s."}}
 	return o
 }
 
 // expecting is a history by which the forecast "usual" expects 4 Servers' players at t0.
-func expecting() history {
+func expecting() History {
 	w := weekly{Room: 10}
 	w.Peaks[24+12] = [weeks]uint16{41, 41}
-	return history{weeks: map[string]weekly{"usual": w}}
+	return History{weeks: map[string]weekly{"usual": w}}
 }
 
 // decision is what tables compare of a plan. A wish of -1 is none.
@@ -73,18 +73,18 @@ type decision struct {
 	KeepAwake            time.Duration
 }
 
-func decisionOf(p plan) decision {
+func decisionOf(p Plan) decision {
 	var wishes []string
 	for _, w := range p.wishes {
 		o := outcomeOf(w)
 		wishes = append(wishes, fmt.Sprintf("%s %d %s", w.policy, o.Replicas, o.Reason))
 	}
 	d := decision{
-		Desired: p.desired, Wishes: strings.Join(wishes, ", "), Requeue: p.requeueAfter.Duration(),
+		Desired: p.Desired, Wishes: strings.Join(wishes, ", "), Requeue: p.RequeueAfter.Duration(),
 		Active: brief(p.active), Able: brief(p.able), Limits: brief(p.limited),
 	}
-	if !p.keepAwake.IsZero() {
-		d.KeepAwake = p.keepAwake.Sub(t0)
+	if !p.KeepAwake.IsZero() {
+		d.KeepAwake = p.KeepAwake.Sub(t0)
 	}
 	return d
 }
@@ -104,11 +104,11 @@ const (
 
 func TestThePlan(t *testing.T) {
 	const every = 30 * time.Second
-	asleep := observed{fresh: true}
+	asleep := Observed{Fresh: true}
 	for name, test := range map[string]struct {
 		spec     v1alpha1.GameAutoscalerSpec
-		history  history
-		observed observed
+		history  History
+		observed Observed
 		want     decision
 	}{
 		"a webhook asks for more": {
@@ -120,7 +120,7 @@ func TestThePlan(t *testing.T) {
 			want: decision{2, "ask 2 WebhookAnswered", evaluated, ready, within, every, 0},
 		},
 		"a webhook wants no change": {
-			spec: fast(ask), observed: awake(3).with(func(o *observed) { o.answers = map[string]answer{"ask": {keep: true, replicas: 9}} }),
+			spec: fast(ask), observed: awake(3).with(func(o *Observed) { o.Answers = map[string]Answer{"ask": {Keep: true, Replicas: 9}} }),
 			want: decision{3, "ask 3 WebhookKeeps", evaluated, ready, within, every, 0},
 		},
 		"a webhook asks for none": {
@@ -172,7 +172,7 @@ func TestThePlan(t *testing.T) {
 			want: decision{6, "night -1 WindowClosed, evening 6 WindowOpen", evaluated, ready, within, time.Hour, 0},
 		},
 		"a window needs no reports to close": {
-			spec: fast(night), observed: awake(4).with(func(o *observed) { o.fresh = false }),
+			spec: fast(night), observed: awake(4).with(func(o *Observed) { o.Fresh = false }),
 			want: decision{1, "night -1 WindowClosed", evaluated, ready, within, time.Hour, 0},
 		},
 		"a cron expression that is none": {
@@ -180,27 +180,27 @@ func TestThePlan(t *testing.T) {
 			want: decision{4, "broken -1 ScheduleInvalid", "False ScheduleInvalid", ready, within, 0, 0},
 		},
 		"stale reports": {
-			spec: fast(load, spare), observed: awake(4).plays(0).with(func(o *observed) { o.fresh = false; o.empty = 4 }),
+			spec: fast(load, spare), observed: awake(4).plays(0).with(func(o *Observed) { o.Fresh = false; o.Empty = 4 }),
 			want: decision{4, "load -1 ReportsStale, spare -1 ReportsStale", "False ReportsStale", ready, within, every, 0},
 		},
 		"stale reports, and a webhook asks for fewer": {
-			spec: fast(ask), observed: answered(awake(4), 1).with(func(o *observed) { o.fresh = false }),
+			spec: fast(ask), observed: answered(awake(4), 1).with(func(o *Observed) { o.Fresh = false }),
 			want: decision{4, "ask 1 WebhookAnswered", evaluated, heldUp, within, every, 0},
 		},
 		"stale reports, and a webhook asks for more": {
-			spec: fast(ask), observed: answered(awake(4), 7).with(func(o *observed) { o.fresh = false }),
+			spec: fast(ask), observed: answered(awake(4), 7).with(func(o *Observed) { o.Fresh = false }),
 			want: decision{7, "ask 7 WebhookAnswered", evaluated, ready, within, every, 0},
 		},
 		"an update, and a webhook asks for fewer": {
-			spec: fast(ask), observed: answered(awake(4), 1).with(func(o *observed) { o.updating = true }),
+			spec: fast(ask), observed: answered(awake(4), 1).with(func(o *Observed) { o.Updating = true }),
 			want: decision{4, "ask 1 WebhookAnswered", evaluated, heldUp, within, every, 0},
 		},
 		"an update, and a webhook asks for more": {
-			spec: fast(ask), observed: answered(awake(4), 7).with(func(o *observed) { o.updating = true }),
+			spec: fast(ask), observed: answered(awake(4), 7).with(func(o *Observed) { o.Updating = true }),
 			want: decision{7, "ask 7 WebhookAnswered", evaluated, ready, within, every, 0},
 		},
 		"the target is being deleted": {
-			spec: fast(ask, evening), observed: answered(awake(4), 7).with(func(o *observed) { o.deleting = true }),
+			spec: fast(ask, evening), observed: answered(awake(4), 7).with(func(o *Observed) { o.Deleting = true }),
 			want: decision{4, "", "False TargetDeleted", "Unknown TargetDeleted", "Unknown TargetDeleted", 0, 0},
 		},
 		"the target sleeps": {
@@ -224,7 +224,7 @@ func TestThePlan(t *testing.T) {
 			want: decision{4, "usual 4 PlayersExpected", evaluated, ready, within, every, 0},
 		},
 		"a forecast expects players, and reports are stale": {
-			spec: fast(usual), history: expecting(), observed: awake(6).with(func(o *observed) { o.fresh = false }),
+			spec: fast(usual), history: expecting(), observed: awake(6).with(func(o *Observed) { o.Fresh = false }),
 			want: decision{4, "usual 4 PlayersExpected", evaluated, ready, within, every, 0},
 		},
 		"a forecast expects nobody": {
@@ -256,12 +256,12 @@ func TestThePlan(t *testing.T) {
 				s.MinReplicas = new(int32(3))
 				s.Behavior = v1alpha1.AutoscalerBehavior{}
 			}),
-			observed: observed{desired: 1, current: 1, fresh: true},
+			observed: Observed{Desired: 1, Current: 1, Fresh: true},
 			want:     decision{3, "load 1 ServersNotReady", evaluated, ready, atLeast, every, 0},
 		},
 		"more than there may be": {
 			spec:     changed(fast(load), func(s *v1alpha1.GameAutoscalerSpec) { s.Behavior = v1alpha1.AutoscalerBehavior{} }),
-			observed: awake(15).plays(75), history: history{lastUp: at(-1)},
+			observed: awake(15).plays(75), history: History{lastUp: at(-1)},
 			want: decision{10, "load 15 LoadNormal", evaluated, ready, atMost, every, 0},
 		},
 		"a least above the most": {
@@ -270,12 +270,12 @@ func TestThePlan(t *testing.T) {
 		},
 		"the cooldown after a way up": {
 			spec:     changed(fast(ask), func(s *v1alpha1.GameAutoscalerSpec) { s.Behavior.ScaleUp.Cooldown = seconds(60) }),
-			observed: answered(awake(3), 5), history: history{lastUp: at(-50)},
+			observed: answered(awake(3), 5), history: History{lastUp: at(-50)},
 			want: decision{3, "ask 5 WebhookAnswered", evaluated, "True CoolingDown", within, 10 * time.Second, 0},
 		},
 		"the cooldown on the way down": {
 			spec:     changed(fast(ask), func(s *v1alpha1.GameAutoscalerSpec) { s.Behavior.ScaleDown.Cooldown = nil }),
-			observed: answered(awake(3), 1), history: history{lastUp: at(-50)},
+			observed: answered(awake(3), 1), history: History{lastUp: at(-50)},
 			want: decision{3, "ask 1 WebhookAnswered", evaluated, "True CoolingDown", within, 10 * time.Second, 0},
 		},
 		"a step up": {
@@ -285,7 +285,7 @@ func TestThePlan(t *testing.T) {
 		},
 		"the next step waits for an interval": {
 			spec:     changed(fast(ask), func(s *v1alpha1.GameAutoscalerSpec) { s.Behavior.ScaleUp.MaxStep = new(int32(2)) }),
-			observed: answered(awake(5), 9), history: history{lastUp: at(-10)},
+			observed: answered(awake(5), 9), history: History{lastUp: at(-10)},
 			want: decision{5, "ask 9 WebhookAnswered", evaluated, "True CoolingDown", within, 20 * time.Second, 0},
 		},
 		"a step down": {
@@ -315,7 +315,7 @@ func TestThePlan(t *testing.T) {
 			want:     decision{3, "load 3 LoadNormal", evaluated, ready, within, 5 * time.Second, 0},
 		},
 	} {
-		got := makePlan(t0, &test.spec, test.history, test.observed)
+		got := Make(t0, &test.spec, test.history, test.observed)
 		if diff := cmp.Diff(test.want, decisionOf(got)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s%+v", name, diff, got)
 		}
@@ -330,20 +330,20 @@ func TestThePlan(t *testing.T) {
 // run makes plans one after the other, each of which is carried out at once.
 type run struct {
 	spec    v1alpha1.GameAutoscalerSpec
-	history history
+	history History
 	desired int32
 }
 
-func (r *run) pass(t *testing.T, now time.Time, o observed) plan {
+func (r *run) pass(t *testing.T, now time.Time, o Observed) Plan {
 	t.Helper()
-	o.desired = r.desired
+	o.Desired = r.desired
 	before := fmt.Sprintf("%+v", r.history)
 	delays := maps.Clone(r.history.delays)
-	p := makePlan(now, &r.spec, r.history, o)
+	p := Make(now, &r.spec, r.history, o)
 	if after := fmt.Sprintf("%+v", r.history); after != before || len(delays) != len(r.history.delays) {
 		t.Fatalf("the plan changed the history that it was given:\n%s\n%s", before, after)
 	}
-	r.history, r.desired = p.history, p.desired
+	r.history, r.desired = p.History, p.Desired
 	return p
 }
 
@@ -390,8 +390,8 @@ func TestReplicasFollowWishesThatLast(t *testing.T) {
 		r := run{spec: test.spec, desired: 2}
 		for _, s := range test.steps {
 			p := r.pass(t, at(s.at), answered(awake(2), s.answer))
-			if p.desired != s.want {
-				t.Errorf("%s: %d after %d s, want %d: %+v", name, p.desired, s.at, s.want, p.able)
+			if p.Desired != s.want {
+				t.Errorf("%s: %d after %d s, want %d: %+v", name, p.Desired, s.at, s.want, p.able)
 			}
 		}
 	}
@@ -410,18 +410,18 @@ func TestASleepForgetsWhatWasWished(t *testing.T) {
 		t.Fatalf("awake, the history is %+v", r.history)
 	}
 	r.desired = 0
-	r.pass(t, at(30), answered(observed{fresh: true}, 9))
+	r.pass(t, at(30), answered(Observed{Fresh: true}, 9))
 	if h := r.history; h.played || len(h.ups)+len(h.downs)+len(h.delays) > 0 || !h.lastUp.Equal(at(0)) {
 		t.Errorf("asleep, the history is %+v", h)
 	}
 	r.desired = 3 // somebody woke it
-	empty := awake(3).with(func(o *observed) { o.empty = 3 })
+	empty := awake(3).with(func(o *Observed) { o.Empty = 3 })
 	for _, s := range []struct {
 		at   int
 		want int32
 	}{{60, 3}, {359, 3}, {360, 2}} {
-		if p := r.pass(t, at(s.at), answered(empty, 1)); p.desired != s.want {
-			t.Errorf("%d after %d s, want %d: %+v", p.desired, s.at, s.want, p)
+		if p := r.pass(t, at(s.at), answered(empty, 1)); p.Desired != s.want {
+			t.Errorf("%d after %d s, want %d: %+v", p.Desired, s.at, s.want, p)
 		}
 	}
 }
@@ -432,7 +432,7 @@ func TestAPolicyThatIsGoneLeavesNoHistory(t *testing.T) {
 	}
 	r := run{spec: fast(delayed("a"), delayed("b")), desired: 3}
 	r.pass(t, at(0), awake(3))
-	r.pass(t, at(10), awake(3).with(func(o *observed) { o.fresh = false }))
+	r.pass(t, at(10), awake(3).with(func(o *Observed) { o.Fresh = false }))
 	if len(r.history.delays) != 2 {
 		t.Errorf("there is the history of %v", r.history.delays)
 	}
@@ -444,12 +444,12 @@ func TestAPolicyThatIsGoneLeavesNoHistory(t *testing.T) {
 	r.spec = fast(delayed("b"), usual)
 	r.pass(t, at(40), awake(3))
 	r.desired = 0
-	r.pass(t, at(50), observed{fresh: true})
+	r.pass(t, at(50), Observed{Fresh: true})
 	if len(r.history.weeks) != 1 {
 		t.Error("a sleep forgets what a forecast remembers")
 	}
 	r.spec = fast(delayed("b"))
-	if r.pass(t, at(60), observed{fresh: true}); len(r.history.weeks) != 0 {
+	if r.pass(t, at(60), Observed{Fresh: true}); len(r.history.weeks) != 0 {
 		t.Error("what a forecast remembers outlasts it")
 	}
 }
@@ -471,7 +471,7 @@ func TestTheHistoryHasWhenReplicasChanged(t *testing.T) {
 		}
 	}
 	r = run{spec: fast(waking(evening))}
-	if r.pass(t, at(40), observed{fresh: true}); !r.history.lastUp.Equal(at(40)) {
+	if r.pass(t, at(40), Observed{Fresh: true}); !r.history.lastUp.Equal(at(40)) {
 		t.Errorf("of a wake it has %s", r.history.lastUp)
 	}
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"math"
@@ -73,7 +73,7 @@ func TestAForecastWishesAheadOfPlayers(t *testing.T) {
 		"by clocks that there aren't":       {v1alpha1.ForecastPolicy{TimeZone: "Europe/Atlantis"}, remembered(10, 30, 30), evening(18, 0, 0), 0, want{-2, reasons.ScheduleInvalid, "", ""}},
 	} {
 		before := test.weekly
-		w, _ := forecast(test.now, &test.policy, test.weekly, observed{fresh: true, bootTime: test.bootTime})
+		w, _ := forecast(test.now, &test.policy, test.weekly, Observed{Fresh: true, BootTime: test.bootTime})
 		got := want{Replicas: outcomeOf(w).Replicas, Reason: w.reason}
 		if w.failed {
 			got.Replicas = -2
@@ -103,7 +103,7 @@ func TestAForecastLearnsAWeek(t *testing.T) {
 	r := run{spec: fast(v1alpha1.AutoscalerPolicy{Name: "usual", Forecast: &v1alpha1.ForecastPolicy{Wake: true, TimeZone: "Europe/Berlin", Lead: seconds(600)}})}
 	begin := time.Date(2026, 3, 16, 0, 0, 0, 0, zone) // the change is on the 29th
 	var woke []string
-	var last plan
+	var last Plan
 	for now := begin; now.Before(begin.AddDate(0, 0, 20)); now = now.Add(10 * time.Minute) {
 		local := now.In(zone)
 		var players int64
@@ -119,7 +119,7 @@ func TestAForecastLearnsAWeek(t *testing.T) {
 		if slept && r.desired > 0 {
 			woke = append(woke, local.Format("Jan 2 15:04"))
 		}
-		if players == 0 && !last.keepAwake.After(now) {
+		if players == 0 && !last.KeepAwake.After(now) {
 			r.desired = 0 // it goes to sleep
 		}
 	}
@@ -172,7 +172,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 
 func TestNothingUnseenIsRemembered(t *testing.T) {
 	expects := func(weekly, int) bool { return false }
-	stale := awake(3).plays(20).with(func(o *observed) { o.fresh = false })
+	stale := awake(3).plays(20).with(func(o *Observed) { o.Fresh = false })
 	w := weekly{}.remember(at(0), time.UTC, stale, expects)
 	w = w.remember(at(3600), time.UTC, stale, expects)
 	if w.Peaks != (weekly{}).Peaks {
@@ -187,7 +187,7 @@ func TestNothingUnseenIsRemembered(t *testing.T) {
 		t.Errorf("of the hour it remembers %v, with the score %d and %d", w.Peaks[24+13], w.Right, w.Wrong)
 	}
 	for range 2 { // a week later, and the hour after
-		stale.players = 0
+		stale.Players = 0
 		w = w.remember(at(3600+7*24*3600), time.UTC, stale, expects)
 		w = w.remember(at(7200+7*24*3600), time.UTC, stale, expects)
 	}

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -10,23 +10,25 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/requeue"
+	"dormouse.dev/dormouse/operator/internal/text"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// plan is what a pass is to do.
-type plan struct {
-	// desired is how many Servers are to be asked for. Where it is what was observed nothing is
+// Plan is what a pass is to do.
+type Plan struct {
+	// Desired is how many Servers are to be asked for. Where it is what was observed nothing is
 	// to be written.
-	desired int32
+	Desired int32
 	// wishes are what the policies wish, in the order of the spec.
 	wishes []wish
-	// keepAwake is until when a schedule or a forecast wants the target not to sleep; zero where none does.
-	keepAwake time.Time
+	// KeepAwake is until when a schedule or a forecast wants the target not to sleep; zero where none does.
+	KeepAwake time.Time
 	// active, able and limited are the conditions Active, AbleToScale and Limited.
 	active, able, limited verdict
-	// history is for the next pass. It assumes that desired was written.
-	history      history
-	requeueAfter requeue.After
+	// History is for the next pass. It assumes that Desired was written.
+	History History
+	// RequeueAfter is when to look again though nothing changes.
+	RequeueAfter requeue.After
 }
 
 // verdict is what a condition says.
@@ -35,28 +37,38 @@ type verdict struct {
 	reason, message string
 }
 
-// makePlan decides how many Servers the target is to have. The package comment has the order.
-func makePlan(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, o observed) plan {
-	if o.deleting {
+// ActiveMessage is the message of the condition Active.
+func (p Plan) ActiveMessage() string { return p.active.message }
+
+// Refuse notes that the API server refuses the change, with these words: there are to be as many Servers
+// as there are.
+func (p *Plan) Refuse(desired int32, words string) {
+	p.Desired = desired
+	p.able = verdict{metav1.ConditionFalse, reasons.ScaleRefused, "The replicas can't be changed: " + words + "."}
+}
+
+// Make decides how many Servers the target is to have. The package comment has the order.
+func Make(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History, o Observed) Plan {
+	if o.Deleting {
 		return leftAlone(o, h)
 	}
-	asleep := o.desired == 0
-	next := history{lastUp: h.lastUp, lastDown: h.lastDown, played: !asleep && (h.played || o.players > 0)}
+	asleep := o.Desired == 0
+	next := History{lastUp: h.lastUp, lastDown: h.lastDown, played: !asleep && (h.played || o.Players > 0)}
 	h.played = next.played
 
 	// What does each policy wish?
-	p := plan{}
+	p := Plan{}
 	var highest, failed *wish
 	polled, reports := false, false
 	for i := range spec.Policies {
 		policy := &spec.Policies[i]
 		w := evaluate(now, spec, policy, h, o, &next)
 		p.wishes = append(p.wishes, w)
-		p.keepAwake = times.Latest(p.keepAwake, w.keepAwake)
+		p.KeepAwake = times.Latest(p.KeepAwake, w.keepAwake)
 		polled = polled || policy.Schedule == nil
 		reports = reports || policy.Schedule == nil && policy.Forecast == nil
 		if !w.again.IsZero() {
-			p.requeueAfter.AtMost(w.again.Sub(now))
+			p.RequeueAfter.AtMost(w.again.Sub(now))
 		}
 	}
 	for i := range p.wishes {
@@ -74,7 +86,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, o obs
 		return p.wake(now, spec, next, highest, failed)
 	}
 	if polled {
-		p.requeueAfter.AtMost(interval(spec))
+		p.RequeueAfter.AtMost(Interval(spec))
 	}
 
 	// What counts, with nobody's wish?
@@ -83,16 +95,16 @@ func makePlan(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, o obs
 	case highest != nil:
 		wished = *highest.replicas
 	case failed != nil:
-		wished = o.desired
+		wished = o.Desired
 	}
 
 	// How much of it now?
-	next.ups = added(h.ups, now, upWindow(spec), wished, lower, o.desired)
-	next.downs = added(h.downs, now, downWindow(spec), wished, higher, o.desired)
-	c := paced(now, spec, next, o.desired, wished, heldBy(o, failed, reports))
-	p.desired = c.replicas
-	p.requeueAfter.AtMost(c.requeueAfter.Duration())
-	p.history = next.changed(now, o.desired, p.desired)
+	next.ups = added(h.ups, now, upWindow(spec), wished, lower, o.Desired)
+	next.downs = added(h.downs, now, downWindow(spec), wished, higher, o.Desired)
+	c := paced(now, spec, next, o.Desired, wished, heldBy(o, failed, reports))
+	p.Desired = c.replicas
+	p.RequeueAfter.AtMost(c.requeueAfter.Duration())
+	p.History = next.changed(now, o.Desired, p.Desired)
 
 	p.active = verdict{metav1.ConditionTrue, reasons.PoliciesEvaluated, wishedBy(highest, wished)}
 	if failed != nil {
@@ -107,17 +119,17 @@ func makePlan(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h history, o obs
 }
 
 // wake is the plan for a target that sleeps. It wakes for the highest wish.
-func (p plan) wake(now time.Time, spec *v1alpha1.GameAutoscalerSpec, next history, highest, failed *wish) plan {
+func (p Plan) wake(now time.Time, spec *v1alpha1.GameAutoscalerSpec, next History, highest, failed *wish) Plan {
 	const sleeps = "The target sleeps, and its autoscaler rests."
 	p.able = verdict{metav1.ConditionUnknown, reasons.Asleep, sleeps}
 	p.limited = verdict{metav1.ConditionUnknown, reasons.Asleep, sleeps}
-	p.history = next
+	p.History = next
 	switch {
 	case highest != nil:
 		c := change{replicas: *highest.replicas}
 		c.bound(spec, *highest.replicas)
-		p.desired = c.replicas
-		p.history = next.changed(now, 0, p.desired)
+		p.Desired = c.replicas
+		p.History = next.changed(now, 0, p.Desired)
 		p.active = verdict{metav1.ConditionTrue, reasons.PoliciesEvaluated, wishedBy(highest, *highest.replicas)}
 	case failed != nil:
 		p.active = verdict{metav1.ConditionFalse, failed.reason, failure(failed)}
@@ -128,14 +140,14 @@ func (p plan) wake(now time.Time, spec *v1alpha1.GameAutoscalerSpec, next histor
 }
 
 // leftAlone is the plan for a target that is being deleted.
-func leftAlone(o observed, h history) plan {
+func leftAlone(o Observed, h History) Plan {
 	const message = "The target is being deleted."
 	unknown := verdict{metav1.ConditionUnknown, reasons.TargetDeleted, message}
-	return plan{
-		desired: o.desired,
+	return Plan{
+		Desired: o.Desired,
 		active:  verdict{metav1.ConditionFalse, reasons.TargetDeleted, message},
 		able:    unknown, limited: unknown,
-		history: h,
+		History: h,
 	}
 }
 
@@ -148,7 +160,7 @@ func added(w window, now time.Time, length time.Duration, wished int32, extreme 
 }
 
 // changed is the history after a change of replicas.
-func (h history) changed(now time.Time, from, to int32) history {
+func (h History) changed(now time.Time, from, to int32) History {
 	switch {
 	case to > from:
 		h.lastUp = now
@@ -160,13 +172,13 @@ func (h history) changed(now time.Time, from, to int32) history {
 
 // heldBy is why no Servers may be taken away; empty where some may. Schedules and forecasts need
 // no reports.
-func heldBy(o observed, failed *wish, reports bool) string {
+func heldBy(o Observed, failed *wish, reports bool) string {
 	switch {
 	case failed != nil:
 		return "policy " + failed.policy + " can't be evaluated."
-	case reports && !o.fresh:
+	case reports && !o.Fresh:
 		return "some have not reported for a while, so that it isn't known who plays."
-	case o.updating:
+	case o.Updating:
 		return "an update of the target is under way."
 	}
 	return ""
@@ -182,5 +194,5 @@ func wishedBy(highest *wish, wished int32) string {
 	if highest == nil {
 		return fmt.Sprintf("No policy wishes anything, so that there are to be minReplicas: %d.", wished)
 	}
-	return strings.TrimSpace(fmt.Sprintf("Policy %s wishes the most: %s. %s", highest.policy, servers(wished), highest.message))
+	return strings.TrimSpace(fmt.Sprintf("Policy %s wishes the most: %s. %s", highest.policy, text.Servers(wished), highest.message))
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"time"
@@ -35,8 +35,8 @@ func fails(reason, message string) wish {
 }
 
 // evaluate asks a policy for its wish. What is to be kept of it goes to next.
-func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.AutoscalerPolicy, h history, o observed, next *history) wish {
-	asleep := o.desired == 0
+func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.AutoscalerPolicy, h History, o Observed, next *History) wish {
+	asleep := o.Desired == 0
 	w := wish{}
 	delay := h.delays[p.Name]
 	switch {
@@ -53,7 +53,7 @@ func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.Auto
 		w = scheduled(now, p.Schedule)
 	case p.Webhook != nil:
 		w = webhook(p.Name, o)
-	case !o.fresh:
+	case !o.Fresh:
 		w = fails(reasons.ReportsStale, "Some Servers have not reported for a while, so that it isn't known who plays.")
 	case p.ActivePlayers != nil:
 		w = activePlayers(now, spec, p.ActivePlayers, h, o)
@@ -72,16 +72,16 @@ func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.Auto
 const resting = "It rests while the target sleeps."
 
 // webhook is the wish of a webhook that was asked before the pass.
-func webhook(name string, o observed) wish {
-	a, ok := o.answers[name]
+func webhook(name string, o Observed) wish {
+	a, ok := o.Answers[name]
 	switch {
 	case !ok:
 		return fails(reasons.WebhookNotAnswered, "The webhook has not answered yet.")
-	case a.reason != "":
-		return fails(a.reason, text.Bounded(a.message))
-	case a.keep:
-		return wants(o.desired, reasons.WebhookKeeps, "The webhook answered that nothing is to be changed.")
+	case a.Reason != "":
+		return fails(a.Reason, text.Bounded(a.Message))
+	case a.Keep:
+		return wants(o.Desired, reasons.WebhookKeeps, "The webhook answered that nothing is to be changed.")
 	}
-	replicas := bounded(a.replicas)
-	return wants(replicas, reasons.WebhookAnswered, "The webhook asks for "+servers(replicas)+".")
+	replicas := bounded(a.Replicas)
+	return wants(replicas, reasons.WebhookAnswered, "The webhook asks for "+text.Servers(replicas)+".")
 }

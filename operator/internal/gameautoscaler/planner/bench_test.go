@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"testing"
@@ -15,6 +15,6 @@ func BenchmarkPlan(b *testing.B) {
 	h, o := expecting(), answered(awake(4).plays(20), 4)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		h = makePlan(at(i), &spec, h, o).history
+		h = Make(at(i), &spec, h, o).History
 	}
 }

@@ -1,4 +1,4 @@
-package gameautoscaler
+package planner
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // activePlayers wishes a step more or less than there is, by the load: players, in percent of
@@ -16,27 +17,27 @@ import (
 // load off the others. To wish fewer all must be, and no update be under way; in an update more
 // are there for a while. A step down is smaller where the load would otherwise be too high after
 // it.
-func activePlayers(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.ActivePlayersPolicy, h history, o observed) wish {
+func activePlayers(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.ActivePlayersPolicy, h History, o Observed) wish {
 	out, in := int64(or(p.ScaleOutAbovePercent, 80)), int64(or(p.ScaleInBelowPercent, 30))
 	step := or(p.Step, 1)
-	capacity := o.capacity
+	capacity := o.Capacity
 	if p.MaxPlayersPerServer != nil {
-		capacity = int64(*p.MaxPlayersPerServer) * int64(o.ready)
+		capacity = int64(*p.MaxPlayersPerServer) * int64(o.Ready)
 	}
-	stays := func(reason, message string) wish { return wants(o.desired, reason, message) }
+	stays := func(reason, message string) wish { return wants(o.Desired, reason, message) }
 	switch {
 	case p.From == v1alpha1.ActivePlayersFromFirstPlayer && !h.played:
 		return stays(reasons.WaitingForPlayers, "Nobody has played since the target woke.")
-	case o.ready < o.desired:
-		return stays(reasons.ServersNotReady, fmt.Sprintf("It waits until all are Ready: %d of %s are.", o.ready, servers(o.desired)))
+	case o.Ready < o.Desired:
+		return stays(reasons.ServersNotReady, fmt.Sprintf("It waits until all are Ready: %d of %s are.", o.Ready, text.Servers(o.Desired)))
 	case capacity <= 0:
 		return fails(reasons.CapacityUnknown, "The Servers report no capacity; set maxPlayersPerServer, or the template's players.capacity.")
 	}
 
-	load := fmt.Sprintf("%d of %d players are on %s", o.players, capacity, servers(o.ready))
+	load := fmt.Sprintf("%d of %d players are on %s", o.Players, capacity, text.Servers(o.Ready))
 	// What the load is above is compared without rounding.
-	above := func(percent int64) bool { return scaled(o.players, 100, 1) > scaled(capacity, percent, 1) }
-	below := func(percent int64) bool { return scaled(o.players, 100, 1) < scaled(capacity, percent, 1) }
+	above := func(percent int64) bool { return scaled(o.Players, 100, 1) > scaled(capacity, percent, 1) }
+	below := func(percent int64) bool { return scaled(o.Players, 100, 1) < scaled(capacity, percent, 1) }
 	switch {
 	case above(out):
 		load += fmt.Sprintf(", more than %d %%.", out)
@@ -45,22 +46,22 @@ func activePlayers(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1
 			w.again = now.Add(left)
 			return w
 		}
-		return wants(bounded(int64(o.desired)+int64(step)), reasons.LoadHigh, load)
+		return wants(bounded(int64(o.Desired)+int64(step)), reasons.LoadHigh, load)
 	case !below(in):
 		return stays(reasons.LoadNormal, load+".")
 	}
 
 	load += fmt.Sprintf(", less than %d %%.", in)
 	// With so many Servers the load is out at most.
-	enough := bounded(scaled(scaled(o.players, 100, 1), int64(o.ready), scaled(capacity, out, 1)))
-	fewer := max(o.desired-step, enough, 1)
+	enough := bounded(scaled(scaled(o.Players, 100, 1), int64(o.Ready), scaled(capacity, out, 1)))
+	fewer := max(o.Desired-step, enough, 1)
 	switch {
-	case fewer >= o.desired:
+	case fewer >= o.Desired:
 		return stays(reasons.LoadNormal, load+" Fewer Servers would have too much.")
-	case o.updating:
+	case o.Updating:
 		return stays(reasons.Updating, load+" It waits for the end of the update.")
-	case o.current != o.desired:
-		return stays(reasons.ServersNotReady, fmt.Sprintf("%s It waits until all are Ready: %d of %s are.", load, o.ready, servers(o.current)))
+	case o.Current != o.Desired:
+		return stays(reasons.ServersNotReady, fmt.Sprintf("%s It waits until all are Ready: %d of %s are.", load, o.Ready, text.Servers(o.Current)))
 	}
 	if left := downLeft(now, spec, h); left > 0 {
 		w := stays(reasons.CoolingDown, load+" It waits for the cooldown.")
