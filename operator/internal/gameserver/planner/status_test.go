@@ -1,10 +1,9 @@
 package planner
 
 import (
-	"cmp"
-	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,10 @@ import (
 
 // readyOf is a Server's condition Ready.
 func readyOf(s *v1alpha1.Server) metav1.Condition {
-	return *cmp.Or(meta.FindStatusCondition(s.Status.Conditions, conditions.Ready), &metav1.Condition{})
+	if c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }
 
 // What is told of a Server, for the same worlds.
@@ -112,7 +114,7 @@ func TestAnAddressIsWhereThePortsAre(t *testing.T) {
 	o.Pod = podbuilder.Build(s, podbuilder.Sidecar{}, []int32{0}, true)
 	o.Pod.Status.PodIP = "10.1.2.3"
 	want := []v1alpha1.ServerPortStatus{{Name: "inner", Port: 80}}
-	if setPod(s, o); s.Status.Address != "10.1.2.3" || !slices.Equal(s.Status.Ports, want) {
+	if setPod(s, o); s.Status.Address != "10.1.2.3" || !cmp.Equal(s.Status.Ports, want) {
 		t.Errorf("inner ports are at %s: %+v", s.Status.Address, s.Status.Ports)
 	}
 }
