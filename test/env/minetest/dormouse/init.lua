@@ -9,7 +9,12 @@ local function tell()
 	for _ in pairs(playing) do
 		n = n + 1
 	end
-	http.fetch_async({ url = url, method = "PUT", data = core.write_json({ current = n }) })
+	local call = { url = url, method = "PUT", data = core.write_json({ current = n }) }
+	http.fetch(call, function(result)
+		if not result.succeeded then
+			core.after(1, tell) -- the sidecar starts after the game
+		end
+	end)
 end
 
 core.after(0, tell)
