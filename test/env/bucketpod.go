@@ -21,7 +21,7 @@ const bucketPort = 7070
 // Bucket runs a real service of buckets in a namespace, with one bucket that a Secret lets in. It is
 // gone with the namespace.
 func (e *Env) Bucket(ctx context.Context, namespace string, progress io.Writer) (*v1alpha1.BackupBucket, error) {
-	refs, err := e.load(ctx, e.Repo, []images.Program{bucket.Program}, progress)
+	refs, err := e.Load(ctx, e.Repo, []images.Program{bucket.Program}, progress)
 	if err != nil {
 		return nil, err
 	}

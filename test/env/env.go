@@ -42,8 +42,6 @@ type Env struct {
 	deployed manifests.Images
 	// web is the image of the test web server.
 	web webImage
-	// rollouts is Argo's controller, and keda KEDA's operator.
-	rollouts, keda started
 	// Cluster is the local one; nil for somebody else's.
 	Cluster *devcluster.Cluster
 }
@@ -64,7 +62,7 @@ func Local(ctx context.Context, progress io.Writer) (*Env, error) {
 		return nil, err
 	}
 	e := &Env{Repo: repo, Config: config, Cluster: cluster}
-	refs, err := e.load(ctx, repo, images.Programs(), progress)
+	refs, err := e.Load(ctx, repo, images.Programs(), progress)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +70,9 @@ func Local(ctx context.Context, progress io.Writer) (*Env, error) {
 	return e, e.deploy(ctx, repo, refs, progress)
 }
 
-// load builds programs from the source at a path, loads their images into the local
+// Load builds programs from the source at a path, loads their images into the local
 // cluster's nodes, and gives their references by their images' names.
-func (e *Env) load(ctx context.Context, source string, programs []images.Program, progress io.Writer) (map[string]string, error) {
+func (e *Env) Load(ctx context.Context, source string, programs []images.Program, progress io.Writer) (map[string]string, error) {
 	built, err := images.BuildPrograms(ctx, source, "", "", programs, progress)
 	if err != nil {
 		return nil, err
@@ -93,7 +91,7 @@ func (e *Env) load(ctx context.Context, source string, programs []images.Program
 // place of the one that is there: its manifests and its programs.
 func (e *Env) Deploy(ctx context.Context, source string, progress io.Writer) error {
 	released := slices.DeleteFunc(images.Programs(), func(p images.Program) bool { return p.Dockerfile == "" })
-	refs, err := e.load(ctx, source, released, progress)
+	refs, err := e.Load(ctx, source, released, progress)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (e *Env) WebServer(ctx context.Context) (string, error) {
 	e.web.mu.Lock()
 	defer e.web.mu.Unlock()
 	if e.web.ref == "" {
-		refs, err := e.load(ctx, e.Repo, []images.Program{webServer}, os.Stderr)
+		refs, err := e.Load(ctx, e.Repo, []images.Program{webServer}, os.Stderr)
 		if err != nil {
 			return "", err
 		}

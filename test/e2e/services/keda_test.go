@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/env/foreign"
 	"dormouse.dev/dormouse/test/player"
 )
 
@@ -35,7 +36,7 @@ const paused = "autoscaling.keda.sh/paused"
 func TestKEDARestsWhileAServiceSleeps(t *testing.T) {
 	building, cancel := context.WithTimeout(t.Context(), kedaTime)
 	defer cancel()
-	if err := suite.Cluster.KEDA(building); err != nil {
+	if err := foreign.KEDA(building, suite.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	t.Parallel() // Not before: the build leaves others little of the processors.
@@ -231,7 +232,7 @@ func describeKEDA(t *testing.T, ns string) {
 	if err := suite.Cluster.Client.List(ctx, list, client.InNamespace(ns)); err != nil {
 		t.Log(err)
 	}
-	if err := suite.Cluster.Client.List(ctx, &pods, client.InNamespace(env.KEDANamespace)); err != nil {
+	if err := suite.Cluster.Client.List(ctx, &pods, client.InNamespace(foreign.KEDANamespace)); err != nil {
 		t.Log(err)
 	}
 	for i := range list.Items {

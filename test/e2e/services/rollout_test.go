@@ -14,6 +14,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
 	"dormouse.dev/dormouse/test/env"
+	"dormouse.dev/dormouse/test/env/foreign"
 )
 
 // rolloutsTime is for the controller's first build, which takes minutes.
@@ -24,7 +25,7 @@ func TestAnArgoRolloutSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	building, cancel := context.WithTimeout(t.Context(), rolloutsTime)
 	defer cancel()
-	if err := suite.Cluster.ArgoRollouts(building); err != nil {
+	if err := foreign.ArgoRollouts(building, suite.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	ctx, ns := suite.Namespace(t)
@@ -32,7 +33,7 @@ func TestAnArgoRolloutSleepsAndWakes(t *testing.T) {
 		Namespace: ns, Name: "shop", TCP: []int32{7000}, Probe: true, Trigger: true, SleepAfter: time.Second,
 		Target: &v1alpha1.ScaleTargetRef{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "shop"},
 	}
-	if err := suite.Cluster.Rollout(ctx, g); err != nil {
+	if err := foreign.Rollout(ctx, suite.Cluster, g); err != nil {
 		t.Fatal(err)
 	}
 	suite.Asleep(ctx, t, g)

@@ -1,4 +1,4 @@
-package env
+package foreign
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/internal/dev/devcluster/pki"
 	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/internal/dev/manifests"
+	"dormouse.dev/dormouse/test/env"
 )
 
 // kedaPath is KEDA's module.
@@ -21,6 +22,8 @@ var kedaOperator = images.Program{Name: "keda", Package: kedaPath + "/cmd/operat
 // KEDANamespace is where KEDA's manifests have its operator.
 const KEDANamespace = "keda"
 
+var kedaRuns started
+
 // rotation has the operator make its certificates, and restart once it has.
 const rotation = "--enable-cert-rotation=true"
 
@@ -29,9 +32,9 @@ const rotation = "--enable-cert-rotation=true"
 //
 // Neither KEDA's metrics server runs, which tells a HorizontalPodAutoscaler what triggers measure, nor its
 // webhooks. The operator alone makes and deletes HorizontalPodAutoscalers, and scales from and to zero.
-func (e *Env) KEDA(ctx context.Context) error {
-	return e.keda.once(func() error {
-		dir, refs, err := e.foreign(ctx, kedaOperator, kedaPath)
+func KEDA(ctx context.Context, e *env.Env) error {
+	return kedaRuns.once(func() error {
+		dir, refs, err := program(ctx, e, kedaOperator, kedaPath)
 		if err != nil {
 			return err
 		}
@@ -57,7 +60,7 @@ func (e *Env) KEDA(ctx context.Context) error {
 				return err
 			}
 		}
-		return e.bringIn(ctx, objects)
+		return bringIn(ctx, e, objects)
 	})
 }
 

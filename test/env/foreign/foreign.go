@@ -1,4 +1,5 @@
-package env
+// Package foreign runs other projects' controllers in the local cluster, beside which Dormouse has to work.
+package foreign
 
 import (
 	"bytes"
@@ -14,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/internal/dev/manifests"
+	"dormouse.dev/dormouse/test/env"
 )
 
 // started is another project's controller in the local cluster, once somebody has asked for it.
@@ -34,10 +36,10 @@ func (s *started) once(start func() error) error {
 	return err
 }
 
-// foreign builds another project's controller, loads its image into the nodes, and tells where the
+// program builds another project's controller, loads its image into the nodes, and tells where the
 // source of its module is, which has its manifests.
-func (e *Env) foreign(ctx context.Context, p images.Program, path string) (dir string, refs manifests.Images, err error) {
-	refs, err = e.load(ctx, e.Repo, []images.Program{p}, os.Stderr)
+func program(ctx context.Context, e *env.Env, p images.Program, path string) (dir string, refs manifests.Images, err error) {
+	refs, err = e.Load(ctx, e.Repo, []images.Program{p}, os.Stderr)
 	if err != nil {
 		return "", nil, err
 	}
@@ -52,7 +54,7 @@ func (e *Env) foreign(ctx context.Context, p images.Program, path string) (dir s
 
 // bringIn applies another project's objects and waits until its Deployments are available. Their Pods
 // run the image that the nodes have, and ask for no storage, which the nodes don't count.
-func (e *Env) bringIn(ctx context.Context, objects []*unstructured.Unstructured) error {
+func bringIn(ctx context.Context, e *env.Env, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		if err := changeContainers(o, func(c map[string]any) {
 			c["imagePullPolicy"] = string(corev1.PullIfNotPresent)
@@ -92,7 +94,7 @@ func operatorRights(name, group, resource string, verbs ...any) []*unstructured.
 		{Object: map[string]any{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": SystemNamespace, "name": Operator}},
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": env.SystemNamespace, "name": env.Operator}},
 		}},
 	}
 }

@@ -1,4 +1,4 @@
-package env
+package foreign
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/dev/images"
 	"dormouse.dev/dormouse/internal/dev/manifests"
+	"dormouse.dev/dormouse/test/env"
 )
 
 // rolloutsPath is the module of Argo's controller of Rollouts.
@@ -24,11 +25,13 @@ var rolloutsController = images.Program{
 // rolloutsNamespace is where its manifests expect it.
 const rolloutsNamespace = "argo-rollouts"
 
+var rolloutsRun started
+
 // ArgoRollouts builds Argo's controller of Rollouts, and runs it in the local cluster by its own
 // manifests. It does so once.
-func (e *Env) ArgoRollouts(ctx context.Context) error {
-	return e.rollouts.once(func() error {
-		dir, refs, err := e.foreign(ctx, rolloutsController, rolloutsPath)
+func ArgoRollouts(ctx context.Context, e *env.Env) error {
+	return rolloutsRun.once(func() error {
+		dir, refs, err := program(ctx, e, rolloutsController, rolloutsPath)
 		if err != nil {
 			return err
 		}
@@ -37,7 +40,7 @@ func (e *Env) ArgoRollouts(ctx context.Context) error {
 			return err
 		}
 		for _, o := range objects {
-			if err := e.intoNamespace(o); err != nil {
+			if err := intoNamespace(e, o); err != nil {
 				return err
 			}
 		}
@@ -46,12 +49,12 @@ func (e *Env) ArgoRollouts(ctx context.Context) error {
 		}}
 		// As config/components/argo-rollouts does.
 		rights := operatorRights("tests-rollouts", "argoproj.io", "rollouts", "get", "list", "watch")
-		return e.bringIn(ctx, append(append(objects, namespace), rights...))
+		return bringIn(ctx, e, append(append(objects, namespace), rights...))
 	})
 }
 
 // intoNamespace gives a namespace to an object that belongs to one, as kubectl apply -n does.
-func (e *Env) intoNamespace(o *unstructured.Unstructured) error {
+func intoNamespace(e *env.Env, o *unstructured.Unstructured) error {
 	if is, err := e.Client.IsObjectNamespaced(o); err != nil {
 		return fmt.Errorf("find the scope of %s: %w", o.GetKind(), err)
 	} else if is {
@@ -61,7 +64,7 @@ func (e *Env) intoNamespace(o *unstructured.Unstructured) error {
 }
 
 // Rollout makes an Argo Rollout of a game's Pods, which the game's Target then names.
-func (e *Env) Rollout(ctx context.Context, g Game) error {
+func Rollout(ctx context.Context, e *env.Env, g env.Game) error {
 	d := e.Deployment(g)
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d.Spec.Template)
 	if err != nil {
