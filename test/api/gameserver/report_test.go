@@ -129,7 +129,7 @@ func TestAHeldReportIsToldOfADrainAtOnce(t *testing.T) {
 	g.edit(func(s *v1alpha1.Server) { s.Spec.Drain = true })
 	got := <-answers
 	if took := got.at.Sub(began); !got.a.Drain || got.a.Shutdown || took > reportapi.HoldTime/2 {
-		t.Errorf("told drain %t, shutdown %t after %s; want drain alone, long before the report would be answered anyway", got.a.Drain, got.a.Shutdown, took)
+		t.Errorf("told %+v after %s; want drain alone, long before the report would be answered anyway", got.a, took)
 	}
 }
 
