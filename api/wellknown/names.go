@@ -96,6 +96,10 @@ const (
 	// ServerLabel is on the Pod of a Server; its value is the Server's name.
 	ServerLabel = "dormouse.dev/server"
 
+	// FilesGate is the scheduling gate of each Pod that serves a Server's files. The operator takes it
+	// away while nobody copies the disks.
+	FilesGate = "dormouse.dev/disks-free"
+
 	// DisksLabel is on each Pod that mounts a Server's disks: the game's, where it has any, the one
 	// that serves its files, and those that copy them; its value is the Server's name.
 	DisksLabel = "dormouse.dev/disks"

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=dormouse.dev,resources=gametypes/status;servers/status,verbs=patch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=snapshot.storage.k8s.io,resources=volumesnapshots,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=podtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -179,16 +178,18 @@ func (r *Reconciler) takeDisks(ctx context.Context, b *v1alpha1.Backup, set *dis
 			return busy("It waits for " + other + ", which has the disks."), err
 		}
 	}
-	u, err := r.users(ctx, set.Namespace, set.Name, b.Name)
+	u, err := r.users(ctx, set.Key(), b.Name)
 	switch {
 	case err != nil:
-	case beside && !u.game:
+	case beside && !u.Game:
 		return waiting(kit.StaleRetry, reasons.DisksInUse, "It waits until Pod "+set.Name+" of the game is gone."), nil
-	case beside || u.pod == "":
+	case beside || len(u.Others) == 0:
 		return step{}, nil
+	default:
+		err = disks.MakeWay(ctx, r.Client, r.Table, set.Key(), &u, r.Now())
 	}
 	r.release(b)
-	return busy("It waits until Pod " + u.pod + " is gone, which has the disks."), err
+	return busy("It waits until Pod " + u.First() + " is gone, which has the disks."), err
 }
 
 // another is somebody else than a Backup who copies its Server's disks; empty: nobody does. An earlier
@@ -215,7 +216,7 @@ func (r *Reconciler) goOn(ctx context.Context, b *v1alpha1.Backup, o observed, m
 	if disks.BackupHolds(b) {
 		held := r.hold(b)
 		if !o.made {
-			u, err := r.users(ctx, b.Namespace, b.Spec.Server, b.Name)
+			u, err := r.users(ctx, serverOf(b), b.Name)
 			if err != nil {
 				return step{}, err
 			}
@@ -223,7 +224,7 @@ func (r *Reconciler) goOn(ctx context.Context, b *v1alpha1.Backup, o observed, m
 			if err != nil {
 				return step{}, err
 			}
-			if !held || u.pod != "" || other != "" {
+			if !held || len(u.Others) > 0 || other != "" {
 				m.stopping = reasons.GameWoken
 				return step{requeueAfter: kit.StaleRetry}, nil
 			}
@@ -313,9 +314,4 @@ func (r *Reconciler) letGoOf(ctx context.Context, key types.NamespacedName) (rec
 // serverOf is the Server that a Backup is of.
 func serverOf(b *v1alpha1.Backup) types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Server}
-}
-
-// over reports whether a Pod has ended for good.
-func over(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -88,6 +88,31 @@ func TestACopyKeepsOffDisksThatAnEarlierLeaderRestores(t *testing.T) {
 	}
 }
 
+// Whoever connects again and again keeps a Pod awake that serves the files.
+func TestACopyGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
+	files := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "files", UID: "f", Labels: map[string]string{wellknown.DisksLabel: "survival-0", wellknown.FilesLabel: "survival-0"},
+	}}
+	live := clusterWith(t, files)
+	now := clock
+	r := &Reconciler{
+		Client: live, Live: live, Now: func() time.Time { return now },
+		Table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}),
+	}
+	r.Init()
+	set := setWith(nil)
+	var s step
+	var err error
+	for ; now.Before(clock.Add(6 * time.Minute)); now = now.Add(busyRetry) {
+		if s, err = r.takeDisks(t.Context(), made("b", 0, v1alpha1.CopyPending), set, false); err != nil || s.reason == "" {
+			break
+		}
+	}
+	if waited := now.Sub(clock); err != nil || s.reason != "" || waited < 5*time.Minute {
+		t.Errorf("after %s it says %+v (%v)", now.Sub(clock), s, err)
+	}
+}
+
 type failing struct{}
 
 func (failing) Of(context.Context, types.NamespacedName) ([]string, error) {

@@ -19,7 +19,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
-// mostPods bounds how many of the Pods with a Server's disks are read. There are a few.
+// mostPods bounds how many of a Backup's Pods are read. There are a few.
 const mostPods = 50
 
 // observe reads what next needs: from the cache, but for what a Backup that runs has made.
@@ -93,37 +93,10 @@ func (r *Reconciler) observeJob(ctx context.Context, b *v1alpha1.Backup, m *stat
 	return err
 }
 
-// users are the Pods that have a Server's disks.
-type users struct {
-	// game is set where the game's own is among them, and pod is the name of one; empty: none has them.
-	game bool
-	pod  string
-}
-
-// users asks the API server which Pods have a Server's disks, but for those of a Backup. The game's Pod
-// is looked for by its name, too: one that an earlier version made doesn't have the label.
-func (r *Reconciler) users(ctx context.Context, namespace, server, backup string) (users, error) {
-	var u users
-	var pods corev1.PodList
-	err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{wellknown.DisksLabel: server}, client.Limit(mostPods))
-	if err != nil {
-		return u, fmt.Errorf("list the Pods with the disks of Server %s/%s: %w", namespace, server, err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !over(pod) && pod.Labels[wellknown.BackupLabel] != backupLabel(backup) {
-			u.pod = pod.Name
-		}
-	}
-	game := &corev1.Pod{}
-	err = r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: server}, game)
-	if client.IgnoreNotFound(err) != nil {
-		return u, fmt.Errorf("read Pod %s/%s: %w", namespace, server, err)
-	}
-	if err == nil && !over(game) && game.Labels[wellknown.ServerLabel] == server {
-		u.game, u.pod = true, game.Name
-	}
-	return u, nil
+// users asks the API server which Pods have a Server's disks, but for those of a Backup.
+func (r *Reconciler) users(ctx context.Context, server types.NamespacedName, backup string) (disks.Users, error) {
+	own := func(pod *corev1.Pod) bool { return pod.Labels[wellknown.BackupLabel] == backupLabel(backup) }
+	return disks.UsersOf(ctx, r.Live, server, own) //nolint:wrapcheck // it says whose disks
 }
 
 // copying reports whether the API server has a Pod of a Backup's Job that hasn't ended.
@@ -134,7 +107,7 @@ func (r *Reconciler) copying(ctx context.Context, key types.NamespacedName) (boo
 		return false, fmt.Errorf("list the Pods of Backup %s: %w", key, err)
 	}
 	for i := range pods.Items {
-		if !over(&pods.Items[i]) && pods.Items[i].Labels[wellknown.DisksLabel] != "" {
+		if !disks.Over(&pods.Items[i]) && pods.Items[i].Labels[wellknown.DisksLabel] != "" {
 			return true, nil
 		}
 	}
@@ -161,7 +134,7 @@ func gameRuns(ctx context.Context, cached client.Reader, server types.Namespaced
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read Pod %s: %w", server, err)
 	}
-	return err == nil && !over(pod) && pod.Labels[wellknown.ServerLabel] == server.Name, nil
+	return err == nil && !disks.Over(pod) && pod.Labels[wellknown.ServerLabel] == server.Name, nil
 }
 
 // earlierThan is the name of a Backup that goes before another one of its Server; empty: none does. One

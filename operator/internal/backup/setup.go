@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
@@ -144,7 +145,7 @@ func gameEnds() predicate.Predicate {
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				before, ok1 := e.ObjectOld.(*corev1.Pod)
 				after, ok2 := e.ObjectNew.(*corev1.Pod)
-				return ok1 && ok2 && !over(before) && over(after)
+				return ok1 && ok2 && !disks.Over(before) && disks.Over(after)
 			},
 		})
 }

@@ -15,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -25,6 +26,9 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 	key := client.ObjectKeyFromObject(rst)
 	switch a.step {
 	case wait:
+		if err := r.makeWay(ctx, rst, o); err != nil {
+			return 0, err
+		}
 		r.release(key)
 		if rst.Status.Phase == v1alpha1.CopyComplete {
 			return time.Minute, nil
@@ -44,6 +48,9 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		}
 		return podRetry, r.end(ctx, o.job)
 	case watch:
+		if err := r.makeWay(ctx, rst, o); err != nil {
+			return 0, err
+		}
 		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
 	case complete:
 		return 0, r.complete(ctx, original, rst, o, a)
@@ -75,6 +82,15 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		return dropRetry, nil
 	}
 	return 0, nil
+}
+
+// makeWay has the Pods that serve the files end, if the Restore waits for nothing else and has for long
+// enough.
+func (r *Reconciler) makeWay(ctx context.Context, rst *v1alpha1.Restore, o observed) error {
+	if o.job != nil {
+		return nil
+	}
+	return disks.MakeWay(ctx, r.Client, r.Disks, serverOf(rst), &o.users, r.Now()) //nolint:wrapcheck // it says which
 }
 
 func (r *Reconciler) holds(rst *v1alpha1.Restore) bool {

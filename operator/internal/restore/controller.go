@@ -37,7 +37,7 @@ const finalizer = wellknown.RestoreFinalizer
 // +kubebuilder:rbac:groups=dormouse.dev,resources=backups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=snapshot.storage.k8s.io,resources=volumesnapshots,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch;delete
 
 // Disks is the table of who has which Server's disks; disklock.Table is one.
@@ -46,6 +46,8 @@ type Disks interface {
 	Hold(server types.NamespacedName, holder string) bool
 	// Wanted reports whether a game was kept from starting since.
 	Wanted(server types.NamespacedName) bool
+	// WaitForFiles notes that a copy waits for nothing but Pods that serve the Server's files.
+	WaitForFiles(server types.NamespacedName, now time.Time) (closed bool)
 	// Release lets them go, if holder has them.
 	Release(server types.NamespacedName, holder string)
 }
@@ -244,9 +246,9 @@ const writes, drops = "restore-", "restored-"
 // look looks at the API server itself who has the disks.
 func (r *Reconciler) look(ctx context.Context, rst *v1alpha1.Restore, o *observed) (err error) {
 	o.held, o.wanted = true, r.Disks.Wanted(serverOf(rst))
-	o.users, o.own, err = usersOf(ctx, r.Live, serverOf(rst), jobName(rst))
+	o.users, err = disks.UsersOf(ctx, r.Live, serverOf(rst), disks.OfJob(jobName(rst)))
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it says whose disks
 	}
 	others, err := r.Copies.Of(ctx, serverOf(rst))
 	for _, holder := range others {
@@ -312,8 +314,8 @@ func (r *Reconciler) ending(ctx context.Context, server types.NamespacedName, na
 	if job != nil && !copyjob.Ended(job) {
 		return true, nil
 	}
-	_, own, err := usersOf(ctx, r.Live, server, name)
-	return len(own) > 0, err
+	u, err := disks.UsersOf(ctx, r.Live, server, disks.OfJob(name))
+	return len(u.Own) > 0, err //nolint:wrapcheck // it says whose disks
 }
 
 // denied is for a Restore that can't take the disks now.

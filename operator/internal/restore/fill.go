@@ -214,13 +214,13 @@ func (f *Filler) endOthers(ctx context.Context, key types.NamespacedName, name s
 		}
 	}
 	var pods corev1.PodList
-	if err := f.Live.List(ctx, &pods, client.InNamespace(key.Namespace), labels, client.Limit(mostUsers)); err != nil {
+	if err := f.Live.List(ctx, &pods, client.InNamespace(key.Namespace), labels, client.Limit(mostFills)); err != nil {
 		return "", fmt.Errorf("list the Pods that fill the disks of Server %s: %w", key, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		by := metav1.GetControllerOfNoCopy(pod)
-		if by == nil || by.Kind != "Job" || !strings.HasPrefix(by.Name, fillPrefix) || current && by.Name == name || over(pod) {
+		if by == nil || by.Kind != "Job" || !strings.HasPrefix(by.Name, fillPrefix) || current && by.Name == name || disks.Over(pod) {
 			continue
 		}
 		left = cmp.Or(left, "Pod "+pod.Name)
@@ -298,11 +298,14 @@ func (f *Filler) take(ctx context.Context, is *fill, server types.NamespacedName
 	if i := slices.IndexFunc(others, func(other string) bool { return other != holder }); i >= 0 {
 		return lacks("%s copies the disks of Server %s.", others[i], server.Name)
 	}
-	users, own, err := usersOf(ctx, f.Live, server, name)
-	if users = append(users, own...); err == nil && len(users) > 0 {
+	u, err := disks.UsersOf(ctx, f.Live, server, disks.OfJob(name))
+	if err == nil {
+		err = disks.MakeWay(ctx, f.Client, f.Disks, server, &u, f.Now())
+	}
+	if users := append(u.Others, u.Own...); err == nil && len(users) > 0 {
 		return lacks("Pod %s has the disks of Server %s: stop it, or let it sleep.", users[0], server.Name)
 	}
-	return err
+	return err //nolint:wrapcheck // it says whose disks
 }
 
 // free lets all disks go that were taken for a Server's.
@@ -322,11 +325,11 @@ func (f *Filler) watch(ctx context.Context, s *v1alpha1.Server, key types.Namesp
 	if err != nil {
 		return reconcile.Result{}, err //nolint:wrapcheck // it says of which Job
 	}
-	_, own, err := usersOf(ctx, f.Live, key, job.Name)
+	u, err := disks.UsersOf(ctx, f.Live, key, disks.OfJob(job.Name))
 	switch {
 	case err != nil:
-		return reconcile.Result{}, err
-	case !job.DeletionTimestamp.IsZero(), outcome.Done && len(own) > 0:
+		return reconcile.Result{}, err //nolint:wrapcheck // it says whose disks
+	case !job.DeletionTimestamp.IsZero(), outcome.Done && len(u.Own) > 0:
 		return reconcile.Result{RequeueAfter: podRetry}, nil
 	case !outcome.Done:
 		f.say(s, key, is, outcome.Message)

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ func (t table) Hold(server types.NamespacedName, holder string) bool {
 	t[server] = holder
 	return true
 }
-func (table) Wanted(types.NamespacedName) bool { return false }
+func (table) Wanted(types.NamespacedName) bool                  { return false }
+func (table) WaitForFiles(types.NamespacedName, time.Time) bool { return true }
 func (t table) Release(server types.NamespacedName, holder string) {
 	if t[server] == holder {
 		delete(t, server)
@@ -174,6 +176,19 @@ func TestAnotherSourceWaitsForTheJobOfTheOneBefore(t *testing.T) {
 	goes(t, f, job)
 	if pass1(t, f); has[creative] != "" {
 		t.Errorf("the first source stays taken: %v", has)
+	}
+}
+
+// What serves the files of the Server with the first disk makes way.
+func TestAFillGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
+	s, claim := filled(&v1alpha1.DiskSource{Server: "other"})
+	files := filesOf("other")
+	f, _, _ := fillerWith(t, s, claim, files)
+	if pass1(t, f); !strings.Contains(f.Why(survival), files.Name) {
+		t.Errorf("it says %q", f.Why(survival))
+	}
+	if pass1(t, f); strings.Contains(f.Why(survival), files.Name) {
+		t.Errorf("it says %q", f.Why(survival))
 	}
 }
 

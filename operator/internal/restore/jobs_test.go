@@ -126,27 +126,3 @@ func TestWhoseDisksAreFound(t *testing.T) {
 		}
 	}
 }
-
-// The game's Pod has the disks though an earlier version made it, which set no label.
-func TestAnEarlierVersionsGameHasItsDisks(t *testing.T) {
-	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival"}}
-	for name, c := range map[string]struct {
-		change func(*corev1.Pod)
-		want   int
-	}{
-		"an earlier version's": {func(p *corev1.Pod) { p.Labels = nil }, 1},
-		"one with the label":   {func(*corev1.Pod) {}, 1},
-		"one that has ended":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
-		"a user's own":         {func(p *corev1.Pod) { p.Labels, p.OwnerReferences = nil, nil }, 0},
-	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "games", Name: "survival", Labels: map[string]string{wellknown.DisksLabel: "survival"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server"))},
-		}}
-		c.change(pod)
-		others, own, err := usersOf(t.Context(), clusterWith(t, pod).Live, client.ObjectKeyFromObject(s), "restore-undo")
-		if err != nil || len(others) != c.want || len(own) != 0 {
-			t.Errorf("%s: the disks are used by %v and %v (%v)", name, others, own, err)
-		}
-	}
-}

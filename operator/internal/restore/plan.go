@@ -72,9 +72,9 @@ type observed struct {
 
 	// held is set where this Restore has the disks in the table. Only then the others are known.
 	held bool
-	// users are the Pods that have the disks and haven't ended, by the API server; own are those
-	// among them that are its Job's.
-	users, own []string
+	// users are the Pods that have the disks and haven't ended, by the API server; its own are its
+	// Job's.
+	users disks.Users
 	// others are who else copies the disks.
 	others []string
 	// wanted is set where a game was kept from starting since the disks were taken.
@@ -150,8 +150,8 @@ func nextPending(r *v1alpha1.Restore, o observed) action {
 		return action{step: hold}
 	case len(o.others) > 0:
 		return waits(reasons.DisksInUse, "Waits for %s, which copies the disks.", o.others[0])
-	case len(o.users) > 0:
-		return waits(reasons.DisksInUse, "Waits until Pod %s is gone, which has the disks.", o.users[0])
+	case len(o.users.Others) > 0:
+		return waits(reasons.DisksInUse, "Waits until Pod %s is gone, which has the disks.", o.users.First())
 	}
 	return action{begin, reasons.Restoring, "The disks are written."}
 }
@@ -162,7 +162,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{step: hold}
 	case !r.DeletionTimestamp.IsZero() && o.job != nil:
 		return action{step: stop}
-	case !r.DeletionTimestamp.IsZero() && len(o.own) > 0:
+	case !r.DeletionTimestamp.IsZero() && len(o.users.Own) > 0:
 		return action{step: rest}
 	case !r.DeletionTimestamp.IsZero():
 		return action{step: leave}
@@ -172,7 +172,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 			message = o.outcome.Message
 		}
 		return action{watch, reasons.Restoring, message}
-	case o.job != nil && !o.outcome.Done, o.job != nil && len(o.own) > 0:
+	case o.job != nil && !o.outcome.Done, o.job != nil && len(o.users.Own) > 0:
 		return action{step: rest} // it is about to be gone
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Between && o.paused > 0:
 		return action{pause, reasons.Restoring, o.outcome.Message + " The disks are half moved, and another try goes on from there soon."}
@@ -186,12 +186,12 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{fail, reasons.RestoreFailed, o.outcome.Message}
 	case o.job != nil:
 		return action{complete, reasons.Restored, "The disks have what Backup " + r.Spec.Backup + " has."}
-	case len(o.own) > 0:
+	case len(o.users.Own) > 0:
 		return action{step: rest} // somebody deleted the Job
 	case o.backup == nil || o.set == nil || len(o.set.Spec.Storage) == 0:
 		return action{fail, reasons.RestoreFailed, "The Backup or the Server is gone."}
-	case len(o.users) > 0:
-		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users[0] + " is gone, which has the disks."}
+	case len(o.users.Others) > 0:
+		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}
 	return action{step: run}
 }
@@ -213,8 +213,8 @@ func nextComplete(r *v1alpha1.Restore, o observed) action {
 		return action{step: giveWay}
 	case o.job != nil && !o.held:
 		return action{step: hold}
-	case o.held && o.job == nil && (o.wanted || o.game || len(o.users) > 0 || len(o.others) > 0):
-		if len(o.own) > 0 {
+	case o.held && o.job == nil && (o.wanted || o.game || len(o.users.Others) > 0 || len(o.others) > 0):
+		if len(o.users.Own) > 0 {
 			return action{step: rest}
 		}
 		return action{step: wait}

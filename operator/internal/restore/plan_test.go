@@ -58,7 +58,7 @@ func idle(change ...func(*observed)) observed {
 
 func isHeld(o *observed) { o.held = true }
 func hasJob(o *observed) { o.job = &batchv1.Job{} }
-func jobOwn(o *observed) { o.own = []string{"restore-undo-x"} }
+func jobOwn(o *observed) { o.users.Own = []string{"restore-undo-x"} }
 func jobDone(o *observed) {
 	o.outcome = copyjob.Outcome{Done: true}
 }
@@ -124,14 +124,14 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		},
 		"the game runs":                   {undo(""), idle(func(o *observed) { o.game = true }), wait, "stop Server survival, or let it sleep"},
 		"nothing is in the way":           {undo(""), idle(), hold, ""},
-		"a file pod has the disks":        {undo(""), idle(isHeld, func(o *observed) { o.users = []string{"survival-files-x"} }), wait, "survival-files-x"},
+		"a file pod has the disks":        {undo(""), idle(isHeld, func(o *observed) { o.users.Others = []string{"survival-files-x"} }), wait, "survival-files-x"},
 		"a Backup of an earlier leader's": {undo(""), idle(isHeld, func(o *observed) { o.others = []string{"Backup survival-2"} }), wait, "Backup survival-2"},
 		"the disks are at rest":           {undo(""), idle(isHeld), begin, ""},
 		"deleted before it began":         {undo("", func(r *v1alpha1.Restore) { r.DeletionTimestamp = &noon }), idle(), rest, ""},
 
 		"it runs, for a new leader":         {undo(v1alpha1.CopyRunning), idle(), hold, ""},
 		"it runs, and has no Job yet":       {undo(v1alpha1.CopyRunning), idle(isHeld), run, ""},
-		"it runs, and somebody has a disk":  {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.users = []string{"survival"} }), watch, "Pod survival"},
+		"it runs, and somebody has a disk":  {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.users.Others = []string{"survival"} }), watch, "Pod survival"},
 		"its Job was deleted, its Pod runs": {undo(v1alpha1.CopyRunning), idle(isHeld, jobOwn), rest, ""},
 		"its Job runs":                      {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobOwn), watch, ""},
 		"its Job succeeded":                 {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobDone), complete, "what Backup survival-1 has"},
@@ -164,7 +164,7 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"done, the game plays on":             {undo(v1alpha1.CopyComplete, wasReady), idle(func(o *observed) { o.game = true }), rest, ""},
 		"done, the game is to start":          {undo(v1alpha1.CopyComplete, wasReady), idle(func(o *observed) { o.runs = true }), rest, ""},
 		"done, and at rest again":             {undo(v1alpha1.CopyComplete, wasReady), idle(), hold, ""},
-		"done, and a file pod has the disks":  {undo(v1alpha1.CopyComplete, wasReady), idle(isHeld, func(o *observed) { o.users = []string{"x"} }), wait, ""},
+		"done, and a file pod has the disks":  {undo(v1alpha1.CopyComplete, wasReady), idle(isHeld, func(o *observed) { o.users.Others = []string{"x"} }), wait, ""},
 		"done, and nothing has the disks":     {undo(v1alpha1.CopyComplete, wasReady), idle(isHeld), drop, ""},
 		"what was there goes":                 {undo(v1alpha1.CopyComplete, wasReady), idle(isHeld, hasJob), rest, ""},
 		"what was there goes, for a new one":  {undo(v1alpha1.CopyComplete, wasReady), idle(hasJob), hold, ""},

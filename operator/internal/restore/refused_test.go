@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // toRestore is what Restore undo needs, but for the PodTemplate, and the template.
@@ -79,6 +80,26 @@ func TestARestoreBeginsOnceAllIsThere(t *testing.T) {
 	})
 	if _, err := c.snapshot(t.Context(), "games", "survival-1-world"); !strings.Contains(lackOf(err), "doesn't serve") {
 		t.Errorf("of a cluster without snapshots it says %v", err)
+	}
+}
+
+// filesOf is a Pod that serves the files of a Server.
+func filesOf(server string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: server + "-files-x", UID: "f", Labels: map[string]string{wellknown.DisksLabel: server, wellknown.FilesLabel: server},
+	}}
+}
+
+// The table says that it has waited for long enough for what serves the files.
+func TestARestoreGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	r, _ := reconcilerWith(t, append(objects, template, filesOf("survival"))...)
+	r.SidecarTemplate = client.ObjectKeyFromObject(template)
+	if rst := passes(t, r, 1); rst.Status.Phase != v1alpha1.CopyPending || !strings.Contains(messageOf(rst), "survival-files-x") {
+		t.Errorf("it is %s and says %q", rst.Status.Phase, messageOf(rst))
+	}
+	if rst := passes(t, r, 1); rst.Status.Phase != v1alpha1.CopyRunning {
+		t.Errorf("it is %s and says %q", rst.Status.Phase, messageOf(rst))
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
@@ -40,9 +39,10 @@ const (
 const (
 	sleepAfter         = time.Minute
 	defaultIdleTimeout = 5 * time.Minute
-	// drain is how long sessions go on when a Pod is deleted, and grace how long the Pod has.
-	drain = 20 * time.Second
+	// grace is how many seconds a Pod has when it is deleted. A copy gives it disks.Drain, within which
+	// the program ends by itself.
 	grace = 30
+	drain = disks.Drain - 10*time.Second
 	// holdTimeout is how long a client waits. A volume may have to be brought to a node first.
 	holdTimeout = 3 * time.Minute
 	// holdConnections and holdBytes bound what a resolver keeps: until the server has said
@@ -140,13 +140,8 @@ func buildPod(set *disks.Set, sidecar *corev1.PodTemplate) corev1.PodSpec {
 			TopologyKey:   corev1.LabelHostname,
 		},
 	}}
-	// While a Job copies the disks, nobody else writes to them.
-	pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-			wellknown.DisksLabel: set.Name, copyjob.ManagedByLabel: wellknown.ManagedBy,
-		}},
-		TopologyKey: corev1.LabelHostname,
-	}}}
+	// While a Job copies the disks at rest, nobody else writes to them.
+	pod.SchedulingGates = []corev1.PodSchedulingGate{{Name: wellknown.FilesGate}}
 	mode := int32(0o440)
 	if pod.SecurityContext.FSGroup == nil {
 		// Then they are root's, and the program isn't. Nothing else is in the Pod.

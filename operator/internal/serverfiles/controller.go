@@ -47,7 +47,7 @@ const (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;create;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=podtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups="*",resources="*/scale",verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -66,6 +66,10 @@ type Reconciler struct {
 	Reporter *errortracking.Reporter
 	// SidecarTemplate names the PodTemplate whose first container has the program.
 	SidecarTemplate types.NamespacedName
+	// Disks keeps copies of the disks apart from what serves their files.
+	Disks Disks
+	// Copies knows from the cluster whose disks are being copied; nil: nobody's.
+	Copies Copies
 	// Used is told of a Server whose files were served until now; nil: nobody is. It must not block.
 	Used func(server types.NamespacedName)
 	// Now is the clock; nil is the real one.

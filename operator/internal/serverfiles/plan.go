@@ -17,8 +17,8 @@ type filePod struct {
 	uid  types.UID
 	// node is where it is; empty: nowhere yet, so that it has no disk.
 	node string
-	// ending is set where it is being deleted, or has ended.
-	ending bool
+	// ending is set where it is being deleted, or has ended; gated, where it waits for a copy.
+	ending, gated bool
 }
 
 // gamePod is the Pod of a Server's game.

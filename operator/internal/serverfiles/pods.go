@@ -84,6 +84,13 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, ready metav1.Condit
 	if err != nil {
 		return ready, err
 	}
+	holder, err := p.openGates(ctx, set, list.Items)
+	if err != nil {
+		return ready, err
+	}
+	if holder != "" {
+		ready = copied(holder, set.Name)
+	}
 	game, err := p.game(ctx, set)
 	if err != nil {
 		return ready, err
@@ -110,14 +117,19 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, ready metav1.Condit
 	return ready, nil
 }
 
-// noteUse notes on the disks that a Pod may write to them, once for each Pod.
+// noteUse notes on the disks that a Pod may write to them, once for each Pod that has passed its gate.
 func (p *pass) noteUse(ctx context.Context, set *disks.Set, pods []corev1.Pod) ([]filePod, error) {
 	var files []filePod
 	var last *corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		files = append(files, filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: ended || !pod.DeletionTimestamp.IsZero()})
+		gated := disks.Gated(pod)
+		files = append(files, filePod{
+			name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: disks.Over(pod) || !pod.DeletionTimestamp.IsZero(), gated: gated,
+		})
+		if gated {
+			continue
+		}
 		if last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp) {
 			last = pod
 		}
@@ -169,8 +181,7 @@ func (p *pass) game(ctx context.Context, set *disks.Set) (*gamePod, error) {
 		}
 		return nil, fmt.Errorf("read Pod %s: %w", set.Key(), err)
 	}
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if ended || !pod.DeletionTimestamp.IsZero() || pod.Labels[wellknown.ServerLabel] != set.Name {
+	if disks.Over(pod) || !pod.DeletionTimestamp.IsZero() || pod.Labels[wellknown.ServerLabel] != set.Name {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	g := &gamePod{node: pod.Spec.NodeName}

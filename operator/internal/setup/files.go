@@ -21,6 +21,8 @@ func setupFiles(ctx context.Context, mgr ctrl.Manager, o options.Options, held *
 		Live:            mgr.GetAPIReader(),
 		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
 		Reporter:        reporter,
+		Disks:           held.table,
+		Copies:          held.finder,
 		Used:            tellAll(&held.used),
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 	}

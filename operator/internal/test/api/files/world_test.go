@@ -22,6 +22,7 @@ import (
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 	"dormouse.dev/dormouse/operator/internal/serverfiles"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -38,6 +39,7 @@ type world struct {
 	*fixture.Controlled
 	t          *testing.T
 	reconciler *serverfiles.Reconciler
+	table      *disklock.Table
 	// gameType is set where the passes are the GameType's.
 	gameType bool
 }
@@ -52,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	sidecar := map[client.Object]cache.ByObject{&corev1.PodTemplate{}: {Namespaces: map[string]cache.Config{fixture.SystemNamespace: {}}}}
-	w := &world{t: t, Controlled: fixture.NewControlled(t, "files", func(r *http.Request) string { return r.Method + " " + r.URL.Path }, byObject, sidecar)}
+	w := &world{t: t, table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}), Controlled: fixture.NewControlled(t, "files", func(r *http.Request) string { return r.Method + " " + r.URL.Path }, byObject, sidecar)}
 	if err := fixture.Install(t.Context(), w.Admin, "sidecar"); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.reconciler = &serverfiles.Reconciler{
-		Client: w.Manager.GetClient(), Live: w.Manager.GetAPIReader(), Events: w.Recorder, Now: w.Clock.Now,
+		Client: w.Manager.GetClient(), Live: w.Manager.GetAPIReader(), Events: w.Recorder, Now: w.Clock.Now, Disks: w.table,
 		SidecarTemplate: types.NamespacedName{Namespace: fixture.SystemNamespace, Name: "dormouse-sidecar"},
 	}
 	w.reconciler.Init()
