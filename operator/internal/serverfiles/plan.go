@@ -4,10 +4,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
@@ -17,8 +19,15 @@ type filePod struct {
 	uid  types.UID
 	// node is where it is; empty: nowhere yet, so that it has no disk.
 	node string
-	// ending is set where it is being deleted, or has ended; gated, where it waits for a copy.
+	// ending is set where it is about to be gone, or has ended; gated, where it waits at its gate.
 	ending, gated bool
+}
+
+// filePodOf is a Pod that serves a Server's files. One that a copy has end may go on for long, which a game
+// doesn't wait for.
+func filePodOf(pod *corev1.Pod) filePod {
+	soon := !pod.DeletionTimestamp.IsZero() && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace
+	return filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: soon || disks.Over(pod), gated: disks.Gated(pod)}
 }
 
 // gamePod is the Pod of a Server's game.

@@ -50,6 +50,28 @@ func TestTheGameWins(t *testing.T) {
 	}
 }
 
+// A Pod that drains for a copy has an hour, and the game is on another node.
+func TestTheGameDoesNotWaitForADrain(t *testing.T) {
+	for name, c := range map[string]struct {
+		deleted bool
+		grace   *int64
+		ends    bool
+	}{
+		"there":                  {false, nil, true},
+		"about to be gone":       {true, new(int64(30)), false},
+		"drains for a copy":      {true, new(int64(3600)), true},
+		"deleted, without grace": {true, nil, false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "f", DeletionGracePeriodSeconds: c.grace}, Spec: corev1.PodSpec{NodeName: "a"}}
+		if c.deleted {
+			pod.DeletionTimestamp = new(metav1.Now())
+		}
+		if e := planEnding([]filePod{filePodOf(pod)}, &gamePod{node: "b"}, sharedByNode); (len(e.pods) > 0) != c.ends {
+			t.Errorf("%s: it ends %v", name, e.pods)
+		}
+	}
+}
+
 func TestWhoMayHaveADisk(t *testing.T) {
 	for want, modes := range map[sharing][]corev1.PersistentVolumeAccessMode{
 		sharedByNode:   {corev1.ReadWriteOnce},

@@ -123,11 +123,9 @@ func (p *pass) noteUse(ctx context.Context, set *disks.Set, pods []corev1.Pod) (
 	var last *corev1.Pod
 	for i := range pods {
 		pod := &pods[i]
-		gated := disks.Gated(pod)
-		files = append(files, filePod{
-			name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: disks.Over(pod) || !pod.DeletionTimestamp.IsZero(), gated: gated,
-		})
-		if gated {
+		f := filePodOf(pod)
+		files = append(files, f)
+		if f.gated {
 			continue
 		}
 		if last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp) {
