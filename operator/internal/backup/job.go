@@ -98,6 +98,10 @@ func (r *Reconciler) makeJob(ctx context.Context, b *v1alpha1.Backup, set *disks
 	if err != nil || template == nil {
 		return cmp.Or(err, errNoTemplate)
 	}
+	placed, err := disks.Placed(ctx, r.Live, set)
+	if err != nil {
+		return err //nolint:wrapcheck // it says of which disk
+	}
 	args := []string{"backup"}
 	for i := range set.Spec.Storage {
 		name := set.Spec.Storage[i].Name
@@ -105,7 +109,7 @@ func (r *Reconciler) makeJob(ctx context.Context, b *v1alpha1.Backup, set *disks
 	}
 	args = append(args, "--to="+copyjob.URL(b.Status.To, b.Namespace, b.Spec.Server, b.Name))
 	job := copyjob.Build(copyjob.Options{
-		Namespace: b.Namespace, Name: backupJob(b.Name), Owner: ownerOf(b), Set: set, Template: template,
+		Namespace: b.Namespace, Name: backupJob(b.Name), Owner: ownerOf(b), Set: placed, Template: template,
 		Labels: map[string]string{wellknown.BackupLabel: backupLabel(b.Name)},
 		Args:   append(args, copyjob.Flags(b.Status.To)...), Target: b.Status.To, ReadOnly: true, Timeout: timeoutOf(set),
 	})

@@ -27,6 +27,9 @@ type Set struct {
 	Spec *v1alpha1.ServerSpec
 	// Labels and Annotations are those of the disks.
 	Labels, Annotations map[string]string
+	// Anywhere is set where each of the disks is known to be one that Pods of all nodes may have. Else
+	// they have to be on the node of those that have them.
+	Anywhere bool
 	// Files and Backup are what the owner asks for; nil: nothing.
 	Files  *v1alpha1.FilesSpec
 	Backup *v1alpha1.BackupSpec

@@ -18,8 +18,8 @@ func MountPath(disk string) string { return Root + "/" + disk }
 
 // Beside builds the spec of a Pod that mounts all disks of a Server beside its game, with one
 // container: the sidecar's image, and the user and the group of the game, so that files have the owner
-// that the game expects. It may only be scheduled where the other Pods of the disks are: a disk may be
-// one node's. template is the sidecar's PodTemplate.
+// that the game expects. It may only be scheduled where the other Pods of the disks are, unless those
+// may be anywhere: a disk may be one node's. template is the sidecar's PodTemplate.
 func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSpec {
 	c := *template.Template.Spec.Containers[0].DeepCopy()
 	c.Args, c.Env, c.RestartPolicy = args, nil, nil
@@ -38,9 +38,12 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
-		Affinity:                     &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{WithDisksOf(set.Name)}}},
+		Affinity:                     &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}},
 		ImagePullSecrets:             template.Template.Spec.ImagePullSecrets,
 		SecurityContext:              securityContext(&set.Spec.Template.Spec),
+	}
+	if !set.Anywhere {
+		spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{WithDisksOf(set.Name)}
 	}
 	game := &set.Spec.Template.Spec
 	// The disks are where the game may run: a new one is made where its first Pod comes to.

@@ -71,6 +71,9 @@ func (c *Cluster) start(ctx context.Context, o copyjob.Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Set, err = disks.Placed(ctx, c.Live, o.Set); err != nil {
+		return err //nolint:wrapcheck // it says of which disk
+	}
 	o.Template, o.Namespace = template, o.Set.Namespace
 	if o.Set.Backup != nil && o.Set.Backup.Timeout != nil {
 		o.Timeout = o.Set.Backup.Timeout.Duration

@@ -64,9 +64,14 @@ type pass struct {
 // keep keeps the objects of one Server, and its disks, which may never have been used.
 func (p *pass) keep(ctx context.Context, set *disks.Set) error {
 	s := served{service: Name(set.Name)}
+	shared, err := p.sharing(ctx, set)
+	if err != nil {
+		return err
+	}
+	set.Anywhere = shared == disks.SharedByAll
 	ready, err := p.objectsReady(ctx, set)
 	if err == nil {
-		ready, err = p.makeRoom(ctx, set, ready)
+		ready, err = p.makeRoom(ctx, set, shared, ready)
 	}
 	s.ready = ready
 	p.served = append(p.served, s)

@@ -37,32 +37,6 @@ type gamePod struct {
 	unschedulable bool
 }
 
-// sharing is who else may have a disk that a Pod has.
-type sharing int
-
-const (
-	// sharedByAll is a disk that Pods of all nodes may have; sharedByNode, those of one node; and
-	// sharedByNobody, a single Pod.
-	sharedByAll sharing = iota
-	sharedByNode
-	sharedByNobody
-)
-
-// sharingOf is how a claim with these access modes is shared.
-func sharingOf(modes []corev1.PersistentVolumeAccessMode) sharing {
-	shared := sharedByNode
-	for _, m := range modes {
-		switch m {
-		case corev1.ReadWriteMany:
-			return sharedByAll
-		case corev1.ReadWriteOncePod:
-			shared = sharedByNobody
-		default:
-		}
-	}
-	return shared
-}
-
 // ending is what must be done so that the game gets its disks.
 type ending struct {
 	// pods end at once.
@@ -75,15 +49,15 @@ type ending struct {
 }
 
 // planEnding decides what must make room for the game, which always wins.
-func planEnding(files []filePod, game *gamePod, shared sharing) ending {
-	if game == nil || shared == sharedByAll {
+func planEnding(files []filePod, game *gamePod, shared disks.Sharing) ending {
+	if game == nil || shared == disks.SharedByAll {
 		return ending{}
 	}
 	var e ending
 	for _, f := range files {
 		switch {
 		case f.ending || f.node == "":
-		case game.node != "" && (game.node != f.node || shared == sharedByNobody):
+		case game.node != "" && (game.node != f.node || shared == disks.SharedByNobody):
 			e.pods = append(e.pods, f)
 			e.why = "Ended Pod " + f.name + ", which served the files: the game is on node " + game.node + ", and needs the disks there."
 		case game.node == "" && game.unschedulable:
@@ -95,8 +69,8 @@ func planEnding(files []filePod, game *gamePod, shared sharing) ending {
 }
 
 // waits reports whether a Pod of the files waits for a disk that only the game's Pod may have.
-func waits(files []filePod, game *gamePod, shared sharing) bool {
-	if game == nil || shared != sharedByNobody {
+func waits(files []filePod, game *gamePod, shared disks.Sharing) bool {
+	if game == nil || shared != disks.SharedByNobody {
 		return false
 	}
 	for _, f := range files {

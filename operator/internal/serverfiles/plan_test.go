@@ -11,6 +11,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/internal/condition"
+	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
 func TestTheGameWins(t *testing.T) {
@@ -18,24 +19,24 @@ func TestTheGameWins(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  []filePod
 		game   *gamePod
-		shared sharing
+		shared disks.Sharing
 		ends   string
 		sleeps bool
 	}{
-		"no game":                                {on("a"), nil, sharedByNobody, "", false},
-		"on one node":                            {on("a"), &gamePod{node: "a"}, sharedByNode, "", false},
-		"on two nodes":                           {on("a"), &gamePod{node: "b"}, sharedByNode, "f", false},
-		"on two nodes, which may both have it":   {on("a"), &gamePod{node: "b"}, sharedByAll, "", false},
-		"on one node, one may have it":           {on("a"), &gamePod{node: "a"}, sharedByNobody, "f", false},
-		"the files have no node yet":             {on(""), &gamePod{node: "b"}, sharedByNode, "", false},
-		"the files end already":                  {[]filePod{{name: "f", node: "a", ending: true}}, &gamePod{node: "b"}, sharedByNode, "", false},
-		"the game hasn't been looked at":         {on("a"), &gamePod{}, sharedByNobody, "", false},
-		"the game finds no node":                 {on("a"), &gamePod{unschedulable: true}, sharedByNode, "f", true},
-		"the game finds no node for it alone":    {on("a"), &gamePod{unschedulable: true}, sharedByNobody, "f", true},
-		"neither finds a node":                   {on(""), &gamePod{unschedulable: true}, sharedByNobody, "", false},
-		"the game finds no node, and all may":    {on("a"), &gamePod{unschedulable: true}, sharedByAll, "", false},
-		"the files of before end, one is beside": {[]filePod{{name: "e", node: "a", ending: true}, {name: "f", node: "b"}}, &gamePod{node: "b"}, sharedByNode, "", false},
-		"one of two is elsewhere":                {[]filePod{{name: "e", node: "b"}, {name: "f", node: "a"}}, &gamePod{node: "b"}, sharedByNode, "f", false},
+		"no game":                                {on("a"), nil, disks.SharedByNobody, "", false},
+		"on one node":                            {on("a"), &gamePod{node: "a"}, disks.SharedByNode, "", false},
+		"on two nodes":                           {on("a"), &gamePod{node: "b"}, disks.SharedByNode, "f", false},
+		"on two nodes, which may both have it":   {on("a"), &gamePod{node: "b"}, disks.SharedByAll, "", false},
+		"on one node, one may have it":           {on("a"), &gamePod{node: "a"}, disks.SharedByNobody, "f", false},
+		"the files have no node yet":             {on(""), &gamePod{node: "b"}, disks.SharedByNode, "", false},
+		"the files end already":                  {[]filePod{{name: "f", node: "a", ending: true}}, &gamePod{node: "b"}, disks.SharedByNode, "", false},
+		"the game hasn't been looked at":         {on("a"), &gamePod{}, disks.SharedByNobody, "", false},
+		"the game finds no node":                 {on("a"), &gamePod{unschedulable: true}, disks.SharedByNode, "f", true},
+		"the game finds no node for it alone":    {on("a"), &gamePod{unschedulable: true}, disks.SharedByNobody, "f", true},
+		"neither finds a node":                   {on(""), &gamePod{unschedulable: true}, disks.SharedByNobody, "", false},
+		"the game finds no node, and all may":    {on("a"), &gamePod{unschedulable: true}, disks.SharedByAll, "", false},
+		"the files of before end, one is beside": {[]filePod{{name: "e", node: "a", ending: true}, {name: "f", node: "b"}}, &gamePod{node: "b"}, disks.SharedByNode, "", false},
+		"one of two is elsewhere":                {[]filePod{{name: "e", node: "b"}, {name: "f", node: "a"}}, &gamePod{node: "b"}, disks.SharedByNode, "f", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := planEnding(c.files, c.game, c.shared)
@@ -66,20 +67,8 @@ func TestTheGameDoesNotWaitForADrain(t *testing.T) {
 		if c.deleted {
 			pod.DeletionTimestamp = new(metav1.Now())
 		}
-		if e := planEnding([]filePod{filePodOf(pod)}, &gamePod{node: "b"}, sharedByNode); (len(e.pods) > 0) != c.ends {
+		if e := planEnding([]filePod{filePodOf(pod)}, &gamePod{node: "b"}, disks.SharedByNode); (len(e.pods) > 0) != c.ends {
 			t.Errorf("%s: it ends %v", name, e.pods)
-		}
-	}
-}
-
-func TestWhoMayHaveADisk(t *testing.T) {
-	for want, modes := range map[sharing][]corev1.PersistentVolumeAccessMode{
-		sharedByNode:   {corev1.ReadWriteOnce},
-		sharedByAll:    {corev1.ReadWriteOnce, corev1.ReadWriteMany},
-		sharedByNobody: {corev1.ReadWriteOncePod},
-	} {
-		if got := sharingOf(modes); got != want {
-			t.Errorf("%v: %v, want %v", modes, got, want)
 		}
 	}
 }
@@ -89,14 +78,14 @@ func TestFilesWaitForADiskThatOnlyTheGameMayHave(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  []filePod
 		game   *gamePod
-		shared sharing
+		shared disks.Sharing
 		want   bool
 	}{
-		"the game has it":    {pending, &gamePod{node: "a"}, sharedByNobody, true},
-		"nobody has it":      {pending, nil, sharedByNobody, false},
-		"the node has it":    {pending, &gamePod{node: "a"}, sharedByNode, false},
-		"no Pod waits":       {nil, &gamePod{node: "a"}, sharedByNobody, false},
-		"one that waits end": {[]filePod{{name: "f", ending: true}}, &gamePod{node: "a"}, sharedByNobody, false},
+		"the game has it":    {pending, &gamePod{node: "a"}, disks.SharedByNobody, true},
+		"nobody has it":      {pending, nil, disks.SharedByNobody, false},
+		"the node has it":    {pending, &gamePod{node: "a"}, disks.SharedByNode, false},
+		"no Pod waits":       {nil, &gamePod{node: "a"}, disks.SharedByNobody, false},
+		"one that waits end": {[]filePod{{name: "f", ending: true}}, &gamePod{node: "a"}, disks.SharedByNobody, false},
 	} {
 		if got := waits(c.files, c.game, c.shared); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)

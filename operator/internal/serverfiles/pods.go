@@ -68,7 +68,7 @@ func (p *pass) deploymentOf(set *disks.Set) *appsv1.Deployment {
 
 // makeRoom looks at the Pods while the files are served: it notes their use on the disks, and ends
 // those that keep the disks from the game.
-func (p *pass) makeRoom(ctx context.Context, set *disks.Set, ready metav1.Condition) (metav1.Condition, error) {
+func (p *pass) makeRoom(ctx context.Context, set *disks.Set, shared disks.Sharing, ready metav1.Condition) (metav1.Condition, error) {
 	d := p.deploymentOf(set)
 	if d == nil || ptr.Deref(d.Spec.Replicas, 1) == 0 {
 		p.setUp(set.Key(), "", false)
@@ -100,10 +100,6 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, ready metav1.Condit
 	}
 	if game == nil {
 		return ready, nil
-	}
-	shared, err := p.sharing(ctx, set)
-	if err != nil {
-		return ready, err
 	}
 	e := planEnding(files, game, shared)
 	if e.why != "" {
@@ -155,19 +151,18 @@ func (p *pass) claim(ctx context.Context, set *disks.Set, disk string) (*corev1.
 	return claim, nil
 }
 
-// sharing is how the disk is shared that is shared least.
-func (p *pass) sharing(ctx context.Context, set *disks.Set) (sharing, error) {
-	least := sharedByAll
-	for _, disk := range set.Spec.Storage {
-		claim, err := p.claim(ctx, set, disk.Name)
-		if err != nil {
-			return least, err
-		}
-		if claim != nil {
-			least = max(least, sharingOf(claim.Spec.AccessModes))
-		}
+// sharing is how that one of the disks is shared that is shared least. While no Pod is to be there it is
+// as it was when one was.
+func (p *pass) sharing(ctx context.Context, set *disks.Set) (disks.Sharing, error) {
+	d := p.deploymentOf(set)
+	if d == nil || ptr.Deref(d.Spec.Replicas, 1) > 0 {
+		return disks.ReadSharing(ctx, p.Live, set) //nolint:wrapcheck // it says of which disk
 	}
-	return least, nil
+	is := d.Spec.Template.Spec.Affinity
+	if is != nil && is.PodAffinity != nil && len(is.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
+		return disks.SharedByAll, nil
+	}
+	return disks.SharedByNode, nil
 }
 
 // game is the Pod of the Server's game; nil where none runs or is to run.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,5 +62,39 @@ func TestFilesWaitAtTheirGateForACopy(t *testing.T) {
 	}
 	if left := w.gates("files-a"); len(left) != 1 || left[0].Name != "a-tenant/queue" {
 		t.Errorf("the Pod has the gates %v", left)
+	}
+}
+
+// A claim that all nodes may mount binds no Pod to the game's.
+func TestFilesOfADiskOfAllNodesMayBeAnywhere(t *testing.T) {
+	w := newWorld(t)
+	w.claim(corev1.ReadWriteMany)
+	w.server(nil)
+	bound := func() bool {
+		d := &appsv1.Deployment{}
+		w.get(name+"-files", d)
+		return len(d.Spec.Template.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	}
+	if bound() {
+		t.Error("its Pods must be on the node of others")
+	}
+	// It stays so while they sleep, and is looked at again when somebody connects.
+	claim := &corev1.PersistentVolumeClaim{}
+	w.get(name+"-world", claim)
+	claim.Finalizers = nil
+	if err := w.Admin.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Admin.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	w.claim(corev1.ReadWriteOnce)
+	change(w, &v1alpha1.Server{}, name, func(s *v1alpha1.Server) { s.Spec.Files.IdleTimeout = &metav1.Duration{Duration: time.Hour} })
+	if bound() {
+		t.Error("a change looks at the disk though nobody has it")
+	}
+	w.scale(name, 1)
+	if w.settled(); !bound() {
+		t.Error("its Pods may be anywhere, and the disk may not")
 	}
 }

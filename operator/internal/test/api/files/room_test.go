@@ -98,12 +98,12 @@ func TestFilesOnAnotherNodeMakeRoomForTheGame(t *testing.T) {
 	}
 }
 
-func (w *world) onlyOnePod() {
+func (w *world) claim(mode corev1.PersistentVolumeAccessMode) {
 	w.t.Helper()
 	w.create(&corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-world"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	})
@@ -111,7 +111,7 @@ func (w *world) onlyOnePod() {
 
 func TestFilesSleepWhereTheGameFindsNoNode(t *testing.T) {
 	w := newWorld(t)
-	w.onlyOnePod()
+	w.claim(corev1.ReadWriteOncePod)
 	w.server(nil)
 	status(w, &v1alpha1.ElasticService{}, name+"-files", ready)
 	w.scale(name, 1)
