@@ -78,11 +78,13 @@ type Reconciler struct {
 	mu sync.Mutex
 	// up are the Servers whose files are served now, with the Pod that was noted on the disks.
 	up map[types.NamespacedName]types.UID
+	// rooms are those of games that find no node. All can be lost: files end once more then.
+	rooms map[types.NamespacedName]room
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
-	r.up = map[types.NamespacedName]types.UID{}
+	r.up, r.rooms = map[types.NamespacedName]types.UID{}, map[types.NamespacedName]room{}
 	if r.Now == nil {
 		r.Now = time.Now
 	}

@@ -1,6 +1,9 @@
 package serverfiles
 
 import (
+	"slices"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,19 +22,24 @@ type filePod struct {
 	uid  types.UID
 	// node is where it is; empty: nowhere yet, so that it has no disk.
 	node string
-	// ending is set where it is about to be gone, or has ended; gated, where it waits at its gate.
-	ending, gated bool
+	// ending is set where it is about to be gone, or over; gated, where it waits at its gate; and
+	// over, where it has ended.
+	ending, gated, over bool
 }
+
+// has reports whether it may have the disks.
+func (f filePod) has() bool { return !f.gated && !f.over }
 
 // filePodOf is a Pod that serves a Server's files. One that a copy has end may go on for long, which a game
 // doesn't wait for.
 func filePodOf(pod *corev1.Pod) filePod {
 	soon := !pod.DeletionTimestamp.IsZero() && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace
-	return filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: soon || disks.Over(pod), gated: disks.Gated(pod)}
+	return filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: soon || disks.Over(pod), gated: disks.Gated(pod), over: disks.Over(pod)}
 }
 
 // gamePod is the Pod of a Server's game.
 type gamePod struct {
+	uid  types.UID
 	node string
 	// unschedulable is set where the scheduler found no node for it.
 	unschedulable bool
@@ -48,8 +56,44 @@ type ending struct {
 	why string
 }
 
-// planEnding decides what must make room for the game, which always wins.
-func planEnding(files []filePod, game *gamePod, shared disks.Sharing) ending {
+// room is what is remembered of a game that found no node: since when no files have had its disks.
+type room struct {
+	game  types.UID
+	since time.Time
+}
+
+// roomTime is how long the scheduler has to find a node for the game once no files have its disks. It
+// tries at once when a Pod goes, and then again after ten seconds at most.
+const roomTime = 30 * time.Second
+
+// after is the room that the game of a pass has, by that of the pass before.
+func (r room) after(files []filePod, game *gamePod, now time.Time) room {
+	switch {
+	case game == nil || game.node != "" || !game.unschedulable:
+		return room{}
+	case r.game == game.uid || slices.ContainsFunc(files, filePod.has):
+		return r
+	}
+	return room{game: game.uid, since: now}
+}
+
+// shut reports whether a game keeps files at their gate: it is about to have a disk for itself, or may
+// find a node only without them.
+func (r room) shut(game *gamePod, shared disks.Sharing, now time.Time) bool {
+	switch {
+	case game == nil:
+		return false
+	case shared == disks.SharedByNobody:
+		return true
+	case game.node != "" || !game.unschedulable || shared == disks.SharedByAll:
+		return false
+	}
+	return r.game != game.uid || now.Sub(r.since) < roomTime
+}
+
+// planEnding decides what must make room for the game, which always wins. A game that has found no node
+// though it had room misses something else than the disks.
+func planEnding(files []filePod, game *gamePod, shared disks.Sharing, had room) ending {
 	if game == nil || shared == disks.SharedByAll {
 		return ending{}
 	}
@@ -60,7 +104,7 @@ func planEnding(files []filePod, game *gamePod, shared disks.Sharing) ending {
 		case game.node != "" && (game.node != f.node || shared == disks.SharedByNobody):
 			e.pods = append(e.pods, f)
 			e.why = "Ended Pod " + f.name + ", which served the files: the game is on node " + game.node + ", and needs the disks there."
-		case game.node == "" && game.unschedulable:
+		case game.node == "" && game.unschedulable && had.game != game.uid:
 			e.pods, e.sleep = append(e.pods, f), true
 			e.why = "Ended Pod " + f.name + ", which served the files: the scheduler found no node for the game while it had the disks."
 		}

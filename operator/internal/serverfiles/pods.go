@@ -52,8 +52,25 @@ func (r *Reconciler) noted(server types.NamespacedName) types.UID {
 
 func (r *Reconciler) forget(d *appsv1.Deployment) {
 	if server, ok := serverOf(d.Name); ok {
-		r.setUp(types.NamespacedName{Namespace: d.Namespace, Name: server}, "", false)
+		key := types.NamespacedName{Namespace: d.Namespace, Name: server}
+		r.setUp(key, "", false)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.rooms, key)
 	}
+}
+
+// roomOf is the room that a Server's game has had.
+func (p *pass) roomOf(set *disks.Set, files []filePod, game *gamePod) room {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.rooms[set.Key()].after(files, game, p.Now())
+	if now.game == "" {
+		delete(p.rooms, set.Key())
+	} else {
+		p.rooms[set.Key()] = now
+	}
+	return now
 }
 
 // deploymentOf is the Server's Deployment; nil where the cache has none.
@@ -84,16 +101,19 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, shared disks.Sharin
 	if err != nil {
 		return ready, err
 	}
-	holder, err := p.openGates(ctx, set, list.Items)
-	if err != nil {
-		return ready, err
-	}
-	if holder != "" {
-		ready = copied(holder, set.Name)
-	}
 	game, err := p.game(ctx, set)
 	if err != nil {
 		return ready, err
+	}
+	had := p.roomOf(set, files, game)
+	if !had.shut(game, shared, p.Now()) {
+		holder, err := p.openGates(ctx, set, list.Items)
+		if err != nil {
+			return ready, err
+		}
+		if holder != "" {
+			ready = copied(holder, set.Name)
+		}
 	}
 	if d.Status.ReadyReplicas == 0 {
 		p.again.AtMost(startLook)
@@ -101,7 +121,7 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, shared disks.Sharin
 	if game == nil {
 		return ready, nil
 	}
-	e := planEnding(files, game, shared)
+	e := planEnding(files, game, shared, had)
 	if e.why != "" {
 		p.again.AtMost(startLook)
 		p.notices = append(p.notices, kit.Warning("FilesClosed", "MakeRoom", "%s", e.why))
@@ -177,7 +197,7 @@ func (p *pass) game(ctx context.Context, set *disks.Set) (*gamePod, error) {
 	if disks.Over(pod) || !pod.DeletionTimestamp.IsZero() || pod.Labels[wellknown.ServerLabel] != set.Name {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	g := &gamePod{node: pod.Spec.NodeName}
+	g := &gamePod{uid: pod.UID, node: pod.Spec.NodeName}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			g.unschedulable = true

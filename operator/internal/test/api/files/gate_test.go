@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -96,5 +97,41 @@ func TestFilesOfADiskOfAllNodesMayBeAnywhere(t *testing.T) {
 	w.scale(name, 1)
 	if w.settled(); !bound() {
 		t.Error("its Pods may be anywhere, and the disk may not")
+	}
+}
+
+// A game that waits for a larger node keeps nobody from its files.
+func TestFilesOfAGameThatFindsNoNodeAnyway(t *testing.T) {
+	w := newWorld(t)
+	w.server(nil)
+	status(w, &v1alpha1.ElasticService{}, name+"-files", ready)
+	w.scale(name, 1)
+	w.filePod("a")
+	w.gamePod("")
+	status(w, &corev1.Pod{}, name, func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	})
+	if !w.ends("files-a") || w.replicas(name) != 0 {
+		t.Fatal("the files don't make room")
+	}
+	if err := w.Admin.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "files-a"}}, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	w.scale(name, 1)
+	w.gatedPod("files-b")
+	w.settled()
+	if len(w.gates("files-b")) != 1 {
+		t.Error("the scheduler has no time to try without the files")
+	}
+	w.Clock.Pass(time.Minute)
+	if w.settled(); len(w.gates("files-b")) != 0 {
+		t.Error("the files aren't served")
+	}
+	node := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "files-b"}, Target: corev1.ObjectReference{Kind: "Node", Name: "a"}}
+	if err := w.Admin.SubResource("binding").Create(t.Context(), &corev1.Pod{ObjectMeta: node.ObjectMeta}, node); err != nil {
+		t.Fatal(err)
+	}
+	if w.settled(); w.ends("files-b") || w.replicas(name) != 1 {
+		t.Error("the files end once more")
 	}
 }
