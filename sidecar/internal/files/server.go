@@ -144,8 +144,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 
 // client serves a connection to its end.
 func (s *Server) client(ctx context.Context, c net.Conn) {
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	all := newFlow(c)
+	c = all
+	defer func() { _ = all.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = all.Close() })()
 	if c = s.introduce(c); c == nil {
 		return
 	}
@@ -171,7 +173,8 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 	s.metrics.sessions.Inc()
 	defer s.metrics.sessions.Dec()
 	s.disk.quota.measure(time.Now())
-	newSession(s, conn, l.method).run(channels, requests)
+	all.limit()
+	newSession(s, conn, all, l.method).run(channels, requests)
 }
 
 // handshake logs a client in; nil: it didn't.
