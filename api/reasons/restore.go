@@ -6,6 +6,8 @@ const (
 	BackupNotComplete = "BackupNotComplete"
 	// ServerUnknown means that there is no such Server with disks.
 	ServerUnknown = "ServerUnknown"
+	// Preparing means that the disks are taken, and that nothing of them was written.
+	Preparing = "Preparing"
 	// Restoring means that the disks are written.
 	Restoring = "Restoring"
 	// Restored means that the disks have what the Backup has.

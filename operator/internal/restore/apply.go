@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -120,23 +119,7 @@ func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore,
 	for i := range o.set.Spec.Storage {
 		rst.Status.Disks = append(rst.Status.Disks, o.set.Spec.Storage[i].Name)
 	}
-	if err := r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message); err != nil {
-		return err
-	}
-	r.noteUntouched(rst.UID, true)
-	return nil
-}
-
-// noteUntouched notes whether a Restore that is Running has never had a Job, as far as this leader
-// knows.
-func (r *Reconciler) noteUntouched(uid types.UID, is bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if is {
-		r.untouched[uid] = true
-	} else {
-		delete(r.untouched, uid)
-	}
+	return r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
 }
 
 // confirm looks whether the Restore is as the cache has it: what is done twice can't be undone.
@@ -158,28 +141,29 @@ func (r *Reconciler) options(rst *v1alpha1.Restore, o observed) copyjob.Options 
 	}
 }
 
-// run makes the Job that writes the disks. A Restore of which nothing could be made fails, and nothing
-// has happened: players needn't wait until somebody has mended what is in the way.
+// run makes the Job that writes the disks. That one may be there is written first, so that whoever leads
+// next knows it, too. Where nothing could be made the Restore fails, and nothing has happened: players
+// needn't wait until somebody has mended what is in the way.
 func (r *Reconciler) run(ctx context.Context, original, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
 	if err := r.confirm(ctx, rst); err != nil {
 		return 0, err
 	}
+	untouched := reasonOf(rst) == reasons.Preparing
 	options, err := r.fromBackup(ctx, r.options(rst, o), o.backup, idOf(rst))
+	if err == nil && untouched {
+		if err := r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, "The disks are written."); err != nil {
+			return 0, err
+		}
+		original = rst.DeepCopy()
+	}
 	if err == nil {
 		err = r.start(ctx, options)
-		if why(err) == "" { // also where it isn't known whether it was made
-			r.noteUntouched(rst.UID, false)
-		}
 	}
 	because := why(err)
-	if because == "" {
+	switch {
+	case because == "":
 		return otherRetry, err
-	}
-	r.mu.Lock()
-	untouched := r.untouched[rst.UID]
-	r.mu.Unlock()
-	if untouched {
-		r.noteUntouched(rst.UID, false)
+	case untouched:
 		return 0, r.say(ctx, original, rst, v1alpha1.CopyFailed, reasons.RestoreFailed, because+" The disks are as they were.")
 	}
 	return 0, lacks("%s", because)
@@ -225,7 +209,6 @@ func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observe
 	r.release(client.ObjectKeyFromObject(rst))
 	r.mu.Lock()
 	delete(r.repeated, rst.UID)
-	delete(r.untouched, rst.UID)
 	delete(r.pauses, rst.UID)
 	r.mu.Unlock()
 	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)

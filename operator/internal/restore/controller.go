@@ -79,8 +79,6 @@ type Reconciler struct {
 	repeated map[types.UID]bool
 	// pauses are those whose last Job left the disks half moved.
 	pauses map[types.UID]between
-	// untouched are those that are Running and, as is known, never had a Job.
-	untouched map[types.UID]bool
 	// again brings Restores whose Server is wanted.
 	again chan types.NamespacedName
 }
@@ -97,8 +95,7 @@ type between struct {
 // Init makes the reconciler ready for use; Setup calls it.
 func (r *Reconciler) Init() {
 	r.held, r.tried = map[types.NamespacedName]types.NamespacedName{}, map[types.UID]time.Time{}
-	r.repeated, r.untouched = map[types.UID]bool{}, map[types.UID]bool{}
-	r.pauses = map[types.UID]between{}
+	r.repeated, r.pauses = map[types.UID]bool{}, map[types.UID]between{}
 	r.again = make(chan types.NamespacedName, 1024)
 	if r.Now == nil {
 		r.Now = time.Now
@@ -338,7 +335,8 @@ func (r *Reconciler) lacking(ctx context.Context, original, rst *v1alpha1.Restor
 		return reconcile.Result{RequeueAfter: otherRetry}, r.say(ctx, original, rst, v1alpha1.CopyPending, reasons.Pending, lack)
 	}
 	if rst.Status.Phase == v1alpha1.CopyRunning {
-		return reconcile.Result{RequeueAfter: otherRetry}, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, lack)
+		return reconcile.Result{RequeueAfter: otherRetry}, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring,
+			lack+" It goes on once that is mended: an earlier try may have left the disks half moved.")
 	}
 	r.release(client.ObjectKeyFromObject(rst))
 	return reconcile.Result{RequeueAfter: dropRetry}, nil

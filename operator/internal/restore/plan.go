@@ -153,7 +153,7 @@ func nextPending(r *v1alpha1.Restore, o observed) action {
 	case len(o.users.Others) > 0:
 		return waits(reasons.DisksInUse, "Waits until Pod %s is gone, which has the disks.", o.users.First())
 	}
-	return action{begin, reasons.Restoring, "The disks are written."}
+	return action{begin, reasons.Preparing, "The disks are about to be written."}
 }
 
 func nextRunning(r *v1alpha1.Restore, o observed) action {

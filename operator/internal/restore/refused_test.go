@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 )
@@ -103,42 +104,60 @@ func TestARestoreGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
 	}
 }
 
+// refusing has the API server refuse Jobs, but answer nothing to the first if lost is set.
+func refusing(r *Reconciler, lost bool) {
+	refused, _ := r.Client.(client.WithWatch)
+	r.Client = interceptor.NewClient(refused, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*batchv1.Job); !ok {
+				return c.Create(ctx, o, opts...)
+			}
+			if lost {
+				lost = false
+				return errors.New("the connection was lost")
+			}
+			return apierrors.NewForbidden(batchv1.Resource("jobs"), o.GetName(), errors.New("exceeded quota: small"))
+		},
+	})
+}
+
 // A Job that the API server refuses is the end of a Restore that has touched nothing, but not of one
-// that may have: another try goes on there.
+// that may have: another try goes on there. Whoever leads next knows which of the two it is.
 func TestARestoreThatIsRefused(t *testing.T) {
-	for name, mayHaveBegun := range map[string]bool{"nothing was made": false, "a Job may have been made": true} {
+	for name, c := range map[string]struct{ mayHaveBegun, leaderChanges bool }{
+		"nothing was made":                            {false, false},
+		"nothing was made, and another leads":         {false, true},
+		"a Job may have been made":                    {true, false},
+		"a Job may have been made, and another leads": {true, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
 			r, has := reconcilerWith(t, append(objects, template)...)
 			r.SidecarTemplate = client.ObjectKeyFromObject(template)
-			refused, _ := r.Client.(client.WithWatch)
-			lost := mayHaveBegun
-			r.Client = interceptor.NewClient(refused, interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-					if _, ok := o.(*batchv1.Job); !ok {
-						return c.Create(ctx, o, opts...)
-					}
-					if lost {
-						lost = false
-						return errors.New("the connection was lost")
-					}
-					return apierrors.NewForbidden(batchv1.Resource("jobs"), o.GetName(), errors.New("exceeded quota: small"))
-				},
-			})
+			refusing(r, c.mayHaveBegun)
+			another := func() {
+				if c.leaderChanges {
+					clear(has)
+					r.Init()
+				}
+			}
 			rst := passes(t, r, 1)
-			if rst.Status.Phase != v1alpha1.CopyRunning {
+			if rst.Status.Phase != v1alpha1.CopyRunning || reasonOf(rst) != reasons.Preparing {
 				t.Fatalf("it is %+v", rst.Status)
 			}
+			another()
 			key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rst)}
-			if _, err := r.Reconcile(t.Context(), key); (err != nil) != mayHaveBegun {
+			if _, err := r.Reconcile(t.Context(), key); (err != nil) != c.mayHaveBegun {
 				t.Fatal(err)
 			}
-			want := v1alpha1.CopyFailed
-			if mayHaveBegun {
-				want = v1alpha1.CopyRunning
+			want, says := v1alpha1.CopyFailed, "The disks are as they were."
+			if c.mayHaveBegun {
+				want, says = v1alpha1.CopyRunning, "It goes on once that is mended"
+				another()
 			}
-			if rst = passes(t, r, 1); rst.Status.Phase != want || !strings.Contains(messageOf(rst), "exceeded quota: small") || (len(has) > 0) != mayHaveBegun {
-				t.Errorf("it is %s and says %q, and the disks are %v", rst.Status.Phase, messageOf(rst), has)
+			rst = passes(t, r, 1)
+			if said := messageOf(rst); rst.Status.Phase != want || !strings.Contains(said, "exceeded quota: small") || !strings.Contains(said, says) || (len(has) > 0) != c.mayHaveBegun {
+				t.Errorf("it is %s and says %q, and the disks are %v", rst.Status.Phase, said, has)
 			}
 		})
 	}
