@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,8 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		return 0, err
 	case stop:
 		return podRetry, r.end(ctx, o.job)
+	case settle:
+		return r.settle(ctx, original, rst, o)
 	case leave:
 		return r.leave(ctx, rst, o)
 	case noteReady:
@@ -188,22 +191,79 @@ func (r *Reconciler) complete(ctx context.Context, original, rst *v1alpha1.Resto
 	return r.say(ctx, original, rst, v1alpha1.CopyComplete, a.reason, a.message)
 }
 
-// leave removes what only the copying needed, once its Pods have ended, and lets the disks go.
-func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
-	name := copyjob.Name(writes, rst.Name)
-	job, err := r.job(ctx, rst.Namespace, name, rst.UID)
-	if err != nil && lackOf(err) == "" {
+// settle makes the Job that brings the disks of a Restore that is given up out of between, once the one that
+// wrote them is gone.
+func (r *Reconciler) settle(ctx context.Context, original, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
+	if err := r.confirm(ctx, rst); err != nil {
 		return 0, err
 	}
-	// The cache may be behind: what is seen here counts.
-	if still, err := r.ending(ctx, serverOf(rst), name, job); still || err != nil {
+	if still, err := r.jobStays(ctx, rst, writes); still || err != nil {
 		return podRetry, err
+	}
+	there, err := r.existing(ctx, o.set)
+	if err != nil {
+		return 0, err
+	}
+	if len(there.Spec.Storage) > 0 {
+		options := r.options(rst, o)
+		options.Name, options.Set, options.Args = copyjob.Name(settles, rst.Name), there, args("settle", there, idOf(rst))
+		err = r.start(ctx, options)
+	}
+	if len(there.Spec.Storage) == 0 || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return r.leave(ctx, rst, o) // with the namespace all disks go
+	}
+	if because := why(err); because != "" {
+		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, because+" The Restore goes once that is mended: it may have left the disks half moved.")
+	}
+	return podRetry, err
+}
+
+// existing is a set with those of its disks that are there.
+func (r *Reconciler) existing(ctx context.Context, set *disks.Set) (*disks.Set, error) {
+	var names []string
+	for i := range set.Spec.Storage {
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
+		err := r.Live.Get(ctx, key, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
+		}
+		if err == nil && claim.DeletionTimestamp.IsZero() {
+			names = append(names, set.Spec.Storage[i].Name)
+		}
+	}
+	return only(set, names), nil
+}
+
+// jobStays deletes a Job of a Restore, and reports whether it, or a Pod of it, may write still. The cache may
+// be behind: what the API server says counts.
+func (r *Reconciler) jobStays(ctx context.Context, rst *v1alpha1.Restore, prefix string) (bool, error) {
+	name := copyjob.Name(prefix, rst.Name)
+	job, err := r.job(ctx, rst.Namespace, name, rst.UID)
+	if err != nil && lackOf(err) == "" {
+		return false, err
+	}
+	return r.ending(ctx, serverOf(rst), name, job)
+}
+
+// leave removes what only the copying needed, once its Pods have ended, and lets the disks go.
+func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observed) (time.Duration, error) {
+	if rst.Status.Phase == v1alpha1.CopyRunning {
+		// Its first Job may have been made since.
+		if err := r.confirm(ctx, rst); err != nil {
+			return 0, err
+		}
+	}
+	for _, prefix := range []string{writes, settles} {
+		if still, err := r.jobStays(ctx, rst, prefix); still || err != nil {
+			return podRetry, err
+		}
 	}
 	names := slices.Clone(rst.Status.Disks)
 	if o.backup != nil && o.backup.Status.To != nil && o.backup.Status.To.VolumeSnapshot == nil {
 		names = nil
 	}
-	if err := r.tidy(ctx, rst.Namespace, name, rst.UID, names); err != nil {
+	if err := r.tidy(ctx, rst.Namespace, copyjob.Name(writes, rst.Name), rst.UID, names); err != nil {
 		return 0, err
 	}
 	r.release(client.ObjectKeyFromObject(rst))
@@ -211,7 +271,7 @@ func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observe
 	delete(r.repeated, rst.UID)
 	delete(r.pauses, rst.UID)
 	r.mu.Unlock()
-	err = kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
+	err := kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
 	return 0, wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
 }
 

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,7 +183,7 @@ func (r *Reconciler) observe(ctx context.Context, rst *v1alpha1.Restore) (o obse
 	r.mu.Lock()
 	_, o.held = r.held[client.ObjectKeyFromObject(rst)]
 	o.repeated = r.repeated[rst.UID]
-	if o.job != nil && o.outcome.Report.Between {
+	if o.job != nil && o.outcome.Failed && (o.outcome.Report.Between || o.settles) {
 		o.paused = r.pausedAfter(rst.UID, o.job.UID)
 	}
 	if tried, ok := r.tried[rst.UID]; ok {
@@ -213,18 +214,25 @@ func (r *Reconciler) observeJob(ctx context.Context, rst *v1alpha1.Restore, o *o
 	if rst.Status.Phase != v1alpha1.CopyRunning && (rst.Status.Phase != v1alpha1.CopyComplete || !rst.Status.PreviousKept) {
 		return nil
 	}
-	job := &batchv1.Job{}
-	key := client.ObjectKey{Namespace: rst.Namespace, Name: jobName(rst)}
-	err := r.Client.Get(ctx, key, job)
-	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(job, rst) {
-		return nil
+	names := []string{jobName(rst)}
+	if rst.Status.Phase == v1alpha1.CopyRunning && !rst.DeletionTimestamp.IsZero() {
+		names = append(names, copyjob.Name(settles, rst.Name))
 	}
-	if err != nil {
-		return fmt.Errorf("read Job %s: %w", key, err)
+	for i, name := range names {
+		job := &batchv1.Job{}
+		key := client.ObjectKey{Namespace: rst.Namespace, Name: name}
+		err := r.Client.Get(ctx, key, job)
+		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(job, rst) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read Job %s: %w", key, err)
+		}
+		o.job, o.settles = job, i > 0
+		o.outcome, err = copyjob.Read(ctx, r.Live, job)
+		return err
 	}
-	o.job = job
-	o.outcome, err = copyjob.Read(ctx, r.Live, job)
-	return err
+	return nil
 }
 
 // jobName is the Job of a Restore's phase: the one that writes the disks, or the one that deletes what
@@ -236,14 +244,24 @@ func jobName(rst *v1alpha1.Restore) string {
 	return copyjob.Name(writes, rst.Name)
 }
 
-// What the names of a Restore's Jobs begin with: of the one that writes, and of the one that deletes
-// what was there before.
-const writes, drops = "restore-", "restored-"
+// What the names of a Restore's Jobs begin with: of the one that writes, of the one that brings the disks
+// out of between when it is given up, and of the one that deletes what was there before.
+const writes, settles, drops = "restore-", "settle-", "restored-"
+
+// own tells the Pods of a Restore's Jobs.
+func own(name string) func(*corev1.Pod) bool {
+	all := []func(*corev1.Pod) bool{
+		disks.OfJob(copyjob.Name(writes, name)), disks.OfJob(copyjob.Name(settles, name)), disks.OfJob(copyjob.Name(drops, name)),
+	}
+	return func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(all, func(is func(*corev1.Pod) bool) bool { return is(pod) })
+	}
+}
 
 // look looks at the API server itself who has the disks.
 func (r *Reconciler) look(ctx context.Context, rst *v1alpha1.Restore, o *observed) (err error) {
 	o.held, o.wanted = true, r.Disks.Wanted(serverOf(rst))
-	o.users, err = disks.UsersOf(ctx, r.Live, serverOf(rst), disks.OfJob(jobName(rst)))
+	o.users, err = disks.UsersOf(ctx, r.Live, serverOf(rst), own(rst.Name))
 	if err != nil {
 		return err //nolint:wrapcheck // it says whose disks
 	}
@@ -286,7 +304,7 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName) (time.D
 	if !ok {
 		return 0, nil
 	}
-	for _, name := range []string{copyjob.Name(writes, key.Name), copyjob.Name(drops, key.Name)} {
+	for _, name := range []string{copyjob.Name(writes, key.Name), copyjob.Name(settles, key.Name), copyjob.Name(drops, key.Name)} {
 		job := &batchv1.Job{}
 		err := r.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, job)
 		if client.IgnoreNotFound(err) != nil {

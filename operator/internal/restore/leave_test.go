@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
@@ -88,6 +90,78 @@ func TestADeletedRestoreHasTheDisksUntilItsJobIsGone(t *testing.T) {
 			}
 			look(true)
 		})
+	}
+}
+
+// Its Job was killed, maybe while files changed places: the disks are held until another one says that they
+// are whole, also by a leader that knows nothing of the first.
+func TestADeletedRestoreHoldsTheDisksUntilTheyAreWhole(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	rst := undo(v1alpha1.CopyRunning, deleted)
+	rst.Status.Disks = []string{"world"}
+	rst.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Status: metav1.ConditionFalse, Reason: reasons.Restoring}}
+	objects[len(objects)-1] = rst
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world"}}
+	job, _ := undoJob()
+	job.Finalizers = nil
+	c, has := clusterWith(t, append(objects, template, claim, job)...), table{}
+	c.SidecarTemplate = client.ObjectKeyFromObject(template)
+	r := &Reconciler{Cluster: *c, Events: events.NewFakeRecorder(10), Disks: has, Copies: nobody{}}
+	r.Init()
+	key := client.ObjectKeyFromObject(rst)
+	pass := func() {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settles := &batchv1.Job{}
+	for range 3 {
+		pass()
+	}
+	if err := r.Live.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "settle-undo"}, settles); err != nil || len(has) == 0 {
+		t.Fatalf("the disks are %v (%v)", has, err)
+	}
+	if args := settles.Spec.Template.Spec.Containers[0].Args; args[0] != "settle" || args[1] != "--disk=world=/disks/world" || args[2] != "--id="+idOf(rst) {
+		t.Errorf("its Job runs %q", args)
+	}
+	settles.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := r.Client.Status().Update(t.Context(), settles); err != nil {
+		t.Fatal(err)
+	}
+	ended := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "settle-undo-x", Labels: map[string]string{batchv1.ControllerUidLabel: string(settles.UID)}}}
+	ended.Status.Phase = corev1.PodSucceeded
+	ended.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"disks":["world"]}`}}}}
+	if err := r.Client.Create(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		pass()
+	}
+	if err := r.Live.Get(t.Context(), key, rst); !apierrors.IsNotFound(err) || len(has) > 0 {
+		t.Errorf("once they are whole the disks are %v, and the Restore has %v (%v)", has, rst.Finalizers, err)
+	}
+}
+
+// With a namespace its disks go, and no Job can be made.
+func TestADeletedRestoreGoesWithItsNamespace(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	rst := undo(v1alpha1.CopyRunning, deleted)
+	rst.Status.Disks = []string{"world"}
+	objects[len(objects)-1] = rst
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world"}}
+	r, has := reconcilerWith(t, append(objects, template, claim)...)
+	r.SidecarTemplate = client.ObjectKeyFromObject(template)
+	live, _ := r.Client.(client.WithWatch)
+	r.Client = interceptor.NewClient(live, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			err := apierrors.NewForbidden(batchv1.Resource("jobs"), "settle-undo", nil)
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+			return err
+		},
+	})
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rst)}); err != nil || len(has) > 0 {
+		t.Errorf("the disks are %v (%v)", has, err)
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
 )
@@ -38,8 +40,10 @@ const (
 	// complete and fail write how it ended.
 	complete step = "complete"
 	fail     step = "fail"
-	// stop deletes the Job of a deleted Restore.
-	stop step = "stop"
+	// stop deletes the Job of a deleted Restore, and settle makes the one that brings the disks out of
+	// between after that.
+	stop   step = "stop"
+	settle step = "settle"
 	// leave removes what only the copying needed, and lets the disks go.
 	leave step = "leave"
 	// noteReady writes that the Server was Ready.
@@ -83,6 +87,8 @@ type observed struct {
 	// job is the Job of the Restore's phase, and outcome what became of it; nil: there is none.
 	job     *batchv1.Job
 	outcome copyjob.Outcome
+	// settles is set where the Job is the one that brings the disks out of between.
+	settles bool
 	// repeated is set where the Job is the second one, because the first was killed.
 	repeated bool
 	// paused is how long it is until another Job may follow one that left the disks half moved; 0: it
@@ -160,12 +166,8 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	switch {
 	case !o.held:
 		return action{step: hold}
-	case !r.DeletionTimestamp.IsZero() && o.job != nil:
-		return action{step: stop}
-	case !r.DeletionTimestamp.IsZero() && len(o.users.Own) > 0:
-		return action{step: rest}
 	case !r.DeletionTimestamp.IsZero():
-		return action{step: leave}
+		return nextDeleted(r, o)
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
 		message := "The disks are written."
 		if o.outcome.Message != "" {
@@ -194,6 +196,31 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}
 	return action{step: run}
+}
+
+// nextDeleted is for a Restore that is deleted while it runs. Its Job may be killed at any moment, and
+// nobody may find the disks half moved.
+func nextDeleted(r *v1alpha1.Restore, o observed) action {
+	whole := o.outcome.Done && (!o.outcome.Failed || o.outcome.Report.Error != "" && !o.outcome.Report.Between)
+	switch {
+	case o.job != nil && whole:
+		return action{step: leave}
+	case o.job != nil && !o.settles:
+		return action{step: stop}
+	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
+		return action{watch, reasons.Restoring, "It is given up, and the disks are made whole first. " + o.outcome.Message}
+	case o.job != nil && !o.outcome.Done, len(o.users.Own) > 0:
+		return action{step: rest} // it is about to be gone
+	case o.job != nil && o.paused > 0:
+		return action{pause, reasons.Restoring, o.outcome.Message + " The disks may be half moved, and another try goes on from there soon."}
+	case o.job != nil:
+		return action{step: again}
+	case condition.ReasonOf(r.Status.Conditions, conditions.Complete) == reasons.Preparing, o.set == nil || len(o.set.Spec.Storage) == 0:
+		return action{step: leave}
+	case len(o.users.Others) > 0:
+		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
+	}
+	return action{step: settle}
 }
 
 func nextComplete(r *v1alpha1.Restore, o observed) action {

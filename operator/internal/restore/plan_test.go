@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
@@ -56,8 +58,12 @@ func idle(change ...func(*observed)) observed {
 	return o
 }
 
-func isHeld(o *observed) { o.held = true }
-func hasJob(o *observed) { o.job = &batchv1.Job{} }
+func isHeld(o *observed)   { o.held = true }
+func hasJob(o *observed)   { o.job = &batchv1.Job{} }
+func settling(o *observed) { o.settles = true }
+func prepares(r *v1alpha1.Restore) {
+	r.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Reason: reasons.Preparing}}
+}
 func jobOwn(o *observed) { o.users.Own = []string{"restore-undo-x"} }
 func jobDone(o *observed) {
 	o.outcome = copyjob.Outcome{Done: true}
@@ -150,9 +156,21 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"and again, after one was killed":  {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.repeated = true }), again, ""},
 		"the Backup is gone while it runs": {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.backup = nil }), fail, "gone"},
 
-		"deleted while its Job runs": {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobOwn), stop, ""},
-		"deleted, and its Pod ends":  {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, jobOwn), rest, ""},
-		"deleted, and nothing runs":  {undo(v1alpha1.CopyRunning, deleted), idle(isHeld), leave, ""},
+		"deleted while its Job runs":               {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobOwn), stop, ""},
+		"deleted, and its Pod ends":                {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, jobOwn), rest, ""},
+		"deleted before its Job was made":          {undo(v1alpha1.CopyRunning, deleted, prepares), idle(isHeld), leave, ""},
+		"deleted, and nothing runs":                {undo(v1alpha1.CopyRunning, deleted), idle(isHeld), settle, ""},
+		"deleted, and its Server is gone":          {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, func(o *observed) { o.set = nil }), leave, ""},
+		"deleted, and a file pod has a disk":       {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, func(o *observed) { o.users.Others = []string{"x"} }), watch, "Pod x"},
+		"deleted once its Job was done":            {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobDone), leave, ""},
+		"deleted once its Job had changed nothing": {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobFailed), leave, ""},
+		"deleted, the disks half moved":            {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobFailed, halfMoved), stop, ""},
+		"deleted once its Job was killed":          {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobKilled), stop, ""},
+		"given up, and being made whole":           {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, settling, jobOwn), watch, "made whole"},
+		"given up, and whole":                      {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, settling, jobDone), leave, ""},
+		"given up, and half moved still":           {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, settling, jobFailed, halfMoved), again, ""},
+		"given up, and that was killed":            {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, settling, jobKilled), again, ""},
+		"given up, and killed a moment ago":        {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, settling, jobKilled, func(o *observed) { o.paused = 1 }), pause, "half moved"},
 
 		"over, and guarded": {undo(v1alpha1.CopyFailed, withGuard), idle(isHeld), leave, ""},
 		"over":              {undo(v1alpha1.CopyFailed), idle(), rest, ""},

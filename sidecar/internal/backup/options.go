@@ -18,6 +18,7 @@ import (
 const (
 	commandBackup  = "backup"
 	commandRestore = "restore"
+	commandSettle  = "settle"
 	commandDrop    = "drop-previous"
 	commandForget  = "forget"
 )
@@ -25,7 +26,7 @@ const (
 // Is reports whether that is the name of one of the programs.
 func Is(command string) bool {
 	switch command {
-	case commandBackup, commandRestore, commandDrop, commandForget:
+	case commandBackup, commandRestore, commandSettle, commandDrop, commandForget:
 		return true
 	}
 	return false
@@ -140,6 +141,10 @@ func (o *Options) define(fs *flag.FlagSet, archive *string) (name, use string) {
 		place("from", "where the archive is: file:///… or s3://…; or dir:/<directory> with a directory for each disk")
 		fs.StringVar(&o.SHA256, "sha256", "", "the archive's SHA-256, in hexadecimal")
 		return name, "Puts an archive in place of what is on the disks, which is kept in .dormouse-before-<id>."
+	case commandSettle:
+		disks()
+		id()
+		return "", "Ends a restoration that was given up: what it began to move is moved to the end, and what it only extracted is deleted."
 	case commandDrop:
 		disks()
 		id()
@@ -198,7 +203,7 @@ func (o *Options) validate(place string) error {
 	check(o.Command == commandForget || len(o.Disks) > 0, "--disk must be there at least once")
 	check(o.Archive.Dir == "" || o.Command == commandRestore, "--%s must be %w", place, errLocation)
 	check(o.Report != "", "--report must name a file")
-	if o.Command == commandRestore || o.Command == commandDrop {
+	if o.Command == commandRestore || o.Command == commandSettle || o.Command == commandDrop {
 		check(len(o.ID) <= maxID && idName.MatchString(o.ID), "--id must be a name of at most %d lower case letters, digits, '-' and '.', not %q", maxID, o.ID)
 	}
 	check(o.SHA256 == "" || sha256ID.MatchString(o.SHA256), "--sha256 must be 64 hexadecimal digits")

@@ -43,6 +43,10 @@ func TestTheCommandLineIsAsJobsHaveIt(t *testing.T) {
 			[]string{"restore", "--disk=world=/d", "--from=dir:/source", "--id=x"},
 			Options{Command: "restore", Disks: []Disk{{"world", "/d"}}, Archive: Location{Dir: "/source"}, ID: "x", S3: s3, Report: "/dev/termination-log"},
 		},
+		"settle": {
+			[]string{"settle", "--disk=world=/d", "--id=x"},
+			Options{Command: "settle", Disks: []Disk{{"world", "/d"}}, ID: "x", S3: none, Report: "/dev/termination-log"},
+		},
 		"drop-previous": {
 			[]string{"drop-previous", "--disk=world=/d", "--id=x"},
 			Options{Command: "drop-previous", Disks: []Disk{{"world", "/d"}}, ID: "x", S3: none, Report: "/dev/termination-log"},

@@ -52,6 +52,22 @@ func restore(ctx context.Context, o Options, log logr.Logger, step func(string) 
 	return report, nil
 }
 
+// settle brings disks out of between, where a restoration that was given up may have left them. It extracts
+// nothing: one that had not begun to move is as if it had never been.
+func settle(ctx context.Context, o Options, log logr.Logger, step func(string) error) (Report, error) {
+	all, closeAll, err := openTargets(o, step)
+	if err != nil {
+		return Report{}, err
+	}
+	defer closeAll()
+	r := &restoration{opts: o, log: log, all: all}
+	report, _, err := r.goOn(context.WithoutCancel(ctx))
+	if err != nil {
+		return Report{Between: r.between()}, err
+	}
+	return report, nil
+}
+
 // between is whether what was on a disk is aside, and the restoration under way still.
 func (r *restoration) between() bool {
 	return slices.ContainsFunc(r.all, func(t *target) bool {

@@ -269,6 +269,46 @@ func TestAFailureAtAnyStepIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// One that is given up leaves what was there, or what it was to bring, wherever it ended.
+func TestARestorationThatIsGivenUpLeavesTheDisksWhole(t *testing.T) {
+	for name, lasts := range map[string]int{"once": 0, "from then on": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			old, restored := 0, 0
+			for at := 1; ; at++ {
+				s := newScene(t)
+				report, err := s.report(failing(at, at+lasts))
+				if err == nil {
+					break
+				}
+				o := s.options(commandSettle)
+				o.Archive = Location{}
+				if _, err := s.run(t.Context(), t, o); err != nil {
+					t.Fatalf("after a failure at step %d: %v", at, err)
+				}
+				if !report.Between && s.isOld(t) {
+					old++
+					continue
+				}
+				restored++
+				if s.checkRestored(t); t.Failed() {
+					t.Fatalf("after a failure at step %d it isn't whole", at)
+				}
+			}
+			if old < 10 || lasts > 0 && restored < 10 {
+				t.Errorf("%d were as they had been, and %d restored", old, restored)
+			}
+		})
+	}
+	s := newScene(t)
+	if _, err := settle(t.Context(), s.options(commandSettle), logr.Discard(), nil); err != nil || !s.isOld(t) {
+		t.Errorf("what never began isn't as it was (%v)", err)
+	}
+	check(t, s.restore())
+	_, err := settle(t.Context(), s.options(commandSettle), logr.Discard(), nil)
+	check(t, err)
+	s.checkRestored(t)
+}
+
 // The report says so, too: here an earlier try's mark can't be read.
 func TestTheReportSaysThatTheDisksAreHalfMoved(t *testing.T) {
 	s := newScene(t)

@@ -60,6 +60,8 @@ func do(ctx context.Context, log logr.Logger, opts Options) (Report, error) {
 		return backup(ctx, opts, log)
 	case commandRestore:
 		return restore(ctx, opts, log, nil)
+	case commandSettle:
+		return settle(ctx, opts, log, nil)
 	case commandDrop:
 		return Report{Disks: names(opts.Disks)}, dropPrevious(ctx, opts, nil)
 	}

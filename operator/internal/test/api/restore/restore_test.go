@@ -104,7 +104,7 @@ func TestAfterAFailureTheGameCanStart(t *testing.T) {
 	w.restored("lets go", func(r *v1alpha1.Restore) bool { return len(r.Finalizers) == 0 && !r.Status.PreviousKept })
 }
 
-// A Restore that is deleted while it runs has the disks until nothing of it writes any more.
+// A Restore that is deleted while it runs has the disks until nothing of it writes any more, and they are whole.
 func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
@@ -136,6 +136,9 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.noJob("restore-undo")
+	job, pod := w.job("settle-undo")
+	w.noPod("survival")
+	w.end(job, pod, copyjob.Report{Disks: []string{"world"}})
 	w.pod("survival")
 	w.wait("the Restore is gone", func() error {
 		err := w.admin.Get(t.Context(), w.key("undo"), undo)
