@@ -34,6 +34,9 @@ type metrics struct {
 	sessions                prometheus.Gauge
 }
 
+// RegisterMetrics registers the metrics of a server of its own, for who lists them.
+func RegisterMetrics(registry prometheus.Registerer) { newMetrics(registry) }
+
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{

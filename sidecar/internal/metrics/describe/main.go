@@ -1,8 +1,10 @@
-// Command describe lists the sidecar's metrics, for docs/metrics.md.
+// Command describe lists the metrics of the sidecar and of `sidecar files`, for docs/metrics.md.
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,15 +13,23 @@ import (
 	"dormouse.dev/dormouse/internal/dev/metricsdoc"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
+	"dormouse.dev/dormouse/sidecar/internal/files"
 	"dormouse.dev/dormouse/sidecar/internal/game"
 	"dormouse.dev/dormouse/sidecar/internal/metrics"
 )
 
 func main() {
-	if err := metricsdoc.Write(os.Stdout, "Sidecar", metricsdoc.Sample(register)); err != nil {
+	if err := write(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "describe:", err)
 		os.Exit(1)
 	}
+}
+
+func write(w io.Writer) error {
+	return errors.Join(
+		metricsdoc.Write(w, "Sidecar", metricsdoc.Sample(register)),
+		metricsdoc.Write(w, "Files, beside those that all programs have", metricsdoc.Sample(files.RegisterMetrics)),
+	)
 }
 
 // register registers all of the sidecar's metrics.
