@@ -142,7 +142,7 @@ func (r *Reconciler) begin(ctx context.Context, b *v1alpha1.Backup, o observed, 
 		return s, r.setWaiting(ctx, b, s, err)
 	}
 	if err := kit.AddFinalizer(ctx, r.Client, b, finalizer); err != nil {
-		return step{}, wrapf(err, "add the finalizer to Backup %s", client.ObjectKeyFromObject(b))
+		return step{}, kit.Wrapf(err, "add the finalizer to Backup %s", client.ObjectKeyFromObject(b))
 	}
 	if s, err := r.takeDisks(ctx, b, o.set, beside); err != nil || s.reason != "" {
 		return s, r.setWaiting(ctx, b, s, err)

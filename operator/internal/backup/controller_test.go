@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 )
@@ -156,9 +157,9 @@ func TestSnapshotsOutliveABackupThatSaysSo(t *testing.T) {
 		b.Status.To, b.Status.Disks = &v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, []string{"world", "mods"}
 		another := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(snapshotKind)
+		u.SetGroupVersionKind(copyjob.SnapshotKind)
 		u.SetNamespace("games")
-		u.SetName(SnapshotName("b", "world"))
+		u.SetName(copyjob.SnapshotName("b", "world"))
 		u.SetOwnerReferences([]metav1.OwnerReference{another, ownerOf(b)})
 		c := clusterWith(t, u)
 		left, again, err := (&Reconciler{Client: c, Live: c}).forgotten(t.Context(), b, observed{})

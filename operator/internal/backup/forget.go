@@ -47,7 +47,7 @@ func (r *Reconciler) forget(ctx context.Context, b *v1alpha1.Backup, o observed)
 		return reconcile.Result{RequeueAfter: requeueAfter}, err
 	}
 	if err := kit.RemoveFinalizer(ctx, r.Client, b, finalizer); err != nil {
-		return reconcile.Result{}, wrapf(client.IgnoreNotFound(err), "let Backup %s go", client.ObjectKeyFromObject(b))
+		return reconcile.Result{}, kit.Wrapf(client.IgnoreNotFound(err), "let Backup %s go", client.ObjectKeyFromObject(b))
 	}
 	if left != "" {
 		kit.Emit(r.Events, b, kit.Warning("BackupNotForgotten", "Forget", "The copy may still be there: %s", left))
@@ -74,7 +74,7 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 			return "PersistentVolumeClaim " + to.Claim.Name + " is gone.", 0, nil
 		}
 		if err != nil {
-			return "", 0, wrapf(err, "read PersistentVolumeClaim %s/%s", b.Namespace, to.Claim.Name)
+			return "", 0, kit.Wrapf(err, "read PersistentVolumeClaim %s/%s", b.Namespace, to.Claim.Name)
 		}
 	}
 	late := r.Now().Sub(b.DeletionTimestamp.Time) > forgetFor+time.Minute
@@ -95,7 +95,7 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 		}
 		return "", 0, err
 	case err != nil:
-		return "", 0, wrapf(err, "read Job %s/%s", b.Namespace, forgetJob(b.Name))
+		return "", 0, kit.Wrapf(err, "read Job %s/%s", b.Namespace, forgetJob(b.Name))
 	}
 	outcome, err := copyjob.Read(ctx, r.Live, job)
 	switch {
@@ -114,7 +114,7 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 // makeForgetJob makes the Job that deletes the archive. It has the user of the game that wrote it, and
 // none of its disks.
 func (r *Reconciler) makeForgetJob(ctx context.Context, b *v1alpha1.Backup, o observed) error {
-	template, err := r.template(ctx)
+	template, err := copyjob.ReadTemplate(ctx, r.Client, r.SidecarTemplate)
 	if err != nil || template == nil {
 		return cmp.Or(err, errNoTemplate)
 	}
@@ -138,5 +138,5 @@ func (r *Reconciler) makeForgetJob(ctx context.Context, b *v1alpha1.Backup, o ob
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return wrapf(err, "create Job %s", client.ObjectKeyFromObject(job))
+	return kit.Wrapf(err, "create Job %s", client.ObjectKeyFromObject(job))
 }

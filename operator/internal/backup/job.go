@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
@@ -94,7 +95,7 @@ func (r *Reconciler) makeJob(ctx context.Context, b *v1alpha1.Backup, set *disks
 	if left, err := r.copying(ctx, client.ObjectKeyFromObject(b)); err != nil || left {
 		return cmp.Or(err, errNotYet)
 	}
-	template, err := r.template(ctx)
+	template, err := copyjob.ReadTemplate(ctx, r.Client, r.SidecarTemplate)
 	if err != nil || template == nil {
 		return cmp.Or(err, errNoTemplate)
 	}
@@ -118,7 +119,7 @@ func (r *Reconciler) makeJob(ctx context.Context, b *v1alpha1.Backup, set *disks
 	if apierrors.IsAlreadyExists(err) {
 		return errNotYet // the next pass looks whose it is
 	}
-	return wrapf(err, "create Job %s", client.ObjectKeyFromObject(job))
+	return kit.Wrapf(err, "create Job %s", client.ObjectKeyFromObject(job))
 }
 
 // stop has what copies end.
@@ -136,7 +137,7 @@ func (r *Reconciler) deleteJob(ctx context.Context, b *v1alpha1.Backup, name str
 	if err == nil && metav1.IsControlledBy(job, b) && job.DeletionTimestamp.IsZero() {
 		err = r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &job.UID})
 	}
-	return wrapf(client.IgnoreNotFound(err), "delete Job %s/%s", b.Namespace, name)
+	return kit.Wrapf(client.IgnoreNotFound(err), "delete Job %s/%s", b.Namespace, name)
 }
 
 // ownerOf is how a Backup owns its Job and its snapshots.
@@ -155,11 +156,4 @@ func timeoutOf(set *disks.Set) time.Duration {
 // waiting is the step of a Backup that waits.
 func waiting(after time.Duration, reason, message string) step {
 	return step{phase: v1alpha1.CopyPending, reason: reason, message: message, requeueAfter: after}
-}
-
-func wrapf(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

@@ -38,9 +38,9 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.Backup, m *state) 
 	case !b.DeletionTimestamp.IsZero():
 		return o, nil
 	}
-	template, err := r.template(ctx)
+	template, err := copyjob.ReadTemplate(ctx, r.Client, r.SidecarTemplate)
 	if err != nil {
-		return o, err
+		return o, err //nolint:wrapcheck // it says which
 	}
 	o.template = template != nil
 	all, err := backupsOf(ctx, r.Client, server)
@@ -112,19 +112,6 @@ func (r *Reconciler) copying(ctx context.Context, key types.NamespacedName) (boo
 		}
 	}
 	return false, nil
-}
-
-// template is the sidecar's PodTemplate; nil: it isn't there, or has no container.
-func (r *Reconciler) template(ctx context.Context) (*corev1.PodTemplate, error) {
-	t := &corev1.PodTemplate{}
-	err := r.Client.Get(ctx, r.SidecarTemplate, t)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read PodTemplate %s: %w", r.SidecarTemplate, err)
-	}
-	if err != nil || len(t.Template.Spec.Containers) == 0 {
-		return nil, nil //nolint:nilnil,nilerr // there is none
-	}
-	return t, nil
 }
 
 // gameRuns reports whether the cache has a Pod of a Server's game that hasn't ended.

@@ -81,7 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, denied <-chan event.TypedGenericEve
 				return r.open(ctx, client.ObjectKeyFromObject(s))
 			}))).
 		Complete(reconcilers.Wrap(r.Reporter, "backup", "Backup", r))
-	return wrapf(err, "set up the Backup controller")
+	return kit.Wrapf(err, "set up the Backup controller")
 }
 
 // Setup registers the planner. The channel used brings Servers whose disks another Pod than the game's
@@ -98,7 +98,7 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		WatchesRawSource(source.Channel(used, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
 		Complete(reconcilers.Wrap(p.Reporter, "backupplanner", "Server", p))
-	return wrapf(err, "set up the planner of Backups")
+	return kit.Wrapf(err, "set up the planner of Backups")
 }
 
 // asks lets owners with spec.backup through, when they come, go, or change what they ask for.

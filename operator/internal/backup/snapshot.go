@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -21,12 +20,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
-
-// snapshotKind is the kind of the snapshot API, which a cluster may not have.
-var snapshotKind = schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"}
-
-// SnapshotName is the name of the VolumeSnapshot of one disk of a Backup.
-func SnapshotName(backup, disk string) string { return backup + "-" + disk }
 
 // snapshotsServed reports whether the cluster has the snapshot API.
 func (r *Reconciler) snapshotsServed(ctx context.Context, b *v1alpha1.Backup, set *disks.Set) (step, error) {
@@ -39,14 +32,7 @@ func (r *Reconciler) snapshotsServed(ctx context.Context, b *v1alpha1.Backup, se
 
 // snapshot reads the snapshot of a disk; nil: it isn't there.
 func (r *Reconciler) snapshot(ctx context.Context, b *v1alpha1.Backup, disk string) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(snapshotKind)
-	key := client.ObjectKey{Namespace: b.Namespace, Name: SnapshotName(b.Name, disk)}
-	err := r.Live.Get(ctx, key, u)
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // it isn't there
-	}
-	return u, wrapf(err, "read VolumeSnapshot %s", key)
+	return copyjob.ReadSnapshot(ctx, r.Live, client.ObjectKey{Namespace: b.Namespace, Name: copyjob.SnapshotName(b.Name, disk)}) //nolint:wrapcheck // it says which
 }
 
 // makeSnapshots makes the snapshots of a Backup that aren't there yet.
@@ -57,9 +43,9 @@ func (r *Reconciler) makeSnapshots(ctx context.Context, b *v1alpha1.Backup) erro
 			source["volumeSnapshotClassName"] = *class
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": source}}
-		u.SetGroupVersionKind(snapshotKind)
+		u.SetGroupVersionKind(copyjob.SnapshotKind)
 		u.SetNamespace(b.Namespace)
-		u.SetName(SnapshotName(b.Name, disk))
+		u.SetName(copyjob.SnapshotName(b.Name, disk))
 		u.SetLabels(map[string]string{
 			copyjob.ManagedByLabel: wellknown.ManagedBy, wellknown.ServerLabel: b.Spec.Server, wellknown.DiskLabel: disk,
 			wellknown.BackupLabel: backupLabel(b.Name),

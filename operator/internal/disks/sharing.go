@@ -13,10 +13,11 @@ import (
 type Sharing int
 
 const (
-	// SharedByAll is a disk that Pods of all nodes may have; SharedByNode, those of one node; and
-	// SharedByNobody, a single Pod.
+	// SharedByAll is a disk that Pods of all nodes may have.
 	SharedByAll Sharing = iota
+	// SharedByNode is one that those of one node may have.
 	SharedByNode
+	// SharedByNobody is one that a single Pod may have.
 	SharedByNobody
 )
 

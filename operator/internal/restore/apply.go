@@ -113,7 +113,7 @@ func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore,
 	}
 	if !guarded(rst) {
 		if err := kit.AddFinalizer(ctx, r.Client, rst, finalizer); err != nil {
-			return wrapf(client.IgnoreNotFound(err), "guard Restore %s", client.ObjectKeyFromObject(rst))
+			return kit.Wrapf(client.IgnoreNotFound(err), "guard Restore %s", client.ObjectKeyFromObject(rst))
 		}
 		original.Finalizers, original.ResourceVersion = rst.Finalizers, rst.ResourceVersion
 	}
@@ -130,7 +130,7 @@ func (r *Reconciler) confirm(ctx context.Context, rst *v1alpha1.Restore) error {
 	is := &v1alpha1.Restore{}
 	key := client.ObjectKeyFromObject(rst)
 	if err := r.Live.Get(ctx, key, is); err != nil {
-		return wrapf(client.IgnoreNotFound(err), "read Restore %s", key)
+		return kit.Wrapf(client.IgnoreNotFound(err), "read Restore %s", key)
 	}
 	if is.UID != rst.UID || is.ResourceVersion != rst.ResourceVersion {
 		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("restores").GroupResource(), rst.Name, errors.New("it has changed"))
@@ -272,7 +272,7 @@ func (r *Reconciler) leave(ctx context.Context, rst *v1alpha1.Restore, o observe
 	delete(r.pauses, rst.UID)
 	r.mu.Unlock()
 	err := kit.RemoveFinalizer(ctx, r.Client, rst, finalizer)
-	return 0, wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
+	return 0, kit.Wrapf(client.IgnoreNotFound(err), "let Restore %s go", client.ObjectKeyFromObject(rst))
 }
 
 func (r *Reconciler) drop(ctx context.Context, rst *v1alpha1.Restore, o observed) error {

@@ -114,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	original := &v1alpha1.Restore{}
 	found, err := kit.Read(ctx, r.Client, req, original, func(types.NamespacedName) {})
 	if err != nil {
-		return reconcile.Result{}, wrapf(err, "read Restore %s", req)
+		return reconcile.Result{}, kit.Wrapf(err, "read Restore %s", req)
 	}
 	if !found {
 		after, err := r.gone(ctx, req.NamespacedName)
@@ -271,7 +271,7 @@ func (r *Reconciler) look(ctx context.Context, rst *v1alpha1.Restore, o *observe
 			o.others = append(o.others, holder)
 		}
 	}
-	return wrapf(err, "look who copies the disks of Server %s", serverOf(rst))
+	return kit.Wrapf(err, "look who copies the disks of Server %s", serverOf(rst))
 }
 
 func (r *Reconciler) hold(rst *v1alpha1.Restore) bool {
@@ -381,7 +381,7 @@ func (r *Reconciler) say(ctx context.Context, original, rst *v1alpha1.Restore, p
 	case phase == v1alpha1.CopyFailed:
 		kit.Emit(r.Events, rst, kit.Warning("RestoreFailed", "Restore", "%s", message))
 	}
-	return wrapf(err, "write what became of Restore %s", client.ObjectKeyFromObject(rst))
+	return kit.Wrapf(err, "write what became of Restore %s", client.ObjectKeyFromObject(rst))
 }
 
 // keep makes the disks that aren't there.

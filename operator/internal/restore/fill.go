@@ -293,7 +293,7 @@ func (f *Filler) take(ctx context.Context, is *fill, server types.NamespacedName
 	}
 	others, err := f.Copies.Of(ctx, server)
 	if err != nil {
-		return wrapf(err, "look who copies the disks of Server %s", server)
+		return kit.Wrapf(err, "look who copies the disks of Server %s", server)
 	}
 	if i := slices.IndexFunc(others, func(other string) bool { return other != holder }); i >= 0 {
 		return lacks("%s copies the disks of Server %s.", others[i], server.Name)
@@ -422,7 +422,7 @@ func (f *Filler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(kit.Itself), builder.WithPredicates(f.waiting())).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byFill)).
 		Complete(reconcilers.Wrap(f.Reporter, "fill", "Server", f))
-	return wrapf(err, "set up the controller that fills disks")
+	return kit.Wrapf(err, "set up the controller that fills disks")
 }
 
 // waiting lets Servers through that wait for their disks, and those that are gone and did.

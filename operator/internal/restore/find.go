@@ -11,6 +11,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
 
@@ -23,7 +24,7 @@ func find(ctx context.Context, cached client.Reader, key types.NamespacedName) (
 	}
 	s := &v1alpha1.Server{}
 	if err := cached.Get(ctx, key, s); err != nil {
-		return set, nil, wrapf(client.IgnoreNotFound(err), "read Server %s", key)
+		return set, nil, kit.Wrapf(client.IgnoreNotFound(err), "read Server %s", key)
 	}
 	if set == nil {
 		set = ofFleet(s)

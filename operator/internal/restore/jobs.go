@@ -21,10 +21,8 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
-
-// snapshotAPI is the group of the snapshots' API.
-const snapshotAPI = "snapshot.storage.k8s.io"
 
 // Cluster is what the controllers here read and write.
 type Cluster struct {
@@ -54,15 +52,11 @@ func lackOf(err error) string {
 
 // template reads what the program runs in.
 func (c *Cluster) template(ctx context.Context) (*corev1.PodTemplate, error) {
-	t := &corev1.PodTemplate{}
-	err := c.Client.Get(ctx, c.SidecarTemplate, t)
-	if apierrors.IsNotFound(err) || err == nil && len(t.Template.Spec.Containers) == 0 {
-		return nil, lacks("The PodTemplate %s, which says what copies, isn't there or has no container; apply config/sidecar.", c.SidecarTemplate)
+	t, err := copyjob.ReadTemplate(ctx, c.Client, c.SidecarTemplate)
+	if t == nil && err == nil {
+		err = lacks("The PodTemplate %s, which says what copies, isn't there or has no container; apply config/sidecar.", c.SidecarTemplate)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read PodTemplate %s: %w", c.SidecarTemplate, err)
-	}
-	return t, nil
+	return t, err //nolint:wrapcheck // it says which
 }
 
 // start makes a Job, unless it is there.
@@ -81,7 +75,7 @@ func (c *Cluster) start(ctx context.Context, o copyjob.Options) error {
 	job := copyjob.Build(o)
 	err = c.Client.Create(ctx, job)
 	if !apierrors.IsAlreadyExists(err) {
-		return wrapf(err, "create Job %s/%s", o.Namespace, o.Name)
+		return kit.Wrapf(err, "create Job %s/%s", o.Namespace, o.Name)
 	}
 	found, err := c.job(ctx, o.Namespace, o.Name, o.Owner.UID)
 	if found == nil && err == nil {
@@ -116,7 +110,7 @@ func (c *Cluster) end(ctx context.Context, job *batchv1.Job) error {
 		policy = metav1.DeletePropagationBackground
 	}
 	err := c.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(policy))
-	return wrapf(client.IgnoreNotFound(err), "delete Job %s", client.ObjectKeyFromObject(job))
+	return kit.Wrapf(client.IgnoreNotFound(err), "delete Job %s", client.ObjectKeyFromObject(job))
 }
 
 // How long what the program knows a restoration by may be, and how much of the UID is in it.
@@ -154,7 +148,7 @@ func (c *Cluster) fromBackup(ctx context.Context, o copyjob.Options, b *v1alpha1
 	o.Source = map[string]string{}
 	for i := range o.Set.Spec.Storage {
 		disk := &o.Set.Spec.Storage[i]
-		claim, err := c.snapshotClaim(ctx, &o, snapshotOf(b, disk), disk)
+		claim, err := c.snapshotClaim(ctx, &o, copyjob.SnapshotName(b.Name, disk.Name), disk)
 		if err != nil {
 			return o, err
 		}
@@ -187,14 +181,14 @@ func (c *Cluster) snapshotClaim(ctx context.Context, o *copyjob.Options, snapsho
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: disk.StorageClassName,
 			Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
-			DataSource: &corev1.TypedLocalObjectReference{APIGroup: new(snapshotAPI), Kind: "VolumeSnapshot", Name: snapshot},
+			DataSource: &corev1.TypedLocalObjectReference{APIGroup: &copyjob.SnapshotKind.Group, Kind: copyjob.SnapshotKind.Kind, Name: snapshot},
 		},
 	}
 	err = c.Client.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
 		return claim.Name, c.same(ctx, client.ObjectKeyFromObject(claim), o.Owner.UID)
 	}
-	return claim.Name, wrapf(err, "create PersistentVolumeClaim %s", client.ObjectKeyFromObject(claim))
+	return claim.Name, kit.Wrapf(err, "create PersistentVolumeClaim %s", client.ObjectKeyFromObject(claim))
 }
 
 // same makes sure that a claim that is there already is the one that an earlier pass made for an owner.
@@ -207,22 +201,19 @@ func (c *Cluster) same(ctx context.Context, key types.NamespacedName, owner type
 	if apierrors.IsNotFound(err) || err == nil && !claim.DeletionTimestamp.IsZero() {
 		return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), key.Name, errors.New("the one before it is about to be gone"))
 	}
-	return wrapf(err, "read PersistentVolumeClaim %s", key)
+	return kit.Wrapf(err, "read PersistentVolumeClaim %s", key)
 }
 
 // snapshot reads a snapshot, by the API server itself.
 func (c *Cluster) snapshot(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
-	found := &unstructured.Unstructured{}
-	found.SetAPIVersion(snapshotAPI + "/v1")
-	found.SetKind("VolumeSnapshot")
-	err := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	found, err := copyjob.ReadSnapshot(ctx, c.Live, client.ObjectKey{Namespace: namespace, Name: name})
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, lacks("The cluster doesn't serve %s/v1, which VolumeSnapshot %s is of.", snapshotAPI, name)
-	case apierrors.IsNotFound(err):
+		return nil, lacks("The cluster doesn't serve %s, which VolumeSnapshot %s is of.", copyjob.SnapshotKind.GroupVersion(), name)
+	case err == nil && found == nil:
 		return nil, lacks("There is no VolumeSnapshot %s.", name)
 	}
-	return found, wrapf(err, "read VolumeSnapshot %s/%s", namespace, name)
+	return found, err //nolint:wrapcheck // it says which
 }
 
 // ready reports what lacks of what a Job would put back a Backup with.
@@ -234,16 +225,11 @@ func (c *Cluster) ready(ctx context.Context, set *disks.Set, b *v1alpha1.Backup)
 		return nil
 	}
 	for i := range set.Spec.Storage {
-		if _, err := c.snapshot(ctx, set.Namespace, snapshotOf(b, &set.Spec.Storage[i])); err != nil {
+		if _, err := c.snapshot(ctx, set.Namespace, copyjob.SnapshotName(b.Name, set.Spec.Storage[i].Name)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// snapshotOf is the name of the snapshot that a Backup has of a disk.
-func snapshotOf(b *v1alpha1.Backup, disk *v1alpha1.StorageSpec) string {
-	return b.Name + "-" + disk.Name
 }
 
 // tidy deletes the temporary claims of a Job.
@@ -276,13 +262,6 @@ func (c *Cluster) filled(ctx context.Context, set *disks.Set, from string) error
 		}
 	}
 	return nil
-}
-
-func wrapf(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // When to look again at what is not watched: at Pods of Jobs that are about to end, and at all else.

@@ -39,7 +39,7 @@ func clusterWith(t *testing.T, objects ...client.Object) *Cluster {
 // Of a snapshot a disk is made that is large enough for both, is only read, and goes afterwards.
 func TestASnapshotIsReadFromADiskOfItsOwn(t *testing.T) {
 	snapshot := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"restoreSize": "3Gi"}}}
-	snapshot.SetAPIVersion(snapshotAPI + "/v1")
+	snapshot.SetAPIVersion(copyjob.SnapshotKind.GroupVersion().String())
 	snapshot.SetKind("VolumeSnapshot")
 	snapshot.SetNamespace("games")
 	snapshot.SetName("survival-1-world")

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
 )
 
 // toRestore is what Restore undo needs, but for the PodTemplate, and the template.
@@ -76,7 +76,7 @@ func TestARestoreBeginsOnceAllIsThere(t *testing.T) {
 	live, _ := c.Client.(client.WithWatch)
 	c.Live = interceptor.NewClient(live, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: snapshotAPI, Kind: "VolumeSnapshot"}}
+			return &meta.NoKindMatchError{GroupKind: copyjob.SnapshotKind.GroupKind()}
 		},
 	})
 	if _, err := c.snapshot(t.Context(), "games", "survival-1-world"); !strings.Contains(lackOf(err), "doesn't serve") {

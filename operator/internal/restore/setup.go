@@ -23,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/errortracking/reconcilers"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
 // maxConcurrent bounds how many Restores, and how many disks to fill, are worked on at once.
@@ -36,7 +37,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &v1alpha1.Restore{}, indexBackup, func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Restore).Spec.Backup}
 	})
-	return wrapf(err, "add the index %s", indexBackup)
+	return kit.Wrapf(err, "add the index %s", indexBackup)
 }
 
 // Setup registers the controller.
@@ -66,7 +67,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.GameType{}, handler.EnqueueRequestsFromMapFunc(r.byGameType), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(again, &handler.TypedEnqueueRequestForObject[*v1alpha1.Restore]{})).
 		Complete(reconcilers.Wrap(r.Reporter, "restore", "Restore", r))
-	return wrapf(err, "set up the Restore controller")
+	return kit.Wrapf(err, "set up the Restore controller")
 }
 
 // Denied tells that a Server's game waits for its disks. It doesn't block.

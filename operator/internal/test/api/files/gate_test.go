@@ -16,7 +16,7 @@ import (
 )
 
 // gatedPod is as the Deployment's are made.
-func (w *world) gatedPod(podName string, gates ...string) *corev1.Pod {
+func (w *world) gatedPod(podName string, gates ...string) {
 	w.t.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: podName, Labels: map[string]string{wellknown.FilesLabel: name, wellknown.DisksLabel: name}},
@@ -26,7 +26,6 @@ func (w *world) gatedPod(podName string, gates ...string) *corev1.Pod {
 		p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
 	}
 	w.create(p)
-	return p
 }
 
 func (w *world) gates(podName string) []corev1.PodSchedulingGate {
