@@ -38,6 +38,7 @@ func ofServer(p *corev1.Pod) {
 	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "survival", UID: "s"}}
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("Server"))}
 }
+
 func ofJob(p *corev1.Pod) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "restore-undo", UID: "j"}}
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,13 +178,7 @@ func (w *world) setup(change func(*v1alpha1.BackupSpec)) {
 	w.t.Helper()
 	w.create(w.gameType(change))
 	for _, name := range []string{disks.ClaimName(server, disk), "nas"} {
-		w.create(&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			},
-		})
+		fixture.Claim(w.t, w.Admin, w.key(name), corev1.ReadWriteOnce)
 	}
 	w.Clock.Pass(time.Minute) // the API server's own clock goes on, too
 }
@@ -306,50 +298,20 @@ func (w *world) job() *batchv1.Job {
 // jobPod makes the Pod of a Job, as its controller does, and returns its name.
 func (w *world) jobPod(job *batchv1.Job) string {
 	w.t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: job.Namespace, Name: job.Name + "-x", Labels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
-		},
-		Spec: job.Spec.Template.Spec,
-	}
-	maps.Copy(pod.Labels, job.Spec.Template.Labels)
-	w.create(pod)
-	return pod.Name
+	return fixture.JobPod(w.t, w.Admin, job).Name
 }
 
 // ends has a Job end with what its program reports; its Pod goes with it, in the tests' world at once.
 func (w *world) ends(job *batchv1.Job, report string, succeeded bool) {
 	w.t.Helper()
-	ctx := w.t.Context()
-	pod := &corev1.Pod{}
-	if err := w.Admin.Get(ctx, w.key(job.Name+"-x"), pod); apierrors.IsNotFound(err) {
-		w.jobPod(job)
-		if err := w.Admin.Get(ctx, w.key(job.Name+"-x"), pod); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	now := metav1.Now()
-	pod.Status.Phase = corev1.PodSucceeded
-	ending := []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete}
-	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
-	if !succeeded {
-		pod.Status.Phase = corev1.PodFailed
-		ending = []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed}
-		job.Status.CompletionTime, job.Status.Succeeded, job.Status.Failed = nil, 0, 1
-	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "dormouse-sidecar", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{Message: report, FinishedAt: now, StartedAt: now},
-	}}}
-	if err := w.Admin.Status().Update(ctx, pod); err != nil {
+	var pods corev1.PodList
+	if err := w.Admin.List(w.t.Context(), &pods, client.InNamespace(w.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, kind := range ending {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "Test", LastTransitionTime: now, LastProbeTime: now})
+	if len(pods.Items) == 0 {
+		pods.Items = []corev1.Pod{*fixture.JobPod(w.t, w.Admin, job)}
 	}
-	if err := w.Admin.Status().Update(ctx, job); err != nil {
-		w.t.Fatal(err)
-	}
+	fixture.EndJob(w.t, w.Admin, job, &pods.Items[0], report, succeeded)
 }
 
 // good is what the program reports of a copy.

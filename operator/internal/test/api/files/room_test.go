@@ -7,12 +7,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // pod makes a Pod of a Server, as a controller, the scheduler and kubelet do.
@@ -100,13 +101,7 @@ func TestFilesOnAnotherNodeMakeRoomForTheGame(t *testing.T) {
 
 func (w *world) claim(mode corev1.PersistentVolumeAccessMode) {
 	w.t.Helper()
-	w.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-world"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	})
+	fixture.Claim(w.t, w.Admin, client.ObjectKey{Namespace: w.Namespace, Name: name + "-world"}, mode)
 }
 
 func TestFilesSleepWhereTheGameFindsNoNode(t *testing.T) {

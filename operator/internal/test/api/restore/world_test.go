@@ -376,23 +376,7 @@ func (w *world) job(name string) (*batchv1.Job, *corev1.Pod) {
 		}
 		return err
 	})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.ns, GenerateName: name + "-", Labels: maps.Clone(job.Spec.Template.Labels),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
-		},
-		Spec: job.Spec.Template.Spec,
-	}
-	pod.Labels[batchv1.ControllerUidLabel], pod.Labels[batchv1.JobNameLabel] = string(job.UID), job.Name
-	if err := w.admin.Create(w.Context(), pod); err != nil {
-		w.Fatal(err)
-	}
-	before := pod.DeepCopy()
-	pod.Status.Phase = corev1.PodRunning
-	if err := w.admin.Status().Patch(w.Context(), pod, client.MergeFrom(before)); err != nil {
-		w.Fatal(err)
-	}
-	return job, pod
+	return job, fixture.JobPod(w, w.admin, job)
 }
 
 func (w *world) noJob(name string) {
@@ -413,35 +397,7 @@ func (w *world) end(job *batchv1.Job, pod *corev1.Pod, report copyjob.Report) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	failed := report.Error != ""
-	before := pod.DeepCopy()
-	pod.Status.Phase = corev1.PodSucceeded
-	if failed {
-		pod.Status.Phase = corev1.PodFailed
-	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(said)}},
-	}}
-	if err := w.admin.Status().Patch(w.Context(), pod, client.MergeFrom(before)); err != nil {
-		w.Fatal(err)
-	}
-	was, now := job.DeepCopy(), metav1.Now()
-	is := func(kinds ...batchv1.JobConditionType) {
-		for _, kind := range kinds {
-			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
-		}
-	}
-	job.Status.StartTime = &now
-	if failed {
-		job.Status.Failed = 1
-		is(batchv1.JobFailureTarget, batchv1.JobFailed)
-	} else {
-		job.Status.Succeeded, job.Status.CompletionTime = 1, &now
-		is(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)
-	}
-	if err := w.admin.Status().Patch(w.Context(), job, client.MergeFrom(was)); err != nil {
-		w.Fatal(err)
-	}
+	fixture.EndJob(w, w.admin, job, pod, string(said), report.Error == "")
 }
 
 // claim reads a Server's disk.
