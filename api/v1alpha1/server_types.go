@@ -348,8 +348,9 @@ type StorageSpec struct {
 	// +kubebuilder:default=Retain
 	OnDelete StorageOnDelete `json:"onDelete,omitempty"`
 
-	// from is what the disk begins with when it is made: empty by default. It is read once, before
-	// the first start; a disk that is there stays as it is.
+	// from is what the disk begins with when it is made: empty by default. It is read once, when the
+	// Server is first to start, and not while it is stopped or asleep; a disk that is there stays as it
+	// is. Until then spec.files doesn't serve the disk, and it isn't copied.
 	// +optional
 	From *DiskSource `json:"from,omitempty"`
 }

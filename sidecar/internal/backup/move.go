@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
+	"syscall"
 )
 
 // move has what was extracted and what is on the disks change places. If a disk refuses, all are as they
@@ -48,8 +50,24 @@ func (r *restoration) move(ctx context.Context, begun record) (Report, error) {
 		if err := t.removeAll(ctx, t.files()); err != nil {
 			return Report{}, t.explain(err)
 		}
+		if err := t.dropEmpty(); err != nil {
+			return Report{}, t.explain(err)
+		}
 	}
 	return begun.Report, nil
+}
+
+// dropEmpty deletes the directory for what was on the disk before, where nothing was: nobody deletes that of
+// a new disk later.
+func (t *target) dropEmpty() error {
+	if err := t.change("remove " + t.before); err != nil {
+		return err
+	}
+	err := t.root.Remove(t.before)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+		return nil
+	}
+	return err //nolint:wrapcheck // explain does
 }
 
 func anyHas(all []*target, mark string) bool {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -307,6 +308,21 @@ func TestARestorationThatIsGivenUpLeavesTheDisksWhole(t *testing.T) {
 	_, err := settle(t.Context(), s.options(commandSettle), logr.Discard(), nil)
 	check(t, err)
 	s.checkRestored(t)
+}
+
+// Nobody deletes later what a new disk had before: it has nothing but what each has.
+func TestNothingIsKeptOfANewDisk(t *testing.T) {
+	s := newScene(t)
+	check(t, errors.Join(os.Chmod(s.world+"/sealed", 0o755), os.RemoveAll(s.world+"/sealed"), os.Remove(s.world+"/level.dat")))
+	for range 2 { // another try of what is done changes nothing
+		check(t, s.restore())
+		same(t, "what was restored", s.new[0], visible(tree(t, s.world)))
+		if _, err := os.Lstat(s.world + "/.dormouse-before-r1"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a directory for nothing is there (%v)", err)
+		}
+		same(t, "what was there", s.old[1], tree(t, s.mods+"/.dormouse-before-r1"))
+	}
+	check(t, dropPrevious(t.Context(), s.options(commandDrop), nil))
 }
 
 // The report says so, too: here an earlier try's mark can't be read.
