@@ -33,8 +33,8 @@ func (f filePod) has() bool { return !f.gated && !f.over }
 // filePodOf is a Pod that serves a Server's files. One that a copy has end may go on for long, which a game
 // doesn't wait for.
 func filePodOf(pod *corev1.Pod) filePod {
-	soon := !pod.DeletionTimestamp.IsZero() && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace
-	return filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: soon || disks.Over(pod), gated: disks.Gated(pod), over: disks.Over(pod)}
+	goes := !pod.DeletionTimestamp.IsZero() && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace
+	return filePod{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, ending: goes || disks.Over(pod), gated: disks.Gated(pod), over: disks.Over(pod)}
 }
 
 // gamePod is the Pod of a Server's game.
