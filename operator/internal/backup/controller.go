@@ -294,6 +294,13 @@ func (r *Reconciler) yieldsFor(server types.NamespacedName) time.Duration {
 	return max(left, 0)
 }
 
+// gameEnded notes that a Server's game was there and is gone: it went first, where it had to.
+func (r *Reconciler) gameEnded(server types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.yields, server)
+}
+
 // letGoOf lets the disks go of a Backup that is gone: somebody removed its finalizer. Its Job goes
 // with it, and its Pod may still be there.
 func (r *Reconciler) letGoOf(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {

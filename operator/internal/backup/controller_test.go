@@ -114,6 +114,33 @@ func TestACopyGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
 	}
 }
 
+// A game that was kept from starting goes first, and the next copy begins as soon as it has been.
+func TestTheNextCopyWaitsForTheGameThatGoesFirstAndNoLonger(t *testing.T) {
+	server := types.NamespacedName{Namespace: "games", Name: "survival-0"}
+	r := &Reconciler{
+		Client: clusterWith(t), Now: func() time.Time { return clock },
+		Table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}),
+	}
+	r.Init()
+	b := made("b", 0, v1alpha1.CopyRunning)
+	if !r.hold(b) {
+		t.Fatal("the disks aren't free")
+	}
+	if _, holder := r.Table.Start(server); holder == "" {
+		t.Fatal("the game starts beside the copy")
+	}
+	r.release(b)
+	if got := r.yieldsFor(server); got != gameFirst {
+		t.Fatalf("the game goes first for %s, want %s", got, gameFirst)
+	}
+	r.siblings(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: server.Namespace, Name: server.Name, Labels: map[string]string{wellknown.ServerLabel: server.Name},
+	}})
+	if got := r.yieldsFor(server); got != 0 {
+		t.Errorf("the next copy waits for another %s after the game has ended", got)
+	}
+}
+
 type failing struct{}
 
 func (failing) Of(context.Context, types.NamespacedName) ([]string, error) {

@@ -197,7 +197,9 @@ func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.
 	if b, ok := o.(*v1alpha1.Backup); ok {
 		return r.open(ctx, serverOf(b))
 	}
-	return r.open(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[wellknown.ServerLabel]})
+	server := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[wellknown.ServerLabel]}
+	r.gameEnded(server)
+	return r.open(ctx, server)
 }
 
 // byOwner are the Backups of an owner's Servers that haven't come to their end.
