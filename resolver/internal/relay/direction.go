@@ -34,8 +34,8 @@ type direction struct {
 	src, dst *end
 	// all is how many bytes were written to the destination's socket.
 	all int64
-	// What the destination has no room for is kept, or in the pipe, or, where waiting is set,
-	// still with the source. Nothing more is read meanwhile.
+	// What the destination has no room for is kept, or in the pipe, or still with the source.
+	// Waiting is set in each case, and nothing more is read meanwhile.
 	kept *kept
 	pipe *conn.Pipe
 	*withholding
@@ -47,9 +47,9 @@ type direction struct {
 	// stalled is set where the destination had no room before. What is read then stays with the
 	// source until it is sent.
 	waiting, stalled bool
-	// ended is set once the source has ended and all of it is passed on. Lost is set where part
-	// of it is not, or may not be.
-	ended, lost bool
+	// over is set once nothing more is passed on: the source has ended and all of it is passed
+	// on or, where lost is set, part of it is not, or may not be.
+	over, lost bool
 }
 
 // kept is what the destination has no room for: the rest of a buffer.
@@ -72,15 +72,36 @@ type withholding struct {
 // passesAll is for directions that aren't followed, which most are. It is never changed.
 var passesAll withholding
 
-// waits reports whether the destination has no room.
-func (f *direction) waits() bool { return f.kept != nil || f.pipe != nil || f.waiting }
-
-// over reports whether nothing more is passed on.
-func (f *direction) over() bool { return f.ended || f.lost }
-
-// pump moves once what is there.
+// pump moves once what is there. What is followed, or marked, goes another way.
 func (f *direction) pump() {
-	if f.flush(); f.waits() || f.over() {
+	if f.relay.exchange != nil || f.relay.options.Mark != nil {
+		f.pumpFollowed()
+		return
+	}
+	if f.full >= bulkChunks {
+		if pipe := conn.BorrowPipe(); pipe != nil {
+			f.splice(pipe, math.MaxInt64)
+			return
+		}
+	}
+	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
+	if f.stalled || f.relay.options.Kept.Full() {
+		f.peek(chunk)
+		return
+	}
+	n, errno := conn.RecvNow(f.src.file.FD(), chunk)
+	if !f.some(n, errno, "recvfrom") {
+		return
+	}
+	if rest := f.send(chunk[:n]); len(rest) > 0 && !f.over {
+		f.stalled = true
+		f.keep(rest, false)
+	}
+}
+
+// pumpFollowed is pump where the exchange is shown what is read, or the response is marked.
+func (f *direction) pumpFollowed() {
+	if f.flush(); f.waiting || f.over {
 		return
 	}
 	if f.full >= bulkChunks && len(f.withheld) == 0 {
@@ -126,7 +147,7 @@ func (f *direction) pump() {
 	case len(rest) == 0:
 		f.stalled = false
 		f.passed()
-	case !f.over():
+	case !f.over:
 		f.stalled = true
 		f.keep(rest, tight)
 	}
@@ -142,18 +163,19 @@ func (f *direction) keep(rest []byte, tight bool) {
 		buffer := conn.Streams.Get()
 		f.kept = &kept{buffer: buffer, rest: (*buffer)[:copy(*buffer, rest)], charged: conn.BufferBytes}
 	}
+	f.waiting = true
 	f.relay.options.Kept.Force(f.kept.charged)
 }
 
 // flush passes on what was withheld, once the protocol has changed.
 func (f *direction) flush() {
-	if len(f.withheld) == 0 || f.stop != http1.GoesOn || f.over() || f.waits() || f.guarded() {
+	if len(f.withheld) == 0 || f.stop != http1.GoesOn || f.over || f.waiting || f.guarded() {
 		return
 	}
 	rest := f.withheld
 	f.withheld = nil
 	f.relay.options.Kept.Give(copies * len(rest))
-	if rest = f.send(rest); len(rest) > 0 && !f.over() {
+	if rest = f.send(rest); len(rest) > 0 && !f.over {
 		f.stalled = true
 		f.keep(rest, true)
 	}
@@ -174,7 +196,7 @@ func (f *direction) peek(chunk []byte) {
 		conn.SkipNow(f.src.file.FD(), sent)
 	}
 	if f.stalled = len(rest) > 0; f.stalled {
-		f.waiting = !f.over()
+		f.waiting = !f.over
 	} else {
 		f.passed()
 	}
@@ -201,7 +223,7 @@ func (f *direction) some(n int, errno unix.Errno, call string) bool {
 	case n == 0:
 		// The other direction goes on. Where the destination is gone already, that
 		// direction will notice.
-		f.ended = true
+		f.over = true
 		f.relay.by(f.src)
 		_ = unix.Shutdown(f.dst.file.FD(), unix.SHUT_WR)
 		return false
@@ -232,7 +254,7 @@ func (f *direction) splice(pipe *conn.Pipe, most int64) {
 		pipe.Return()
 		return
 	}
-	f.pipe = pipe
+	f.pipe, f.waiting = pipe, true
 	f.drain()
 }
 
@@ -269,7 +291,7 @@ func (f *direction) drain() {
 
 // lose gives up this direction: nothing more is read, and what is kept is dropped.
 func (f *direction) lose() {
-	f.lost = true
+	f.lost, f.over = true, true
 	f.release()
 }
 
@@ -284,7 +306,11 @@ func (f *direction) moved(n int) {
 	if timer := f.relay.timer; timer != nil && timer.timed {
 		timer.said = f.src.file.Loop().Now()
 	}
-	if count := f.relay.count(f.side); count != nil {
+	count := f.relay.options.ToServer
+	if f.side == http1.Server {
+		count = f.relay.options.ToClient
+	}
+	if count != nil {
 		count(n)
 	}
 }
@@ -366,7 +392,7 @@ func (f *direction) withhold(b []byte, same bool) {
 // dawdles reports whether a request's head has begun and isn't complete, though all that the
 // client sent is read.
 func (f *direction) dawdles() bool {
-	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over() && !f.waits()
+	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over && !f.waiting
 }
 
 // passed reports to the exchange that all it was shown is passed on. Nothing more is read of a
@@ -375,7 +401,7 @@ func (f *direction) passed() {
 	if x := f.relay.exchange; x != nil {
 		x.Passed(f.side)
 	}
-	f.ended = f.ended || f.stop != http1.GoesOn
+	f.over = f.over || f.stop != http1.GoesOn
 }
 
 // release gives back what the direction has borrowed.

@@ -120,13 +120,13 @@ func Start(g *Group, l *loop.Loop, client, server int, o *Options, done func(End
 		o.Withheld = nil
 		r.up.withhold(withheld, false)
 	}
-	r.up.ended = r.up.stop != http1.GoesOn
+	r.up.over = r.up.stop != http1.GoesOn
 	r.client.in, r.client.out = &r.up, &r.down
 	r.server.in, r.server.out = &r.down, &r.up
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	failed := [2]error{r.client.file.Open(l, client, &r.client), r.server.file.Open(l, server, &r.server)}
-	for i, e := range r.ends() {
+	for i, e := range [...]*end{&r.client, &r.server} {
 		if failed[i] != nil {
 			r.end(e.why(), failed[i])
 		}
@@ -146,7 +146,7 @@ func (r *Relay) EndIfIdle(least time.Duration) {
 	r.loop().Do(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.closed || r.up.waits() || r.down.waits() || r.exchange.IdleFor(time.Now()) < least {
+		if r.closed || r.up.waiting || r.down.waiting || r.exchange.IdleFor(time.Now()) < least {
 			return
 		}
 		// What has arrived by now is to be relayed first.
@@ -156,33 +156,23 @@ func (r *Relay) EndIfIdle(least time.Duration) {
 	})
 }
 
-// count is what counts the bytes that one side sent; nil: nothing does.
-func (r *Relay) count(from http1.Side) Counter {
-	if from == http1.Client {
-		return r.options.ToServer
-	}
-	return r.options.ToClient
-}
-
 func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
-
-func (r *Relay) ends() [2]*end { return [2]*end{&r.client, &r.server} }
 
 // settle does what has to follow an event.
 func (r *Relay) settle() {
-	if !r.closed {
+	if !r.closed && len(r.up.withheld) > 0 {
 		r.up.flush()
 	}
-	for _, e := range r.ends() {
+	for _, e := range [...]*end{&r.client, &r.server} {
 		// Nothing more comes than what is there.
-		for e.gone && !r.closed && !e.in.over() && !e.in.waits() {
+		for e.gone && !r.closed && !e.in.over && !e.in.waiting {
 			e.in.pump()
 		}
 	}
 	if r.closed {
 		return
 	}
-	if r.up.stop != http1.GoesOn && r.up.ended && !r.down.over() && !r.down.waits() && !r.client.gone && r.exchange.Between() {
+	if r.up.stop != http1.GoesOn && r.up.over && !r.up.lost && !r.down.over && !r.down.waiting && !r.client.gone && r.exchange.Between() {
 		if r.up.stop == http1.Turned {
 			r.turn()
 		} else {
@@ -190,11 +180,11 @@ func (r *Relay) settle() {
 		}
 		return
 	}
-	if r.up.over() && r.down.over() {
+	if r.up.over && r.down.over {
 		r.finish()
 		return
 	}
-	for _, e := range r.ends() {
+	for _, e := range [...]*end{&r.client, &r.server} {
 		if err := e.want(); err != nil {
 			r.reset(e.why(), err)
 			return
@@ -216,7 +206,7 @@ func (r *Relay) finish() {
 		r.end(r.why, r.err)
 		return
 	}
-	for _, e := range r.ends() {
+	for _, e := range [...]*end{&r.client, &r.server} {
 		if r.awaitsHearing(e) {
 			return
 		}
@@ -244,7 +234,7 @@ func (r *Relay) reset(why Why, err error) {
 	if r.closed {
 		return
 	}
-	for _, e := range r.ends() {
+	for _, e := range [...]*end{&r.client, &r.server} {
 		_ = unix.SetsockoptLinger(e.file.FD(), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
 	r.end(why, err)
@@ -319,10 +309,10 @@ func (e *end) Ready(_ *loop.Loop, events uint32) {
 	if events&unix.EPOLLERR != 0 {
 		e.fail("getsockopt", conn.TakeError(e.file.FD()))
 	}
-	if e.out.waits() && events&(loop.Out|loop.Broken) != 0 {
+	if e.out.waiting && events&(loop.Out|loop.Broken) != 0 {
 		e.out.drain()
 	}
-	if !r.closed && !e.in.waits() && !e.in.over() && events&(loop.In|loop.Broken) != 0 {
+	if !r.closed && !e.in.waiting && !e.in.over && events&(loop.In|loop.Broken) != 0 {
 		e.in.pump()
 	}
 	r.settle()
@@ -352,13 +342,13 @@ func (e *end) want() error {
 	}
 	events := uint32(loop.Broken)
 	switch {
-	case e.in.over():
-	case e.in.waits():
+	case e.in.over:
+	case e.in.waiting:
 		events = 0
 	default:
 		events |= loop.In
 	}
-	if e.out.waits() {
+	if e.out.waiting {
 		events |= loop.Out
 	}
 	if e.hung && events == loop.Broken {

@@ -57,7 +57,7 @@ func (r *Relay) awaitsHearing(e *end) bool {
 
 // halfClosed reports whether one side has ended and the time of the other is limited.
 func (r *Relay) halfClosed() bool {
-	return r.options.HalfClosed > 0 && r.up.over() != r.down.over()
+	return r.options.HalfClosed > 0 && r.up.over != r.down.over
 }
 
 // limit is how long the relay may be silent.
@@ -115,7 +115,7 @@ func (r *Relay) expire() {
 	}
 	if r.options.Head > 0 && r.up.dawdles() && time.Since(r.up.since) >= r.options.Head {
 		// Its earlier requests are still answered.
-		r.up.stop, r.up.cut, r.up.ended = http1.Cut, ByTimeout, true
+		r.up.stop, r.up.cut, r.up.over = http1.Cut, ByTimeout, true
 		r.up.withhold(nil, false)
 	}
 	r.settle()
