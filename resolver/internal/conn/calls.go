@@ -15,9 +15,9 @@ import (
 // RecvNow reads what a socket has received.
 func RecvNow(fd int, b []byte) (int, unix.Errno) {
 	for {
-		n, errno := readNow(uintptr(fd), b)
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
 		if errno != unix.EINTR {
-			return n, errno
+			return int(n), errno
 		}
 	}
 }
@@ -25,9 +25,10 @@ func RecvNow(fd int, b []byte) (int, unix.Errno) {
 // SendNow sends as much as there is room for, to where the socket is connected to.
 func SendNow(fd int, b []byte) (int, unix.Errno) {
 	for {
-		n, errno := sendNow(uintptr(fd), b)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), //nolint:gosec // the kernel reads there
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		if errno != unix.EINTR {
-			return n, errno
+			return int(n), errno
 		}
 	}
 }
@@ -63,9 +64,6 @@ func discardNow(fd uintptr, n int) (int, unix.Errno) {
 	return int(took), errno
 }
 
-// Readable reports whether there is something to read, including the end of the stream.
-func Readable(fd int) bool { return readable(uintptr(fd)) }
-
 // Unheard reports whether a TCP socket's peer has not yet acknowledged all that was sent.
 func Unheard(fd int) bool {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
@@ -94,19 +92,8 @@ func TakeError(fd int) unix.Errno {
 	return unix.Errno(n)
 }
 
-func readNow(fd uintptr, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there
-	return int(n), errno
-}
-
-func sendNow(fd uintptr, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), //nolint:gosec // the kernel reads there
-		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-	return int(n), errno
-}
-
-// readable reports whether there is something to read, including the end of the stream.
-func readable(fd uintptr) bool {
+// Readable reports whether there is something to read, including the end of the stream.
+func Readable(fd uintptr) bool {
 	var one [1]byte
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&one)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes there

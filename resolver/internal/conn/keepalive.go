@@ -19,34 +19,26 @@ type KeepAlive struct {
 // DefaultKeepAlive finds peers that are gone within a minute.
 var DefaultKeepAlive = KeepAlive{Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// userTimeout is how long sent data may stay unacknowledged: as long as keep-alive takes to
-// detect that a peer is gone.
-func (k KeepAlive) userTimeout() time.Duration { return k.Idle + time.Duration(k.Count)*k.Interval }
-
 // option is a socket option.
 type option struct{ level, name, value int }
 
+// options has sent data stay unacknowledged as long as keep-alive takes to detect that a peer is
+// gone.
 func (k KeepAlive) options() [5]option {
+	unheard := k.Idle + time.Duration(k.Count)*k.Interval
 	return [...]option{
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(k.Idle.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(k.Interval.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, k.Count},
-		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(k.userTimeout().Milliseconds())},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unheard.Milliseconds())},
 	}
-}
-
-func (k KeepAlive) set(fd int) error {
-	options := k.options()
-	return set(fd, options[:])
 }
 
 // Prepare sets DefaultKeepAlive on a TCP socket, and has it send without delay.
 func Prepare(fd int) error {
-	if err := DefaultKeepAlive.set(fd); err != nil {
-		return err
-	}
-	return set(fd, []option{{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}})
+	options := DefaultKeepAlive.options()
+	return set(fd, append(options[:], option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}))
 }
 
 func set(fd int, options []option) error {

@@ -122,7 +122,11 @@ func (p *Packets) Receive(b *Batch) unix.Errno {
 	}
 	if errno == 0 {
 		b.received = int(n)
-		p.large = b.bytes() > MaxDatagram
+		total := 0
+		for i := range b.received {
+			total += int(b.messages[i].Len)
+		}
+		p.large = total > MaxDatagram
 	}
 	return errno
 }
@@ -157,14 +161,6 @@ func NewBatch() *Batch {
 
 // Len is how many datagrams there are.
 func (b *Batch) Len() int { return b.received }
-
-// bytes is the total length of the datagrams.
-func (b *Batch) bytes() (total int) {
-	for i := range b.received {
-		total += int(b.messages[i].Len)
-	}
-	return total
-}
 
 // Datagram is one of the datagrams received, with its sender and the address that it was sent
 // to. That address is not valid where the kernel did not report it.

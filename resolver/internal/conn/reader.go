@@ -98,7 +98,7 @@ func (r *Reader) NextNow(limit int) ([]byte, error) {
 // Wait waits until there is something to read, including the end of the stream. It hardly uses
 // the stack, so that a goroutine that did nothing before keeps the smallest stack while it
 // waits.
-func (r *Reader) Wait() error { return r.raw.Read(readable) }
+func (r *Reader) Wait() error { return r.raw.Read(Readable) }
 
 // Done gives the buffer of the last Next back.
 func (r *Reader) Done() {
@@ -132,21 +132,17 @@ func (r *Reader) read(fd uintptr) bool {
 		}
 		defer func() { r.budget.Give(room - r.n) }()
 	}
-	for {
-		n, errno := readNow(fd, (*r.buf)[:room])
-		switch errno {
-		case 0:
-			r.n = n
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			r.Done()
-			return false
-		default:
-			r.err = os.NewSyscallError("read", errno)
-		}
-		return true
+	n, errno := RecvNow(int(fd), (*r.buf)[:room])
+	switch errno {
+	case 0:
+		r.n = n
+	case unix.EAGAIN:
+		r.Done()
+		return false
+	default:
+		r.err = os.NewSyscallError("read", errno)
 	}
+	return true
 }
 
 // peek is read without room for the bytes: they stay in the socket, but the end of the stream

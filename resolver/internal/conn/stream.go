@@ -89,13 +89,14 @@ func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 	if err != nil {
 		return -1, false, os.NewSyscallError("socket", err)
 	}
+	address := socketAddress(to)
 	if err = Prepare(fd); err == nil {
-		err = connect(fd, to)
+		err = unix.Connect(fd, address)
 	}
 	// The socket is connected where the backend is on the same node, though the first call
 	// returns EINPROGRESS.
 	if errors.Is(err, unix.EINPROGRESS) {
-		err = connect(fd, to)
+		err = unix.Connect(fd, address)
 	}
 	switch {
 	case err == nil || errors.Is(err, unix.EISCONN):
@@ -106,8 +107,6 @@ func Connect(to netip.AddrPort) (fd int, pending bool, err error) {
 	_ = unix.Close(fd)
 	return -1, false, os.NewSyscallError("connect", err)
 }
-
-func connect(fd int, to netip.AddrPort) error { return unix.Connect(fd, socketAddress(to)) }
 
 // settled reports whether the socket has connected or failed.
 func settled(fd int) bool {
@@ -165,27 +164,19 @@ func (s *Stream) wake() {
 // net.ErrClosed once the Stream is cut.
 func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
 	for {
-		if err := s.fails(d); err != nil {
-			return err
-		}
-		if attempt(uintptr(s.file.FD())) {
+		s.mu.Lock()
+		ended, late := s.cut || s.over, !d.at.IsZero() && !time.Now().Before(d.at)
+		s.mu.Unlock()
+		switch {
+		case ended:
+			return net.ErrClosed
+		case late:
+			return os.ErrDeadlineExceeded
+		case attempt(uintptr(s.file.FD)):
 			return nil
 		}
 		<-s.changed
 	}
-}
-
-// fails is the error with which a direction fails; nil: it doesn't.
-func (s *Stream) fails(d *deadline) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.cut || s.over:
-		return net.ErrClosed
-	case !d.at.IsZero() && !time.Now().Before(d.at):
-		return os.ErrDeadlineExceeded
-	}
-	return nil
 }
 
 // SetReadDeadline makes reads fail from a time on; zero: never. It ends a read that waits, too.
@@ -206,8 +197,9 @@ func (s *Stream) setDeadline(at time.Time, of ...*deadline) error {
 	for _, d := range of {
 		d.at = at
 		switch {
+		case at.IsZero() && d.timer == nil:
 		case at.IsZero():
-			d.stop()
+			d.timer.Stop()
 		case d.timer == nil:
 			d.timer = time.AfterFunc(time.Until(at), s.wake)
 		default:
@@ -215,12 +207,6 @@ func (s *Stream) setDeadline(at time.Time, of ...*deadline) error {
 		}
 	}
 	return nil
-}
-
-func (d *deadline) stop() {
-	if d.timer != nil {
-		d.timer.Stop()
-	}
 }
 
 // Write implements io.Writer: it waits for room until all of b is written.
@@ -231,13 +217,12 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 	var failed error
 	err = s.until(&s.write, func(fd uintptr) bool {
 		for {
-			sent, errno := sendNow(fd, b[n:])
+			sent, errno := SendNow(int(fd), b[n:])
 			switch errno {
 			case 0:
 				if n += sent; n == len(b) {
 					return true
 				}
-			case unix.EINTR:
 			case unix.EAGAIN:
 				return false
 			default:
@@ -274,19 +259,22 @@ func (s *Stream) Discard(n int) {
 // CloseWrite ends this side of the connection: the peer reads what was written, and then the
 // end.
 func (s *Stream) CloseWrite() error {
-	return os.NewSyscallError("shutdown", unix.Shutdown(s.file.FD(), unix.SHUT_WR))
+	return os.NewSyscallError("shutdown", unix.Shutdown(s.file.FD, unix.SHUT_WR))
 }
 
 // Watch sets keep-alive: the connection fails once its peer is gone, or has acknowledged
 // nothing, for as long as k allows.
-func (s *Stream) Watch(k KeepAlive) error { return k.set(s.file.FD()) }
+func (s *Stream) Watch(k KeepAlive) error {
+	options := k.options()
+	return set(s.file.FD, options[:])
+}
 
 // Addresses are the peer's and the connection's own. One that isn't known any more is invalid.
 func (s *Stream) Addresses() (peer, own netip.AddrPort) {
-	if at, err := unix.Getpeername(s.file.FD()); err == nil {
+	if at, err := unix.Getpeername(s.file.FD); err == nil {
 		peer = AddressOf(at)
 	}
-	if at, err := unix.Getsockname(s.file.FD()); err == nil {
+	if at, err := unix.Getsockname(s.file.FD); err == nil {
 		own = AddressOf(at)
 	}
 	return peer, own
@@ -305,7 +293,7 @@ func (s *Stream) Cut() {
 func (s *Stream) Detach() (fd int) {
 	s.end()
 	s.file.Leave()
-	return s.file.FD()
+	return s.file.FD
 }
 
 // Close implements io.Closer. It does nothing after Close or Detach.
@@ -322,8 +310,11 @@ func (s *Stream) end() (before bool) {
 	defer s.mu.Unlock()
 	before = s.over
 	s.over = true
-	s.read.stop()
-	s.write.stop()
+	for _, d := range [...]*deadline{&s.read, &s.write} {
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+	}
 	return before
 }
 
@@ -334,7 +325,7 @@ var _ syscall.RawConn = (*rawStream)(nil)
 
 // Control implements syscall.RawConn.
 func (r *rawStream) Control(f func(fd uintptr)) error {
-	f(uintptr(r.file.FD()))
+	f(uintptr(r.file.FD))
 	return nil
 }
 

@@ -54,14 +54,13 @@ func (w *Writer) WriteNow(b []byte) error {
 // write tries once; false: wait until there is room.
 func (w *Writer) write(fd uintptr) bool {
 	for {
-		n, errno := sendNow(fd, w.left)
+		n, errno := SendNow(int(fd), w.left)
 		switch errno {
 		case 0:
 			w.left = w.left[n:]
 			if len(w.left) == 0 {
 				return true
 			}
-		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		default:

@@ -116,7 +116,7 @@ func (s *tcpSocket) Ready(on *loop.Loop, _ uint32) {
 		s.mu.RUnlock()
 		return
 	}
-	fd, from, err := unix.Accept4(s.file.FD(), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	fd, from, err := unix.Accept4(s.file.FD, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	s.mu.RUnlock()
 	switch {
 	case err == nil:

@@ -47,7 +47,7 @@ func TestConnectionsHaveTheListenersKeepAlive(t *testing.T) {
 			})
 			defer l.Wait()
 			defer l.Close()
-			address, err := unix.Getsockname(opened.(*tcpSocket).file.FD())
+			address, err := unix.Getsockname(opened.(*tcpSocket).file.FD)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestWhoIsGoneHasAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.Close() }()
-	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD())
+	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestClientsWaitWhileThereAreNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.Close() }()
-	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD())
+	address, err := unix.Getsockname(socket.(*tcpSocket).file.FD)
 	if err != nil {
 		t.Fatal(err)
 	}

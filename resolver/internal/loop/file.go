@@ -9,10 +9,10 @@ import (
 
 // File is a socket that a loop waits for. It is for its loop alone once it waits.
 type File struct {
-	// loop is nil where all loops wait.
-	loop    *Loop
+	// Loop is nil where all loops wait, and FD is the file descriptor. Open sets both.
+	Loop    *Loop
+	FD      int
 	handler Handler
-	fd      int
 	wanted  uint32
 	// serial distinguishes it from earlier files with the same number.
 	serial int32
@@ -56,7 +56,7 @@ func keep(fd int, f *File) error {
 
 // Open gives a non-blocking file to a loop, which does not wait for it yet.
 func (f *File) Open(l *Loop, fd int, h Handler) error {
-	*f = File{loop: l, handler: h, fd: fd, serial: serials.Add(1)}
+	*f = File{Loop: l, handler: h, FD: fd, serial: serials.Add(1)}
 	l.open.Add(1)
 	return keep(fd, f)
 }
@@ -65,15 +65,9 @@ func (f *File) Open(l *Loop, fd int, h Handler) error {
 // that are idle. It may wait for In, or nothing at all.
 func (f *File) OpenShared(fd int, h Handler) error {
 	once.Do(startAll)
-	*f = File{handler: h, fd: fd, serial: serials.Add(1)}
+	*f = File{handler: h, FD: fd, serial: serials.Add(1)}
 	return keep(fd, f)
 }
-
-// FD is the file descriptor.
-func (f *File) FD() int { return f.fd }
-
-// Loop is the file's loop; nil where the file is shared by all.
-func (f *File) Loop() *Loop { return f.loop }
 
 // Want has the loop wait for In, Out, both, Broken alone, or nothing at all. Before the file
 // waits for the first time any goroutine may call it. After an error the loop waits for what it
@@ -92,8 +86,8 @@ func (f *File) Want(events uint32) error {
 		op = unix.EPOLL_CTL_DEL
 	}
 	f.wanted = events
-	if f.loop != nil {
-		err := f.loop.control(op, f, events)
+	if f.Loop != nil {
+		err := f.Loop.control(op, f, events)
 		if err != nil {
 			f.wanted = was
 		}
@@ -123,12 +117,12 @@ func (f *File) Leave() {
 // Close closes the file.
 func (f *File) Close() {
 	f.forget()
-	_ = unix.Close(f.fd)
+	_ = unix.Close(f.FD)
 }
 
 func (f *File) forget() {
-	_ = keep(f.fd, nil)
-	if f.loop != nil {
-		f.loop.open.Add(-1)
+	_ = keep(f.FD, nil)
+	if f.Loop != nil {
+		f.Loop.open.Add(-1)
 	}
 }

@@ -53,9 +53,10 @@ type Ender interface{ TurnEnds() }
 type Loop struct {
 	epoll, bell int
 	events      [eventsATurn]unix.EpollEvent
-	buffer      [bufferBytes]byte
-	enders      []Ender
-	now         time.Time
+	// Buffer is for a handler, until it returns.
+	Buffer [bufferBytes]byte
+	enders []Ender
+	now    time.Time
 	// open is how many files the loop has of its own.
 	open atomic.Int32
 
@@ -132,7 +133,7 @@ func newLoop() (*Loop, error) {
 		return nil, fmt.Errorf("making a poller's bell: %w", err)
 	}
 	l := &Loop{epoll: epoll, bell: bell}
-	if err := l.control(unix.EPOLL_CTL_ADD, &File{fd: bell}, In); err != nil {
+	if err := l.control(unix.EPOLL_CTL_ADD, &File{FD: bell}, In); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -156,9 +157,6 @@ func (l *Loop) Now() time.Time {
 	}
 	return l.now
 }
-
-// Buffer is a buffer for a handler, until it returns.
-func (l *Loop) Buffer() []byte { return l.buffer[:] }
 
 // AtEnd has the loop call e once, when it has called all handlers that are ready now. It is for
 // the loop's handlers.
@@ -240,6 +238,6 @@ func (l *Loop) doTasks() {
 }
 
 func (l *Loop) control(op int, f *File, events uint32) error {
-	e := unix.EpollEvent{Events: events, Fd: int32(f.fd), Pad: f.serial} //nolint:gosec // a file's number
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, f.fd, &e))
+	e := unix.EpollEvent{Events: events, Fd: int32(f.FD), Pad: f.serial} //nolint:gosec // a file's number
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, f.FD, &e))
 }

@@ -29,7 +29,7 @@ func sockets(t *testing.T, h Handler) (far int, f *File) {
 func in(t *testing.T, f *File, what func()) {
 	t.Helper()
 	done := make(chan struct{})
-	f.Loop().Do(func() {
+	f.Loop.Do(func() {
 		defer close(done)
 		what()
 	})
@@ -48,9 +48,9 @@ type recorder struct {
 
 func (h *recorder) Ready(_ *Loop, events uint32) {
 	var b [16]byte
-	_, _ = unix.Read(h.file.FD(), b[:])
+	_, _ = unix.Read(h.file.FD, b[:])
 	h.events <- events
-	h.file.Loop().AtEnd(h)
+	h.file.Loop.AtEnd(h)
 }
 
 func (h *recorder) TurnEnds() { h.ends <- len(h.events) }
@@ -108,8 +108,8 @@ func TestATurnEndsAfterAllThatWasReady(t *testing.T) {
 	second, g := sockets(t, other)
 	other.file = g
 	// Both are one loop's, which sees them ready at once.
-	if f.Loop() != g.Loop() {
-		if err := g.Open(f.Loop(), g.FD(), other); err != nil {
+	if f.Loop != g.Loop {
+		if err := g.Open(f.Loop, g.FD, other); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestAnEventIsNotTheNextFilesOfTheNumber(t *testing.T) {
 		ends[i], files[i] = sockets(t, calls(func(on *Loop) {
 			called <- i
 			other := files[1-i]
-			number := other.FD()
+			number := other.FD
 			other.Close()
 			if err := unix.Dup3(ends[2], number, unix.O_CLOEXEC); err != nil {
 				t.Error(err)
@@ -173,9 +173,9 @@ func TestAnEventIsNotTheNextFilesOfTheNumber(t *testing.T) {
 	}
 	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
 	ends[2] = pair[0]
-	l := files[0].Loop()
+	l := files[0].Loop
 	in(t, files[0], func() {
-		if err := files[1].Open(l, files[1].FD(), files[1].handler); err != nil {
+		if err := files[1].Open(l, files[1].FD, files[1].handler); err != nil {
 			t.Error(err)
 		}
 		say(t, ends[0], "a")

@@ -84,12 +84,12 @@ func (f *direction) pump() {
 			return
 		}
 	}
-	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
+	chunk := f.src.file.Loop.Buffer[:conn.BufferBytes]
 	if f.stalled || f.relay.options.Kept.Full() {
 		f.peek(chunk)
 		return
 	}
-	n, errno := conn.RecvNow(f.src.file.FD(), chunk)
+	n, errno := conn.RecvNow(f.src.file.FD, chunk)
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
@@ -112,7 +112,7 @@ func (f *direction) pumpFollowed() {
 			}
 		}
 	}
-	chunk := f.src.file.Loop().Buffer()[:conn.BufferBytes]
+	chunk := f.src.file.Loop.Buffer[:conn.BufferBytes]
 	tight, guarded, mark := f.stalled || f.relay.options.Kept.Full(), f.guarded(), f.mark()
 	if mark != nil {
 		chunk = chunk[:len(chunk)-http1.MarkRoom]
@@ -132,7 +132,7 @@ func (f *direction) pumpFollowed() {
 		}
 		chunk = chunk[:min(before+few, len(chunk))]
 	}
-	n, errno := conn.RecvNow(f.src.file.FD(), chunk[before:])
+	n, errno := conn.RecvNow(f.src.file.FD, chunk[before:])
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
@@ -184,7 +184,7 @@ func (f *direction) flush() {
 // peek moves what is there, and leaves with the source what the destination has no room for.
 // That is read twice, but takes no memory meanwhile.
 func (f *direction) peek(chunk []byte) {
-	n, errno := conn.PeekNow(f.src.file.FD(), chunk)
+	n, errno := conn.PeekNow(f.src.file.FD, chunk)
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
@@ -193,7 +193,7 @@ func (f *direction) peek(chunk []byte) {
 	rest := f.send(chunk[:n])
 	if sent := n - len(rest); sent > 0 {
 		f.shown -= int32(sent) //nolint:gosec // a buffer's bytes
-		conn.SkipNow(f.src.file.FD(), sent)
+		conn.SkipNow(f.src.file.FD, sent)
 	}
 	if f.stalled = len(rest) > 0; f.stalled {
 		f.waiting = !f.over
@@ -225,7 +225,7 @@ func (f *direction) some(n int, errno unix.Errno, call string) bool {
 		// direction will notice.
 		f.over = true
 		f.relay.by(f.src)
-		_ = unix.Shutdown(f.dst.file.FD(), unix.SHUT_WR)
+		_ = unix.Shutdown(f.dst.file.FD, unix.SHUT_WR)
 		return false
 	}
 	return true
@@ -234,7 +234,7 @@ func (f *direction) some(n int, errno unix.Errno, call string) bool {
 // send writes bytes to the destination, and returns those for which there is no room.
 func (f *direction) send(b []byte) []byte {
 	for len(b) > 0 {
-		n, errno := conn.SendNow(f.dst.file.FD(), b)
+		n, errno := conn.SendNow(f.dst.file.FD, b)
 		if errno == unix.EAGAIN {
 			break
 		}
@@ -249,7 +249,7 @@ func (f *direction) send(b []byte) []byte {
 }
 
 func (f *direction) splice(pipe *conn.Pipe, most int64) {
-	n, errno := pipe.Fill(f.src.file.FD(), most)
+	n, errno := pipe.Fill(f.src.file.FD, most)
 	if !f.some(n, errno, "splice") {
 		pipe.Return()
 		return
@@ -263,7 +263,7 @@ func (f *direction) drain() {
 	switch {
 	case f.pipe != nil:
 		held := f.pipe.Held()
-		errno := f.pipe.Drain(f.dst.file.FD())
+		errno := f.pipe.Drain(f.dst.file.FD)
 		moved := held - f.pipe.Held()
 		f.moved(moved)
 		f.skipped(moved)
@@ -304,7 +304,7 @@ func (f *direction) moved(n int) {
 	}
 	f.all += int64(n)
 	if timer := f.relay.timer; timer != nil && timer.timed {
-		timer.said = f.src.file.Loop().Now()
+		timer.said = f.src.file.Loop.Now()
 	}
 	count := f.relay.options.ToServer
 	if f.side == http1.Server {

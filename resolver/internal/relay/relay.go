@@ -150,13 +150,13 @@ func (r *Relay) EndIfIdle(least time.Duration) {
 			return
 		}
 		// What has arrived by now is to be relayed first.
-		if !conn.Readable(r.client.file.FD()) && !conn.Readable(r.server.file.FD()) {
+		if !conn.Readable(uintptr(r.client.file.FD)) && !conn.Readable(uintptr(r.server.file.FD)) {
 			r.end(ByIdle, nil)
 		}
 	})
 }
 
-func (r *Relay) loop() *loop.Loop { return r.client.file.Loop() }
+func (r *Relay) loop() *loop.Loop { return r.client.file.Loop }
 
 // settle does what has to follow an event.
 func (r *Relay) settle() {
@@ -235,7 +235,7 @@ func (r *Relay) reset(why Why, err error) {
 		return
 	}
 	for _, e := range [...]*end{&r.client, &r.server} {
-		_ = unix.SetsockoptLinger(e.file.FD(), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		_ = unix.SetsockoptLinger(e.file.FD, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
 	r.end(why, err)
 }
@@ -247,7 +247,7 @@ func (r *Relay) turn() {
 	r.close()
 	r.client.file.Leave()
 	r.server.file.Close()
-	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD(), Rest: rest})
+	r.done(Ended{Why: ByTurn, ToServer: r.up.all, ToClient: r.down.all, Client: r.client.file.FD, Rest: rest})
 }
 
 // by notes that a side has ended, or failed.
@@ -307,7 +307,7 @@ func (e *end) Ready(_ *loop.Loop, events uint32) {
 	// A connection hangs up without an error when both sides have ended it.
 	e.hung = e.hung || events&unix.EPOLLHUP != 0
 	if events&unix.EPOLLERR != 0 {
-		e.fail("getsockopt", conn.TakeError(e.file.FD()))
+		e.fail("getsockopt", conn.TakeError(e.file.FD))
 	}
 	if e.out.waiting && events&(loop.Out|loop.Broken) != 0 {
 		e.out.drain()

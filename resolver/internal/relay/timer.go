@@ -45,7 +45,7 @@ func (r *Relay) timerOf() *timer {
 // awaitsHearing has the relay look again whether a side that is there has received all; false:
 // it has.
 func (r *Relay) awaitsHearing(e *end) bool {
-	if e.gone || !conn.Unheard(e.file.FD()) || conn.Closed(e.file.FD()) {
+	if e.gone || !conn.Unheard(e.file.FD) || conn.Closed(e.file.FD) {
 		return false
 	}
 	_ = e.want()

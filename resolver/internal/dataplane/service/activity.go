@@ -12,12 +12,9 @@ type Activity struct {
 	// Relayed counts clients with a backend. Open counts the TCP connections among those and
 	// among the clients that are connecting to a backend.
 	Relayed, Open atomic.Int32
-	// heard is when a client was last heard of.
-	heard LastSeen
+	// Heard is when a client was last heard of.
+	Heard LastSeen
 }
-
-// Touch notes that a client was heard of.
-func (a *Activity) Touch(now time.Time) { a.heard.Note(now) }
 
 // Summary describes the service's clients for the operator. Ever reports whether there ever was
 // a client that counts.
@@ -32,7 +29,7 @@ func (s *Service) Summary(now time.Time) (out informerapi.Sessions, ever bool) {
 		out.LastActive = now
 		return out, true
 	}
-	out.LastActive, ever = a.heard.Last()
+	out.LastActive, ever = a.Heard.Last()
 	if !ever {
 		out.LastActive = time.Time{}
 	}

@@ -80,7 +80,7 @@ func (c *Client) begin(p *Port, stay guard.Stay) {
 // another service goes on there.
 func (c *Client) end() {
 	if c.open {
-		c.port.Active.Touch(time.Now())
+		c.port.Active.Heard.Note(time.Now())
 		c.port.Active.Open.Add(-1)
 	}
 	c.takeSlot(hold.Release{})

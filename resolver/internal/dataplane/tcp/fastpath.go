@@ -88,7 +88,7 @@ func (r *fastRelay) end() {
 	r.stay.Leave()
 	p.GiveConnection()
 	p.End(false)
-	p.Active.Touch(time.Now())
+	p.Active.Heard.Note(time.Now())
 	p.Active.Open.Add(-1)
 	p.Running.Done()
 }
@@ -127,13 +127,13 @@ func (s *fastClient) giveUp(err error) {
 // Ready implements loop.Handler: the backend is connected, or can't be.
 func (s *fastClient) Ready(*loop.Loop, uint32) {
 	s.timer.Stop()
-	if err := conn.Connected(s.server.FD()); err != nil {
+	if err := conn.Connected(s.server.FD); err != nil {
 		s.giveUp(err)
 		return
 	}
 	s.over = true
 	s.server.Leave()
-	s.relay(s.server.FD())
+	s.relay(s.server.FD)
 }
 
 func (s *fastClient) relay(server int) {

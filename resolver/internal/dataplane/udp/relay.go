@@ -77,8 +77,8 @@ func (s *session) take() bool {
 
 // Ready implements loop.Handler: clients have sent something.
 func (u *socket) Ready(on *loop.Loop, _ uint32) {
-	b := u.loop.received()
-	if !u.receive(b) {
+	b := u.receive()
+	if b == nil {
 		return
 	}
 	now := on.Now()
@@ -97,28 +97,26 @@ func (u *socket) Ready(on *loop.Loop, _ uint32) {
 	}
 }
 
-// received is the batch to receive into.
-func (l *udpLoop) received() *conn.Batch {
-	if l.batch == nil {
-		l.batch = conn.NewBatch()
-	}
-	return l.batch
-}
-
-// receive receives the datagrams that have arrived; false: there are none.
-func (u *socket) receive(b *conn.Batch) bool {
+// receive receives the datagrams that have arrived; nil: there are none.
+func (u *socket) receive() *conn.Batch {
 	u.io.Lock()
 	defer u.io.Unlock()
 	if u.closed {
-		return false
+		return nil
 	}
-	errno := u.packets.Receive(b)
-	if errno != 0 && errno != unix.EAGAIN {
+	if u.loop.batch == nil {
+		u.loop.batch = conn.NewBatch()
+	}
+	switch errno := u.packets.Receive(u.loop.batch); errno {
+	case 0:
+		return u.loop.batch
+	case unix.EAGAIN:
+	default:
 		// The socket stays open; trying again at once would not help.
 		_ = u.file.Want(0)
 		time.AfterFunc(receivePause, u.resume)
 	}
-	return errno == 0
+	return nil
 }
 
 // taken gives a session its client's datagram; false: the session is over. A query of a held
@@ -172,11 +170,13 @@ func (s *session) fromClient(datagram []byte, now time.Time) bool {
 // where there is no room a datagram is lost, as on a line that is full.
 func (s *session) relay(datagram []byte) {
 	// The line counts it first: an answer may end the session at once.
-	s.line.AddBytes(int64(len(datagram)), 0)
+	if s.line != nil {
+		s.line.AddBytes(int64(len(datagram)), 0)
+	}
 	var failed error
 	if !s.adopted {
 		failed = s.writer.WriteNow(datagram)
-	} else if _, errno := conn.SendNow(s.file.FD(), datagram); errno != 0 {
+	} else if _, errno := conn.SendNow(s.file.FD, datagram); errno != 0 {
 		failed = errno
 	}
 	if failed != nil && !s.sendAgain(datagram, failed, s.writeNow) {
@@ -226,7 +226,7 @@ func (s *session) writeNow(datagram []byte) error {
 	if !s.adopted {
 		return s.writer.WriteNow(datagram)
 	}
-	if _, errno := conn.SendNow(s.file.FD(), datagram); errno != 0 {
+	if _, errno := conn.SendNow(s.file.FD, datagram); errno != 0 {
 		return errno
 	}
 	return nil
@@ -250,7 +250,7 @@ func (s *session) Ready(on *loop.Loop, _ uint32) {
 		}
 		l.replying = s.socket
 	}
-	n, errno := conn.RecvNow(s.file.FD(), l.replies.Room())
+	n, errno := conn.RecvNow(s.file.FD, l.replies.Room())
 	switch {
 	case errno == 0:
 		if s.line != nil {
@@ -280,7 +280,7 @@ func (l *udpLoop) TurnEnds() {
 }
 
 func (l *udpLoop) flush() {
-	sent, bytes, lost := l.replies.Send(l.replying.packets.FD())
+	sent, bytes, lost := l.replies.Send(l.replying.file.FD)
 	if sent > 0 {
 		l.replying.port.Load().Counts.DatagramsToClient(sent, bytes)
 	}
@@ -296,7 +296,7 @@ func (s *session) end() {
 	s.file.Leave()
 	s.socket.loop.Do(func() {
 		s.adopted = false
-		_ = unix.Close(s.file.FD())
+		_ = unix.Close(s.file.FD)
 		s.from.Free()
 		s.leave()
 		s.socket.forget(s)

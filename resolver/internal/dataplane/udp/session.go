@@ -229,7 +229,7 @@ func (s *session) mayWait() bool {
 func (s *session) touch(at *service.LastSeen, now time.Time) {
 	at.Note(now)
 	if !s.query && s.validated.Load() {
-		s.port.Active.Touch(now)
+		s.port.Active.Heard.Note(now)
 	}
 }
 
