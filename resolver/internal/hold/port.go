@@ -95,21 +95,19 @@ func (p *port) delivered() {
 		return
 	}
 	now := time.Now()
-	asked := q.called
+	asked, address, up := q.called, p.addressAt, p.upAt
 	if asked.IsZero() {
 		asked = q.began
 	}
-	address := maxTime(p.addressAt, asked)
+	if address.Before(asked) {
+		address = asked
+	}
+	if up.Before(address) {
+		up = address
+	}
 	p.counts.Took(metrics.StageAddress, address.Sub(asked))
-	p.counts.Took(metrics.StageUp, maxTime(p.upAt, address).Sub(address))
+	p.counts.Took(metrics.StageUp, up.Sub(address))
 	p.counts.Took(metrics.StageDelivered, now.Sub(p.upAt))
 	p.counts.Took(metrics.StageTotal, now.Sub(q.began))
 	p.addressAt, p.upAt = time.Time{}, time.Time{}
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
