@@ -33,7 +33,11 @@ type Reader struct {
 var ErrNoRoom = errors.New("no room for more bytes")
 
 // NewReader makes a reader of a TCP connection.
-func NewReader(s *Stream) *Reader { return newReader((*rawStream)(s), Streams, true) }
+func NewReader(s *Stream) *Reader {
+	r := &Reader{raw: (*rawStream)(s), pool: Streams, stream: true}
+	r.attempt = r.read
+	return r
+}
 
 // NewDatagramReader makes a reader of a connected UDP socket.
 func NewDatagramReader(c *net.UDPConn) (*Reader, error) {
@@ -41,13 +45,9 @@ func NewDatagramReader(c *net.UDPConn) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the socket: %w", err)
 	}
-	return newReader(raw, Datagrams, false), nil
-}
-
-func newReader(raw syscall.RawConn, pool *Pool, stream bool) *Reader {
-	r := &Reader{raw: raw, pool: pool, stream: stream}
+	r := &Reader{raw: raw, pool: Datagrams}
 	r.attempt = r.read
-	return r
+	return r, nil
 }
 
 // Charge makes reads take what they read from a budget; the caller gives it back. Where nothing

@@ -44,7 +44,7 @@ func (sv *served) update(r *route.Route) (was *route.Route) {
 	}
 	sv.endLost(was, r)
 	if sv.tcp != nil {
-		sv.tcp.Routed(sv.Service)
+		sv.tcp.EndIdle(sv.Service)
 	}
 	return was
 }

@@ -164,13 +164,13 @@ func (t *Answers) ask(a *sharedAnswer, r proto.Reteller, q proto.Question, now t
 // fetch asks a backend; nil: it didn't answer, or there is no room for its answer.
 func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	p := t.port
-	picked, ok := p.Queue.PickForQuery(p.Key.InQueue())
+	picked, ok := p.Queue.PickForQuery(p.Key.PortID)
 	switch {
 	case !ok:
 		return nil
 	case picked.Unproven:
 		// The client's own datagram finds out whether the backend is up.
-		p.Queue.Untried(p.Key.InQueue(), picked.Address)
+		p.Queue.Untried(p.Key.PortID, picked.Address)
 		return nil
 	}
 	var answer []byte

@@ -26,7 +26,7 @@ func (s *Shared) GiveFiles(own *Files) { s.files.Force(&own.n, -FilesOfTCP) }
 func (s *Service) TakeConnection() bool { return s.files.Take(&s.ownFiles.n, FilesOfTCP) }
 
 // GiveConnection gives back what TakeConnection took.
-func (s *Service) GiveConnection() { s.GiveFiles(&s.ownFiles) }
+func (s *Service) GiveConnection() { s.files.Force(&s.ownFiles.n, -FilesOfTCP) }
 
 // TakeSession takes a UDP session's place, which GiveSession gives back; false: there is none
 // left for the service.

@@ -40,12 +40,12 @@ func (p *Port) Policy() *Policy { return p.policy.Load() }
 // policyOf is the policy for a version of the route. Settings of the spec take precedence over
 // what was learnt from a backend. The port is locked.
 func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
-	var learnt proto.Answers
+	answers := port.Answers
 	if p.learnt != nil {
-		learnt = *p.learnt
+		answers = answers.Or(*p.learnt)
 	}
 	k := &Policy{
-		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: port.Answers.Or(learnt), Probes: port.Probes, Page: port.Page, Players: port.Players, DownUntil: port.Guard.DownUntil},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: answers, Probes: port.Probes, Page: port.Page, Players: port.Players, DownUntil: port.Guard.DownUntil},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose, MarksColdStarts: port.MarksColdStarts,
 	}
 	s := &k.Service

@@ -15,21 +15,18 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
-// Key has the settings of a port that can't change while it is open.
+// Key has the settings of a port that can't change while it is open. PortID is the port's own
+// part of the service's queue.
 type Key struct {
-	Name     string
+	hold.PortID
 	Protocol v1alpha1.Protocol
-	Network  route.Network
 	Number   int32
 }
 
 // KeyOf is the key of a route's port.
 func KeyOf(p *route.Port) Key {
-	return Key{Name: p.Name, Protocol: p.Protocol, Network: p.Network, Number: p.ResolverPort}
+	return Key{PortID: hold.PortID{Name: p.Name, Network: p.Network}, Protocol: p.Protocol, Number: p.ResolverPort}
 }
-
-// InQueue is the port's own part of the service's queue.
-func (k Key) InQueue() hold.PortID { return hold.PortID{Name: k.Name, Network: k.Network} }
 
 // Port is one service port at work.
 type Port struct {

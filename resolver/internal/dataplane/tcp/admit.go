@@ -37,25 +37,33 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 			return false
 		}
 	}
-	if p.Route().AwaitsWake() && !p.mayWait(c) {
+	sleeps := p.Route().AwaitsWake()
+	if sleeps && !p.mayWait(c) {
 		return false
 	}
 	c.keepAwake()
-	if server := p.connectNow(c); server != nil {
-		p.relay(c, server)
-		return true
+	if !sleeps {
+		if server := p.connectNow(c); server != nil {
+			p.relay(c, server)
+			return true
+		}
+		if !p.mayWait(c) {
+			return false
+		}
 	}
-	if !p.mayWait(c) {
-		return false
-	}
+	return p.hold(c)
+}
+
+// hold has a client wait in the queue; false: it is refused, and told why.
+func (p *Port) hold(c *Client) bool {
 	atMost := p.protocol.HoldAtMost()
-	if c.questions = newQuestions(p.Can.Waiter, c.sent); c.questions != nil {
-		atMost = 0
+	if waiter := p.Can.Waiter; waiter != nil && waiter.WouldWait(c.sent) {
+		c.questions, atMost = newQuestions(waiter, c.sent), 0
 	}
 	if c.brief {
 		c.leaveAt = time.Now().Add(briefTime)
 	}
-	ticket, err := p.Queue.Hold(p.Key.InQueue(), c, atMost)
+	ticket, err := p.Queue.Hold(p.Key.PortID, c, atMost)
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {

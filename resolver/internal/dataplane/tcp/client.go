@@ -21,6 +21,7 @@ import (
 // once it is relayed the relay's loop.
 type Client struct {
 	shared *service.Shared
+	// conn is nil once the client is relayed.
 	conn   *conn.Stream
 	reader *conn.Reader
 	line   *accesslog.Line
@@ -83,7 +84,7 @@ func (c *Client) end() {
 		c.port.Active.Heard.Note(time.Now())
 		c.port.Active.Open.Add(-1)
 	}
-	c.takeSlot(hold.Release{})
+	c.slot.Leave()
 	c.drop(len(c.sent))
 	if c.port != nil {
 		c.stay.Leave()
@@ -93,7 +94,9 @@ func (c *Client) end() {
 	if c.front != nil && !turns {
 		c.front.stay.Leave()
 	}
-	_ = c.conn.Close()
+	if c.conn != nil {
+		_ = c.conn.Close()
+	}
 	c.line.Write()
 	if turns {
 		c.front.goOn(c)
@@ -121,6 +124,9 @@ func (c *Client) pass() (passes int, x *http1.Exchange) {
 
 // drop discards the first n bytes of what is held.
 func (c *Client) drop(n int) {
+	if n == 0 {
+		return
+	}
 	c.budget.Give(n)
 	c.sent = c.sent[n:]
 	if len(c.sent) == 0 {

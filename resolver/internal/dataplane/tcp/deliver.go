@@ -35,7 +35,7 @@ type backend struct {
 // connectNow connects a client that needs not wait; nil: it has to. The client counts as
 // relayed from the first try on, or the service could be put to sleep meanwhile.
 func (p *Port) connectNow(c *Client) *backend {
-	picked, ok := p.Queue.Pick(p.Key.InQueue())
+	picked, ok := p.Queue.Pick(p.Key.PortID)
 	if !ok {
 		return nil
 	}
@@ -48,9 +48,9 @@ func (p *Port) connectNow(c *Client) *backend {
 				return server
 			}
 			_ = made.Close()
-			p.Queue.Avoid(p.Key.InQueue(), picked.Address)
+			p.Queue.Avoid(p.Key.PortID, picked.Address)
 		}
-		if picked, ok = p.Queue.Pick(p.Key.InQueue()); !ok {
+		if picked, ok = p.Queue.Pick(p.Key.PortID); !ok {
 			break
 		}
 	}
@@ -88,9 +88,9 @@ func (p *Port) reachReleased(g hold.Release) (made *conn.Stream, failed netip.Ad
 func (p *Port) unreached(g hold.Release, began time.Time, err error) {
 	switch {
 	case blames(err):
-		p.Queue.Avoid(p.Key.InQueue(), g.Address)
+		p.Queue.Avoid(p.Key.PortID, g.Address)
 	case !conn.Local(err):
-		p.Queue.Silent(p.Key.InQueue(), g, began)
+		p.Queue.Silent(p.Key.PortID, g, began)
 	}
 }
 
@@ -114,9 +114,12 @@ func (p *Port) dial(g hold.Release) (*conn.Stream, error) {
 // replay sends a backend what was held. The client keeps it for another backend, in case this
 // one fails.
 func (c *Client) replay(made *conn.Stream, address netip.AddrPort) (*backend, error) {
-	first, err := c.announcement()
-	if err != nil {
-		return nil, err
+	var first []byte
+	if c.announced {
+		var err error
+		if first, err = c.announcement(); err != nil {
+			return nil, err
+		}
 	}
 	passed, x := c.pass()
 	server := &backend{conn: made, address: address, passed: passed, exchange: x}

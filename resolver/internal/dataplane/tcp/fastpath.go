@@ -42,7 +42,7 @@ type fastRelay struct {
 // fastPath serves an accepted client; false: it has to be served in the usual way. So is a
 // client whose backend can't be reached.
 func (p *Port) fastPath(on *loop.Loop, client int, from netip.AddrPort) bool {
-	release, ok := p.Queue.Pick(p.Key.InQueue())
+	release, ok := p.Queue.Pick(p.Key.PortID)
 	if !ok {
 		return false
 	}

@@ -62,18 +62,15 @@ func (f *follows) begin(one *followed, r *relay.Relay) {
 }
 
 func (f *follows) end(one *followed) {
-	if one == nil {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one.ended = true
 	delete(f.all, one)
 }
 
-// endIdle looks for idle connections from now on, for as long as new clients go past the
+// EndIdle looks for idle connections from now on, for as long as new clients go past the
 // resolver.
-func (s *Service) endIdle(sv *service.Service) {
+func (s *Service) EndIdle(sv *service.Service) {
 	f := &s.follows
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,5 +88,5 @@ func (s *Service) sweep(sv *service.Service) {
 		one.relay.EndIfIdle(idleTime)
 	}
 	f.mu.Unlock()
-	s.endIdle(sv)
+	s.EndIdle(sv)
 }

@@ -99,7 +99,9 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 		if made == nil {
 			made, failed = p.reachReleased(e.release)
 		}
-		c.awaitReply()
+		if c.questions != nil {
+			c.awaitReply()
+		}
 		if made != nil {
 			server, err := c.replay(made, e.release.Address)
 			if err == nil {
@@ -182,6 +184,9 @@ func (c *Client) pause() {
 // wait waits until the client is released to a backend or refused, or has sent something,
 // which is kept; false: it went away.
 func (c *Client) wait() (event, bool) {
+	if e, called := c.event(); called {
+		return e, true
+	}
 	c.full = false
 	aborts := c.port.Policy().Aborts
 	c.armOwn()
@@ -227,13 +232,21 @@ func (c *Client) wait() (event, bool) {
 	}
 }
 
-// interrupted takes the event that ended a read, or is about to come, and reports whether it ends the wait.
-func (c *Client) interrupted() (event, bool) {
+// event takes the event that is there, or about to come; false: none is.
+func (c *Client) event() (event, bool) {
 	c.deadline.Lock()
 	called := c.called
 	c.deadline.Unlock()
-	if called {
-		return c.await(), true
+	if !called {
+		return event{}, false
+	}
+	return c.await(), true
+}
+
+// interrupted takes the event that ended a read, and reports whether it ends the wait.
+func (c *Client) interrupted() (event, bool) {
+	if e, called := c.event(); called {
+		return e, true
 	}
 	if c.questions == nil {
 		return event{reason: c.port.afterBriefWait(), own: true}, true

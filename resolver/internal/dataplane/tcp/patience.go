@@ -22,12 +22,8 @@ type questions struct {
 	odd bool
 }
 
-// newQuestions makes the questions for a client that has just been held; nil: it can't be
-// asked.
+// newQuestions makes the questions for a client that is about to be held, and can be asked.
 func newQuestions(protocol proto.Waiter, head []byte) *questions {
-	if protocol == nil || !protocol.WouldWait(head) {
-		return nil
-	}
 	ask, _ := protocol.Patience()
 	return &questions{protocol: protocol, from: len(head), due: time.Now().Add(ask)}
 }
@@ -76,7 +72,7 @@ func (q *questions) heard(c *Client) {
 // awaitReply waits for the answer to an open question: the backend would not know what it is.
 func (c *Client) awaitReply() {
 	q := c.questions
-	if q == nil || !q.open {
+	if !q.open {
 		return
 	}
 	c.arm(q.due)

@@ -70,9 +70,6 @@ func (p *Port) Open() (listener.Socket, error) {
 	return listener.OpenTCP(p.Host, int(p.Key.Number), p.accept)
 }
 
-// Routed takes in a new version of the route.
-func (s *Service) Routed(sv *service.Service) { s.endIdle(sv) }
-
 // accept takes a client that a loop has accepted. It takes the fast path where nobody needs to
 // hear it first.
 func (p *Port) accept(on *loop.Loop, fd int, from netip.AddrPort) {

@@ -88,12 +88,9 @@ func (s *heldStream) Read(b []byte) (int, error) {
 	return copy(b, chunk), nil
 }
 
-// announcement is the header with which a connection to a backend begins, before the client's
-// own bytes; nil where the backend wants none.
+// announcement is the header with which a connection to a backend that wants one begins, before
+// the client's own bytes.
 func (c *Client) announcement() ([]byte, error) {
-	if !c.announced {
-		return nil, nil
-	}
 	if c.local {
 		return query.LocalHeader, nil
 	}

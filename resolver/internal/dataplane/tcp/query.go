@@ -41,7 +41,7 @@ func (p *Port) queries(c *Client) (query, heard bool) {
 
 // connectQuery connects a client who only queries; nil: no backend is up.
 func (p *Port) connectQuery(c *Client) *backend {
-	picked, ok := p.Queue.PickForQuery(p.Key.InQueue())
+	picked, ok := p.Queue.PickForQuery(p.Key.PortID)
 	if !ok {
 		return nil
 	}

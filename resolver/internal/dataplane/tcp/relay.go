@@ -73,17 +73,23 @@ func (p *Port) served(c *Client, server *backend) {
 
 // start gives a client's connections to a loop. The client ends with them.
 func (p *Port) start(c *Client, server *backend, r relaying) {
-	c.drop(server.passed)
-	withheld := c.sent
-	c.drop(len(c.sent)) // the relay keeps it
+	var withheld []byte
+	if server.passed < len(c.sent) {
+		withheld = c.sent[server.passed:]
+	}
+	c.drop(len(c.sent)) // the relay keeps the rest
+	client := c.conn.Detach()
+	c.conn = nil
 	p.Running.Add(1)
 	var f *followed
 	if r.endsIdle {
 		f = &followed{}
 	}
-	begun := relay.Start(p.Relays, loop.Next(), c.conn.Detach(), server.conn.Detach(), p.relayOptions(r, withheld), func(e relay.Ended) {
+	begun := relay.Start(p.Relays, loop.Next(), client, server.conn.Detach(), p.relayOptions(r, withheld), func(e relay.Ended) {
 		defer p.Running.Done()
-		p.tcp.follows.end(f)
+		if f != nil {
+			p.tcp.follows.end(f)
+		}
 		if r.answered != nil {
 			r.answered()
 		}
@@ -97,7 +103,7 @@ func (p *Port) start(c *Client, server *backend, r relaying) {
 	})
 	if f != nil {
 		p.tcp.follows.begin(f, begun)
-		p.tcp.endIdle(p.Service)
+		p.tcp.EndIdle(p.Service)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestABackendThatIsConnectedLaterGetsItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := netip.MustParseAddrPort(c.LocalAddr().String())
-	release, ok := p.Queue.Pick(p.Key.InQueue())
+	release, ok := p.Queue.Pick(p.Key.PortID)
 	if !ok {
 		t.Fatal("no backend is up")
 	}

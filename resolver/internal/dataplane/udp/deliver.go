@@ -210,14 +210,14 @@ func (s *session) reach(release hold.Release) error {
 	case !release.Unproven:
 		return err
 	case err == nil && s.Try(p.Context, release.Address) == hold.Taken:
-		p.Queue.Answered(p.Key.InQueue(), release.Address)
+		p.Queue.Answered(p.Key.PortID, release.Address)
 		return nil
 	case conn.Local(err) || s.state.Load() == sessionOver:
 		// The backend may be up all the same.
-		p.Queue.Untried(p.Key.InQueue(), release.Address)
+		p.Queue.Untried(p.Key.PortID, release.Address)
 		return cmp.Or(err, net.ErrClosed)
 	}
-	p.Queue.Avoid(p.Key.InQueue(), release.Address)
+	p.Queue.Avoid(p.Key.PortID, release.Address)
 	return cmp.Or(err, errUnproven)
 }
 
@@ -253,7 +253,7 @@ func (s *session) settle(reader *conn.Reader, release hold.Release) bool {
 			s.dropSent()
 		case refusal(err), conn.Unreachable(err):
 			s.lostOne(err)
-			p.Queue.Avoid(p.Key.InQueue(), release.Address)
+			p.Queue.Avoid(p.Key.PortID, release.Address)
 			s.retry()
 			return false
 		case conn.Passing(err):
@@ -263,7 +263,7 @@ func (s *session) settle(reader *conn.Reader, release hold.Release) bool {
 		case time.Now().Before(until):
 		case s.refused.Load():
 			// The socket reports a refusal once: here the send got it.
-			p.Queue.Avoid(p.Key.InQueue(), release.Address)
+			p.Queue.Avoid(p.Key.PortID, release.Address)
 			s.retry()
 			return false
 		default:
@@ -426,12 +426,12 @@ func (s *session) giveBack(address netip.AddrPort) {
 	switch {
 	case ticket == nil && over:
 	case s.query:
-		p.Queue.Avoid(p.Key.InQueue(), address)
+		p.Queue.Avoid(p.Key.PortID, address)
 		s.answerInstead()
 	case ticket == nil:
 		// It was picked at once and has not waited yet.
-		p.Queue.Avoid(p.Key.InQueue(), address)
-		s.place(p.Queue.Pick(p.Key.InQueue()))
+		p.Queue.Avoid(p.Key.PortID, address)
+		s.place(p.Queue.Pick(p.Key.PortID))
 	case over:
 		ticket.Abandon()
 	default:

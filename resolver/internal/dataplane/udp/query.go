@@ -38,7 +38,7 @@ func (u *socket) admitQuery(datagram []byte, from netip.AddrPort, to netip.Addr)
 // relayQuery relays a client's first datagram, which is a query, to a backend.
 func (u *socket) relayQuery(datagram []byte, from netip.AddrPort, to netip.Addr) {
 	p := u.port.Load()
-	picked, ok := p.Queue.PickForQuery(p.Key.InQueue())
+	picked, ok := p.Queue.PickForQuery(p.Key.PortID)
 	if !ok {
 		u.classify(datagram, from, to)
 		return
@@ -46,7 +46,7 @@ func (u *socket) relayQuery(datagram []byte, from netip.AddrPort, to netip.Addr)
 	if s := u.sessionOf(datagram, from, to, true); s != nil {
 		s.beginQuery(datagram, picked)
 	} else if picked.Unproven {
-		p.Queue.Avoid(p.Key.InQueue(), picked.Address)
+		p.Queue.Avoid(p.Key.PortID, picked.Address)
 	}
 }
 

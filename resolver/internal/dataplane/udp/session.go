@@ -156,7 +156,7 @@ func (s *session) keep(datagram []byte) {
 // begin takes the first datagram and finds a backend for the session, or a place in the queue.
 func (s *session) begin(datagram []byte) {
 	p := s.port
-	release, ok := p.Queue.Pick(p.Key.InQueue())
+	release, ok := p.Queue.Pick(p.Key.PortID)
 	if !ok && !s.mayWait() {
 		return
 	}
@@ -197,7 +197,7 @@ func (s *session) place(release hold.Release, picked bool) {
 	if !s.mayWait() {
 		return
 	}
-	ticket, err := p.Queue.Hold(p.Key.InQueue(), s, p.Protocol.HoldAtMost())
+	ticket, err := p.Queue.Hold(p.Key.PortID, s, p.Protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {

@@ -240,7 +240,7 @@ func (u *socket) restart(s *session, sent []byte) {
 	u.sessions[s.client] = n
 	u.mu.Unlock()
 	s.over("")
-	n.place(s.port.Queue.Pick(s.port.Key.InQueue()))
+	n.place(s.port.Queue.Pick(s.port.Key.PortID))
 }
 
 // endLost ends a port's sessions whose backend is among those that were lost.
