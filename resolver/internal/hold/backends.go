@@ -65,8 +65,9 @@ func (p *port) update(now *route.Port) {
 		p.notBefore = time.Time{}
 		p.refuted = false
 	}
-	// A change of the phase, too, may let clients in.
-	p.wake()
+	if p.dialing {
+		p.wake() // a change of the phase, too, may let clients in
+	}
 }
 
 // group finds the addresses of one pod.

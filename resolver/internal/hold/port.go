@@ -60,7 +60,8 @@ func newPort(q *Queue, r *route.Route, p *route.Port) *port {
 	}
 }
 
-// wake makes the dialer look again.
+// wake makes the dialer look again. It is for a port with clients that wait: another's dialer
+// would look in vain as soon as it begins.
 func (p *port) wake() {
 	select {
 	case p.rouse <- struct{}{}:

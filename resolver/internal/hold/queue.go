@@ -301,11 +301,12 @@ func (q *Queue) add(t *Ticket) {
 		p.paced = false // those that were left in line have all gone away
 	}
 	p.insert(t)
-	if !p.dialing {
+	if p.dialing {
+		p.wake()
+	} else {
 		p.dialing = true
 		q.wg.Go(p.dialLoop)
 	}
-	p.wake()
 	if q.waking {
 		q.rouseLocked()
 	} else {

@@ -70,7 +70,7 @@ func (s *Slot) Leave() {
 	if i := slices.IndexFunc(s.load.fresh, s.began.Equal); i >= 0 {
 		s.load.fresh = slices.Delete(s.load.fresh, i, i+1)
 	}
-	q.roomMade()
+	q.wakeDialers()
 }
 
 // takeSlot gives a client a slot on a backend; nil where backends are not chosen. It is
@@ -104,8 +104,8 @@ func (q *Queue) Slots() int {
 	return slots
 }
 
-// roomMade has the clients that wait look again.
-func (q *Queue) roomMade() {
+// wakeDialers has the dialers of clients that wait look again.
+func (q *Queue) wakeDialers() {
 	for _, p := range q.ports {
 		if len(p.waiting) > 0 {
 			p.wake()
@@ -142,7 +142,7 @@ func (q *Queue) Players(pod types.UID, players *route.Players) {
 	} else if l := q.loads[string(pod)]; l != nil {
 		l.Players, l.reported = route.Players{}, false
 	}
-	q.roomMade()
+	q.wakeDialers()
 }
 
 // loadOf finds the load of a pod, by its UID or, where that isn't known, its address.

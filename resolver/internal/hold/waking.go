@@ -11,7 +11,11 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/wake"
 )
 
+// rouseLocked makes the wake loop look again, if it runs.
 func (q *Queue) rouseLocked() {
+	if !q.waking {
+		return
+	}
 	select {
 	case q.rouse <- struct{}{}:
 	default:
@@ -92,9 +96,7 @@ func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	switch {
 	case result.Cancelled():
 		q.approved = seq
-		for _, p := range q.ports {
-			p.wake()
-		}
+		q.wakeDialers()
 	case result.Outcome == wake.Accepted && result.Phase == v1alpha1.PhaseAsleep:
 		// The service falls asleep in spite of an earlier call.
 		q.approved = 0
