@@ -121,7 +121,9 @@ func (f *File) Close() {
 }
 
 func (f *File) forget() {
-	_ = keep(f.FD, nil)
+	if f.FD < pages*pageFiles { // else Open failed
+		files[f.FD/pageFiles].Load()[f.FD%pageFiles].Store(nil)
+	}
 	if f.Loop != nil {
 		f.Loop.open.Add(-1)
 	}

@@ -72,31 +72,34 @@ type withholding struct {
 // passesAll is for directions that aren't followed, which most are. It is never changed.
 var passesAll withholding
 
-// pump moves once what is there. What is followed, or marked, goes another way.
-func (f *direction) pump() {
+// pump moves once what is there. What is followed, or marked, goes another way. It reports
+// whether all that was read is passed on, and nothing else has come of it.
+func (f *direction) pump() (all bool) {
 	if f.relay.exchange != nil || f.relay.options.Mark != nil {
 		f.pumpFollowed()
-		return
+		return false
 	}
 	if f.full >= bulkChunks {
 		if pipe := conn.BorrowPipe(); pipe != nil {
 			f.splice(pipe, math.MaxInt64)
-			return
+			return false
 		}
 	}
 	chunk := f.src.file.Loop.Buffer[:conn.BufferBytes]
 	if f.stalled || f.relay.options.Kept.Full() {
 		f.peek(chunk)
-		return
+		return false
 	}
 	n, errno := conn.RecvNow(f.src.file.FD, chunk)
 	if !f.some(n, errno, "recvfrom") {
-		return
+		return false
 	}
-	if rest := f.send(chunk[:n]); len(rest) > 0 && !f.over {
+	rest := f.send(chunk[:n])
+	if len(rest) > 0 && !f.over {
 		f.stalled = true
 		f.keep(rest, false)
 	}
+	return len(rest) == 0
 }
 
 // pumpFollowed is pump where the exchange is shown what is read, or the response is marked.

@@ -190,9 +190,10 @@ func (r *Relay) settle() {
 			return
 		}
 	}
-	if r.halfClosed() && (r.timer == nil || !r.timer.half) {
+	// One side has ended, and the time of the other is limited.
+	if r.options.HalfClosed > 0 && r.up.over != r.down.over && (r.timer == nil || !r.timer.half) {
+		r.timerOf().half = true
 		r.arm(r.limit())
-		r.timer.half = true
 	}
 	if r.options.Head > 0 && r.up.dawdles() {
 		r.wake(r.options.Head - time.Since(r.up.since))
@@ -278,7 +279,9 @@ func (r *Relay) close() {
 		r.timer.stop()
 	}
 	r.up.release()
-	r.up.withhold(nil, false)
+	if len(r.up.withheld) > 0 {
+		r.up.withhold(nil, false)
+	}
 	r.down.release()
 	r.leaveGroup()
 }
@@ -313,7 +316,9 @@ func (e *end) Ready(_ *loop.Loop, events uint32) {
 		e.out.drain()
 	}
 	if !r.closed && !e.in.waiting && !e.in.over && events&(loop.In|loop.Broken) != 0 {
-		e.in.pump()
+		if all := e.in.pump(); all && events == loop.In {
+			return // bytes have moved, and nothing else
+		}
 	}
 	r.settle()
 }

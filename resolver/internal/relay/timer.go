@@ -55,15 +55,10 @@ func (r *Relay) awaitsHearing(e *end) bool {
 	return true
 }
 
-// halfClosed reports whether one side has ended and the time of the other is limited.
-func (r *Relay) halfClosed() bool {
-	return r.options.HalfClosed > 0 && r.up.over != r.down.over
-}
-
 // limit is how long the relay may be silent.
 func (r *Relay) limit() time.Duration {
 	limit := r.options.Idle
-	if half := r.options.HalfClosed; r.halfClosed() && (limit == 0 || half < limit) {
+	if half := r.options.HalfClosed; r.timer.half && (limit == 0 || half < limit) {
 		limit = half
 	}
 	return limit
