@@ -101,7 +101,7 @@ func (s *Server) Update(r *route.Route) {
 	} else {
 		was := sv.update(r)
 		before = was.Front
-		if service.NameOf(was) != service.NameOf(r) {
+		if was.Service != r.Service {
 			s.named[service.NameOf(r)]++
 			s.unname(service.NameOf(was))
 		}

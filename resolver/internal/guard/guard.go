@@ -108,11 +108,10 @@ func (v *Stay) Ask(now time.Time, refused proto.Reason) proto.Reason {
 	if reason := v.Hear(); reason != "" {
 		return reason
 	}
-	at := since(now)
-	if n := v.rules.PerSourceRate; n > 0 && !v.guard.bySource.take(sourceOf(v.from), at, perMinute(n)) {
+	if n := v.rules.PerSourceRate; n > 0 && !v.guard.bySource.take(sourceOf(v.from), since(now), perMinute(n)) {
 		return proto.SourceRate
 	}
-	if n := v.rules.PerServiceRate; n > 0 && !v.guard.service.take(at, perMinute(n)) {
+	if n := v.rules.PerServiceRate; n > 0 && !v.guard.service.take(since(now), perMinute(n)) {
 		return proto.ServiceRate
 	}
 	v.asked = true

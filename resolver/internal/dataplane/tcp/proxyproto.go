@@ -20,7 +20,7 @@ import (
 const headerBuffer = 256
 
 // endpoints is a TCP client's address and the one that it connected to, from its socket or from
-// a load balancer's header.
+// a load balancer's header. The second is looked up when it is first needed.
 type endpoints struct {
 	source, destination netip.AddrPort
 	// local is set where the load balancer connected for itself, as a health check: it is no
@@ -93,6 +93,9 @@ func (s *heldStream) Read(b []byte) (int, error) {
 func (c *Client) announcement() ([]byte, error) {
 	if c.local {
 		return query.LocalHeader, nil
+	}
+	if !c.destination.IsValid() {
+		_, c.destination = c.conn.Addresses()
 	}
 	return proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(c.source), net.TCPAddrFromAddrPort(c.destination)).Format()
 }

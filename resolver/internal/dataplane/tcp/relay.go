@@ -68,7 +68,9 @@ func (p *Port) served(c *Client, server *backend) {
 		c.line.Served(server.address)
 		c.line.AddBytes(int64(server.passed), 0)
 	}
-	p.counts.BytesToServer(server.passed)
+	if server.passed > 0 {
+		p.counts.BytesToServer(server.passed)
+	}
 }
 
 // start gives a client's connections to a loop. The client ends with them.
