@@ -25,19 +25,16 @@ func Unknown(kind, reason, format string, args ...any) metav1.Condition {
 }
 
 func build(kind string, status metav1.ConditionStatus, reason, format string, args []any) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(fmt.Sprintf(format, args...))}
+	message := fmt.Sprintf(format, args...)
+	if len(message) > mostBytes {
+		message = strings.ToValidUTF8(message[:mostBytes-len("...")], "") + "..."
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
 // mostBytes bounds a message. The API server refuses a status whose message is longer than
 // 32,768 characters, and nobody reads so much.
 const mostBytes = 4096
-
-func cut(message string) string {
-	if len(message) <= mostBytes {
-		return message
-	}
-	return strings.ToValidUTF8(message[:mostBytes-len("...")], "") + "..."
-}
 
 // SetAll replaces conditions by type, keeps the transition time of those whose status stays,
 // and sets the observed generation of each.
