@@ -56,6 +56,7 @@ type Scaler struct {
 // NewScaler makes a Scaler.
 func NewScaler(c client.Client) *Scaler { return &Scaler{client: c} }
 
+// object is the target without anything but its name.
 func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(ref.APIVersion)
@@ -65,25 +66,27 @@ func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
 	return u
 }
 
-// namespaced is an error if the target's kind is cluster-scoped.
-func (s *Scaler) namespaced(ref Ref) error {
-	is, err := s.client.IsObjectNamespaced(s.object(ref))
+// namespaced is object; an error if the target's kind is cluster-scoped.
+func (s *Scaler) namespaced(ref Ref) (*unstructured.Unstructured, error) {
+	object := s.object(ref)
+	is, err := s.client.IsObjectNamespaced(object)
 	switch {
 	case err != nil:
-		return explain(ref, "read", err)
+		return nil, explain(ref, "read", err)
 	case !is:
-		return &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
+		return nil, &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
 	}
-	return nil
+	return object, nil
 }
 
 // Get reads the scale.
 func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
-	if err := s.namespaced(ref); err != nil {
+	object, err := s.namespaced(ref)
+	if err != nil {
 		return nil, err
 	}
 	u := newScale()
-	if err := s.client.SubResource("scale").Get(ctx, s.object(ref), u); err != nil {
+	if err := s.client.SubResource("scale").Get(ctx, object, u); err != nil {
 		if apierrors.IsInternalError(err) && ref.isGameType() {
 			return s.getGameType(ctx, ref)
 		}
@@ -99,7 +102,8 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 // Set writes replicas into the scale that Get returned. It fails with a conflict if somebody
 // has changed the target in between.
 func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, replicas int32) error {
-	if err := s.namespaced(ref); err != nil {
+	object, err := s.namespaced(ref)
+	if err != nil {
 		return err
 	}
 	u := newScale()
@@ -110,7 +114,7 @@ func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, r
 	if err := unstructured.SetNestedField(u.Object, int64(replicas), "spec", "replicas"); err != nil {
 		return fmt.Errorf("build the scale of %s: %w", ref, err)
 	}
-	if err := s.client.SubResource("scale").Update(ctx, s.object(ref), client.WithSubResourceBody(u)); err != nil {
+	if err := s.client.SubResource("scale").Update(ctx, object, client.WithSubResourceBody(u)); err != nil {
 		return explain(ref, "write", err)
 	}
 	return nil
@@ -175,10 +179,10 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	if ref.HasServers() {
 		return true, nil
 	}
-	if err := s.namespaced(ref); err != nil {
+	u, err := s.namespaced(ref)
+	if err != nil {
 		return false, err
 	}
-	u := s.object(ref)
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
 		return false, explain(ref, "read", err)
 	}
