@@ -59,7 +59,7 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		if err != nil {
 			return result, true, err
 		}
-		p.found.Note(r.removeLeftovers(ctx, p.es, o))
+		p.found.Note(r.removeLeftovers(ctx, p))
 	}
 	p.applied = r.Now()
 	if p.plan.Commit {
@@ -71,11 +71,11 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 
 // removeLeftovers deletes the slices that nobody writes any more. Servers with clients are in
 // Dormouse's own slices by now. The flaw, if there is one, explains why they stay.
-func (r *Reconciler) removeLeftovers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) *obstacle.Obstacle {
-	m := &r.stateOf(es).leftovers
+func (r *Reconciler) removeLeftovers(ctx context.Context, p *pass) *obstacle.Obstacle {
+	es, m, left := p.es, &p.state.leftovers, p.observed.Leftovers.Slices
 	var names []string
-	for i := range o.Leftovers.Slices {
-		s := &o.Leftovers.Slices[i]
+	for i := range left {
+		s := &left[i]
 		if err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 			// Perhaps somebody writes it after all: look again.
 			m.next = m.since

@@ -43,8 +43,7 @@ type leftoverState struct {
 
 // observeLeftovers looks for such slices after each change of a Service without a selector. The
 // cache has only Dormouse's own slices.
-func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	m := &r.stateOf(es).leftovers
+func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *leftoverState, o *planner.Observed) error {
 	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
 		*m = leftoverState{}
 		return nil
@@ -93,10 +92,11 @@ const strangerAfter = 30 * time.Second
 // are counted, left asks the API server how many the target still has: some kinds end their
 // pods one after the other.
 func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed, left func() (int32, error)) {
-	if m.target.Name != "" && m.target != target.Of(es) {
+	ref := target.Of(es)
+	if m.target.Name != "" && m.target != ref {
 		m.strangers = nil
 	}
-	if target.Of(es).HasServers() {
+	if ref.HasServers() {
 		return // its draining Servers outlast its sleep
 	}
 	serving := map[string]string{}

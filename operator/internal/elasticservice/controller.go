@@ -167,11 +167,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Observe, and prepare what a plan builds on.
-	o, err := r.observe(ctx, es)
+	m := r.stateOf(es)
+	o, err := r.observe(ctx, es, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass{original: original, es: es, state: r.stateOf(es), now: r.Now(), observed: o}
+	p := &pass{original: original, es: es, state: m, now: r.Now(), observed: o}
 	blocked, err := r.prepare(ctx, p)
 	if err != nil {
 		return reconcile.Result{}, err

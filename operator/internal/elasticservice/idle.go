@@ -43,8 +43,7 @@ func (r *Reconciler) targetServers(ctx context.Context, es *v1alpha1.ElasticServ
 }
 
 // observePlayers finds out from the Servers' status who plays.
-func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, servers []v1alpha1.Server, o *planner.Observed) error {
-	m := &r.stateOf(es).players
+func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, servers []v1alpha1.Server, m *playerState, o *planner.Observed) error {
 	if !spec.HasPlayers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
 		*m = playerState{}
 		return nil
@@ -150,9 +149,9 @@ type Allocations interface {
 	Close(namespace, kind, name, resourceVersion string) bool
 }
 
-// allocated is how Allocations use a service's target.
+// allocated is how Allocations use a service's target of Servers.
 func (r *Reconciler) allocated(es *v1alpha1.ElasticService) book.Use {
-	if r.Allocations == nil || !target.Of(es).HasServers() {
+	if r.Allocations == nil {
 		return book.Use{}
 	}
 	return r.Allocations.UseOf(es.Namespace, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)

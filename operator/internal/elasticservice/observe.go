@@ -35,10 +35,10 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 // observe reads all that the planner needs. Only these are read over the network: a target's
 // scale that may have changed, the owners of pods from before a sleep, and a resolver's state
 // that is older than endpoints.MaxViewAge.
-func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (planner.Observed, error) {
+func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
 	var o planner.Observed
-	now := r.Now()
-	m := r.stateOf(es)
+	now, ref := r.Now(), target.Of(es)
+	hasServers := ref.HasServers()
 
 	svc := &corev1.Service{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: es.Spec.Service}, svc)
@@ -68,25 +68,27 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, err
 	}
 	if key, ok := index.FrontOf(es); ok && r.Namespaces.Has(key.Namespace) {
-		if o.Front, err = observeFront(ctx, r.Client, es); err != nil {
+		if o.Front, err = observeFront(ctx, r.Client, key, es); err != nil {
 			return o, err
 		}
 	}
 	if o.Lists, err = playerlist.Observe(ctx, r.Client, now, es); err != nil {
 		return o, err
 	}
-	servers, err := r.targetServers(ctx, es)
-	if err != nil {
-		return o, err
+	var servers []v1alpha1.Server
+	if hasServers {
+		if servers, err = r.targetServers(ctx, es); err != nil {
+			return o, err
+		}
+		observeDraining(servers, &o)
 	}
-	observeDraining(servers, &o)
 	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
-	if err := r.observeLeftovers(ctx, now, es, &o); err != nil {
+	if err := r.observeLeftovers(ctx, now, es, &m.leftovers, &o); err != nil {
 		return o, err
 	}
-	if m.target.Name != "" && m.target != target.Of(es) {
+	if m.target.Name != "" && m.target != ref {
 		es.Status.Replicas = 0 // they were another target's
 	}
 	o.Scale = r.observeScale(ctx, es, &m.scale)
@@ -97,20 +99,22 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 		return o, err
 	}
 	m.observeStrangers(now, es, &o, func() (int32, error) {
-		scale, err := r.Scaler.Get(ctx, target.Of(es))
+		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
 			return 0, err
 		}
 		return scale.Status.Replicas, nil
 	})
 	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
-	if err := r.observePlayers(ctx, now, es, servers, &o); err != nil {
+	if err := r.observePlayers(ctx, now, es, servers, &m.players, &o); err != nil {
 		return o, err
 	}
-	if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
-		return o, err
+	if hasServers {
+		if o.KeptAwake, err = r.keptAwake(ctx, es); err != nil {
+			return o, err
+		}
+		o.Allocated = r.allocated(es)
 	}
-	o.Allocated = r.allocated(es)
 	if o.Group, err = r.observeGroup(ctx, es); err != nil {
 		return o, err
 	}
@@ -135,11 +139,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService) (
 // about to say more.
 const keptAwakeOver = 5 * time.Second
 
-// keptAwake finds the GameAutoscaler that keeps the target awake, if one does.
+// keptAwake finds the GameAutoscaler that keeps a target of Servers awake, if one does.
 func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService) (idleness.KeptAwake, error) {
-	if !target.Of(es).HasServers() {
-		return idleness.KeptAwake{}, nil
-	}
 	gas, err := index.AutoscalerOf(ctx, r.Client, es.Namespace, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
 	if err != nil || gas == nil || gas.Status.KeepAwakeUntil == nil {
 		return idleness.KeptAwake{}, err
@@ -252,11 +253,7 @@ func (r *Reconciler) observeClash(ctx context.Context, o *planner.Observed) (err
 
 // observeFront reads the Service that is to be shared, and the ElasticServices that have the
 // same hosts there.
-func observeFront(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticService) (o front.Observed, err error) {
-	key, ok := index.FrontOf(es)
-	if !ok {
-		return o, nil
-	}
+func observeFront(ctx context.Context, cached client.Reader, key types.NamespacedName, es *v1alpha1.ElasticService) (o front.Observed, err error) {
 	svc := &corev1.Service{}
 	if err := cached.Get(ctx, key, svc); err != nil {
 		if apierrors.IsNotFound(err) {

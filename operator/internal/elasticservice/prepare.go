@@ -100,7 +100,11 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 
 // keepFront writes the ElasticService's part of its front into its status.
 func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
-	key, _ := index.FrontOf(p.es)
+	key, ok := index.FrontOf(p.es)
+	if !ok {
+		p.es.Status.Front = nil
+		return
+	}
 	p.es.Status.Front, p.found.Front = front.Plan(p.es, p.observed.Front, func(port string) (int32, *obstacle.Obstacle) {
 		number, err := r.Ports.Allocate(p.now, resolverports.OfFront(key, port), r.Ports.InSlices(ctx))
 		if err != nil {

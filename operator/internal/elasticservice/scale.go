@@ -51,7 +51,9 @@ type scaleState struct {
 // was read last: so a pass over thousands of services asks nothing.
 func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleState) planner.Scale {
 	ref := target.Of(es)
-	v := r.targetVersion(ctx, ref)
+	// A scale that is read after the watch's version is of that version or a later one.
+	v := version{ref: ref}
+	v.uid, v.generation = r.Targets.Generation(ctx, ref)
 	now := r.Now()
 	// A Fleet that has just been made gets its selector a little later.
 	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
@@ -95,13 +97,6 @@ type Targets interface {
 	Generation(ctx context.Context, ref target.Ref) (types.UID, int64)
 	// Source has changes handled.
 	Source(handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source
-}
-
-// targetVersion is a target's version in the watch. A scale that is read after it is of that
-// version or a later one.
-func (r *Reconciler) targetVersion(ctx context.Context, ref target.Ref) version {
-	uid, generation := r.Targets.Generation(ctx, ref)
-	return version{ref: ref, uid: uid, generation: generation}
 }
 
 // raisedCheck is when to look at a target again that was scaled up: the change of one whose kind

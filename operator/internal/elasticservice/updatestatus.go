@@ -68,7 +68,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	if before != p.plan.Phase {
 		r.Metrics.PhaseChanged(string(p.plan.Phase))
 	}
-	r.tellObstacle(es, p.found.Flaw)
+	r.tellObstacle(p, p.found.Flaw)
 	kit.Emit(r.Events, es, status.Events(p.original, es, p.plan)...)
 	kit.Emit(r.Events, es, m.diagnosis.Events(p.original, es, p.found.Cause)...)
 	return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (
 		return reconcile.Result{}, err
 	}
 	p.state.stayAwake()
-	r.tellObstacle(p.es, ob)
+	r.tellObstacle(p, ob)
 	if next := p.observed.Unsettled.Next; !next.IsZero() {
 		return reconcile.Result{RequeueAfter: min(max(next.Sub(p.now), minAskPeriod), missingRetry)}, nil
 	}
@@ -92,8 +92,8 @@ func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (
 }
 
 // tellObstacle emits an event about an obstacle once; nil is none.
-func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obstacle) {
-	m, message := r.stateOf(es), ""
+func (r *Reconciler) tellObstacle(p *pass, ob *obstacle.Obstacle) {
+	m, message := p.state, ""
 	if ob != nil {
 		message = ob.Message
 	}
@@ -101,7 +101,7 @@ func (r *Reconciler) tellObstacle(es *v1alpha1.ElasticService, ob *obstacle.Obst
 		return
 	}
 	if m.lastObstacle = message; ob != nil {
-		kit.Emit(r.Events, es, kit.Warning(ob.Reason, "Reconcile", "%s", ob.Message))
+		kit.Emit(r.Events, p.es, kit.Warning(ob.Reason, "Reconcile", "%s", ob.Message))
 	}
 }
 
