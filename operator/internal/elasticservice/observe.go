@@ -156,6 +156,9 @@ func (r *Reconciler) observeGroup(ctx context.Context, es *v1alpha1.ElasticServi
 	if err != nil {
 		return wakegroup.Seen{}, fmt.Errorf("list the ElasticServices that wake %s/%s: %w", es.Namespace, es.Name, err)
 	}
+	if len(es.Spec.WakeWith)+len(wakers.Items) == 0 {
+		return wakegroup.Seen{}, nil
+	}
 	return wakegroup.See(es, index.Named(ctx, r.Client, es.Namespace), wakers.Items)
 }
 

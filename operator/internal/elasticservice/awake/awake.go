@@ -61,7 +61,9 @@ type Verdict struct {
 // Decide decides until when a service is kept awake.
 func Decide(now time.Time, es *v1alpha1.ElasticService) Verdict {
 	var v Verdict
-	v.decideByWindows(now, es)
+	if len(es.Spec.Awake) > 0 {
+		v.decideByWindows(now, es)
+	}
 	v.decideByAnnotation(now, es)
 	v.decideAsleep(now, es)
 	return v

@@ -53,6 +53,9 @@ type Verdict struct {
 // Decide decides for whom an ElasticService waits, and who keeps it awake.
 func Decide(now time.Time, es *v1alpha1.ElasticService, seen Seen) Verdict {
 	v := Verdict{Bound: bound(es)}
+	if len(seen.Named)+len(seen.Wakers)+len(seen.Missing)+len(seen.Cycle) == 0 && !seen.TooLarge {
+		return v // it is alone, as most are
+	}
 	missed := v.decideWaits(now, es, seen)
 	v.decideKept(now, es, seen)
 	v.Flaw = flawOf(es, seen, missed, v.Bound)
