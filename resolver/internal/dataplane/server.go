@@ -106,8 +106,12 @@ func (s *Server) Update(r *route.Route) {
 			s.unname(service.NameOf(was))
 		}
 	}
-	s.end(s.setPorts(sv, r))
-	s.setFront(sv, before, r.Front)
+	if closed := s.setPorts(sv, r); len(closed) > 0 {
+		s.end(closed)
+	}
+	if before != nil || r.Front != nil {
+		s.setFront(sv, before, r.Front)
+	}
 }
 
 // Players implements route.Sink.

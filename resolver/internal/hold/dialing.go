@@ -168,7 +168,10 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 		g := Release{Address: address}
 		// The backend that was found gets the first client, and the others their share.
 		if len(out) == 0 && address.IsValid() {
-			g.Conn, g.Slot = made, p.slotAt(address, now)
+			g.Conn = made
+			if i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == address }); i >= 0 {
+				g.Slot = p.backends[i].takeSlot(q, now)
+			}
 		} else if picked, ok := p.pick(now); ok {
 			g = picked
 		} else if !address.IsValid() || q.route.Balance != "" {

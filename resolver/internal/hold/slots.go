@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -82,15 +81,6 @@ func (s *backend) takeSlot(q *Queue, now time.Time) *Slot {
 	s.load.sessions++
 	s.load.fresh = append(s.load.fresh, now)
 	return &Slot{queue: q, load: s.load, began: now}
-}
-
-// slotAt is takeSlot for a backend given by its address.
-func (p *port) slotAt(address netip.AddrPort, now time.Time) *Slot {
-	i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == address })
-	if i < 0 {
-		return nil
-	}
-	return p.backends[i].takeSlot(p.queue, now)
 }
 
 // Slots is how many clients have a slot on a backend.

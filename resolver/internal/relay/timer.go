@@ -67,9 +67,8 @@ func (r *Relay) limit() time.Duration {
 // arm sets the timeout that ends the relay.
 func (r *Relay) arm(limit time.Duration) {
 	if !r.closed {
-		t := r.timerOf()
-		t.timed, t.said = true, time.Now()
 		r.wake(limit)
+		r.timer.timed, r.timer.said = true, time.Now()
 	}
 }
 

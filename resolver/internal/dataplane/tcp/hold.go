@@ -94,7 +94,7 @@ func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *
 			part(c.conn, p.refusal(c, e.reason))
 			return nil
 		}
-		c.takeSlot(e.release)
+		c.slot = e.release.Slot
 		made, failed := e.release.Conn, e.release.Address
 		if made == nil {
 			made, failed = p.reachReleased(e.release)
