@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -86,13 +87,19 @@ func (f *File) Want(events uint32) error {
 		op = unix.EPOLL_CTL_DEL
 	}
 	f.wanted = events
-	if f.Loop != nil {
-		err := f.Loop.control(op, f, events)
-		if err != nil {
-			f.wanted = was
-		}
-		return err
+	if f.Loop == nil {
+		return f.wantInAll(op, events)
 	}
+	e := unix.EpollEvent{Events: events, Fd: int32(f.FD), Pad: f.serial} //nolint:gosec // a file's number
+	err := unix.EpollCtl(f.Loop.epoll, op, f.FD, &e)
+	if err != nil {
+		f.wanted = was
+	}
+	return os.NewSyscallError("epoll_ctl", err)
+}
+
+// wantInAll is Want for a file that all loops share.
+func (f *File) wantInAll(op int, events uint32) error {
 	for i, l := range loops {
 		err := l.control(op, f, events|unix.EPOLLEXCLUSIVE)
 		if err == nil || op == unix.EPOLL_CTL_DEL {
