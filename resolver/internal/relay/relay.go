@@ -6,6 +6,15 @@
 // in order, however the connection ends afterwards. Where a side has ended its direction that
 // is passed on, and it still gets the rest. A connection that failed, or was cut, is reset on
 // the other side, because an orderly end would mean that nothing is missing.
+//
+// An event of a relay goes one way:
+//
+//	ready   relay.go      which of the two ends, and what is it ready for?
+//	pump    direction.go  read, and send what was read; drain sends what had no room
+//	settle  relay.go      what has to follow: wait for less or more, set timer.go, or end
+//
+// Where all that was read was sent nothing has to follow. What an exchange follows, or is marked,
+// is shown and withheld between read and send: pumpFollowed.
 package relay
 
 import (
