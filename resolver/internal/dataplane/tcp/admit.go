@@ -1,14 +1,12 @@
 package tcp
 
 import (
-	"errors"
 	"net/netip"
 	"time"
 
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/guard"
-	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
@@ -52,29 +50,6 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 		}
 	}
 	return p.hold(c)
-}
-
-// hold has a client wait in the queue; false: it is refused, and told why.
-func (p *Port) hold(c *Client) bool {
-	atMost := p.protocol.HoldAtMost()
-	if waiter := p.Can.Waiter; waiter != nil && waiter.WouldWait(c.sent) {
-		c.questions, atMost = newQuestions(waiter, c.sent), 0
-	}
-	if c.brief {
-		c.leaveAt = time.Now().Add(briefTime)
-	}
-	ticket, err := p.Queue.Hold(p.Key.PortID, c, atMost)
-	if err != nil {
-		reason := proto.QueueFull
-		if errors.Is(err, hold.ErrGone) {
-			reason = proto.RouteGone
-		}
-		c.line.Refused(string(reason))
-		p.refuseWith(c, reason)
-		return false
-	}
-	p.Running.Go(func() { p.await(c, ticket) })
-	return true
 }
 
 // takePlace takes a connection's files, and begins its stay.

@@ -34,6 +34,29 @@ type event struct {
 	read bool
 }
 
+// hold has a client wait in the queue; false: it is refused, and told why.
+func (p *Port) hold(c *Client) bool {
+	atMost := p.protocol.HoldAtMost()
+	if waiter := p.Can.Waiter; waiter != nil && waiter.WouldWait(c.sent) {
+		c.questions, atMost = newQuestions(waiter, c.sent), 0
+	}
+	if c.brief {
+		c.leaveAt = time.Now().Add(briefTime)
+	}
+	ticket, err := p.Queue.Hold(p.Key.PortID, c, atMost)
+	if err != nil {
+		reason := proto.QueueFull
+		if errors.Is(err, hold.ErrGone) {
+			reason = proto.RouteGone
+		}
+		c.line.Refused(string(reason))
+		p.refuseWith(c, reason)
+		return false
+	}
+	p.Running.Go(func() { p.await(c, ticket) })
+	return true
+}
+
 // await serves a client that waits until it is relayed or gone, or has sent something: then it
 // waits on in a new goroutine. All else takes more stack than waiting does, and many clients
 // wait.
