@@ -60,8 +60,7 @@ func newPort(q *Queue, r *route.Route, p *route.Port) *port {
 	}
 }
 
-// wake makes the dialer look again. It is for a port with clients that wait: another's dialer
-// would look in vain as soon as it begins.
+// wake makes the dialer look again. Where none runs the next one would begin with a look in vain.
 func (p *port) wake() {
 	select {
 	case p.rouse <- struct{}{}:

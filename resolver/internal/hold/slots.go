@@ -69,7 +69,7 @@ func (s *Slot) Leave() {
 	if i := slices.IndexFunc(s.load.fresh, s.began.Equal); i >= 0 {
 		s.load.fresh = slices.Delete(s.load.fresh, i, i+1)
 	}
-	q.wakeDialers()
+	q.roomMade()
 }
 
 // takeSlot gives a client a slot on a backend; nil where backends are not chosen. It is
@@ -94,8 +94,8 @@ func (q *Queue) Slots() int {
 	return slots
 }
 
-// wakeDialers has the dialers of clients that wait look again.
-func (q *Queue) wakeDialers() {
+// roomMade has the clients that wait look again.
+func (q *Queue) roomMade() {
 	for _, p := range q.ports {
 		if len(p.waiting) > 0 {
 			p.wake()
@@ -132,7 +132,7 @@ func (q *Queue) Players(pod types.UID, players *route.Players) {
 	} else if l := q.loads[string(pod)]; l != nil {
 		l.Players, l.reported = route.Players{}, false
 	}
-	q.wakeDialers()
+	q.roomMade()
 }
 
 // loadOf finds the load of a pod, by its UID or, where that isn't known, its address.

@@ -51,7 +51,7 @@ func (p *port) untilTurn(now time.Time) time.Duration {
 func (q *Queue) endTurn(t *Ticket) {
 	if i := slices.Index(q.turns, t); i >= 0 {
 		q.turns = slices.Delete(q.turns, i, i+1)
-		q.wakeDialers()
+		q.roomMade()
 	}
 }
 

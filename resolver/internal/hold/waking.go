@@ -96,7 +96,11 @@ func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	switch {
 	case result.Cancelled():
 		q.approved = seq
-		q.wakeDialers()
+		for _, p := range q.ports {
+			if p.dialing {
+				p.wake()
+			}
+		}
 	case result.Outcome == wake.Accepted && result.Phase == v1alpha1.PhaseAsleep:
 		// The service falls asleep in spite of an earlier call.
 		q.approved = 0
