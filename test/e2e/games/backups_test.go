@@ -22,8 +22,8 @@ import (
 )
 
 // backupAfter waits for a Backup of a world's first place that is complete and began after a time, to the
-// second, and isn't one of those that are known.
-func (w *world) backupAfter(ctx context.Context, after time.Time, known ...string) *v1alpha1.Backup {
+// second, and isn't one of those besides which it is.
+func (w *world) backupAfter(ctx context.Context, after time.Time, besides ...string) *v1alpha1.Backup {
 	w.t.Helper()
 	var found *v1alpha1.Backup
 	var list v1alpha1.BackupList
@@ -33,7 +33,7 @@ func (w *world) backupAfter(ctx context.Context, after time.Time, known ...strin
 		}
 		for i := range list.Items {
 			b := &list.Items[i]
-			if b.Spec.Server == w.place(0).Name && !slices.Contains(known, b.Name) &&
+			if b.Spec.Server == w.place(0).Name && !slices.Contains(besides, b.Name) &&
 				b.Status.Phase == v1alpha1.CopyComplete && b.Status.StartTime.After(after.Truncate(time.Second).Add(-time.Second)) {
 				found = b
 			}
