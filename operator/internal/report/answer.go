@@ -25,6 +25,13 @@ const versionBytes = 12
 // nil. Its Version changes with its content: it doesn't depend on anything that reports
 // themselves change.
 func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
+	a := unversioned(server, pod, of)
+	a.Version = version(a)
+	return a
+}
+
+// unversioned is an answer without its Version.
+func unversioned(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
 	deleted := timeOf(server.DeletionTimestamp)
 	a := reportapi.Answer{
 		Shutdown: deleted != nil || !server.Spec.Runs() || pod.Annotations[wellknown.RestartAnnotation] != "",
@@ -52,7 +59,6 @@ func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) rep
 	if server.Spec.Players != nil {
 		a.Server.Capacity = server.Spec.Players.Capacity
 	}
-	a.Version = version(a)
 	return a
 }
 

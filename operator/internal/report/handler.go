@@ -47,6 +47,7 @@ type Handler struct {
 	metrics  *metrics.Reports
 	hold     time.Duration
 	maxHeld  int64
+	desk     *desk
 	held     atomic.Int64
 }
 
@@ -73,14 +74,22 @@ func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
 	return refused == nil
 }
 
+// serve has all that needs a large stack done at the desk: while a report is held, and for as long as
+// its connection lasts, its own goroutine has a small one.
 func (h *Handler) serve(rc *fasthttp.RequestCtx) {
-	answer, refused := h.take(rc)
-	if refused == nil {
-		httpserver.JSON(rc, fasthttp.StatusOK, answer)
-	} else {
-		answerRefusal(rc, refused)
+	var t taken
+	h.desk.do(func() { t = h.take(rc) })
+	if t.waiter != nil {
+		h.await(rc, &t)
 	}
-	h.metrics.Answered(strconv.Itoa(rc.Response.StatusCode()))
+	h.desk.do(func() {
+		if t.refused == nil {
+			httpserver.JSON(rc, fasthttp.StatusOK, t.answer)
+		} else {
+			answerRefusal(rc, t.refused)
+		}
+		h.metrics.Answered(strconv.Itoa(rc.Response.StatusCode()))
+	})
 }
 
 func answerRefusal(rc *fasthttp.RequestCtx, r *refusal) {
@@ -98,105 +107,139 @@ func answerRefusal(rc *fasthttp.RequestCtx, r *refusal) {
 	httpserver.Error(rc, r.code, r.sentence)
 }
 
-// take checks a report, remembers it and holds it.
-func (h *Handler) take(rc *fasthttp.RequestCtx) (*reportapi.Answer, *refusal) {
+// taken is a report that was taken, or what became of it.
+type taken struct {
+	id   serviceauth.Identity
+	name string
+	seen string
+	uid  types.UID
+	// waiter is set where the report is to be held.
+	waiter *waiter
+	// version is the last answer's, and from what that was made from.
+	version string
+	from    sources
+	answer  *reportapi.Answer
+	refused *refusal
+}
+
+// sources are what an answer is made from: the versions of its objects, and the look.
+type sources struct{ server, pod, gameType, look string }
+
+// take checks a report and remembers it. Where it is to be held, await must be called.
+func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	id, refused := identify(ctx, h.verifier, &rc.Request.Header)
-	if refused != nil {
-		return nil, refused
+	if t.id, t.refused = identify(ctx, h.verifier, &rc.Request.Header); t.refused != nil {
+		return t
 	}
 	report, err := parse(rc.PostBody())
 	if err != nil {
-		return nil, refuse(fasthttp.StatusBadRequest, "%s", err)
+		t.refused = refuse(fasthttp.StatusBadRequest, "%s", err)
+		return t
 	}
 	// The body may be large, and is parsed.
 	rc.Request.ResetBody()
-	server, pod, refused := h.find(ctx, id, report.Server)
+	t.name, t.seen = report.Server, report.Seen
+	server, pod, refused := h.find(ctx, t.id, report.Server)
 	if refused != nil {
-		return nil, refused
+		t.refused = refused
+		return t
 	}
 	if report.Restore {
 		h.table.announce(server.UID, report.Instance)
-		answer := h.tell(server, pod)
-		answer.Restored = restored(server, id.PodUID, h.table.last(server.UID))
-		return &answer, nil
+		h.tell(&t, server, pod)
+		t.answer.Restored = restored(server, t.id.PodUID, h.table.last(server.UID))
+		return t
 	}
 	if h.held.Add(1) > h.maxHeld {
 		h.held.Add(-1)
 		h.metrics.Refused()
-		return nil, refuse(fasthttp.StatusServiceUnavailable, "this replica holds %d reports already: ask again, which may reach another", h.maxHeld)
+		t.refused = refuse(fasthttp.StatusServiceUnavailable, "this replica holds %d reports already: ask again, which may reach another", h.maxHeld)
+		return t
 	}
-	defer h.held.Add(-1)
-	s := &said{podName: id.PodName, podUID: id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
+	s := &said{podName: t.id.PodName, podUID: t.id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance
 	}
 	w := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
 	if w == nil {
-		answer := h.tell(server, pod)
-		return &answer, nil
+		h.held.Add(-1)
+		h.tell(&t, server, pod)
+		return t
 	}
-	defer h.table.leave(server.UID, w)
+	t.uid, t.waiter = server.UID, w
 	h.writer.offer(server, s)
-	return h.wait(rc.Done(), id, report.Server, report.Seen, server.UID, w)
+	return t
 }
 
-// wait holds a report until there is news. The Server is read again after the report was
-// remembered, because it may have gone in between.
-func (h *Handler) wait(stop <-chan struct{}, id serviceauth.Identity, name, seen string, uid types.UID, w *waiter) (*reportapi.Answer, *refusal) {
+// await holds a report until there is news, and answers it. The Server is read again after the report
+// was remembered, because it may have gone in between.
+func (h *Handler) await(rc *fasthttp.RequestCtx, t *taken) {
+	defer h.held.Add(-1)
+	defer h.table.leave(t.uid, t.waiter)
 	h.metrics.Held(1)
 	defer h.metrics.Held(-1)
 	// Sidecars that began together are spread out.
 	timer := time.NewTimer(h.hold - rand.N(h.hold/10+1)) //nolint:gosec // any number will do
 	defer timer.Stop()
 	for over := false; ; {
-		server, pod, refused := h.findNow(id, name)
-		if refused != nil {
-			if refused.code == fasthttp.StatusNotFound {
-				h.table.forget(uid)
-			}
-			return nil, refused
+		h.desk.do(func() { h.look(t) })
+		if t.refused != nil || over || t.answer.Version != t.seen {
+			return
 		}
-		answer := h.tell(server, pod)
-		if over || answer.Version != seen {
-			return &answer, nil
-		}
+		t.answer = nil // thousands wait
 		select {
-		case <-w.changed:
-		case <-w.replaced:
+		case <-t.waiter.changed:
+		case <-t.waiter.replaced:
 			over = true
 		case <-timer.C:
 			over = true
-		case <-stop:
+		case <-rc.Done():
 			over = true
 		}
 	}
 }
 
-// tell is the sidecar's current answer, with the look that is under way.
-func (h *Handler) tell(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
-	answer := h.answer(server, pod)
-	if word := h.table.lookOf(server.UID); word != "" {
-		answer.Look, answer.Version = word, ""
-		answer.Version = version(answer)
+// look makes the answer anew, from what the cache has now.
+func (h *Handler) look(t *taken) {
+	server, pod, refused := h.findNow(t.id, t.name)
+	if t.refused = refused; refused == nil {
+		h.tell(t, server, pod)
+	} else if refused.code == fasthttp.StatusNotFound {
+		h.table.forget(t.uid)
 	}
-	return answer
 }
 
-// answer is the answer without a look. A GameType that isn't known yet changes it later.
-func (h *Handler) answer(server *v1alpha1.Server, pod *corev1.Pod) reportapi.Answer {
+// tell makes the sidecar's current answer, with the look that is under way. Its version takes most of
+// the time.
+func (h *Handler) tell(t *taken, server *v1alpha1.Server, pod *corev1.Pod) {
+	of := h.gameType(server)
+	answer := unversioned(server, pod, of)
+	answer.Look = h.table.lookOf(server.UID)
+	from := sources{server: server.ResourceVersion, pod: pod.ResourceVersion, look: answer.Look}
+	if of != nil {
+		from.gameType = of.ResourceVersion
+	}
+	if t.version == "" || t.from != from {
+		t.version, t.from = version(answer), from
+	}
+	answer.Version = t.version
+	t.answer = &answer
+}
+
+// gameType is a Server's GameType; nil: it has none. One that isn't known yet changes the answer later.
+func (h *Handler) gameType(server *v1alpha1.Server) *v1alpha1.GameType {
 	name := server.Labels[wellknown.GameTypeLabel]
 	if name == "" {
-		return Answer(server, pod, nil)
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	of := &v1alpha1.GameType{}
 	if h.cached.Get(ctx, types.NamespacedName{Namespace: server.Namespace, Name: name}, of, client.UnsafeDisableDeepCopy) != nil {
-		of = nil
+		return nil
 	}
-	return Answer(server, pod, of)
+	return of
 }
 
 func (h *Handler) findNow(id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {

@@ -74,7 +74,7 @@ func New(o Options) *Reports {
 		cache: o.Cache,
 		table: t,
 		report: &Handler{
-			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld,
+			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld, desk: newDesk(idleTime),
 		},
 		recent: &recentHandler{verifier: o.Verifier, cached: o.Cache, operators: o.Operators, table: t, metrics: o.Metrics},
 	}

@@ -1,0 +1,68 @@
+package report
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// deep needs a stack of some 64 KiB.
+func deep(n int) (sum byte) {
+	var much [1 << 10]byte
+	for i := range much {
+		much[i] = byte(i + n)
+	}
+	if n > 0 {
+		sum = deep(n - 1)
+	}
+	return sum + much[n]
+}
+
+func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
+	const waiters = 500
+	d := newDesk(time.Millisecond)
+	stacks := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.StackInuse
+	}
+	before := stacks()
+	end := make(chan struct{})
+	var did, ended sync.WaitGroup
+	for range waiters {
+		did.Add(1)
+		ended.Go(func() {
+			d.do(func() { deep(64) })
+			did.Done()
+			<-end
+		})
+	}
+	did.Wait()
+	each := (stacks() - before) / waiters
+	close(end)
+	ended.Wait()
+	if each > 8<<10 {
+		t.Errorf("each that waits has a stack of %d bytes, want 8 KiB at most", each)
+	}
+}
+
+func TestAPanicIsTheCallers(t *testing.T) {
+	d := newDesk(time.Millisecond)
+	defer func() {
+		if got := recover(); got != "broken" {
+			t.Errorf("the caller panicked with %v, want what its work panicked with", got)
+		}
+		done := false
+		d.do(func() { done = true })
+		if !done {
+			t.Error("nothing is done after a panic")
+		}
+	}()
+	d.do(func() {
+		raise("broken")
+	})
+}
+
+func raise(what string) { panic(what) } //nolint:forbidigo // that is what is tested
