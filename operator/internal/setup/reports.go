@@ -17,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/options"
 	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/slim"
 )
 
 // setupReports adds the report server, which takes reports on every replica.
@@ -70,18 +71,18 @@ func slimPod(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	pod.ManagedFields = nil
+	of := pod.Namespace + "/" + pod.Labels[wellknown.FleetLabel]
 	pod.Spec = corev1.PodSpec{
 		NodeName:       pod.Spec.NodeName,
-		Containers:     slimContainers(pod.Spec.Containers),
-		InitContainers: slimContainers(pod.Spec.InitContainers),
+		Containers:     slim.Containers(of, slimContainers(pod.Spec.Containers)),
+		InitContainers: slim.Containers(of, slimContainers(pod.Spec.InitContainers)),
 	}
 	s := &pod.Status
 	pod.Status = corev1.PodStatus{
 		Phase:                 s.Phase,
 		Reason:                s.Reason,
 		Message:               s.Message,
-		Conditions:            s.Conditions,
+		Conditions:            slimConditions(s.Conditions),
 		HostIP:                s.HostIP,
 		HostIPs:               s.HostIPs,
 		PodIP:                 s.PodIP,
@@ -90,11 +91,24 @@ func slimPod(o any) (any, error) {
 		InitContainerStatuses: slimStatuses(s.InitContainerStatuses),
 		ContainerStatuses:     slimStatuses(s.ContainerStatuses),
 	}
+	slim.Pod(pod)
 	return pod, nil
 }
 
+// slimConditions keeps those that are read.
+func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
+	kept := make([]corev1.PodCondition, 0, 3)
+	for _, c := range conditions {
+		switch c.Type {
+		case corev1.PodScheduled, corev1.ContainersReady, corev1.PodReady:
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
 func slimContainers(containers []corev1.Container) []corev1.Container {
-	var list []corev1.Container
+	list := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
 		kept := corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
 		if c.ReadinessProbe != nil {
@@ -106,7 +120,10 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 }
 
 func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var list []corev1.ContainerStatus
+	if len(statuses) == 0 {
+		return nil
+	}
+	list := make([]corev1.ContainerStatus, 0, len(statuses))
 	for _, s := range statuses {
 		list = append(list, corev1.ContainerStatus{
 			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState,

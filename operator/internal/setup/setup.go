@@ -62,6 +62,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/serverfiles"
 	"dormouse.dev/dormouse/operator/internal/servingcert"
+	"dormouse.dev/dormouse/operator/internal/slim"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 	"dormouse.dev/dormouse/operator/internal/triggerauth"
@@ -284,9 +285,11 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	}
 	byObject := map[client.Object]cache.ByObject{
 		// Of all the cluster's slices only those of services that may sleep.
-		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours)},
+		&discoveryv1.EndpointSlice{}: {Label: labels.NewSelector().Add(*ours), Transform: slim.EndpointSlice},
+		&v1alpha1.Server{}:           {Transform: slim.Server},
+		&v1alpha1.ElasticService{}:   {Transform: slim.ElasticService},
 		&corev1.Pod{}:                pods,
-		&corev1.Service{}:            {Transform: slim},
+		&corev1.Service{}:            {Transform: slimService},
 		// Of all ConfigMaps only lists of players.
 		&corev1.ConfigMap{}: {
 			Label:     labels.SelectorFromSet(labels.Set{wellknown.PlayerListLabel: "true"}),
@@ -330,10 +333,10 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// slim drops fields that the operator doesn't read from objects of which a cluster may have
+// slimService drops fields that the operator doesn't read from objects of which a cluster may have
 // many. The annotations of a GameType's own Service and Fleets are kept, of a Service that leads to
 // a Server's files, and some annotations of a front and of a GameType.
-func slim(o any) (any, error) {
+func slimService(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)
 		has := object.GetLabels()
@@ -351,13 +354,16 @@ func slim(o any) (any, error) {
 			object.SetAnnotations(read)
 		}
 	}
+	if service, ok := o.(*corev1.Service); ok {
+		slim.Service(service)
+	}
 	return o, nil
 }
 
 // maxAnnotations bounds what is kept for webhooks of an object's annotations, in bytes.
 const maxAnnotations = 4 << 10
 
-// slimScaled is slim for what GameAutoscalers scale: webhooks are told its annotations, so short ones
+// slimScaled is slimService for what GameAutoscalers scale: webhooks are told its annotations, so short ones
 // are kept, too.
 func slimScaled(o any) (any, error) {
 	object, ok := o.(client.Object)
@@ -365,7 +371,7 @@ func slimScaled(o any) (any, error) {
 		return o, nil
 	}
 	all := object.GetAnnotations()
-	if _, err := slim(o); err != nil {
+	if _, err := slimService(o); err != nil {
 		return nil, err
 	}
 	kept, left := maps.Clone(object.GetAnnotations()), maxAnnotations

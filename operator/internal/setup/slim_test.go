@@ -18,7 +18,7 @@ func TestWhatAFrontsOwnerSaysIsInTheCache(t *testing.T) {
 	for _, name := range wellknown.ServiceAnnotations {
 		s.Annotations[name] = "c"
 	}
-	if _, err := slim(s); err != nil {
+	if _, err := slimService(s); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.Annotations) != len(wellknown.ServiceAnnotations) || s.Annotations[wellknown.TrustedCIDRsAnnotation] != "c" {
@@ -30,7 +30,7 @@ func TestWhatAGameTypesOwnerAsksForIsInTheCache(t *testing.T) {
 	gt := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"a": "b", wellknown.UndoToAnnotation: "c", wellknown.RestartedAtAnnotation: "d", wellknown.KeepAwakeUntilAnnotation: "e",
 	}}}
-	if _, err := slim(gt); err != nil {
+	if _, err := slimService(gt); err != nil {
 		t.Fatal(err)
 	}
 	if len(gt.Annotations) != 3 || gt.Annotations[wellknown.UndoToAnnotation] != "c" || gt.Annotations[wellknown.RestartedAtAnnotation] != "d" ||
@@ -42,7 +42,7 @@ func TestWhatAGameTypesOwnerAsksForIsInTheCache(t *testing.T) {
 func TestOnlyServicesThatTheOperatorAppliesKeepTheirAnnotationsInTheCache(t *testing.T) {
 	for label, want := range map[string]int{wellknown.GameTypeLabel: 1, wellknown.FilesLabel: 1, "app": 0} {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "duel"}, Annotations: map[string]string{"a": "b"}}}
-		if _, err := slim(s); err != nil {
+		if _, err := slimService(s); err != nil {
 			t.Fatal(err)
 		}
 		if len(s.Annotations) != want {

@@ -1,0 +1,91 @@
+package slim
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	seed    = maphash.MakeSeed()
+	yes, no = new(true), new(false)
+)
+
+// metadata drops who wrote which field, and shares the rest.
+func metadata(o *metav1.ObjectMeta) {
+	o.ManagedFields = nil
+	o.Namespace = String(o.Namespace)
+	o.Labels = labels(o.Name, o.Labels)
+	for i := range o.OwnerReferences {
+		by := &o.OwnerReferences[i]
+		by.APIVersion, by.Kind = String(by.APIVersion), String(by.Kind)
+		by.Controller, by.BlockOwnerDeletion = flag(by.Controller), flag(by.BlockOwnerDeletion)
+		if by.Name == o.Name {
+			by.Name = o.Name
+		}
+	}
+}
+
+// flag is a pointer to an equal value, of which there are two.
+func flag(b *bool) *bool {
+	switch {
+	case b == nil:
+		return nil
+	case *b:
+		return yes
+	}
+	return no
+}
+
+// labels shares the strings of an object's labels, but for those that are of this object alone.
+func labels(name string, of map[string]string) map[string]string {
+	if len(of) == 0 {
+		return nil
+	}
+	shared := make(map[string]string, len(of))
+	for key, value := range of {
+		switch {
+		case value == name:
+			value = name
+		case !strings.Contains(name, value) && !strings.Contains(value, name):
+			value = String(value)
+		}
+		shared[String(key)] = value
+	}
+	return shared
+}
+
+// annotations are equal ones that another object has.
+func annotations(of map[string]string) map[string]string {
+	var size int
+	var sum uint64 // in any order
+	for key, value := range of {
+		size += len(key) + len(value)
+		sum += maphash.String(seed, key+"="+value)
+	}
+	if size == 0 || size > maxShared {
+		return of
+	}
+	return notes.One(strconv.FormatUint(sum, 36), of)
+}
+
+// finalizers are equal ones that another object has.
+func finalizers(of []string) []string {
+	if len(of) == 0 {
+		return nil
+	}
+	return lists.One(strings.Join(of, ","), of)
+}
+
+// conditions shares their words.
+func conditions(list []metav1.Condition) {
+	for i := range list {
+		c := &list[i]
+		c.Type, c.Status, c.Reason = String(c.Type), metav1.ConditionStatus(String(string(c.Status))), String(c.Reason)
+		if len(c.Message) <= maxShared {
+			c.Message = texts.One(c.Message, c.Message)
+		}
+	}
+}

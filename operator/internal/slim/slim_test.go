@@ -1,0 +1,145 @@
+package slim
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+)
+
+func server(name, fleet string) *v1alpha1.Server {
+	return &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: name, UID: types.UID(name),
+			Labels:          map[string]string{wellknown.FleetLabel: fleet},
+			Annotations:     map[string]string{wellknown.TemplateHashAnnotation: "1"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "dormouse.dev/v1alpha1", Kind: "Fleet", Name: fleet, UID: types.UID(fleet), Controller: new(true)}},
+			Finalizers:      []string{wellknown.DeletionGuardFinalizer},
+		},
+		Spec: v1alpha1.ServerSpec{
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "game:1"}}}},
+			Ports:    []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7000}},
+		},
+		Status: v1alpha1.ServerStatus{
+			PodIP: "10.0.0.1", Address: "10.0.0.1",
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "OK", Message: "The game takes players."}},
+		},
+	}
+}
+
+func slimmed[T client.Object](t *testing.T, transform func(any) (any, error), o T) T {
+	t.Helper()
+	want := o.DeepCopyObject()
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody"}})
+	for range 2 { // a cache may do it again
+		if _, err := transform(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, any(o)); diff != "" {
+		t.Errorf("it isn't what it was but for managedFields (-want +got):\n%s", diff)
+	}
+	return o
+}
+
+func TestServersOfAFleetShareWhatIsEqual(t *testing.T) {
+	first, second := slimmed(t, Server, server("lobby-1", "lobby")), slimmed(t, Server, server("lobby-2", "lobby"))
+	if &first.Spec.Template.Spec.Containers[0] != &second.Spec.Template.Spec.Containers[0] || &first.Spec.Ports[0] != &second.Spec.Ports[0] {
+		t.Error("each has a spec of its own")
+	}
+	if &first.OwnerReferences[0] != &second.OwnerReferences[0] || &first.Finalizers[0] != &second.Finalizers[0] {
+		t.Error("each has metadata of its own")
+	}
+	if unsafe.StringData(first.Status.Conditions[0].Message) != unsafe.StringData(second.Status.Conditions[0].Message) {
+		t.Error("each has words of its own")
+	}
+}
+
+func TestNoServerGetsWhatIsAnothers(t *testing.T) {
+	slimmed(t, Server, server("lobby-1", "lobby"))
+	for name, change := range map[string]func(s *v1alpha1.Server){
+		"another image":        func(s *v1alpha1.Server) { s.Spec.Template.Spec.Containers[0].Image = "game:2" },
+		"drained":              func(s *v1alpha1.Server) { s.Spec.Drain = true },
+		"stopped":              func(s *v1alpha1.Server) { s.Spec.Running = new(false) },
+		"a label of its own":   func(s *v1alpha1.Server) { s.Labels["map"] = "desert" },
+		"being deleted":        func(s *v1alpha1.Server) { s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), []string{"x"} },
+		"of nobody":            func(s *v1alpha1.Server) { s.OwnerReferences = nil },
+		"of no finalizer":      func(s *v1alpha1.Server) { s.Finalizers = nil },
+		"of another Fleet":     func(s *v1alpha1.Server) { s.OwnerReferences[0].UID = "arena" },
+		"of another template":  func(s *v1alpha1.Server) { s.Annotations[wellknown.TemplateHashAnnotation] = "2" },
+		"of another condition": func(s *v1alpha1.Server) { s.Status.Conditions[0].Message = "The game starts." },
+	} {
+		s := server("lobby-3", "lobby")
+		change(s)
+		t.Run(name, func(t *testing.T) { slimmed(t, Server, s) })
+	}
+}
+
+func TestElasticServicesShareWhatIsEqual(t *testing.T) {
+	one := func(name string, more time.Duration) *v1alpha1.ElasticService {
+		return &v1alpha1.ElasticService{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name, Finalizers: []string{wellknown.ElasticServiceFinalizer}},
+			Spec: v1alpha1.ElasticServiceSpec{
+				Service: name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+				SleepAfter: &metav1.Duration{Duration: 1 + more},
+			},
+		}
+	}
+	first, second := slimmed(t, ElasticService, one("lobby", 0)), slimmed(t, ElasticService, one("arena", 0))
+	if first.Spec.SleepAfter != second.Spec.SleepAfter {
+		t.Error("each has a spec of its own")
+	}
+	slimmed(t, ElasticService, one("slow", 1))
+}
+
+func TestEndpointSlicesShareResolvers(t *testing.T) {
+	one := func(name string, ready bool) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		}
+	}
+	first, second := slimmed(t, EndpointSlice, one("lobby", true)), slimmed(t, EndpointSlice, one("arena", true))
+	if &first.Endpoints[0] != &second.Endpoints[0] {
+		t.Error("each has endpoints of its own")
+	}
+	slimmed(t, EndpointSlice, one("slow", false))
+}
+
+func TestPodsAndServicesAreTheSame(t *testing.T) {
+	slimmed(t, func(o any) (any, error) { Pod(o.(*corev1.Pod)); return o, nil }, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "games", Name: "lobby-1", Labels: map[string]string{wellknown.ServerLabel: "lobby-1", "mode": "duel"}, Annotations: map[string]string{"a": "b"},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node", Containers: Containers("games/lobby", []corev1.Container{{Name: "game"}})},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	})
+	slimmed(t, func(o any) (any, error) { Service(o.(*corev1.Service)); return o, nil }, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "lobby"}, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
+			Ports: []corev1.ServicePort{{Name: "game", Port: 7000, Protocol: corev1.ProtocolUDP}},
+		},
+	})
+}
+
+func TestAPoolIsBounded(t *testing.T) {
+	var p Pool[int]
+	for i := range 3 * kept {
+		if got := p.One(string(rune(i)), i); got != i {
+			t.Fatalf("%d became %d", i, got)
+		}
+		if len(p.values) > kept {
+			t.Fatalf("%d values are kept, want %d at most", len(p.values), kept)
+		}
+	}
+}
