@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,10 +22,11 @@ import (
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
 
-// IndexOwner finds Servers in the cache by their owners, as Owners names them.
+// IndexOwner finds Servers in the cache by their Fleet and GameType, as Owners names them.
 const IndexOwner = "dormouse.report.owner"
 
-// Owners are the Fleet and the GameType that a Server belongs to by its labels, as kind/name.
+// Owners are the Server itself, first, and the Fleet and the GameType that it belongs to by its labels,
+// as kind/name.
 func Owners(o client.Object) []string {
 	owners := []string{"Server/" + o.GetName()}
 	for _, of := range []struct{ kind, label string }{{"Fleet", wellknown.FleetLabel}, {"GameType", wellknown.GameTypeLabel}} {
@@ -121,6 +123,17 @@ func (t *table) recentOf(now time.Time, servers []v1alpha1.Server) []reportapi.R
 // ServersOf lists the Servers of an owner, such as Fleet/lobbies, from a cache with IndexOwner.
 // They are the cache's own and must not be changed.
 func ServersOf(ctx context.Context, cached client.Reader, namespace, owner string) ([]v1alpha1.Server, error) {
+	if name, alone := strings.CutPrefix(owner, "Server/"); alone {
+		server := v1alpha1.Server{}
+		err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &server, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Server %s/%s: %w", namespace, name, err)
+		}
+		return []v1alpha1.Server{server}, nil
+	}
 	var list v1alpha1.ServerList
 	err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{IndexOwner: owner}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -108,7 +108,7 @@ func (r *Reports) Register(s *httpserver.Server) {
 
 // SetupIndexes adds the index that the package uses.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &v1alpha1.Server{}, IndexOwner, Owners); err != nil {
+	if err := indexer.IndexField(ctx, &v1alpha1.Server{}, IndexOwner, func(o client.Object) []string { return Owners(o)[1:] }); err != nil {
 		return fmt.Errorf("add the index %s: %w", IndexOwner, err)
 	}
 	return nil

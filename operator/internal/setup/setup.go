@@ -93,7 +93,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	log := mgr.GetLogger()
-	if err := errors.Join(index.Setup(ctx, mgr.GetFieldIndexer()), report.SetupIndexes(ctx, mgr.GetFieldIndexer())); err != nil {
+	small := index.Small{Cache: mgr.GetCache()}
+	if err := errors.Join(index.Setup(ctx, small), report.SetupIndexes(ctx, small)); err != nil {
 		return err
 	}
 	if err := udpports.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -468,7 +469,7 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 }
 
 func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Allocations, reporter *errortracking.Reporter) error {
-	if err := fleet.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := fleet.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
 	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Allocations: allocations, Reporter: reporter}
@@ -476,7 +477,7 @@ func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Alloca
 }
 
 func setupGameTypes(ctx context.Context, mgr ctrl.Manager, reporter *errortracking.Reporter) error {
-	if err := gametype.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := gametype.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
 	r := &gametype.Reconciler{Client: mgr.GetClient(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}

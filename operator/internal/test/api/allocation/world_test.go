@@ -141,7 +141,7 @@ func (w *world) replica(leads bool) *replica {
 // realWaker is the operator's own.
 func (w *world) realWaker(mgr ctrl.Manager) allocation.Waker {
 	w.t.Helper()
-	indexer := mgr.GetFieldIndexer()
+	indexer := index.Small{Cache: mgr.GetCache()}
 	if err := errors.Join(index.Setup(w.t.Context(), indexer), fleet.SetupIndexes(w.t.Context(), indexer), gametype.SetupIndexes(w.t.Context(), indexer)); err != nil {
 		w.t.Fatal(err)
 	}

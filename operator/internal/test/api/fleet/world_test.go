@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -49,7 +50,7 @@ func newWorld(t *testing.T) *world {
 		path := strings.Split(r.URL.Path, "/") // /apis/dormouse.dev/v1alpha1/namespaces/NS/servers/...
 		return r.Method + " " + path[min(6, len(path)-1)]
 	})}
-	if err := fleet.SetupIndexes(t.Context(), w.Manager.GetFieldIndexer()); err != nil {
+	if err := fleet.SetupIndexes(t.Context(), index.Small{Cache: w.Manager.GetCache()}); err != nil {
 		t.Fatal(err)
 	}
 	w.reconciler = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}

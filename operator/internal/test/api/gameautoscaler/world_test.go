@@ -106,7 +106,7 @@ func newWorld(t testing.TB) *world {
 func prepared(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, Controlled: fixture.NewControlled(t, "gas", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
-	indexer := w.Manager.GetFieldIndexer()
+	indexer := index.Small{Cache: w.Manager.GetCache()}
 	if err := errors.Join(index.Setup(t.Context(), indexer), report.SetupIndexes(t.Context(), indexer), gameautoscaler.SetupIndexes(t.Context(), indexer)); err != nil {
 		t.Fatal(err)
 	}

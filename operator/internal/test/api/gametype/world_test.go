@@ -59,7 +59,7 @@ var kinds = []client.ObjectList{
 func newWorld(t *testing.T, realFleets bool) *world {
 	t.Helper()
 	w := &world{t: t, Controlled: fixture.NewControlled(t, "gametype", func(r *http.Request) string { return r.Method + " " + r.URL.Path })}
-	indexer := w.Manager.GetFieldIndexer()
+	indexer := index.Small{Cache: w.Manager.GetCache()}
 	if err := errors.Join(fleet.SetupIndexes(t.Context(), indexer), gametype.SetupIndexes(t.Context(), indexer), index.Setup(t.Context(), indexer)); err != nil {
 		t.Fatal(err)
 	}
