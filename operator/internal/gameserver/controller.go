@@ -142,8 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 			return reconcile.Result{}, fmt.Errorf("reconcile Server %s: %w", req, err)
 		}
 	}
+	// What comes from the cache is only read.
 	original := &v1alpha1.Server{}
-	err = r.Client.Get(ctx, req.NamespacedName, original)
+	err = r.Client.Get(ctx, req.NamespacedName, original, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		requeueAfter, err := r.tidy(ctx, req.NamespacedName)
 		return reconcile.Result{RequeueAfter: requeueAfter}, err

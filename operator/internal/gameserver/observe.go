@@ -25,7 +25,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.O
 		o.Holder = r.Allocations.HolderOf(s)
 	}
 	pod := &corev1.Pod{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		o.Made = r.made.Has(string(s.UID), r.Now())
@@ -54,7 +54,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.O
 	r.picker.Placed(s.UID)
 	o.Events = r.observeEvents(ctx, pod)
 	node := &corev1.Node{}
-	err = r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)
+	err = r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy)
 	switch {
 	case err == nil:
 		o.Node = node
