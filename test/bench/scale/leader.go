@@ -46,7 +46,7 @@ func (c *cluster) operatorProgram(name, address string) *program {
 			"--outbound-networks=" + answersNetwork,
 		},
 		env: []string{
-			"KUBECONFIG=" + c.kubeconfig(operatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + name, "SENTRY_DSN=", "GOMEMLIMIT=900MiB",
+			"KUBECONFIG=" + c.kubeconfig(operatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + name, "SENTRY_DSN=", "GOMEMLIMIT=900MiB", "GOGC=50",
 		},
 	}
 }
