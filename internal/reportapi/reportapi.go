@@ -21,6 +21,15 @@ const DeniedSinceHeader = "Dormouse-Denied-Since"
 // when it is answered, or at once when something changed.
 const HoldTime = 10 * time.Second
 
+// RenewalTime is how long a report may be held that says no more than the one before, which was
+// answered. It is shorter than FreshFor by what it takes to find out that a replica is gone.
+const RenewalTime = 20 * time.Second
+
+// HoldHeader names for how many seconds the caller lets its report be held where there is no news,
+// up to RenewalTime; absent: HoldTime. Operators of an earlier version hold it for HoldTime. It is no
+// field of the report for the reason that DeniedSinceHeader is none.
+const HoldHeader = "Dormouse-Hold"
+
 // FreshFor is how long a report counts.
 const FreshFor = 30 * time.Second
 

@@ -113,8 +113,9 @@ type taken struct {
 	name string
 	seen string
 	uid  types.UID
-	// waiter is set where the report is to be held.
+	// waiter is set where the report is to be held, and hold is for how long.
 	waiter *waiter
+	hold   time.Duration
 	// version is the last answer's, and from what that was made from.
 	version string
 	from    sources
@@ -167,7 +168,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 		h.tell(&t, server, pod)
 		return t
 	}
-	t.uid, t.waiter = server.UID, w
+	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
 	h.writer.offer(server, s)
 	return t
 }
@@ -180,7 +181,7 @@ func (h *Handler) await(rc *fasthttp.RequestCtx, t *taken) {
 	h.metrics.Held(1)
 	defer h.metrics.Held(-1)
 	// Sidecars that began together are spread out.
-	timer := time.NewTimer(h.hold - rand.N(h.hold/10+1)) //nolint:gosec // any number will do
+	timer := time.NewTimer(t.hold - rand.N(t.hold/10+1)) //nolint:gosec // any number will do
 	defer timer.Stop()
 	for over := false; ; {
 		h.desk.do(func() { h.look(t) })
@@ -198,6 +199,15 @@ func (h *Handler) await(rc *fasthttp.RequestCtx, t *taken) {
 			over = true
 		}
 	}
+}
+
+// holdOf is for how long a report is held where there is no news: for longer where its caller lets it be.
+func (h *Handler) holdOf(rc *fasthttp.RequestCtx) time.Duration {
+	seconds, err := strconv.ParseUint(string(rc.Request.Header.Peek(reportapi.HoldHeader)), 10, 8)
+	if err != nil {
+		return h.hold
+	}
+	return max(h.hold, min(time.Duration(seconds)*time.Second, reportapi.RenewalTime)) //nolint:gosec // it has eight bits
 }
 
 // look makes the answer anew, from what the cache has now.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
@@ -188,5 +190,22 @@ func TestAnotherReplicaRestores(t *testing.T) {
 		if got == nil || got.Players == nil || got.Players.Current != 3 || got.Labels["agones.dev/sdk-map"] != "dust" || got.State != v1alpha1.GameReady {
 			t.Errorf("%s replica restores %+v", name, got)
 		}
+	}
+}
+
+func TestWhoLetsItsReportBeHeldForLongerIsAnsweredLater(t *testing.T) {
+	h := &Handler{hold: reportapi.HoldTime}
+	for header, want := range map[string]time.Duration{
+		"": reportapi.HoldTime, "1": reportapi.HoldTime, "15": 15 * time.Second, "20": reportapi.RenewalTime,
+		"255": reportapi.RenewalTime, "1000": reportapi.HoldTime, "-1": reportapi.HoldTime, "soon": reportapi.HoldTime,
+	} {
+		rc := &fasthttp.RequestCtx{}
+		rc.Request.Header.Set(reportapi.HoldHeader, header)
+		if got := h.holdOf(rc); got != want {
+			t.Errorf("with %q it is held for %s, want %s", header, got, want)
+		}
+	}
+	if reportapi.RenewalTime >= reportapi.FreshFor {
+		t.Error("a report that is held doesn't count any more")
 	}
 }

@@ -50,8 +50,8 @@ type client struct {
 	url   string
 	token Token
 	http  *http.Client
-	// patience bounds a report and its answer.
-	patience time.Duration
+	// patience bounds a report and its answer, and renewal one that says nothing new.
+	patience, renewal time.Duration
 }
 
 func newClient(operator string, token Token) (*client, error) {
@@ -61,7 +61,7 @@ func newClient(operator string, token Token) (*client, error) {
 	}
 	return &client{
 		url:   strings.TrimSuffix(operator, "/") + reportapi.ReportPath,
-		token: token, patience: reportapi.HoldTime + slack,
+		token: token, patience: reportapi.HoldTime + slack, renewal: reportapi.RenewalTime + slack,
 		http: &http.Client{
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -77,9 +77,14 @@ func newClient(operator string, token Token) (*client, error) {
 }
 
 // send sends a report and waits for the answer. deniedSince is for reportapi.DeniedSinceHeader; 0:
-// the report allows the deletion.
-func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64) (answer reportapi.Answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+// the report allows the deletion. One that renews says what the one before said, which was answered:
+// nobody waits for it, and it may be held for longer.
+func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64, renews bool) (answer reportapi.Answer, err error) {
+	patience := c.patience
+	if renews {
+		patience = c.renewal
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	token, err := c.token.Get()
 	if err != nil {
@@ -95,6 +100,9 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
+	if renews {
+		request.Header.Set(reportapi.HoldHeader, strconv.Itoa(int(reportapi.RenewalTime.Seconds())))
+	}
 	if deniedSince > 0 {
 		request.Header.Set(reportapi.DeniedSinceHeader, strconv.FormatUint(deniedSince, 10))
 	}

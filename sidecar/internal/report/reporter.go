@@ -176,6 +176,7 @@ func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 			r.land(<-r.landed)
 		}
 	}
+	renews := r.sequence > 0 && r.answered == r.sequence && alike(report, r.last)
 	r.sequence++
 	report.Sequence = r.sequence
 	r.last, r.sent = report, time.Now()
@@ -184,7 +185,7 @@ func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 	r.flights = append(r.flights, flight{report.Sequence, cancel})
 	go func() {
 		defer cancel()
-		answer, err := r.client.send(ctx, report, deniedSince)
+		answer, err := r.client.send(ctx, report, deniedSince, renews)
 		r.landed <- landing{report.Sequence, answer, err}
 	}()
 }

@@ -81,6 +81,27 @@ func TestNewsGoBesideTheReportThatIsHeld(t *testing.T) {
 	}
 }
 
+// News must find out soon that a replica is gone, and what only renews a report needn't.
+func TestOnlyAReportWithoutNewsIsHeldForLonger(t *testing.T) {
+	o, s, held := started(t)
+	held.tell(answerOf("1"))
+	renewal := o.next()
+	s.Ready()
+	news := o.next()
+	news.tell(answerOf("2"))
+	again := o.next()
+	again.refuse(500, "")
+	failed := o.next()
+	for name, c := range map[string]struct{ got, want string }{
+		"the first": {held.hold, ""}, "the same again": {renewal.hold, "20"}, "news": {news.hold, ""},
+		"the news again": {again.hold, "20"}, "one after a failure": {failed.hold, ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s may be held for %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
 func TestWhatIsToldArrives(t *testing.T) {
 	o, s, held := started(t)
 	answer := answerOf("2")

@@ -24,7 +24,7 @@ const (
 	// oneIn is how many sidecars there are for one whose players change: 5 %.
 	oneIn = 20
 	// callTime bounds a call.
-	callTime = 2 * reportapi.HoldTime
+	callTime = 2 * reportapi.RenewalTime
 	// firstRetry is how long one that failed waits, which doubles up to lastRetry: as a sidecar does.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second

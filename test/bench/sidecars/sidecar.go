@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +31,15 @@ type sidecar struct {
 	players  int32
 	// last is the last answer to the held report.
 	last reportapi.Answer
+	// said is what was last reported.
+	said said
+}
+
+// said is what differs between a sidecar's reports.
+type said struct {
+	restore, shutdown bool
+	players           int32
+	look              string
 }
 
 func newSidecar(p *player, of Sidecar) (*sidecar, error) {
@@ -104,11 +114,13 @@ func (s *sidecar) change(ctx context.Context, after time.Duration) {
 	}
 }
 
-// compose is the next report.
-func (s *sidecar) compose(restore bool, seen string) reportapi.Report {
+// compose is the next report, and whether it says what the one before said.
+func (s *sidecar) compose(restore bool, seen string) (_ reportapi.Report, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sequence++
+	now := said{restore: restore, shutdown: s.last.Shutdown, players: s.players, look: s.last.Look}
+	again, s.said = now == s.said && !restore, now
 	return reportapi.Report{
 		Server: s.Server, Instance: "bench", Sequence: s.sequence, Restore: restore, Seen: seen,
 		Game: reportapi.Game{
@@ -116,13 +128,14 @@ func (s *sidecar) compose(restore bool, seen string) reportapi.Report {
 			Players: &v1alpha1.PlayersStatus{Current: s.players, Capacity: capacity},
 		},
 		DeletionAllowed: s.players == 0, ShutdownSeen: s.last.Shutdown, Looked: s.last.Look,
-	}
+	}, again
 }
 
 // say makes one report, which is held while seen is the last answer's version.
 func (s *sidecar) say(restore bool, seen string) (reportapi.Answer, error) {
 	var answer reportapi.Answer
-	body, err := json.Marshal(s.compose(restore, seen))
+	report, again := s.compose(restore, seen)
+	body, err := json.Marshal(report)
 	if err != nil {
 		return answer, fmt.Errorf("encode a report: %w", err)
 	}
@@ -138,6 +151,9 @@ func (s *sidecar) say(restore bool, seen string) (reportapi.Answer, error) {
 	req.SetRequestURI(s.player.url)
 	req.Header.SetMethod(fasthttp.MethodPost)
 	req.Header.Set(fasthttp.HeaderAuthorization, "Bearer "+token)
+	if again {
+		req.Header.Set(reportapi.HoldHeader, strconv.Itoa(int(reportapi.RenewalTime.Seconds())))
+	}
 	req.SetBody(body)
 	if err := s.player.http.Do(req, res); err != nil {
 		return answer, fmt.Errorf("report: %w", err)
