@@ -37,7 +37,7 @@ func Server(o any) (any, error) {
 		return o, nil
 	}
 	metadata(&s.ObjectMeta)
-	conditions(s.Status.Conditions)
+	s.Status.Conditions = conditions(s.Status.Conditions)
 	statusOf(&s.Status)
 	by := metav1.GetControllerOfNoCopy(s)
 	if by == nil {
@@ -80,7 +80,7 @@ func ElasticService(o any) (any, error) {
 	}
 	metadata(&es.ObjectMeta)
 	es.Finalizers = finalizers(es.Finalizers)
-	conditions(es.Status.Conditions)
+	es.Status.Conditions = conditions(es.Status.Conditions)
 	service, ref := es.Spec.Service, es.Spec.ScaleTargetRef
 	ref.APIVersion, ref.Kind = String(ref.APIVersion), String(ref.Kind)
 	if ref.Name == service {

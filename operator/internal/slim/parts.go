@@ -79,8 +79,12 @@ func finalizers(of []string) []string {
 	return lists.One(strings.Join(of, ","), of)
 }
 
-// conditions shares their words.
-func conditions(list []metav1.Condition) {
+// conditions are the same with words that are shared, and with no room for more.
+func conditions(list []metav1.Condition) []metav1.Condition {
+	if len(list) == 0 {
+		return list
+	}
+	list = append(make([]metav1.Condition, 0, len(list)), list...)
 	for i := range list {
 		c := &list[i]
 		c.Type, c.Status, c.Reason = String(c.Type), metav1.ConditionStatus(String(string(c.Status))), String(c.Reason)
@@ -88,4 +92,5 @@ func conditions(list []metav1.Condition) {
 			c.Message = texts.One(c.Message, c.Message)
 		}
 	}
+	return list
 }
