@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -58,10 +59,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 	if equality.Semantic.DeepEqual(a, b) {
 		return false, nil
 	}
+	before, after := statusOnly(original), statusOnly(s)
 	if a.DeletionAllowed != b.DeletionAllowed || !equality.Semantic.DeepEqual(a.Game, b.Game) || !equality.Semantic.DeepEqual(a.Players, b.Players) ||
 		!equality.Semantic.DeepEqual(a.Conditions, b.Conditions) {
 		if r.Reports == nil {
-			return patch.Status(ctx, r.Client, original, s)
+			return patch.Status(ctx, r.Client, before, after)
 		}
 		if !turn {
 			defer r.Reports.Turn(s.UID)()
@@ -69,12 +71,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, s *v1alpha1.Serv
 		if r.Reports.WroteAfter(original) {
 			return false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), s.Name, errReported)
 		}
-		wrote, err := patch.Status(ctx, r.Client, original, s)
+		wrote, err := patch.Status(ctx, r.Client, before, after)
 		if wrote {
-			r.Reports.Wrote(s.DeepCopy())
+			r.Reports.Wrote(after) // as the API server has it
 		}
 		return wrote, err
 	}
-	err := r.Client.Status().Patch(ctx, s, client.MergeFrom(original))
+	err := r.Client.Status().Patch(ctx, after, client.MergeFrom(before))
 	return err == nil, wrapf(client.IgnoreNotFound(err), "write the status of Server %s", client.ObjectKeyFromObject(s))
+}
+
+// statusOnly is a Server without what no status write changes: comparing that costs more than the write.
+func statusOnly(s *v1alpha1.Server) *v1alpha1.Server {
+	return &v1alpha1.Server{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion},
+		Status:     s.Status,
+	}
 }
