@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
+	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/savings"
@@ -43,7 +44,7 @@ const missingRetry = 30 * time.Second
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch
-// +kubebuilder:rbac:groups="*",resources="*/scale",verbs=get;update
+// +kubebuilder:rbac:groups="*",resources="*/scale",verbs=get;update;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=list;watch
 
@@ -69,6 +70,8 @@ type Reconciler struct {
 	Players Players
 	// Allocations knows which targets Allocations use; nil: none does.
 	Allocations Allocations
+	// Raises are those for clients, which a pass lets go first; nil: there are none.
+	Raises *raising.Raises
 	// Autoscalers reads what sets the targets' replicas, and pauses it.
 	Autoscalers *autoscaler.Autoscalers
 	// Events takes the events for users.
@@ -133,6 +136,7 @@ type pass struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	defer r.backlog.Begin(req)()
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
+	r.Raises.Wait(ctx)
 	r.Ports.LearnOnce(ctx)
 	if r.Allocations != nil {
 		if err := r.Allocations.WaitSynced(ctx); err != nil {

@@ -154,6 +154,7 @@ func (r *Reconciler) diagnose(ctx context.Context, p *pass) (cause *diagnosis.Fi
 
 // look reads the target's pods, and what else may explain why none is up.
 func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o planner.Observed, since time.Time) (diagnosis.Finding, error) {
+	r.Raises.Wait(ctx)
 	ref := target.Of(es)
 	in := diagnosis.Input{Target: diagnosis.Target{Kind: ref.Kind, Name: ref.Name}, Since: since}
 	pods, all, err := r.podsOf(ctx, es, o)

@@ -24,6 +24,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -47,6 +48,10 @@ const commitTime = 2 * time.Second
 // metTime is how long such a sleep is remembered after the last wake call. While clients wait,
 // there is one each second.
 const metTime = time.Minute
+
+// raisedTime is for how long a target that was scaled up here isn't looked at again where the cache still
+// shows the sleep: while the API server is busy, callers come again before all is written.
+const raisedTime = 5 * time.Second
 
 // wakeTime bounds the work of one wake, which goes on after its callers were told to call
 // again: with an API server that takes a second for each write, one of their later calls finds
@@ -76,6 +81,8 @@ type Waker struct {
 	Namespaces namespaces.List
 	// Autoscalers knows what else sets a target's replicas.
 	Autoscalers Autoscalers
+	// Raises are told of each target that is scaled up.
+	Raises *raising.Raises
 
 	client  client.Client
 	scaler  Scaler
@@ -88,6 +95,14 @@ type Waker struct {
 	recent lately[recentWake]
 	// met are the sleeps whose targets seemed to be about to go to zero.
 	met lately[metSleep]
+	// raised are the targets that were scaled up.
+	raised lately[raisedTarget]
+}
+
+// raisedTarget is how a target was scaled up, and when the phase began that the wake found.
+type raisedTarget struct {
+	at, phaseSince time.Time
+	raised         target.Raised
 }
 
 // metSleep is a sleep, and when it was first seen.
@@ -108,6 +123,7 @@ func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Info
 	return &Waker{
 		client: c, scaler: r, events: e, metrics: m, now: time.Now,
 		recent: lately[recentWake]{keep: remember}, met: lately[metSleep]{keep: metTime},
+		raised: lately[raisedTarget]{keep: raisedTime},
 	}
 }
 
@@ -182,7 +198,10 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	var raised target.Raised
 	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
 	raise := func(es *v1alpha1.ElasticService) (err error) {
-		raised, err = w.scaler.RaiseTo(ctx, ref, w.wanted(ctx, es))
+		defer w.Raises.Begin()()
+		want := w.wanted(ctx, es)
+		want.Asleep = es.Status.Phase == v1alpha1.PhaseAsleep
+		raised, err = w.scaler.RaiseTo(ctx, ref, want)
 		if errors.Is(err, target.ErrForbidden) {
 			// Only a wake finds that out: the operator may be allowed to read the scale.
 			w.events.Eventf(es, nil, corev1.EventTypeWarning, reasons.TargetForbidden, "Wake",
@@ -193,10 +212,16 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	// By the cache, which is enough to scale up first: the player waits for the pod, and the
 	// stamp afterwards returns the actual state.
 	first := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
+	known := false
 	if first {
-		if err := raise(es); err != nil {
-			return informerapi.WakeResponse{}, err
+		if raised, known = w.raisedBefore(es); !known {
+			if err := raise(es); err != nil {
+				return informerapi.WakeResponse{}, err
+			}
+			w.noteRaised(es, raised)
 		}
+		// The player waits for the pod, and the stamp for others' pods.
+		w.Raises.Wait(ctx)
 	}
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
 	if err != nil {
@@ -208,7 +233,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	}
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
-	if !first && phase != v1alpha1.PhaseFallingAsleep {
+	if (!first || known && sinceOf(stamped).After(sinceOf(es))) && phase != v1alpha1.PhaseFallingAsleep {
 		// The cache may not have the sleep yet, nor how many replicas it ended.
 		if err := raise(stamped); err != nil {
 			return informerapi.WakeResponse{}, err
@@ -226,6 +251,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	}
 	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
 	if raised.After > raised.Before {
+		w.saidRaised(es)
 		w.metrics.Raised(es.Namespace, es.Spec.Service)
 		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%s: scaled %s %s from %d to %d replicas.",
 			waiting(count), ref.Kind, ref.Name, raised.Before, raised.After)
@@ -270,6 +296,36 @@ func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
 	}
 	w.met.set(now, es.UID, met)
 	return now.Sub(met.at) < commitTime
+}
+
+// raisedBefore is how a target was scaled up here a moment ago, for the same sleep.
+func (w *Waker) raisedBefore(es *v1alpha1.ElasticService) (target.Raised, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, ok := w.raised.get(es.UID)
+	return was.raised, ok && w.now().Sub(was.at) < raisedTime && was.phaseSince.Equal(sinceOf(es))
+}
+
+// noteRaised remembers how a target was scaled up. One that had replicas is looked at again: a sleep
+// may be about to end them.
+func (w *Waker) noteRaised(es *v1alpha1.ElasticService, raised target.Raised) {
+	if raised.Before > 0 || raised.After == 0 {
+		return
+	}
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.raised.set(now, es.UID, raisedTarget{at: now, phaseSince: sinceOf(es), raised: raised})
+}
+
+// saidRaised notes that it was said that a target was scaled up.
+func (w *Waker) saidRaised(es *v1alpha1.ElasticService) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if was, ok := w.raised.get(es.UID); ok {
+		was.raised.Before = was.raised.After
+		w.raised.set(w.now(), es.UID, was)
+	}
 }
 
 // keep remembers an answer.

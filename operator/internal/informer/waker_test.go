@@ -101,25 +101,57 @@ func TestAWakeThatStopsASleepScalesNothing(t *testing.T) {
 	}
 }
 
-// An answer serves callers for a second, and no longer: what it stops may have begun again.
+// An answer serves callers for a second, and no longer: what it stops may have begun again. A target
+// that was scaled up for a sleep isn't looked at again for some seconds.
 func TestAnAnswerIsRememberedForASecond(t *testing.T) {
-	now := time.Now()
+	now := time.Now().Truncate(time.Microsecond) // as the API server has it
 	s := &scaled{}
-	status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-time.Hour))}
+	status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: micro(now.Add(-time.Hour)), PhaseSince: micro(now.Add(-time.Hour))}
 	w := waker(t, status, status, s, &now)
+	stamp := func() time.Time {
+		es := &v1alpha1.ElasticService{}
+		if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "games", Name: "lobby"}, es); err != nil {
+			t.Fatal(err)
+		}
+		return es.Status.LastWakeTime.Time
+	}
 	call(t, w)
+	first := stamp()
 	now = now.Add(time.Second)
-	if call(t, w); s.raised != 1 {
+	if call(t, w); s.raised != 1 || !stamp().Equal(first) {
 		t.Errorf("within a second it was raised %d times", s.raised)
 	}
 	now = now.Add(time.Millisecond)
+	if call(t, w); s.raised != 1 || !stamp().After(first) {
+		t.Errorf("after a second it was raised %d times, and stamped %s; want another stamp", s.raised, stamp())
+	}
+	now = now.Add(raisedTime)
 	if call(t, w); s.raised != 2 {
-		t.Errorf("after a second it was raised %d times", s.raised)
+		t.Errorf("after some seconds it was raised %d times", s.raised)
 	}
 }
 
-// A target that is found with replicas is on its way to zero, or was woken by another
-// replica: its version tells which, whatever the replicas' clocks say.
+// What was scaled up may have fallen asleep anew, which the cache doesn't show yet.
+func TestATargetThatSleepsAnewIsScaledUpAnew(t *testing.T) {
+	now := time.Now().Truncate(time.Microsecond) // as the API server has it
+	s := &scaled{}
+	status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, PhaseSince: micro(now.Add(-time.Hour))}
+	w := waker(t, status, status, s, &now)
+	call(t, w)
+	es := &v1alpha1.ElasticService{}
+	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "games", Name: "lobby"}, es); err != nil {
+		t.Fatal(err)
+	}
+	s.replicas, es.Status.PhaseSince = 0, micro(now.Add(time.Second))
+	if err := w.client.Status().Update(t.Context(), es); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	if call(t, w); s.replicas != 1 {
+		t.Error("it sleeps on")
+	}
+}
+
 func TestATargetIsOnItsWayToZeroByItsVersion(t *testing.T) {
 	asleep := func(ago time.Duration, now time.Time) v1alpha1.ElasticServiceStatus {
 		return v1alpha1.ElasticServiceStatus{

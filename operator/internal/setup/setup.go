@@ -56,6 +56,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/ownsecret"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/promquery"
+	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/report"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
@@ -118,7 +119,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
 	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
-	waker.Namespaces, waker.Autoscalers = o.Namespaces, beside
+	waker.Namespaces, waker.Autoscalers, waker.Raises = o.Namespaces, beside, &raising.Raises{}
 	allocator, err := setupAllocations(ctx, mgr, waker, o.Namespaces)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, wakeScaler, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
+	if err := setupController(mgr, o, token, scaler, wakeScaler, waker.Raises, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
 		return err
 	}
 	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
@@ -390,7 +391,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, beside *autoscaler.Autoscalers, players elasticservice.Players, allocations elasticservice.Allocations, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, raises *raising.Raises, beside *autoscaler.Autoscalers, players elasticservice.Players, allocations elasticservice.Allocations, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -428,6 +429,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Targets:     targets,
 		Scaler:      scaler,
 		WakeScaler:  wakeScaler,
+		Raises:      raises,
 		Autoscalers: beside,
 		Allocations: allocations,
 		Resolvers:   pods,

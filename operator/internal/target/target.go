@@ -128,6 +128,8 @@ type Replicas struct {
 	// how many there were before the sleep.
 	FromZero int32
 	AsBefore bool
+	// Asleep is set where it should be at zero: one call then does what else takes two.
+	Asleep bool
 }
 
 // Wanted is how many replicas a wake of an ElasticService asks for.
@@ -148,6 +150,9 @@ type Raised struct {
 // RaiseTo scales the target up to the wanted replicas, never down. It retries after a conflict,
 // since another wake may have been faster.
 func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, error) {
+	if want.Asleep && want.FromZero > 0 && s.raiseFromZero(ctx, ref, want.FromZero) {
+		return Raised{After: want.FromZero}, nil
+	}
 	for {
 		scale, err := s.Get(ctx, ref)
 		if err != nil {
@@ -170,6 +175,17 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, e
 			return is, err
 		}
 	}
+}
+
+// raiseFromZero scales a target up that is at zero, and reports whether it did. The API server makes
+// sure of the zero, which a Scale doesn't say. Of what else goes wrong those calls tell that are made
+// then: the operator may be allowed to update a scale, and not to patch it.
+func (s *Scaler) raiseFromZero(ctx context.Context, ref Ref, replicas int32) bool {
+	if s.namespaced(ref) != nil {
+		return false
+	}
+	body := fmt.Appendf(nil, `[{"op":"test","path":"/spec","value":{}},{"op":"add","path":"/spec/replicas","value":%d}]`, replicas)
+	return s.client.SubResource("scale").Patch(ctx, s.object(ref), client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(newScale())) == nil
 }
 
 // HasReadinessProbe reports whether the target's pods have a readiness probe, by the pod

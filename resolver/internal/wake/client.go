@@ -32,8 +32,9 @@ const (
 	// maxAnswer bounds an answer's body.
 	maxAnswer = 64 << 10
 	// maxConns bounds the connections to the operator: calls for that many services at once.
-	// Others wait their turn within their Timeout.
-	maxConns = 64
+	// Others wait their turn within their Timeout. The operator scales up all targets that it is
+	// called for before it does the rest of the work for any of them.
+	maxConns = 512
 )
 
 // Outcome is the kind of a call's result. It labels metrics.

@@ -53,7 +53,7 @@ func (c *cluster) newWaker() (*waker, error) {
 	}
 	return &waker{token: string(token), web: &http.Client{
 		// A resolver's own bounds.
-		Timeout: time.Second, Transport: &http.Transport{MaxConnsPerHost: 64, MaxIdleConnsPerHost: 64},
+		Timeout: time.Second, Transport: &http.Transport{MaxConnsPerHost: 512, MaxIdleConnsPerHost: 512},
 	}}, nil
 }
 
