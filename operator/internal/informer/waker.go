@@ -212,9 +212,9 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	// By the cache, which is enough to scale up first: the player waits for the pod, and the
 	// stamp afterwards returns the actual state.
 	first := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
-	known := false
+	skipped := false
 	if first {
-		if raised, known = w.raisedBefore(es); !known {
+		if raised, skipped = w.raisedBefore(es); !skipped {
 			if err := raise(es); err != nil {
 				return informerapi.WakeResponse{}, err
 			}
@@ -233,7 +233,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	}
 	phase := stamped.Status.Phase
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
-	if (!first || known && sinceOf(stamped).After(sinceOf(es))) && phase != v1alpha1.PhaseFallingAsleep {
+	if (!first || skipped && sinceOf(stamped).After(sinceOf(es))) && phase != v1alpha1.PhaseFallingAsleep {
 		// The cache may not have the sleep yet, nor how many replicas it ended.
 		if err := raise(stamped); err != nil {
 			return informerapi.WakeResponse{}, err

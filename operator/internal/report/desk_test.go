@@ -65,4 +65,4 @@ func TestAPanicIsTheCallers(t *testing.T) {
 	})
 }
 
-func raise(what string) { panic(what) } //nolint:forbidigo // that is what is tested
+func raise(what string) { panic(what) }

@@ -207,7 +207,7 @@ func (h *Handler) holdOf(rc *fasthttp.RequestCtx) time.Duration {
 	if err != nil {
 		return h.hold
 	}
-	return max(h.hold, min(time.Duration(seconds)*time.Second, reportapi.RenewalTime)) //nolint:gosec // it has eight bits
+	return max(h.hold, min(time.Duration(seconds)*time.Second, reportapi.RenewalTime))
 }
 
 // look makes the answer anew, from what the cache has now.

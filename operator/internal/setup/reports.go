@@ -99,8 +99,7 @@ func slimPod(o any) (any, error) {
 func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	kept := make([]corev1.PodCondition, 0, 3)
 	for _, c := range conditions {
-		switch c.Type {
-		case corev1.PodScheduled, corev1.ContainersReady, corev1.PodReady:
+		if c.Type == corev1.PodScheduled || c.Type == corev1.ContainersReady || c.Type == corev1.PodReady {
 			kept = append(kept, c)
 		}
 	}

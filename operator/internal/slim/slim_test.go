@@ -16,7 +16,8 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
-func server(name, fleet string) *v1alpha1.Server {
+func server(name string) *v1alpha1.Server {
+	const fleet = "lobby"
 	return &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: name, UID: types.UID(name),
@@ -52,7 +53,7 @@ func slimmed[T client.Object](t *testing.T, transform func(any) (any, error), o 
 }
 
 func TestServersOfAFleetShareWhatIsEqual(t *testing.T) {
-	first, second := slimmed(t, Server, server("lobby-1", "lobby")), slimmed(t, Server, server("lobby-2", "lobby"))
+	first, second := slimmed(t, Server, server("lobby-1")), slimmed(t, Server, server("lobby-2"))
 	if &first.Spec.Template.Spec.Containers[0] != &second.Spec.Template.Spec.Containers[0] || &first.Spec.Ports[0] != &second.Spec.Ports[0] {
 		t.Error("each has a spec of its own")
 	}
@@ -65,7 +66,7 @@ func TestServersOfAFleetShareWhatIsEqual(t *testing.T) {
 }
 
 func TestNoServerGetsWhatIsAnothers(t *testing.T) {
-	slimmed(t, Server, server("lobby-1", "lobby"))
+	slimmed(t, Server, server("lobby-1"))
 	for name, change := range map[string]func(s *v1alpha1.Server){
 		"another image":        func(s *v1alpha1.Server) { s.Spec.Template.Spec.Containers[0].Image = "game:2" },
 		"drained":              func(s *v1alpha1.Server) { s.Spec.Drain = true },
@@ -78,7 +79,7 @@ func TestNoServerGetsWhatIsAnothers(t *testing.T) {
 		"of another template":  func(s *v1alpha1.Server) { s.Annotations[wellknown.TemplateHashAnnotation] = "2" },
 		"of another condition": func(s *v1alpha1.Server) { s.Status.Conditions[0].Message = "The game starts." },
 	} {
-		s := server("lobby-3", "lobby")
+		s := server("lobby-3")
 		change(s)
 		t.Run(name, func(t *testing.T) { slimmed(t, Server, s) })
 	}
