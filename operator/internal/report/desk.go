@@ -1,6 +1,10 @@
 package report
 
-import "time"
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+)
 
 // idleTime is how long one of a desk's goroutines waits for more to do.
 const idleTime = 10 * time.Second
@@ -15,14 +19,14 @@ type desk struct {
 
 type job struct {
 	do   func()
-	done chan any // gets what it panicked with, or nil
+	done chan error // gets what it panicked with, and where, or nil
 }
 
 func newDesk(idle time.Duration) *desk { return &desk{work: make(chan job), idle: idle} }
 
 // do has something done, and waits for that. A panic is the caller's.
 func (d *desk) do(f func()) {
-	j := job{do: f, done: make(chan any, 1)}
+	j := job{do: f, done: make(chan error, 1)}
 	select {
 	case d.work <- j:
 	default:
@@ -49,6 +53,12 @@ func (d *desk) serve(j job) {
 }
 
 func (j job) run() {
-	defer func() { j.done <- recover() }()
+	defer func() {
+		var err error
+		if value := recover(); value != nil {
+			err = fmt.Errorf("%v, at\n%s", value, debug.Stack())
+		}
+		j.done <- err
+	}()
 	j.do()
 }

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,8 +53,8 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 func TestAPanicIsTheCallers(t *testing.T) {
 	d := newDesk(time.Millisecond)
 	defer func() {
-		if got := recover(); got != "broken" {
-			t.Errorf("the caller panicked with %v, want what its work panicked with", got)
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "broken") || !strings.Contains(got, "raise") {
+			t.Errorf("the caller panicked with %s, want what its work panicked with, and where", got)
 		}
 		done := false
 		d.do(func() { done = true })
@@ -60,9 +62,7 @@ func TestAPanicIsTheCallers(t *testing.T) {
 			t.Error("nothing is done after a panic")
 		}
 	}()
-	d.do(func() {
-		raise("broken")
-	})
+	d.do(func() { raise("broken") })
 }
 
 func raise(what string) { panic(what) }
