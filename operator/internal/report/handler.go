@@ -158,18 +158,22 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 		t.refused = refuse(fasthttp.StatusServiceUnavailable, "this replica holds %d reports already: ask again, which may reach another", h.maxHeld)
 		return t
 	}
+	defer func() {
+		if t.waiter == nil {
+			h.held.Add(-1) // else await does it
+		}
+	}()
 	s := &said{podName: t.id.PodName, podUID: t.id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance
 	}
 	w := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
 	if w == nil {
-		h.held.Add(-1)
 		h.tell(&t, server, pod)
 		return t
 	}
-	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
 	h.writer.offer(server, s)
+	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
 	return t
 }
 
