@@ -181,11 +181,12 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, e
 // sure of the zero, which a Scale doesn't say. Of what else goes wrong those calls tell that are made
 // then: the operator may be allowed to update a scale, and not to patch it.
 func (s *Scaler) raiseFromZero(ctx context.Context, ref Ref, replicas int32) bool {
-	if s.namespaced(ref) != nil {
+	object, err := s.namespaced(ref)
+	if err != nil {
 		return false
 	}
 	body := fmt.Appendf(nil, `[{"op":"test","path":"/spec","value":{}},{"op":"add","path":"/spec/replicas","value":%d}]`, replicas)
-	return s.client.SubResource("scale").Patch(ctx, s.object(ref), client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(newScale())) == nil
+	return s.client.SubResource("scale").Patch(ctx, object, client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(newScale())) == nil
 }
 
 // HasReadinessProbe reports whether the target's pods have a readiness probe, by the pod
