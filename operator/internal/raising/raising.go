@@ -20,7 +20,8 @@ type Raises struct {
 	over chan struct{}
 }
 
-// Begin notes that a target is being scaled up, until end.
+// Begin notes that a target is being scaled up, until end. One that takes longer than others wait counts
+// no more: a target whose call hangs, again and again, would slow everybody.
 func (r *Raises) Begin() (end func()) {
 	if r == nil {
 		return func() {}
@@ -30,7 +31,12 @@ func (r *Raises) Begin() (end func()) {
 	if r.under++; r.over == nil {
 		r.over = make(chan struct{})
 	}
-	return sync.OnceFunc(r.end)
+	over := sync.OnceFunc(r.end)
+	timer := time.AfterFunc(longest, over)
+	return func() {
+		timer.Stop()
+		over()
+	}
 }
 
 func (r *Raises) end() {

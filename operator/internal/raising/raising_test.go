@@ -28,6 +28,11 @@ func TestWorkLetsRaisesGoFirst(t *testing.T) {
 		if got := took(t.Context()); got != longest {
 			t.Errorf("it waited for %s for one that doesn't end, want %s", got, longest)
 		}
+		if got := took(t.Context()); got != 0 {
+			t.Errorf("it waited for another %s for one that doesn't end", got)
+		}
+		end()
+		end = r.Begin()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if got := took(ended); got != 0 {

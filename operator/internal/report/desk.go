@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// idleTime is how long one of a desk's goroutines waits for more to do.
-const idleTime = 10 * time.Second
+const (
+	// idleTime is how long one of a desk's goroutines waits for more to do.
+	idleTime = 10 * time.Second
+	// jobsEach is how much one does. They take turns, so that after a peak none would ever wait for long.
+	jobsEach = 1000
+)
 
 // desk does short work on goroutines of its own, of which there are as many as work at a time. A
 // goroutine's stack never gets smaller than four times what is in use of it, and a replica holds
@@ -37,12 +41,15 @@ func (d *desk) do(f func()) {
 	}
 }
 
-// serve does a job, and then others until none comes for some time.
+// serve does a job, and then others, until none comes for some time or it has done its share.
 func (d *desk) serve(j job) {
 	idle := time.NewTimer(d.idle)
 	defer idle.Stop()
-	for {
+	for did := 1; ; did++ {
 		j.run()
+		if did == jobsEach {
+			return
+		}
 		idle.Reset(d.idle)
 		select {
 		case j = <-d.work:

@@ -50,6 +50,30 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	}
 }
 
+// After a peak there is work all the time, of which each goroutine gets some before it is idle for long.
+func TestADeskShrinksThoughItHasWork(t *testing.T) {
+	const peak = 50
+	d := newDesk(time.Hour)
+	before := runtime.NumGoroutine()
+	var all, busy sync.WaitGroup
+	busy.Add(peak)
+	for range peak {
+		all.Go(func() {
+			d.do(func() {
+				busy.Done()
+				busy.Wait() // so that each has a goroutine of its own
+			})
+		})
+	}
+	all.Wait()
+	for range 2 * peak * jobsEach {
+		d.do(func() {})
+	}
+	if left := runtime.NumGoroutine() - before; left > 2 {
+		t.Errorf("%d goroutines are there for one job at a time, which %d had needed at once", left, peak)
+	}
+}
+
 func TestAPanicIsTheCallers(t *testing.T) {
 	d := newDesk(time.Millisecond)
 	defer func() {

@@ -43,6 +43,9 @@ func Server(o any) (any, error) {
 	if by == nil {
 		return s, nil
 	}
+	if sizeOf(s.Annotations) > maxShared {
+		return s, nil
+	}
 	key := string(by.UID) + s.Annotations[wellknown.TemplateHashAnnotation]
 	k := kins.One(key, kin{s.Labels, s.Annotations, s.OwnerReferences, s.Finalizers})
 	s.Labels, s.Annotations, s.OwnerReferences, s.Finalizers = k.labels, k.annotations, k.owners, k.finalizers

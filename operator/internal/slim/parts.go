@@ -2,6 +2,7 @@ package slim
 
 import (
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,8 @@ func metadata(o *metav1.ObjectMeta) {
 	o.ManagedFields = nil
 	o.Namespace = String(o.Namespace)
 	o.Labels = labels(o.Name, o.Labels)
+	// A list of objects comes here twice, and what it has then is in the cache already.
+	o.OwnerReferences = slices.Clone(o.OwnerReferences)
 	for i := range o.OwnerReferences {
 		by := &o.OwnerReferences[i]
 		by.APIVersion, by.Kind = String(by.APIVersion), String(by.Kind)
@@ -57,16 +60,23 @@ func labels(name string, of map[string]string) map[string]string {
 	return shared
 }
 
+// sizeOf is how many bytes annotations have.
+func sizeOf(annotations map[string]string) (size int) {
+	for key, value := range annotations {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
 // annotations are equal ones that another object has.
 func annotations(of map[string]string) map[string]string {
-	var size int
 	var sum uint64 // in any order
-	for key, value := range of {
-		size += len(key) + len(value)
-		sum += maphash.String(seed, key+"="+value)
-	}
+	size := sizeOf(of)
 	if size == 0 || size > maxShared {
 		return of
+	}
+	for key, value := range of {
+		sum += maphash.String(seed, key+"="+value)
 	}
 	return notes.One(strconv.FormatUint(sum, 36), of)
 }

@@ -3,7 +3,6 @@ package slim
 import (
 	"reflect"
 	"sync"
-	"unique"
 )
 
 // kept bounds how many values a Pool keeps.
@@ -28,12 +27,9 @@ func (p *Pool[T]) One(key string, value T) T {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.values == nil || len(p.values) >= kept {
+	if _, ok := p.values[key]; !ok && len(p.values) >= kept || p.values == nil {
 		p.values = map[string]T{}
 	}
 	p.values[key] = value
 	return value
 }
-
-// String is one that is equal, which all that were given it share.
-func String(s string) string { return unique.Make(s).Value() }

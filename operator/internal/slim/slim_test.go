@@ -1,6 +1,9 @@
 package slim
 
 import (
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -133,6 +136,54 @@ func TestPodsAndServicesAreTheSame(t *testing.T) {
 	})
 }
 
+func TestWordsAreSharedAfterACollectionOfGarbage(t *testing.T) {
+	one := func() string { return String(strings.Clone("node-of-a-cluster")) }
+	first := one()
+	runtime.GC()
+	runtime.GC()
+	if second := one(); unsafe.StringData(first) != unsafe.StringData(second) {
+		t.Error("each has a text of its own")
+	}
+	if long := strings.Repeat("x", maxWord+1); unsafe.StringData(String(long)) != unsafe.StringData(long) {
+		t.Error("a long text is kept")
+	}
+	for i := range 2 * maxWords {
+		String(strconv.Itoa(i))
+	}
+	if len(words.all) > maxWords {
+		t.Errorf("%d words are kept, want %d at most", len(words.all), maxWords)
+	}
+}
+
+// A list comes to the cache by way of a store of its own, which makes it small, too.
+func TestNothingIsWrittenToWhatTheCacheHas(t *testing.T) {
+	cached := slimmed(t, Server, server("lobby-1"))
+	owner := &cached.OwnerReferences[0]
+	owner.Kind = strings.Clone(owner.Kind)
+	before := unsafe.StringData(owner.Kind)
+	again := server("lobby-2")
+	again.OwnerReferences = cached.OwnerReferences
+	if _, err := Server(again); err != nil {
+		t.Fatal(err)
+	}
+	if unsafe.StringData(owner.Kind) != before {
+		t.Error("the owner of a Server in the cache is written to")
+	}
+}
+
+// A large annotation isn't kept for a Fleet that may be gone.
+func TestLargeAnnotationsAreNotKept(t *testing.T) {
+	s := server("lobby-1")
+	s.OwnerReferences[0].UID = "large"
+	s.Annotations["notes"] = strings.Repeat("x", maxShared)
+	slimmed(t, Server, s)
+	for key := range kins.values {
+		if strings.HasPrefix(key, "large") {
+			t.Error("it is kept")
+		}
+	}
+}
+
 func TestAPoolIsBounded(t *testing.T) {
 	var p Pool[int]
 	for i := range 3 * kept {
@@ -142,5 +193,12 @@ func TestAPoolIsBounded(t *testing.T) {
 		if len(p.values) > kept {
 			t.Fatalf("%d values are kept, want %d at most", len(p.values), kept)
 		}
+	}
+	p = Pool[int]{}
+	for i := range kept {
+		p.One(string(rune(i)), i)
+	}
+	if p.One(string(rune(0)), -1); len(p.values) != kept {
+		t.Errorf("a value that changes leaves %d of %d", len(p.values), kept)
 	}
 }

@@ -46,7 +46,7 @@ const serversNamespace = "dormouse-servers"
 var rights = map[string]struct{ anywhere, own, servers []string }{
 	"dormouse-operator": {
 		anywhere: []string{
-			"get */scale", "update */scale",
+			"get */scale", "update */scale", "patch */scale",
 			"get namespaces", "list configmaps", "watch configmaps", "list pods", "watch pods", "list events",
 			"create services", "delete services", "list services", "patch services", "watch services",
 			"get deployments.apps", "list deployments.apps", "watch deployments.apps",

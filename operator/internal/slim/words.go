@@ -1,0 +1,41 @@
+package slim
+
+import (
+	"strings"
+	"sync"
+)
+
+const (
+	// maxWords bounds how many strings are shared, and maxWord how long each may be, in bytes: together
+	// 4 MiB, where many are that long.
+	maxWords = 16 << 10
+	maxWord  = 256
+)
+
+// words are the strings of which objects share one. They are held here: what only objects hold would be
+// shared until the next collection of garbage alone.
+var words = struct {
+	sync.RWMutex
+	all map[string]string
+}{all: map[string]string{}}
+
+// String is one that is equal, which all that were given it share.
+func String(s string) string {
+	if s == "" || len(s) > maxWord {
+		return s
+	}
+	words.RLock()
+	have, ok := words.all[s]
+	words.RUnlock()
+	if ok {
+		return have
+	}
+	s = strings.Clone(s) // it may be a part of a whole object's text
+	words.Lock()
+	defer words.Unlock()
+	if len(words.all) >= maxWords {
+		clear(words.all)
+	}
+	words.all[s] = s
+	return s
+}
