@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bufio"
 	"encoding/binary"
 	"io"
 	"sync"
@@ -15,7 +14,6 @@ import (
 // has room for two megabytes.
 type lockstep struct {
 	ssh.Channel
-	from *bufio.Reader
 	// moved is called with the bytes that came in and went out.
 	moved func(received, sent int)
 
@@ -27,8 +25,8 @@ type lockstep struct {
 	endedOnce sync.Once
 }
 
-func newLockstep(c ssh.Channel, from io.Reader, moved func(received, sent int)) *lockstep {
-	l := &lockstep{Channel: c, from: bufio.NewReaderSize(from, readAtOnce), moved: moved, answered: make(chan struct{}, 1), ended: make(chan struct{})}
+func newLockstep(c ssh.Channel, moved func(received, sent int)) *lockstep {
+	l := &lockstep{Channel: c, moved: moved, answered: make(chan struct{}, 1), ended: make(chan struct{})}
 	l.answered <- struct{}{}
 	return l
 }
@@ -43,7 +41,7 @@ func (l *lockstep) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 	}
-	n, err := l.from.Read(p[:min(len(p), l.in.most())])
+	n, err := l.Channel.Read(p[:min(len(p), l.in.most())])
 	l.in.feed(p[:n])
 	l.moved(n, 0)
 	return n, err //nolint:wrapcheck // io.EOF is compared
@@ -83,10 +81,6 @@ func (l *lockstep) end() { l.endedOnce.Do(func() { close(l.ended) }) }
 
 // writeAtOnce bounds what is written before it counts as moved.
 const writeAtOnce = 32 << 10
-
-// readAtOnce is what is read of a channel at once: more than most requests, so that a read tells whether
-// there is more.
-const readAtOnce = 32 << 10
 
 // packets follows the packets of SFTP in a stream: each has its length before it, in four bytes.
 type packets struct {

@@ -48,7 +48,7 @@ func TestARequestWaitsForTheAnswerBefore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var received, sent int
 				s := &stream{requests: bytes.NewReader([]byte(one + two))}
-				l := newLockstep(s, s, func(in, out int) { received, sent = received+in, sent+out })
+				l := newLockstep(s, func(in, out int) { received, sent = received+in, sent+out })
 				packets := make(chan string, 1)
 				readPacket(l, len(one), packets)
 				if got := <-packets; got != one {

@@ -144,10 +144,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 
 // client serves a connection to its end.
 func (s *Server) client(ctx context.Context, c net.Conn) {
-	all := newFlow(c)
-	c = all
-	defer func() { _ = all.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = all.Close() })()
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	if c = s.introduce(c); c == nil {
 		return
 	}
@@ -173,8 +171,7 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 	s.metrics.sessions.Inc()
 	defer s.metrics.sessions.Dec()
 	s.disk.quota.measure(time.Now())
-	all.limit()
-	newSession(s, conn, all, l.method).run(channels, requests)
+	newSession(s, conn, l.method).run(channels, requests)
 }
 
 // handshake logs a client in; nil: it didn't.

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,6 @@ type session struct {
 	*Server
 
 	conn    *ssh.ServerConn
-	flow    *flow
 	method  string
 	handler *handler
 
@@ -28,8 +26,8 @@ type session struct {
 	wasIdle        atomic.Bool
 }
 
-func newSession(s *Server, conn *ssh.ServerConn, f *flow, method string) *session {
-	return &session{Server: s, conn: conn, flow: f, method: method, handler: &handler{disk: s.disk, metrics: s.metrics}}
+func newSession(s *Server, conn *ssh.ServerConn, method string) *session {
+	return &session{Server: s, conn: conn, method: method, handler: &handler{disk: s.disk, metrics: s.metrics}}
 }
 
 // run serves the session until the connection ends.
@@ -93,11 +91,7 @@ func (s *session) channel(parts *sync.WaitGroup, asked ssh.NewChannel) {
 // subsystem serves a channel once it asked for SFTP. All else that it asks for is refused.
 func (s *session) subsystem(c ssh.Channel, requests <-chan *ssh.Request) {
 	defer func() { _ = c.Close() }()
-	// Until it is read all that comes counts, and what is no SFTP is read at once.
-	from := s.flow.part(c)
-	defer from.end()
 	var serving sync.WaitGroup
-	serving.Go(func() { _, _ = io.Copy(io.Discard, c.Stderr()) })
 	begun := false
 	for r := range requests {
 		var name struct{ Name string }
@@ -107,15 +101,15 @@ func (s *session) subsystem(c ssh.Channel, requests <-chan *ssh.Request) {
 		}
 		begun = true
 		_ = r.Reply(true, nil)
-		serving.Go(func() { s.sftp(c, from) })
+		serving.Go(func() { s.sftp(c) })
 	}
 	// The connection, or the channel, is gone.
 	_ = c.Close()
 	serving.Wait()
 }
 
-func (s *session) sftp(c ssh.Channel, from io.Reader) {
-	steps := newLockstep(c, from, s.moved)
+func (s *session) sftp(c ssh.Channel) {
+	steps := newLockstep(c, s.moved)
 	defer func() { _ = steps.Close() }()
 	// It ends with the client. Its error says no more than that.
 	_ = sftp.NewRequestServer(steps, s.handler.handlers()).Serve()
