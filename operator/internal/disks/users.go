@@ -15,8 +15,9 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
-// mostUsers bounds how many Pods that have a Server's disks are read. There are a few.
-const mostUsers = 100
+// usersAtOnce is how many Pods that have a Server's disks are read at a time. There are a few, and many
+// that have ended where nobody collects those.
+const usersAtOnce = 100
 
 // Drain is how long a user who is logged in may go on in a Pod that serves files when a copy has it end.
 const Drain = time.Hour
@@ -47,13 +48,35 @@ func (u *Users) OnlyFiles() bool { return len(u.files) > 0 && len(u.files) == le
 // One that serves files and waits at its gate has no disk.
 func UsersOf(ctx context.Context, live client.Reader, server types.NamespacedName, own func(*corev1.Pod) bool) (Users, error) {
 	var u Users
-	var pods corev1.PodList
-	err := live.List(ctx, &pods, client.InNamespace(server.Namespace), client.MatchingLabels{wellknown.DisksLabel: server.Name}, client.Limit(mostUsers))
-	if err != nil {
-		return u, fmt.Errorf("list the Pods with the disks of Server %s: %w", server, err)
+	at := client.ListOptions{Namespace: server.Namespace, Limit: usersAtOnce}
+	client.MatchingLabels{wellknown.DisksLabel: server.Name}.ApplyToList(&at)
+	for {
+		var pods corev1.PodList
+		if err := live.List(ctx, &pods, &at); err != nil {
+			return u, fmt.Errorf("list the Pods with the disks of Server %s: %w", server, err)
+		}
+		u.add(server, pods.Items, own)
+		if at.Continue = pods.Continue; at.Continue == "" {
+			break
+		}
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	game := &corev1.Pod{}
+	err := live.Get(ctx, server, game)
+	if client.IgnoreNotFound(err) != nil {
+		return u, fmt.Errorf("read Pod %s: %w", server, err)
+	}
+	by := metav1.GetControllerOfNoCopy(game)
+	u.Game = err == nil && !Over(game) && (game.Labels[wellknown.ServerLabel] == server.Name || by != nil && by.Kind == "Server")
+	if u.Game && !slices.Contains(u.Others, game.Name) {
+		u.Others = append(u.Others, game.Name)
+	}
+	return u, nil
+}
+
+// add adds those Pods that haven't ended.
+func (u *Users) add(server types.NamespacedName, pods []corev1.Pod, own func(*corev1.Pod) bool) {
+	for i := range pods {
+		pod := &pods[i]
 		switch {
 		case Over(pod) || Gated(pod):
 			continue
@@ -65,17 +88,6 @@ func UsersOf(ctx context.Context, live client.Reader, server types.NamespacedNam
 		}
 		u.Others = append(u.Others, pod.Name)
 	}
-	game := &corev1.Pod{}
-	err = live.Get(ctx, server, game)
-	if client.IgnoreNotFound(err) != nil {
-		return u, fmt.Errorf("read Pod %s: %w", server, err)
-	}
-	by := metav1.GetControllerOfNoCopy(game)
-	u.Game = err == nil && !Over(game) && (game.Labels[wellknown.ServerLabel] == server.Name || by != nil && by.Kind == "Server")
-	if u.Game && !slices.Contains(u.Others, game.Name) {
-		u.Others = append(u.Others, game.Name)
-	}
-	return u, nil
 }
 
 // OfJob tells the Pods of a Job.

@@ -1,7 +1,10 @@
 package disks
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -65,6 +68,43 @@ func TestWhoHasTheDisks(t *testing.T) {
 		if err != nil || !slices.Equal(u.Others, c.others) || !slices.Equal(u.Own, c.own) || u.Game != c.game || u.OnlyFiles() != c.files {
 			t.Errorf("%s: %+v (%v)", name, u, err)
 		}
+	}
+}
+
+// paged is an API server that gives lists in parts, as it does to who asks for a limit.
+type paged struct{ client.Client }
+
+func (p paged) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	for _, opt := range opts {
+		opt.ApplyToList(&o)
+	}
+	limit, from := int(o.Limit), 0
+	o.Limit = 0
+	if o.Continue != "" {
+		from, _ = strconv.Atoi(o.Continue)
+	}
+	o.Continue = ""
+	err := p.Client.List(ctx, list, &o)
+	if pods, ok := list.(*corev1.PodList); ok && limit > 0 && err == nil {
+		to := min(from+limit, len(pods.Items))
+		if to < len(pods.Items) {
+			pods.Continue = strconv.Itoa(to)
+		}
+		pods.Items = pods.Items[from:to]
+	}
+	return err
+}
+
+// Pods that have ended stay for long where nobody collects them.
+func TestWhoHasTheDisksBesideManyThatHaveEnded(t *testing.T) {
+	objects := []client.Object{newPod("z", servesFiles)}
+	for i := range 2 * usersAtOnce {
+		objects = append(objects, newPod(fmt.Sprintf("evicted-%03d", i), servesFiles, over))
+	}
+	u, err := UsersOf(t.Context(), paged{fake.NewClientBuilder().WithObjects(objects...).Build()}, survival, OfJob(""))
+	if err != nil || u.First() != "z" {
+		t.Errorf("the disks are said to be in use by %q (%v), want z", u.First(), err)
 	}
 }
 

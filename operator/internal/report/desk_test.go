@@ -53,7 +53,7 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 // After a peak there is work all the time, of which each goroutine gets some before it is idle for long.
 func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	const peak = 50
-	d := newDesk(time.Hour)
+	d := newDesk(200 * time.Millisecond)
 	before := runtime.NumGoroutine()
 	var all, busy sync.WaitGroup
 	busy.Add(peak)
