@@ -15,5 +15,6 @@
 // that is so on all disks, "done" is written. All of these moves are renames. A try that finds
 // "verified" on all disks goes on from there without the archive; one that doesn't begins anew. Where a
 // disk refuses a move, the moves go the other way, on all disks, and "verified" is deleted: a try that was
-// killed in between goes on, too.
+// killed in between goes on, too. `sidecar settle` brings out of between what was given up: a disk that was
+// written and isn't there any more, or was made anew, keeps the others from nothing.
 package backup

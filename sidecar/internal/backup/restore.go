@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,8 @@ type restoration struct {
 	opts Options
 	log  logr.Logger
 	all  []*target
+	// settles is set where it was given up. A disk that it wrote may be gone then, or made anew.
+	settles bool
 }
 
 // openTargets opens the disks. Its second result closes them.
@@ -60,7 +63,7 @@ func settle(ctx context.Context, o Options, log logr.Logger, step func(string) e
 		return Report{}, err
 	}
 	defer closeAll()
-	r := &restoration{opts: o, log: log, all: all}
+	r := &restoration{opts: o, log: log, all: all, settles: true}
 	report, _, err := r.goOn(context.WithoutCancel(ctx))
 	if err != nil {
 		return Report{Between: r.between()}, err
@@ -68,9 +71,13 @@ func settle(ctx context.Context, o Options, log logr.Logger, step func(string) e
 	return report, nil
 }
 
-// between is whether what was on a disk is aside, and the restoration under way still.
+// between is whether what was on a disk is aside, and the restoration under way still. One that was given up
+// isn't on a disk that says "done": that has all, though something may lie beside it.
 func (r *restoration) between() bool {
 	return slices.ContainsFunc(r.all, func(t *target) bool {
+		if r.settles && t.has(markDone) {
+			return false
+		}
 		if _, err := t.root.Lstat(t.before); err != nil {
 			return false
 		}
@@ -129,17 +136,31 @@ func every(all []*target, is func(*target) bool) bool {
 	return !slices.ContainsFunc(all, func(t *target) bool { return !is(t) })
 }
 
-// written are the disks that a restoration writes.
+// written are the disks that a restoration writes. Where it was given up those that are gone are left out.
 func (r *restoration) written(begun record) ([]*target, error) {
 	var all []*target
 	for _, name := range begun.Written {
 		i := slices.IndexFunc(r.all, func(t *target) bool { return t.name == name })
+		if r.settles && (i < 0 || r.anew(r.all[i])) {
+			continue
+		}
 		if i < 0 {
 			return nil, final("an earlier try of this restoration wrote disk %s, too, which --disk must name", name)
 		}
 		all = append(all, r.all[i])
 	}
 	return all, nil
+}
+
+// anew is whether a disk was made anew since the restoration wrote it: nothing of that is on it, while files
+// change places on another disk. Before they do, and once that is undone, nothing may be on it, too.
+func (r *restoration) anew(t *target) bool {
+	for _, name := range []string{t.restore, t.before} {
+		if _, err := t.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return r.between() || anyHas(r.all, markDone)
 }
 
 func (r *restoration) discard(ctx context.Context, targets []*target) error {
