@@ -26,13 +26,14 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 	key := client.ObjectKeyFromObject(rst)
 	switch a.step {
 	case wait:
+		if rst.Status.Phase == v1alpha1.CopyComplete {
+			r.release(key) // it only tidies up, and nobody is put out for that
+			return time.Minute, nil
+		}
 		if err := r.makeWay(ctx, rst, o); err != nil {
 			return 0, err
 		}
 		r.release(key)
-		if rst.Status.Phase == v1alpha1.CopyComplete {
-			return time.Minute, nil
-		}
 		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyPending, a.reason, a.message)
 	case begin:
 		return 0, r.begin(ctx, original, rst, o, a)

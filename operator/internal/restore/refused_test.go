@@ -104,6 +104,18 @@ func TestARestoreGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
 	}
 }
 
+// Of one that is Complete only what was there before is to be deleted, and that can wait.
+func TestACompleteRestorePutsNobodyOut(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	objects[len(objects)-1] = undo(v1alpha1.CopyComplete, wasReady)
+	r, has := reconcilerWith(t, append(objects, template, filesOf("survival"))...)
+	r.SidecarTemplate = client.ObjectKeyFromObject(template)
+	passes(t, r, 1)
+	if err := r.Live.Get(t.Context(), client.ObjectKeyFromObject(filesOf("survival")), &corev1.Pod{}); err != nil || len(has) > 0 {
+		t.Errorf("the Pod that serves the files: %v; the disks are %v", err, has)
+	}
+}
+
 // refusing has the API server refuse Jobs, but answer nothing to the first if lost is set.
 func refusing(r *Reconciler, lost bool) {
 	refused, _ := r.Client.(client.WithWatch)
