@@ -32,7 +32,8 @@ type Copies interface {
 	Of(ctx context.Context, server types.NamespacedName) (holders []string, err error)
 }
 
-// openGates lets the Pods go on that wait at their gate, unless somebody copies the disks: holder is who.
+// openGates lets the Pods go on that wait at their gate, unless somebody copies the disks, holder is who
+// then, or one of them doesn't have yet what it begins with.
 func (p *pass) openGates(ctx context.Context, set *disks.Set, pods []corev1.Pod) (holder string, err error) {
 	gated := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || !disks.Gated(&pod) })
 	if len(gated) == 0 {
@@ -52,6 +53,11 @@ func (p *pass) openGates(ctx context.Context, set *disks.Set, pods []corev1.Pod)
 		if len(others) > 0 {
 			return others[0], nil
 		}
+	}
+	// From here on nobody begins to fill them.
+	if waits, err := p.unfilled(ctx, set); err != nil || waits != "" {
+		p.again.AtMost(fillLook)
+		return "", err
 	}
 	// They may write from now on: when they were made a copy may have been under way.
 	if err := disks.MarkUsed(ctx, p.Live, p.Client, set.Namespace, set.Name, set.Spec.Storage, now); err != nil {

@@ -1,0 +1,103 @@
+package serverfiles
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
+)
+
+// free lets everybody have the disks.
+type free struct{}
+
+func (free) StartFiles(types.NamespacedName, time.Time) (end func(), holder string) {
+	return func() {}, ""
+}
+
+// reads counts how often a claim is read.
+type reads struct {
+	client.Reader
+	claims int
+}
+
+func (r *reads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, ok := o.(*corev1.PersistentVolumeClaim); ok {
+		r.claims++
+	}
+	return r.Reader.Get(ctx, key, o, opts...)
+}
+
+// keeping is a pass for a Server in a cluster that has some objects.
+func keeping(t *testing.T, s *v1alpha1.Server, have objects, there ...client.Object) (*pass, *reads) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there...).Build()
+	live := &reads{Reader: c}
+	r := &Reconciler{Client: c, Live: live, Disks: free{}, SidecarTemplate: types.NamespacedName{Namespace: "dormouse-system", Name: "sidecar"}}
+	r.Init()
+	return &pass{Reconciler: r, owner: ownerOf(s), have: have}, live
+}
+
+func sidecarThere() *corev1.PodTemplate {
+	sidecar := newSidecar()
+	sidecar.Namespace, sidecar.Name = "dormouse-system", "sidecar"
+	return sidecar
+}
+
+// What is put on such a disk would be moved aside. It is so without a PodTemplate, too.
+func TestNoGateOpensBeforeADiskIsFilled(t *testing.T) {
+	for name, c := range map[string]struct {
+		from    string
+		sidecar bool
+		gates   int
+		reason  string
+	}{
+		"not filled":                  {"", true, 1, reasons.DisksBusy},
+		"not filled, without sidecar": {"", false, 1, reasons.NoSidecar},
+		"filled, without sidecar":     {"backup/old-1", false, 0, reasons.NoSidecar},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			s.Spec.Storage[0].From = &v1alpha1.DiskSource{}
+			set := ownerOf(s).sets[0]
+			d := &appsv1.Deployment{ObjectMeta: objectMeta(set)}
+			d.Spec.Replicas = new(int32(1))
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "games", Name: "survival-world", Annotations: map[string]string{wellknown.FilledAnnotation: c.from},
+			}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "f", Labels: map[string]string{wellknown.FilesLabel: "survival"}}}
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: wellknown.FilesGate}}
+			there := []client.Object{d, claim, pod}
+			if c.sidecar {
+				there = append(there, sidecarThere())
+			}
+			p, _ := keeping(t, s, objects{deployments: []appsv1.Deployment{*d}}, there...)
+			if err := p.keep(t.Context(), p.sets[0]); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Live.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || len(pod.Spec.SchedulingGates) != c.gates {
+				t.Errorf("the Pod has the gates %v (%v)", pod.Spec.SchedulingGates, err)
+			}
+			if got := p.served[0].ready.Reason; got != c.reason || p.again.Duration() > fillLook {
+				t.Errorf("it says %s, and looks again after %s", got, p.again.Duration())
+			}
+		})
+	}
+}
