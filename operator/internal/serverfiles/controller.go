@@ -138,7 +138,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req reconcile.Request, objec
 	if err != nil || len(of.sets) == 0 && have.empty() && meta.FindStatusCondition(*of.conditions, conditions.FilesServed) == nil {
 		return reconcile.Result{}, err
 	}
-	p := pass{Reconciler: r, owner: of, have: have}
+	p := pass{Reconciler: r, owner: of, have: have, shared: map[string]disks.Sharing{}}
 	var errs []error
 	for _, set := range of.sets {
 		errs = append(errs, p.keep(ctx, set))

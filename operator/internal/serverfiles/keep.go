@@ -59,19 +59,16 @@ type pass struct {
 	served  []served
 	notices []kit.Notice
 	again   requeue.After
+	// shared is how the disks of a Server are shared, where that was asked.
+	shared map[string]disks.Sharing
 }
 
 // keep keeps the objects of one Server, and its disks, which may never have been used.
 func (p *pass) keep(ctx context.Context, set *disks.Set) error {
 	s := served{service: Name(set.Name)}
-	shared, err := p.sharing(ctx, set)
-	if err != nil {
-		return err
-	}
-	set.Anywhere = shared == disks.SharedByAll
 	ready, err := p.objectsReady(ctx, set)
 	if err == nil {
-		ready, err = p.makeRoom(ctx, set, shared, ready)
+		ready, err = p.makeRoom(ctx, set, ready)
 	}
 	s.ready = ready
 	p.served = append(p.served, s)
@@ -102,6 +99,16 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 			return taken(b.kind, b.desired.GetName()), nil
 		}
 		found[b.kind] = have
+	}
+	// The API server is asked about the disks only where there is something to make of them.
+	shared, err := p.sharing(ctx, set)
+	if err != nil {
+		return metav1.Condition{}, err
+	}
+	if set.Anywhere = shared == disks.SharedByAll; set.Anywhere {
+		if all, err = build(set, sidecar); err != nil {
+			return metav1.Condition{}, err
+		}
 	}
 	missing := found["Deployment"] == nil || ptr.Deref(found["Deployment"].(*appsv1.Deployment).Spec.Replicas, 1) > 0
 	if missing {

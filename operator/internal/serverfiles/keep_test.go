@@ -17,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
 // free lets everybody have the disks.
@@ -52,7 +53,7 @@ func keeping(t *testing.T, s *v1alpha1.Server, have objects, there ...client.Obj
 	live := &reads{Reader: c}
 	r := &Reconciler{Client: c, Live: live, Disks: free{}, SidecarTemplate: types.NamespacedName{Namespace: "dormouse-system", Name: "sidecar"}}
 	r.Init()
-	return &pass{Reconciler: r, owner: ownerOf(s), have: have}, live
+	return &pass{Reconciler: r, owner: ownerOf(s), have: have, shared: map[string]disks.Sharing{}}, live
 }
 
 func sidecarThere() *corev1.PodTemplate {
@@ -99,5 +100,37 @@ func TestNoGateOpensBeforeADiskIsFilled(t *testing.T) {
 				t.Errorf("it says %s, and looks again after %s", got, p.again.Duration())
 			}
 		})
+	}
+}
+
+// A pass comes again and again until somebody mends it.
+func TestNoDiskIsReadWhereNothingCanBeMade(t *testing.T) {
+	others := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-files"}}
+	for reason, there := range map[string][]client.Object{
+		reasons.NoSidecar: {},
+		reasons.NameTaken: {sidecarThere(), others},
+	} {
+		p, live := keeping(t, newServer(), objects{}, there...)
+		if err := p.keep(t.Context(), p.sets[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.served[0].ready.Reason; got != reason || live.claims > 0 {
+			t.Errorf("it says %s, want %s, and has read %d claims", got, reason, live.claims)
+		}
+	}
+}
+
+// The objects and the room for the game go by the same answer.
+func TestAPassAsksOnceHowADiskIsShared(t *testing.T) {
+	s := newServer()
+	set := ownerOf(s).sets[0]
+	d := &appsv1.Deployment{ObjectMeta: objectMeta(set)}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world"}}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	p, live := keeping(t, s, objects{deployments: []appsv1.Deployment{*d}}, claim)
+	for range 2 {
+		if shared, err := p.sharing(t.Context(), set); err != nil || shared != disks.SharedByAll || live.claims != 1 {
+			t.Errorf("it is shared by %v (%v), and %d claims were read", shared, err, live.claims)
+		}
 	}
 }

@@ -85,7 +85,7 @@ func (p *pass) deploymentOf(set *disks.Set) *appsv1.Deployment {
 
 // makeRoom looks at the Pods while the files are served: it notes their use on the disks, and ends
 // those that keep the disks from the game.
-func (p *pass) makeRoom(ctx context.Context, set *disks.Set, shared disks.Sharing, ready metav1.Condition) (metav1.Condition, error) {
+func (p *pass) makeRoom(ctx context.Context, set *disks.Set, ready metav1.Condition) (metav1.Condition, error) {
 	d := p.deploymentOf(set)
 	if d == nil || ptr.Deref(d.Spec.Replicas, 1) == 0 {
 		p.setUp(set.Key(), "", false)
@@ -102,6 +102,10 @@ func (p *pass) makeRoom(ctx context.Context, set *disks.Set, shared disks.Sharin
 		return ready, err
 	}
 	game, err := p.game(ctx, set)
+	if err != nil {
+		return ready, err
+	}
+	shared, err := p.sharing(ctx, set)
 	if err != nil {
 		return ready, err
 	}
@@ -172,11 +176,18 @@ func (p *pass) claim(ctx context.Context, set *disks.Set, disk string) (*corev1.
 }
 
 // sharing is how that one of the disks is shared that is shared least. While no Pod is to be there it is
-// as it was when one was.
+// as it was when one was. A pass asks the API server once.
 func (p *pass) sharing(ctx context.Context, set *disks.Set) (disks.Sharing, error) {
+	if shared, ok := p.shared[set.Name]; ok {
+		return shared, nil
+	}
 	d := p.deploymentOf(set)
 	if d == nil || ptr.Deref(d.Spec.Replicas, 1) > 0 {
-		return disks.ReadSharing(ctx, p.Live, set) //nolint:wrapcheck // it says of which disk
+		shared, err := disks.ReadSharing(ctx, p.Live, set)
+		if err == nil {
+			p.shared[set.Name] = shared
+		}
+		return shared, err //nolint:wrapcheck // it says of which disk
 	}
 	is := d.Spec.Template.Spec.Affinity
 	if is != nil && is.PodAffinity != nil && len(is.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
