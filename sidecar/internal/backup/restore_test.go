@@ -413,6 +413,42 @@ func TestARestorationThatIsDoneIsGivenUp(t *testing.T) {
 	}
 }
 
+// A disk that was lost since, or made anew, doesn't keep the others half moved.
+func TestARestorationThatIsGivenUpLeavesTheDisksWholeThatThereAre(t *testing.T) {
+	for name, lose := range map[string]func(*testing.T, scene, *Options){
+		"gone": func(_ *testing.T, _ scene, o *Options) { o.Disks = o.Disks[:1] },
+		"made anew": func(t *testing.T, s scene, _ *Options) {
+			check(t, errors.Join(os.RemoveAll(s.mods), os.Mkdir(s.mods, 0o755)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			halfMoved := 0
+			for at := 1; ; at++ {
+				s := newScene(t)
+				report, err := s.report(failing(at, 1<<20))
+				if err == nil {
+					break
+				}
+				if report.Between {
+					halfMoved++
+				}
+				o := s.options(commandSettle)
+				lose(t, s, &o)
+				if _, err := settle(t.Context(), o, logr.Discard(), nil); err != nil {
+					t.Fatalf("after a failure at step %d: %v", at, err)
+				}
+				is := visible(tree(t, s.world))
+				if !maps.Equal(is, visible(maps.Clone(s.old[0]))) && !maps.Equal(is, s.new[0]) {
+					t.Fatalf("after a failure at step %d the disk has %v", at, is)
+				}
+			}
+			if halfMoved < 10 {
+				t.Errorf("the disks were half moved %d times", halfMoved)
+			}
+		})
+	}
+}
+
 // Nobody deletes later what a new disk had before: it has nothing but what each has.
 func TestNothingIsKeptOfANewDisk(t *testing.T) {
 	s := newScene(t)

@@ -65,6 +65,30 @@ func TestFilesWaitAtTheirGateForACopy(t *testing.T) {
 	}
 }
 
+// Somebody deleted a disk that begins with another's, and connects while the new one is still empty.
+func TestFilesWaitAtTheirGateForWhatADiskBeginsWith(t *testing.T) {
+	w := newWorld(t)
+	s := w.server(nil)
+	status(w, &v1alpha1.ElasticService{}, name+"-files", ready)
+	claim := &corev1.PersistentVolumeClaim{}
+	w.get(name+"-world", claim)
+	claim.Finalizers = nil
+	if err := w.Admin.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Admin.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	change(w, s, name, func(s *v1alpha1.Server) { s.Spec.Storage[0].From = &v1alpha1.DiskSource{Server: "other"} })
+	w.scale(name, 1)
+	w.gatedPod("files-a")
+	w.settled()
+	w.wantCondition(metav1.ConditionUnknown, reasons.DisksBusy, "doesn't have yet what it begins with")
+	if len(w.gates("files-a")) != 1 {
+		t.Error("the Pod gets a disk that is to be filled")
+	}
+}
+
 // A claim that all nodes may mount binds no Pod to the game's.
 func TestFilesOfADiskOfAllNodesMayBeAnywhere(t *testing.T) {
 	w := newWorld(t)
