@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/e2e/suite"
@@ -72,14 +75,26 @@ func (s *shaft) asleep(ctx context.Context) {
 	}
 }
 
-// stop puts the game to sleep at once. By itself it does so two minutes after the last datagram of whoever
-// it was woken for, whose session the resolver has until then.
+// stop puts the game to sleep at once, and waits until its pod is gone. By itself it sleeps two minutes
+// after the last datagram of whoever it was woken for, whose session the resolver has until then.
+//
+// A client can end without telling the server that it leaves, which then has the player for 30 more
+// seconds. kube-proxy may still send a new client to that server, for up to a second, and the server takes
+// no second player of the same name.
 func (s *shaft) stop(ctx context.Context) {
 	s.t.Helper()
 	if out, err := kubectl(ctx, "scale", "-n", s.game.Namespace, "gametype/"+s.game.Name, "--replicas=0"); err != nil {
 		s.t.Fatalf("%v: %s", err, out)
 	}
 	s.asleep(ctx)
+	pod := &corev1.Pod{}
+	err := env.WaitUntil(ctx, "the pod of "+s.place(0).String()+" is gone", func(ctx context.Context) (bool, error) {
+		err := suite.Cluster.Client.Get(ctx, s.place(0), pod)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 const (
