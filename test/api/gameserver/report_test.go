@@ -110,14 +110,16 @@ func TestAHeldReportIsToldOfADrainAtOnce(t *testing.T) {
 	w := newWorld(t)
 	g := w.game("lobby-1")
 	var sequence uint64
-	seen := g.steady(1, &sequence)
+	// Somebody plays. An empty Server that is drained is deleted, and its sidecar asked for a last
+	// look, of which the report could be told before this replica has seen the drain.
+	seen := g.steady(1, &sequence, players(1))
 	type timedAnswer struct {
 		a  reportapi.Answer
 		at time.Time
 	}
 	answers := make(chan timedAnswer, 1)
 	go func() {
-		a, _ := g.say(1, g.report(sequence+1, func(r *reportapi.Report) { r.Seen = seen }))
+		a, _ := g.say(1, g.report(sequence+1, players(1), func(r *reportapi.Report) { r.Seen = seen }))
 		answers <- timedAnswer{a, time.Now()}
 	}()
 	select {
