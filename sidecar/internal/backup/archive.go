@@ -12,38 +12,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/klauspost/compress/zstd"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 // maxWindow bounds the memory that unpacking takes. What zstd makes below its --ultra levels, and
 // without --long, needs 8 MiB.
 const maxWindow = 32 << 20
-
-// store is where an archive is kept.
-type store interface {
-	// create begins to write the archive.
-	create(ctx context.Context) (sink, error)
-	// open reads the archive.
-	open(ctx context.Context) (io.ReadCloser, error)
-	// remove deletes the archive, and what an earlier try to write it left. One that isn't there is no error.
-	remove(ctx context.Context) error
-	close()
-}
-
-// sink takes an archive. One of commit and abort is called, once.
-type sink interface {
-	io.Writer
-	// commit has the archive be there, whole and durable. After an error nothing is there.
-	commit() error
-	// abort leaves nothing there. why is never nil.
-	abort(why error)
-}
-
-func openStore(o Options, log logr.Logger) (store, error) {
-	if o.Archive.Bucket != "" {
-		return newBucket(o, log)
-	}
-	return newFileStore(o.Archive.File)
-}
 
 // counter counts and hashes what is written to a sink.
 type counter struct {
@@ -63,24 +39,24 @@ func (c *counter) sum() string { return hex.EncodeToString(c.hash.Sum(nil)) }
 
 // backup packs the disks into an archive.
 func backup(ctx context.Context, o Options, log logr.Logger) (Report, error) {
-	at, err := openStore(o, log)
+	at, err := store.Open(o.Archive, o.S3, log)
 	if err != nil {
 		return Report{}, err
 	}
-	defer at.close()
-	to, err := at.create(ctx)
+	defer at.Close()
+	to, err := at.Create(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	report, err := pack(ctx, o.Disks, to, log)
 	if err == nil {
-		err = canceled(ctx)
+		err = fault.Canceled(ctx)
 	}
 	if err != nil {
-		to.abort(err)
+		to.Abort(err)
 		return Report{}, err
 	}
-	if err := to.commit(); err != nil {
+	if err := to.Commit(); err != nil {
 		return Report{}, err
 	}
 	return report, nil
@@ -141,20 +117,20 @@ type source struct {
 
 // unpack opens an archive.
 func unpack(ctx context.Context, o Options, log logr.Logger) (*source, *Report, error) {
-	at, err := openStore(o, log)
+	at, err := store.Open(o.Archive, o.S3, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	from, err := at.open(ctx)
+	from, err := at.Open(ctx)
 	if err != nil {
-		at.close()
+		at.Close()
 		return nil, nil, err
 	}
 	fetched := &fetched{ctx: ctx, from: from, hash: sha256.New()}
 	plain, err := zstd.NewReader(fetched, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		_ = from.Close()
-		at.close()
+		at.Close()
 		return nil, nil, fmt.Errorf("unpack: %w", err)
 	}
 	report := &Report{}
@@ -168,14 +144,14 @@ func unpack(ctx context.Context, o Options, log logr.Logger) (*source, *Report, 
 		}
 		report.Bytes, report.SHA256 = fetched.bytes, hex.EncodeToString(fetched.hash.Sum(nil))
 		if o.SHA256 != "" && o.SHA256 != report.SHA256 {
-			return final("the archive was changed: its SHA-256 is %s, not %s", report.SHA256, o.SHA256)
+			return fault.Final("the archive was changed: its SHA-256 is %s, not %s", report.SHA256, o.SHA256)
 		}
 		return nil
 	}
 	done := func() {
 		plain.Close()
 		_ = from.Close()
-		at.close()
+		at.Close()
 	}
 	return &source{Reader: plain, end: end, close: done, broken: func() error { return fetched.err }}, report, nil
 }
@@ -191,7 +167,7 @@ type fetched struct {
 }
 
 func (f *fetched) Read(p []byte) (int, error) {
-	if err := canceled(f.ctx); err != nil {
+	if err := fault.Canceled(f.ctx); err != nil {
 		f.err = err
 		return 0, err
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 func (p place) run(ctx context.Context, t *testing.T, o Options) (Report, error) {
@@ -110,7 +113,7 @@ func TestDisksAreCopiedFromADirectory(t *testing.T) {
 	leftOut(t, p.world)
 	write(t, q.mods+"/stays", "as it is")
 	o := q.options(commandRestore)
-	o.Archive = Location{Dir: filepath.Dir(p.world)}
+	o.Archive = store.Location{Dir: filepath.Dir(p.world)}
 	check(t, os.Remove(p.mods))
 	r, err := p.run(t.Context(), t, o)
 	check(t, err)
@@ -278,24 +281,24 @@ func TestACanceledBackupLeavesNothing(t *testing.T) {
 	p := newPlace(t)
 	noise(t, p.world+"/big", 4<<20)
 	ctx, cancel := context.WithCancel(t.Context())
-	at, err := newFileStore(p.archive())
+	at, err := store.Open(store.Location{File: p.archive()}, store.S3{}, logs(t))
 	check(t, err)
-	defer at.close()
-	to, err := at.create(ctx)
+	defer at.Close()
+	to, err := at.Create(ctx)
 	check(t, err)
 	if left, err := os.ReadDir(filepath.Dir(p.archive())); err != nil || len(left) != 1 {
 		t.Fatalf("while it is written there are %v, %v", left, err)
 	}
 	_, err = pack(ctx, p.options(commandBackup).Disks, &changing{to, cancel}, logs(t))
 	if err == nil {
-		err = canceled(ctx)
+		err = fault.Canceled(ctx)
 	}
-	if !errors.Is(err, errCanceled) {
+	if !errors.Is(err, fault.ErrCanceled) {
 		t.Errorf("error %v", err)
 	}
-	to.abort(err)
+	to.Abort(err)
 	r, err := p.run(ctx, t, p.options(commandBackup))
-	if exitCode(err) != codeFailed || r.Error != errCanceled.Error() {
+	if exitCode(err) != codeFailed || r.Error != fault.ErrCanceled.Error() {
 		t.Errorf("canceled before it began: %v, report %+v", err, r)
 	}
 	if left, err := os.ReadDir(p.archives); err != nil || len(left) != 1 {
@@ -315,28 +318,6 @@ func TestWhatAnEarlierTryLeftIsReplaced(t *testing.T) {
 	}
 	if left, err := os.ReadDir(p.archives + "/survival"); err != nil || len(left) != 1 {
 		t.Errorf("left beside the archive: %v, %v", left, err)
-	}
-}
-
-func TestOfTwoTriesAtOnceOneFails(t *testing.T) {
-	p := newPlace(t)
-	at, err := newFileStore(p.archive())
-	check(t, err)
-	defer at.close()
-	older, err := at.create(t.Context())
-	check(t, err)
-	newer, err := at.create(t.Context())
-	check(t, err)
-	_, err = newer.Write([]byte("half"))
-	check(t, err)
-	if err := older.commit(); !errors.Is(err, errOtherTry) {
-		t.Errorf("the older one: %v", err)
-	}
-	_, err = newer.Write([]byte(" and half"))
-	check(t, err)
-	check(t, newer.commit())
-	if got, err := os.ReadFile(p.archive()); err != nil || string(got) != "half and half" {
-		t.Errorf("the archive is %q, %v", got, err)
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 	bucketenv "dormouse.dev/dormouse/test/env/bucket"
 )
 
@@ -34,22 +37,23 @@ func service(t *testing.T) *bucketenv.Service {
 
 func (p place) inBucket(command string, s *bucketenv.Service) Options {
 	o := p.options(command)
-	o.Archive = Location{Bucket: "backups", Key: "a prefix/survival/one.tar.zst"}
-	o.S3 = S3{Endpoint: s.Endpoint, Region: bucketenv.Region, AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey}
+	o.Archive = store.Location{Bucket: "backups", Key: "a prefix/survival/one.tar.zst"}
+	o.S3 = store.S3{Endpoint: s.Endpoint, Region: bucketenv.Region, AccessKeyID: s.AccessKeyID, SecretAccessKey: s.SecretAccessKey}
 	return o
 }
 
 // left is what is in the bucket: objects, and uploads that aren't finished.
 func left(t *testing.T, o Options) (objects, uploads []string) {
 	t.Helper()
-	b, err := newBucket(o, logs(t))
+	client, err := minio.New(strings.TrimPrefix(o.S3.Endpoint, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(o.S3.AccessKeyID, o.S3.SecretAccessKey, ""), Region: o.S3.Region,
+	})
 	check(t, err)
-	defer b.close()
-	for object := range b.client.ListObjects(t.Context(), b.name, minio.ListObjectsOptions{Recursive: true}) {
+	for object := range client.ListObjects(t.Context(), o.Archive.Bucket, minio.ListObjectsOptions{Recursive: true}) {
 		check(t, object.Err)
 		objects = append(objects, object.Key)
 	}
-	for u := range b.client.ListIncompleteUploads(t.Context(), b.name, "", true) {
+	for u := range client.ListIncompleteUploads(t.Context(), o.Archive.Bucket, "", true) {
 		check(t, u.Err)
 		uploads = append(uploads, u.Key)
 	}
@@ -60,7 +64,7 @@ func TestBucketKeepsAnArchive(t *testing.T) {
 	s := service(t)
 	p, q := newPlace(t), newPlace(t)
 	allKinds(t, p.world)
-	noise(t, p.world+"/large", 2*partSize+1)
+	noise(t, p.world+"/large", 2*store.PartSize+1)
 	want := tree(t, p.world)
 	made, err := p.run(t.Context(), t, p.inBucket(commandBackup, s))
 	check(t, err)
@@ -88,25 +92,25 @@ func TestBucketKeepsAnArchive(t *testing.T) {
 func TestBucketHasNothingOfACanceledBackup(t *testing.T) {
 	s := service(t)
 	p := newPlace(t)
-	noise(t, p.world+"/large", 3*partSize)
+	noise(t, p.world+"/large", 3*store.PartSize)
 	o := p.inBucket(commandBackup, s)
-	b, err := newBucket(o, logs(t))
+	b, err := store.Open(o.Archive, o.S3, logs(t))
 	check(t, err)
-	defer b.close()
+	defer b.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	to, err := b.create(ctx)
+	to, err := b.Create(ctx)
 	check(t, err)
 	// The pipe has taken a whole part by then, so that there is an upload.
-	_, err = pack(ctx, o.Disks, &after{to: to, bytes: partSize + 1, do: func() {
+	_, err = pack(ctx, o.Disks, &after{to: to, bytes: store.PartSize + 1, do: func() {
 		if _, uploads := left(t, o); len(uploads) != 1 {
 			t.Errorf("meanwhile there are %v", uploads)
 		}
 		cancel()
 	}}, logs(t))
-	if !errors.Is(err, errCanceled) {
+	if !errors.Is(err, fault.ErrCanceled) {
 		t.Errorf("error %v", err)
 	}
-	to.abort(err)
+	to.Abort(err)
 	if objects, uploads := left(t, o); len(objects)+len(uploads) > 0 {
 		t.Errorf("left: %v, %v", objects, uploads)
 	}
@@ -131,7 +135,7 @@ func (a *after) Write(p []byte) (int, error) {
 func TestBucketHasNothingOfABackupThatFails(t *testing.T) {
 	s := service(t)
 	p := newPlace(t)
-	noise(t, p.world+"/large", 2*partSize)
+	noise(t, p.world+"/large", 2*store.PartSize)
 	o := p.inBucket(commandBackup, s)
 	o.Disks = append(o.Disks, Disk{"gone", p.world + "/gone"})
 	// The disk that isn't there fails it when the first two are uploaded.
@@ -181,18 +185,18 @@ func TestBucketThatRefusesSaysWhy(t *testing.T) {
 func TestBucketWhoseServiceIsKilled(t *testing.T) {
 	s := service(t)
 	p := newPlace(t)
-	noise(t, p.world+"/large", 3*partSize)
+	noise(t, p.world+"/large", 3*store.PartSize)
 	o := p.inBucket(commandBackup, s)
-	b, err := newBucket(o, logs(t))
+	b, err := store.Open(o.Archive, o.S3, logs(t))
 	check(t, err)
-	defer b.close()
-	to, err := b.create(t.Context())
+	defer b.Close()
+	to, err := b.Create(t.Context())
 	check(t, err)
-	_, err = pack(t.Context(), o.Disks, &after{to: to, bytes: partSize + 1, do: s.Kill}, logs(t))
+	_, err = pack(t.Context(), o.Disks, &after{to: to, bytes: store.PartSize + 1, do: s.Kill}, logs(t))
 	if err == nil {
-		err = to.commit()
+		err = to.Commit()
 	} else {
-		to.abort(err)
+		to.Abort(err)
 	}
 	if exitCode(err) != codeFailed {
 		t.Errorf("error %v, want one that may be tried again", err)

@@ -11,7 +11,8 @@ import (
 	"path"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"dormouse.dev/dormouse/sidecar/internal/backup/durable"
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 // Markers, which are files in a restoration's directory. The package's comment says what each means.
@@ -54,11 +55,10 @@ func (t *target) change(what string) error {
 
 // explain says which disk an error is about.
 func (t *target) explain(err error) error {
-	var f finalError
 	switch {
-	case err == nil, errors.Is(err, errCanceled), errors.As(err, &f):
+	case err == nil, errors.Is(err, fault.ErrCanceled), fault.IsFinal(err):
 		return err
-	case isFull(err):
+	case fault.IsFull(err):
 		return fmt.Errorf("disk %s is full: a restoration needs room for the backup's files beside those that are there: %w", t.name, err)
 	}
 	return fmt.Errorf("disk %s: %w", t.name, err)
@@ -128,7 +128,7 @@ func (t *target) mark(mark string, r record) error {
 	if err := t.root.Rename(name+".new", name); err != nil {
 		return err //nolint:wrapcheck // explain does
 	}
-	return syncDir(t.root, t.restore)
+	return durable.SyncDir(t.root, t.restore)
 }
 
 func (t *target) unmark(mark string) error {
@@ -142,21 +142,7 @@ func (t *target) unmark(mark string) error {
 	if err != nil {
 		return err //nolint:wrapcheck // explain does
 	}
-	return syncDir(t.root, t.restore)
-}
-
-// sync makes durable all that was written to the disk.
-func (t *target) sync() error {
-	f, err := t.root.Open(".")
-	if err != nil {
-		return err //nolint:wrapcheck // explain does
-	}
-	defer f.Close()
-	for {
-		if err := unix.Syncfs(int(f.Fd())); !errors.Is(err, unix.EINTR) {
-			return err //nolint:wrapcheck // explain does
-		}
-	}
+	return durable.SyncDir(t.root, t.restore)
 }
 
 // discard deletes the restoration's directory. A try that is killed meanwhile leaves one that nothing is
@@ -196,7 +182,7 @@ func (t *target) removeAll(ctx context.Context, name string) error {
 }
 
 func removeAll(ctx context.Context, dir *os.Root, name string) error {
-	if err := canceled(ctx); err != nil {
+	if err := fault.Canceled(ctx); err != nil {
 		return err
 	}
 	err := dir.Remove(name)

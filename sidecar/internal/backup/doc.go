@@ -2,7 +2,8 @@
 // one archive, in a file or in a bucket, `sidecar restore` puts an archive, or another server's disks,
 // in place of what is on them, `sidecar drop-previous` deletes what was there before, and
 // `sidecar forget` deletes an archive. Each runs once, in a Job's Pod, as the game's user, and says
-// in a Report how it ended.
+// in a Report how it ended. Package store keeps the archives, and package fault tells what another try can
+// mend.
 //
 // An archive is tar in zstd, with the names <disk>/<path>. A disk is somebody else's: it is read and
 // written through os.Root, one directory at a time, and no link on it is followed.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 // extractor extracts an archive into the restorations' directories.
@@ -47,7 +49,7 @@ func (e *extractor) all(from io.Reader) error {
 	defer e.open.drop()
 	archive := tar.NewReader(from)
 	for {
-		if err := canceled(e.ctx); err != nil {
+		if err := fault.Canceled(e.ctx); err != nil {
 			return err
 		}
 		h, err := archive.Next()
@@ -72,20 +74,20 @@ func (e *extractor) all(from io.Reader) error {
 
 func (e *extractor) noDisk() error {
 	if len(e.has) == 0 {
-		return final("the archive is empty: it has no disk")
+		return fault.Final("the archive is empty: it has no disk")
 	}
-	return final("the archive has none of the disks that are restored: it has %s", strings.Join(e.has, ", "))
+	return fault.Final("the archive has none of the disks that are restored: it has %s", strings.Join(e.has, ", "))
 }
 
 // split is an entry's disk and its path on it.
 func split(name string) (disk string, parts []string, err error) {
 	if strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) {
-		return "", nil, final("the archive has an entry %q, whose name must be a relative path", name)
+		return "", nil, fault.Final("the archive has an entry %q, whose name must be a relative path", name)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch part {
 		case "..":
-			return "", nil, final("the archive has an entry %q, which leads out of its disk", name)
+			return "", nil, fault.Final("the archive has an entry %q, which leads out of its disk", name)
 		case "", ".":
 		default:
 			parts = append(parts, part)
@@ -113,14 +115,14 @@ func (e *extractor) entry(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	if len(parts) > maxDepth+1 {
-		return final("the archive has an entry more than %d directories deep", maxDepth)
+		return fault.Final("the archive has an entry more than %d directories deep", maxDepth)
 	}
 	if err := e.begin(t); err != nil {
 		return t.explain(err)
 	}
 	if len(parts) == 0 {
 		if h.Typeflag != tar.TypeDir {
-			return final("the archive has %q as something else than a directory", h.Name)
+			return fault.Final("the archive has %q as something else than a directory", h.Name)
 		}
 		// The disk's own mode and owner are the cluster's.
 		return nil
@@ -182,10 +184,10 @@ func (e *extractor) put(t *target, h *tar.Header, parts []string, content io.Rea
 	case tar.TypeSymlink:
 		err = link(dir, base, h)
 	default:
-		return final("the archive has %q, which is neither a file, a directory nor a symbolic link", h.Name)
+		return fault.Final("the archive has %q, which is neither a file, a directory nor a symbolic link", h.Name)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return final("the archive has %q twice", h.Name)
+		return fault.Final("the archive has %q twice", h.Name)
 	}
 	return err
 }
@@ -247,7 +249,7 @@ func dress(f interface {
 // fill writes a file. Blocks of zeros become holes.
 func (e *extractor) fill(f *os.File, size int64, content io.Reader) error {
 	for left := size; left > 0; {
-		if err := canceled(e.ctx); err != nil {
+		if err := fault.Canceled(e.ctx); err != nil {
 			return err
 		}
 		part := e.buffer[:min(left, bufferSize)]
@@ -321,7 +323,7 @@ func (s *stack) push(name, where string) error {
 		return err //nolint:wrapcheck // explain does
 	}
 	if !info.IsDir() {
-		return final("the archive has %q twice, as a directory and as something else: nothing is written through a link", where)
+		return fault.Final("the archive has %q twice, as a directory and as something else: nothing is written through a link", where)
 	}
 	root, err := openDir(dir, name, info)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"syscall"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/durable"
 )
 
 // move has what was extracted and what is on the disks change places. If a disk refuses, all are as they
@@ -129,7 +131,7 @@ func (t *target) moveAll(from, to string) error {
 			return err
 		}
 	}
-	return errors.Join(syncDir(t.root, to), syncDir(t.root, from))
+	return errors.Join(durable.SyncDir(t.root, to), durable.SyncDir(t.root, from))
 }
 
 // undo puts all disks back to what they had. One that is killed leaves what swap goes on from.

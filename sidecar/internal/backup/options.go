@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"dormouse.dev/dormouse/internal/flags"
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 // The programs.
@@ -39,12 +40,12 @@ type Options struct {
 	// Disks are the disks that it is about.
 	Disks []Disk
 	// Archive is where the archive is, or, of a restoration, the disks that are copied.
-	Archive Location
+	Archive store.Location
 	// SHA256 is what the archive's must be, in hexadecimal; empty: it isn't looked at.
 	SHA256 string
 	// ID is the restoration's name.
 	ID string
-	S3 S3
+	S3 store.S3
 	// Report is the file that the Report is written to.
 	Report   string
 	LogLevel slog.Level
@@ -52,24 +53,6 @@ type Options struct {
 
 // Disk is where a disk is mounted.
 type Disk struct{ Name, Path string }
-
-// S3 is how a bucket's service is spoken to.
-type S3 struct {
-	// Endpoint is the service's URL.
-	Endpoint, Region string
-	// CAFile has certificates, in PEM, that count beside the system's. It may be missing.
-	CAFile string
-	// AccessKeyID and SecretAccessKey come from the environment.
-	AccessKeyID, SecretAccessKey string
-}
-
-// Location is where an archive is: one of a file, an object of a bucket, and a directory that has a
-// directory for each disk.
-type Location struct {
-	File        string
-	Bucket, Key string
-	Dir         string
-}
 
 const (
 	mostDisks = 64
@@ -107,7 +90,7 @@ func Parse(command string, args []string, env func(string) (string, bool), out i
 	o.S3.AccessKeyID, _ = env("S3_ACCESS_KEY_ID")
 	o.S3.SecretAccessKey, _ = env("S3_SECRET_ACCESS_KEY")
 	if name != "" {
-		if o.Archive, err = parseLocation(archive); err != nil {
+		if o.Archive, err = store.ParseLocation(archive); err != nil {
 			return o, fmt.Errorf("--%s must be %w", name, err)
 		}
 	}
@@ -171,28 +154,6 @@ func (o *Options) addDisk(value string) error {
 	return nil
 }
 
-var errLocation = errors.New("file:///<directory>/<directory>/<file> or s3://<bucket>/<key>")
-
-// parseLocation reads a location. What is in it is taken as it is: nothing is escaped.
-func parseLocation(text string) (Location, error) {
-	if dir, ok := strings.CutPrefix(text, "dir:"); ok && filepath.IsAbs(dir) {
-		return Location{Dir: filepath.Clean(dir)}, nil
-	}
-	if file, ok := strings.CutPrefix(text, "file://"); ok {
-		// The directory above the file's is that of all archives. It isn't made.
-		if !filepath.IsAbs(file) || filepath.Clean(file) != file || strings.Count(file, "/") < 3 {
-			return Location{}, errLocation
-		}
-		return Location{File: file}, nil
-	}
-	rest, ok := strings.CutPrefix(text, "s3://")
-	bucket, key, hasKey := strings.Cut(rest, "/")
-	if !ok || !hasKey || bucket == "" || key == "" {
-		return Location{}, errLocation
-	}
-	return Location{Bucket: bucket, Key: key}, nil
-}
-
 func (o *Options) validate(place string) error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -201,7 +162,7 @@ func (o *Options) validate(place string) error {
 		}
 	}
 	check(o.Command == commandForget || len(o.Disks) > 0, "--disk must be there at least once")
-	check(o.Archive.Dir == "" || o.Command == commandRestore, "--%s must be %w", place, errLocation)
+	check(o.Archive.Dir == "" || o.Command == commandRestore, "--%s must be %w", place, store.ErrLocation)
 	check(o.Report != "", "--report must name a file")
 	if o.Command == commandRestore || o.Command == commandSettle || o.Command == commandDrop {
 		check(len(o.ID) <= maxID && idName.MatchString(o.ID), "--id must be a name of at most %d lower case letters, digits, '-' and '.', not %q", maxID, o.ID)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 func parse(line ...string) (Options, error) {
@@ -20,28 +22,28 @@ func parse(line ...string) (Options, error) {
 }
 
 func TestTheCommandLineIsAsJobsHaveIt(t *testing.T) {
-	s3 := S3{Region: "us-east-1", AccessKeyID: "id", SecretAccessKey: "secret"}
-	inBucket := S3{"https://s3.example.com/", "eu", "/bucket-ca/ca.crt", "id", "secret"}
-	none := S3{AccessKeyID: "id", SecretAccessKey: "secret"}
+	s3 := store.S3{Region: "us-east-1", AccessKeyID: "id", SecretAccessKey: "secret"}
+	inBucket := store.S3{Endpoint: "https://s3.example.com/", Region: "eu", CAFile: "/bucket-ca/ca.crt", AccessKeyID: "id", SecretAccessKey: "secret"}
+	none := store.S3{AccessKeyID: "id", SecretAccessKey: "secret"}
 	for name, c := range map[string]struct {
 		line []string
 		want Options
 	}{
 		"backup to a file": {
 			[]string{"backup", "--disk=world=/d/world", "--disk=mods=/d/mods", "--to=file:///backups/survival/b 1%20.tar.zst"},
-			Options{Command: "backup", Disks: []Disk{{"world", "/d/world"}, {"mods", "/d/mods"}}, Archive: Location{File: "/backups/survival/b 1%20.tar.zst"}, S3: s3, Report: "/dev/termination-log"},
+			Options{Command: "backup", Disks: []Disk{{"world", "/d/world"}, {"mods", "/d/mods"}}, Archive: store.Location{File: "/backups/survival/b 1%20.tar.zst"}, S3: s3, Report: "/dev/termination-log"},
 		},
 		"backup to a bucket": {
 			[]string{"backup", "--disk=world=/d", "--to=s3://b/a?#%/x.tar.zst", "--s3-endpoint=https://s3.example.com/", "--s3-region=eu", "--s3-ca-file=/bucket-ca/ca.crt", "--report=/r"},
-			Options{Command: "backup", Disks: []Disk{{"world", "/d"}}, Archive: Location{Bucket: "b", Key: "a?#%/x.tar.zst"}, S3: inBucket, Report: "/r"},
+			Options{Command: "backup", Disks: []Disk{{"world", "/d"}}, Archive: store.Location{Bucket: "b", Key: "a?#%/x.tar.zst"}, S3: inBucket, Report: "/r"},
 		},
 		"restore": {
 			[]string{"restore", "--disk=world=/d", "--from=file:///b/s/x", "--sha256=" + strings.Repeat("a", 64), "--id=re.1-x"},
-			Options{Command: "restore", Disks: []Disk{{"world", "/d"}}, Archive: Location{File: "/b/s/x"}, SHA256: strings.Repeat("a", 64), ID: "re.1-x", S3: s3, Report: "/dev/termination-log"},
+			Options{Command: "restore", Disks: []Disk{{"world", "/d"}}, Archive: store.Location{File: "/b/s/x"}, SHA256: strings.Repeat("a", 64), ID: "re.1-x", S3: s3, Report: "/dev/termination-log"},
 		},
 		"restore from disks": {
 			[]string{"restore", "--disk=world=/d", "--from=dir:/source", "--id=x"},
-			Options{Command: "restore", Disks: []Disk{{"world", "/d"}}, Archive: Location{Dir: "/source"}, ID: "x", S3: s3, Report: "/dev/termination-log"},
+			Options{Command: "restore", Disks: []Disk{{"world", "/d"}}, Archive: store.Location{Dir: "/source"}, ID: "x", S3: s3, Report: "/dev/termination-log"},
 		},
 		"settle": {
 			[]string{"settle", "--disk=world=/d", "--id=x"},
@@ -53,7 +55,7 @@ func TestTheCommandLineIsAsJobsHaveIt(t *testing.T) {
 		},
 		"forget": {
 			[]string{"forget", "--at=file:///b/s/x"},
-			Options{Command: "forget", Archive: Location{File: "/b/s/x"}, S3: s3, Report: "/dev/termination-log"},
+			Options{Command: "forget", Archive: store.Location{File: "/b/s/x"}, S3: s3, Report: "/dev/termination-log"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,16 +125,5 @@ func TestAReportFitsATerminationMessage(t *testing.T) {
 	check(t, json.Unmarshal(text, &r))
 	if len(text) > 4096 || !strings.HasSuffix(r.Error, "ü…") {
 		t.Errorf("%d bytes: %s", len(text), text)
-	}
-}
-
-func TestNoErrorHasCredentialsInIt(t *testing.T) {
-	s := S3{AccessKeyID: "theid", SecretAccessKey: "thesecret"}
-	err := s.hide(final("theid and thesecret are wrong"))
-	if err.Error() != "… and … are wrong" || exitCode(err) != codeFinal {
-		t.Errorf("%v", err)
-	}
-	if err := s.hide(errCanceled); !errors.Is(err, errCanceled) {
-		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/durable"
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 // restoration is one try to restore.
@@ -126,7 +129,7 @@ func (r *restoration) goOn(ctx context.Context) (last Report, ok bool, err error
 	}
 	for _, t := range r.all {
 		if _, err := t.root.Lstat(t.before); err == nil {
-			return last, false, final("disk %s has a %s already, which no restoration that is under way has made", t.name, t.before)
+			return last, false, fault.Final("disk %s has a %s already, which no restoration that is under way has made", t.name, t.before)
 		}
 	}
 	return last, false, r.discard(ctx, r.all)
@@ -145,7 +148,7 @@ func (r *restoration) written(begun record) ([]*target, error) {
 			continue
 		}
 		if i < 0 {
-			return nil, final("an earlier try of this restoration wrote disk %s, too, which --disk must name", name)
+			return nil, fault.Final("an earlier try of this restoration wrote disk %s, too, which --disk must name", name)
 		}
 		all = append(all, r.all[i])
 	}
@@ -203,7 +206,7 @@ func (r *restoration) prepare(ctx context.Context) (record, error) {
 		return record{}, err
 	}
 	for _, t := range written {
-		if err := t.sync(); err != nil {
+		if err := durable.SyncDisk(t.root); err != nil {
 			return record{}, t.explain(err)
 		}
 	}
@@ -218,8 +221,8 @@ func (r *restoration) prepare(ctx context.Context) (record, error) {
 // blame tells what is wrong with an archive from what went wrong while it was fetched: only the latter
 // can be mended by another try.
 func (r *restoration) blame(ctx context.Context, from *source, err error) error {
-	if canceled(ctx) != nil {
-		return errCanceled
+	if fault.Canceled(ctx) != nil {
+		return fault.ErrCanceled
 	}
 	if !errors.Is(err, errArchive) {
 		return err
@@ -227,11 +230,11 @@ func (r *restoration) blame(ctx context.Context, from *source, err error) error 
 	if broken := from.broken(); broken != nil {
 		return broken
 	}
-	var f finalError
+	var f fault.FinalError
 	if errors.As(err, &f) {
 		return f
 	}
-	return final("%w", err)
+	return fault.Final("%w", err)
 }
 
 func (r *restoration) source(ctx context.Context) (*source, *Report, error) {
@@ -246,7 +249,7 @@ func (r *restoration) source(ctx context.Context) (*source, *Report, error) {
 		}
 	}
 	if len(from) == 0 {
-		return nil, nil, final("%s has a directory for none of the disks", r.opts.Archive.Dir)
+		return nil, nil, fault.Final("%s has a directory for none of the disks", r.opts.Archive.Dir)
 	}
 	s, report := copyOf(ctx, from)
 	return s, report, nil
@@ -261,7 +264,7 @@ func dropPrevious(ctx context.Context, o Options, step func(string) error) error
 	defer closeAll()
 	for _, t := range all {
 		if !t.has(markDone) && t.has(markVerified) {
-			return final("disk %s: the restoration isn't done: run it again", t.name)
+			return fault.Final("disk %s: the restoration isn't done: run it again", t.name)
 		}
 	}
 	for _, t := range all {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/klauspost/compress/zstd"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 func TestABadArchiveLeavesTheDiskAsItWas(t *testing.T) {
@@ -117,7 +119,7 @@ func TestACanceledRestorationLeavesTheDiskAsItWas(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, errCanceled) || exitCode(err) != codeFailed {
+	if !errors.Is(err, fault.ErrCanceled) || exitCode(err) != codeFailed {
 		t.Errorf("error %v", err)
 	}
 	same(t, "the disk", want, tree(t, p.world))

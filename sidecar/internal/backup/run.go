@@ -5,11 +5,12 @@ import (
 	"errors"
 	"flag"
 	"os"
-	"strings"
 
 	"github.com/go-logr/logr"
 
 	"dormouse.dev/dormouse/internal/program"
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 // Main runs one of the programs and returns the code to exit with: 0 if it did what it is for, 1 if it
@@ -39,7 +40,7 @@ func Main(command string, args []string) int {
 func Run(ctx context.Context, log logr.Logger, opts Options) error {
 	report, err := do(ctx, log, opts)
 	if err != nil {
-		err = opts.S3.hide(err)
+		err = opts.S3.Hide(err)
 		report = Report{Between: report.Between, Error: err.Error()}
 	}
 	if report.Disks == nil {
@@ -52,6 +53,24 @@ func Run(ctx context.Context, log logr.Logger, opts Options) error {
 		log.Info("It is done", "report", report)
 	}
 	return err
+}
+
+// Exit codes, beside 0.
+const (
+	codeFailed = 1
+	// codeFinal is of a fault that another try can't mend.
+	codeFinal = 2
+)
+
+// exitCode is what a program exits with.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case fault.IsFinal(err):
+		return codeFinal
+	}
+	return codeFailed
 }
 
 func do(ctx context.Context, log logr.Logger, opts Options) (Report, error) {
@@ -70,28 +89,10 @@ func do(ctx context.Context, log logr.Logger, opts Options) (Report, error) {
 
 // forget deletes an archive.
 func forget(ctx context.Context, o Options, log logr.Logger) error {
-	at, err := openStore(o, log)
+	at, err := store.Open(o.Archive, o.S3, log)
 	if err != nil {
 		return err
 	}
-	defer at.close()
-	return at.remove(ctx)
-}
-
-// hide makes sure that an error has no credentials in it, whatever a service answers.
-func (s S3) hide(err error) error {
-	text := err.Error()
-	hidden := text
-	for _, secret := range []string{s.SecretAccessKey, s.AccessKeyID} {
-		if secret != "" {
-			hidden = strings.ReplaceAll(hidden, secret, "…")
-		}
-	}
-	if hidden == text {
-		return err
-	}
-	if exitCode(err) == codeFinal {
-		return finalError{errors.New(hidden)}
-	}
-	return errors.New(hidden)
+	defer at.Close()
+	return at.Remove(ctx)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 // One that is given up leaves what was there, or what it was to bring, wherever it ended.
@@ -22,7 +24,7 @@ func TestARestorationThatIsGivenUpLeavesTheDisksWhole(t *testing.T) {
 					break
 				}
 				o := s.options(commandSettle)
-				o.Archive = Location{}
+				o.Archive = store.Location{}
 				if _, err := s.run(t.Context(), t, o); err != nil {
 					t.Fatalf("after a failure at step %d: %v", at, err)
 				}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 // Bounds of what is copied.
@@ -73,7 +75,7 @@ func (w *walker) disk(d Disk) error {
 // children writes what is in a directory, whose path in the archive is name.
 func (w *walker) children(dir *os.Root, before fs.FileInfo, name string, depth int) error {
 	if depth > maxDepth {
-		return final("copy %s: directories are more than %d deep in each other", name, maxDepth)
+		return fault.Final("copy %s: directories are more than %d deep in each other", name, maxDepth)
 	}
 	children, err := list(dir)
 	if err != nil {
@@ -112,7 +114,7 @@ func list(dir *os.Root) ([]string, error) {
 // looked at anew.
 func (w *walker) entry(dir *os.Root, base, name string, depth int) error {
 	for range mostLooks {
-		if err := canceled(w.ctx); err != nil {
+		if err := fault.Canceled(w.ctx); err != nil {
 			return err
 		}
 		info, err := dir.Lstat(base)
@@ -234,7 +236,7 @@ func (w *walker) file(f *os.File, info fs.FileInfo, name string) error {
 	}
 	left := info.Size()
 	for left > 0 {
-		if err := canceled(w.ctx); err != nil {
+		if err := fault.Canceled(w.ctx); err != nil {
 			return err
 		}
 		part := w.buffer[:min(left, bufferSize)]

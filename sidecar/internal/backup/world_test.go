@@ -18,6 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/store"
 )
 
 // inChild names what the test's program does instead, as a process of its own.
@@ -149,7 +151,7 @@ func (p place) archive() string { return p.archives + "/survival/one.tar.zst" }
 func (p place) options(command string) Options {
 	return Options{
 		Command: command, Disks: []Disk{{"world", p.world}, {"mods", p.mods}}, ID: "r1",
-		Archive: Location{File: p.archive()}, Report: p.archives + "/report",
+		Archive: store.Location{File: p.archive()}, Report: p.archives + "/report",
 	}
 }
 

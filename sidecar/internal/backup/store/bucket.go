@@ -1,4 +1,4 @@
-package backup
+package store
 
 import (
 	"context"
@@ -16,13 +16,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
 
 // Bounds of what a bucket's service is asked.
 const (
-	// partSize is what is uploaded at once, and the memory that takes. A service takes 10,000 parts of
+	// PartSize is what is uploaded at once, and the memory that takes. A service takes 10,000 parts of
 	// an object: 156 GiB.
-	partSize = 16 << 20
+	PartSize = 16 << 20
 	// mostRetries is how often the library makes a request, with a second between them at most.
 	mostRetries = 6
 	// mostBreaks is how often a download goes on, without a byte in between.
@@ -41,10 +43,10 @@ type bucket struct {
 	log     logr.Logger
 }
 
-func newBucket(o Options, log logr.Logger) (*bucket, error) {
-	u, err := url.Parse(o.S3.Endpoint)
+func newBucket(at Location, s3 S3, log logr.Logger) (*bucket, error) {
+	u, err := url.Parse(s3.Endpoint)
 	if err != nil {
-		return nil, final("read the endpoint: %w", err)
+		return nil, fault.Final("read the endpoint: %w", err)
 	}
 	secure := u.Scheme == "https"
 	transport, err := minio.DefaultTransport(secure)
@@ -52,18 +54,18 @@ func newBucket(o Options, log logr.Logger) (*bucket, error) {
 		return nil, fmt.Errorf("prepare for the bucket: %w", err)
 	}
 	if secure {
-		if err := trust(transport, o.S3.CAFile); err != nil {
+		if err := trust(transport, s3.CAFile); err != nil {
 			return nil, err
 		}
 	}
 	client, err := minio.New(u.Host, &minio.Options{
-		Creds:  credentials.NewStaticV4(o.S3.AccessKeyID, o.S3.SecretAccessKey, ""),
-		Secure: secure, Region: o.S3.Region, Transport: transport, MaxRetries: mostRetries,
+		Creds:  credentials.NewStaticV4(s3.AccessKeyID, s3.SecretAccessKey, ""),
+		Secure: secure, Region: s3.Region, Transport: transport, MaxRetries: mostRetries,
 	})
 	if err != nil {
-		return nil, final("prepare for the bucket: %w", err)
+		return nil, fault.Final("prepare for the bucket: %w", err)
 	}
-	return &bucket{client: client, transport: transport, name: o.Archive.Bucket, key: o.Archive.Key, service: o.S3, log: log}, nil
+	return &bucket{client: client, transport: transport, name: at.Bucket, key: at.Key, service: s3, log: log}, nil
 }
 
 // trust adds a file's certificates to those of the system, where there is the file.
@@ -83,7 +85,7 @@ func trust(transport *http.Transport, file string) error {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return final("the certificates of the bucket's service: %s has none in PEM", file)
+		return fault.Final("the certificates of the bucket's service: %s has none in PEM", file)
 	}
 	if transport.TLSClientConfig == nil {
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -92,53 +94,54 @@ func trust(transport *http.Transport, file string) error {
 	return nil
 }
 
-func (b *bucket) close() { b.transport.CloseIdleConnections() }
+// Close implements Store.
+func (b *bucket) Close() { b.transport.CloseIdleConnections() }
 
 // explain says what went wrong in words of who set the bucket up.
 func (b *bucket) explain(verb string, err error) error {
-	if err == nil || errors.Is(err, errCanceled) || errors.As(err, &finalError{}) {
+	if err == nil || errors.Is(err, fault.ErrCanceled) || fault.IsFinal(err) {
 		return err
 	}
 	response := minio.ToErrorResponse(err)
 	switch response.Code {
 	case "NoSuchBucket", "InvalidBucketName":
-		return final("%s the archive: there is no bucket %s at %s", verb, b.name, b.service.Endpoint)
+		return fault.Final("%s the archive: there is no bucket %s at %s", verb, b.name, b.service.Endpoint)
 	case "NoSuchKey":
-		return final("%s the archive: there is no object %s in bucket %s", verb, b.key, b.name)
+		return fault.Final("%s the archive: there is no object %s in bucket %s", verb, b.key, b.name)
 	}
 	switch code := response.StatusCode; code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region: %w", verb, b.name, response.Code, err)
+		return fault.Final("%s the archive in bucket %s: the service refuses (%s): check the credentials in the Secret, what they may do there, and the region: %w", verb, b.name, response.Code, err)
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed, http.StatusTooManyRequests:
 	default:
 		if code >= 400 && code < 499 {
-			return final("%s the archive in bucket %s: the service refuses (%s): %w", verb, b.name, response.Code, err)
+			return fault.Final("%s the archive in bucket %s: the service refuses (%s): %w", verb, b.name, response.Code, err)
 		}
 	}
 	return fmt.Errorf("%s the archive in bucket %s: %w", verb, b.name, err)
 }
 
-// create begins a multipart upload.
-func (b *bucket) create(ctx context.Context) (sink, error) {
+// Create begins a multipart upload.
+func (b *bucket) Create(ctx context.Context) (Sink, error) {
 	// A try that was killed leaves an upload, whose parts would be paid for until somebody looks.
 	if err := b.client.RemoveIncompleteUpload(ctx, b.name, b.key); err != nil {
 		if ctx.Err() != nil {
-			return nil, errCanceled
+			return nil, fault.ErrCanceled
 		}
 		// Credentials may be good for writing, and not for listing.
-		b.log.Info("What an earlier try may have uploaded isn't deleted", "err", b.service.hide(err).Error())
+		b.log.Info("What an earlier try may have uploaded isn't deleted", "err", b.service.Hide(err).Error())
 	}
 	r, w := io.Pipe()
 	s := &upload{bucket: b, ctx: ctx, to: w, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		_, s.err = b.client.PutObject(ctx, b.name, b.key, r, -1, minio.PutObjectOptions{
-			PartSize: partSize, ContentType: "application/zstd",
+			PartSize: PartSize, ContentType: "application/zstd",
 		})
 		if s.err != nil {
 			s.err = b.explain("write", s.err)
 			if ctx.Err() != nil {
-				s.err = errCanceled
+				s.err = fault.ErrCanceled
 			}
 			_ = r.CloseWithError(s.err)
 		}
@@ -156,11 +159,13 @@ type upload struct {
 	err error
 }
 
+// Write implements Sink.
 func (u *upload) Write(p []byte) (int, error) {
 	return u.to.Write(p) //nolint:wrapcheck // it is explained
 }
 
-func (u *upload) commit() error {
+// Commit implements Sink.
+func (u *upload) Commit() error {
 	_ = u.to.Close()
 	<-u.ended
 	if u.err == nil {
@@ -178,13 +183,14 @@ type abortedError struct{ why error }
 
 func (e abortedError) Error() string { return "aborted: " + e.why.Error() }
 
-// abort has the library abort the upload.
-func (u *upload) abort(why error) {
+// Abort has the library abort the upload.
+func (u *upload) Abort(why error) {
 	_ = u.to.CloseWithError(abortedError{why})
 	<-u.ended
 }
 
-func (b *bucket) remove(ctx context.Context) error {
+// Remove implements Store.
+func (b *bucket) Remove(ctx context.Context) error {
 	err := b.client.RemoveObject(ctx, b.name, b.key, minio.RemoveObjectOptions{})
 	if err == nil {
 		err = b.client.RemoveIncompleteUpload(ctx, b.name, b.key)
@@ -197,12 +203,13 @@ func (b *bucket) remove(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return errCanceled
+		return fault.ErrCanceled
 	}
 	return b.explain("delete", err)
 }
 
-func (b *bucket) open(ctx context.Context) (io.ReadCloser, error) {
+// Open implements Store.
+func (b *bucket) Open(ctx context.Context) (io.ReadCloser, error) {
 	d := &download{bucket: b, ctx: ctx}
 	if err := d.request(); err != nil {
 		return nil, err
@@ -233,7 +240,7 @@ func (d *download) request() error {
 	body, info, _, err := core.GetObject(d.ctx, d.bucket.name, d.bucket.key, opts)
 	if err != nil {
 		if d.ctx.Err() != nil {
-			return errCanceled
+			return fault.ErrCanceled
 		}
 		return d.bucket.explain("read", err)
 	}
@@ -244,6 +251,7 @@ func (d *download) request() error {
 	return nil
 }
 
+// Read implements io.Reader.
 func (d *download) Read(p []byte) (int, error) {
 	for {
 		if d.at == d.size {
@@ -273,6 +281,7 @@ func (d *download) Read(p []byte) (int, error) {
 	}
 }
 
+// Close implements io.Closer.
 func (d *download) Close() error {
 	if d.body == nil {
 		return nil

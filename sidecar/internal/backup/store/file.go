@@ -1,4 +1,4 @@
-package backup
+package store
 
 import (
 	"context"
@@ -10,7 +10,13 @@ import (
 	"path"
 	"path/filepath"
 	"syscall"
+
+	"dormouse.dev/dormouse/sidecar/internal/backup/durable"
+	"dormouse.dev/dormouse/sidecar/internal/backup/fault"
 )
+
+// mostTries is how often a directory is made anew that is deleted meanwhile.
+const mostTries = 20
 
 // fileStore keeps an archive in a file <root>/<dir>/<name>. dir is made and removed as it is needed.
 type fileStore struct {
@@ -18,7 +24,7 @@ type fileStore struct {
 	dir, name string
 }
 
-func newFileStore(file string) (*fileStore, error) {
+func newFile(file string) (*fileStore, error) {
 	dir := filepath.Dir(file)
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
@@ -27,18 +33,20 @@ func newFileStore(file string) (*fileStore, error) {
 	return &fileStore{root: root, dir: filepath.Base(dir), name: filepath.Base(file)}, nil
 }
 
-func (s *fileStore) close() { _ = s.root.Close() }
+// Close implements Store.
+func (s *fileStore) Close() { _ = s.root.Close() }
 
 func (s *fileStore) path() string { return path.Join(s.dir, s.name) }
 
 // partial is the file's name while it is written.
 func (s *fileStore) partial() string { return path.Join(s.dir, "."+s.name+".partial") }
 
-func (s *fileStore) create(context.Context) (sink, error) {
-	// remove, of another archive, may delete the directory meanwhile.
+// Create implements Store.
+func (s *fileStore) Create(context.Context) (Sink, error) {
+	// Remove, of another archive, may delete the directory meanwhile.
 	var f *os.File
 	var err error
-	for range mostLooks {
+	for range mostTries {
 		if err = s.root.MkdirAll(s.dir, 0o755); err != nil {
 			break
 		}
@@ -57,17 +65,18 @@ func (s *fileStore) create(context.Context) (sink, error) {
 	return &fileSink{store: s, file: f}, nil
 }
 
-func (s *fileStore) open(context.Context) (io.ReadCloser, error) {
+// Open implements Store.
+func (s *fileStore) Open(context.Context) (io.ReadCloser, error) {
 	f, err := s.root.OpenFile(s.path(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, final("the archive %s isn't there", s.path())
+		return nil, fault.Final("the archive %s isn't there", s.path())
 	}
 	if err != nil {
 		return nil, s.explain("open", err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = final("%s is no file", s.path())
+		err = fault.Final("%s is no file", s.path())
 	}
 	if err != nil {
 		_ = f.Close()
@@ -76,13 +85,14 @@ func (s *fileStore) open(context.Context) (io.ReadCloser, error) {
 	return f, nil
 }
 
-func (s *fileStore) remove(context.Context) error {
+// Remove implements Store.
+func (s *fileStore) Remove(context.Context) error {
 	for _, name := range []string{s.path(), s.partial()} {
 		if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s.explain("delete", err)
 		}
 	}
-	if err := syncDir(s.root, s.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.SyncDir(s.root, s.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.explain("delete", err)
 	}
 	// It stays where there are other archives in it.
@@ -91,7 +101,7 @@ func (s *fileStore) remove(context.Context) error {
 }
 
 func (s *fileStore) explain(verb string, err error) error {
-	if isFull(err) {
+	if fault.IsFull(err) {
 		return fmt.Errorf("%s the archive %s: the disk of the archives is full: %w", verb, s.path(), err)
 	}
 	return fmt.Errorf("%s the archive %s: %w", verb, s.path(), err)
@@ -103,6 +113,7 @@ type fileSink struct {
 	file  *os.File
 }
 
+// Write implements Sink.
 func (s *fileSink) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	if err != nil {
@@ -111,7 +122,8 @@ func (s *fileSink) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *fileSink) commit() error {
+// Commit implements Sink.
+func (s *fileSink) Commit() error {
 	if err := s.finish(); err != nil {
 		s.drop()
 		return s.store.explain("finish", err)
@@ -123,20 +135,20 @@ var errOtherTry = errors.New("another try to write it is under way")
 
 func (s *fileSink) finish() error {
 	if err := s.file.Sync(); err != nil {
-		return err //nolint:wrapcheck // commit does
+		return err //nolint:wrapcheck // Commit does
 	}
 	if !s.own() {
 		return errOtherTry
 	}
 	if err := s.file.Close(); err != nil {
-		return err //nolint:wrapcheck // commit does
+		return err //nolint:wrapcheck // Commit does
 	}
 	if err := s.store.root.Rename(s.store.partial(), s.store.path()); err != nil {
-		return err //nolint:wrapcheck // commit does
+		return err //nolint:wrapcheck // Commit does
 	}
-	err := syncDir(s.store.root, s.store.dir)
+	err := durable.SyncDir(s.store.root, s.store.dir)
 	if err == nil {
-		err = syncDir(s.store.root, ".")
+		err = durable.SyncDir(s.store.root, ".")
 	}
 	if err != nil {
 		_ = s.store.root.Remove(s.store.path())
@@ -155,7 +167,8 @@ func (s *fileSink) own() bool {
 	return err == nil && os.SameFile(mine, named)
 }
 
-func (s *fileSink) abort(error) { s.drop() }
+// Abort implements Sink.
+func (s *fileSink) Abort(error) { s.drop() }
 
 func (s *fileSink) drop() {
 	if s.own() {
@@ -163,19 +176,4 @@ func (s *fileSink) drop() {
 	}
 	_ = s.file.Close()
 	_ = s.store.root.Remove(s.store.dir)
-}
-
-// syncDir makes durable what names a directory has.
-func syncDir(root *os.Root, dir string) error {
-	f, err := root.Open(dir)
-	if err != nil {
-		return err //nolint:wrapcheck // callers do
-	}
-	defer f.Close()
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		// Some file systems over a network have no such thing.
-		return nil
-	}
-	return err //nolint:wrapcheck // callers do
 }
