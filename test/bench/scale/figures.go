@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 // figures are what scale.json has.
@@ -61,7 +63,7 @@ func (q quantiles) String() string {
 }
 
 // agents are how the programs call themselves before the API server.
-var agents = map[string]string{operatorName: operatorName, resolverName: "dormouse-resolver"}
+var agents = map[string]string{cluster.OperatorName: cluster.OperatorName, cluster.ResolverName: "dormouse-resolver"}
 
 // print is for people.
 func (f *figures) print(w io.Writer, order []string) {
@@ -76,7 +78,7 @@ func (f *figures) print(w io.Writer, order []string) {
 		fmt.Fprintf(w, "  an ElasticService's median %d bytes, of them %d managedFields   max %d bytes\n", s.Median, s.ManagedFields, s.Max)
 	}
 	if hold, ok := f.Phases[phaseHold]; ok {
-		for _, name := range []string{operatorName, resolverName} {
+		for _, name := range []string{cluster.OperatorName, cluster.ResolverName} {
 			p, ok := hold.Programs[name]
 			if !ok {
 				continue
@@ -108,7 +110,7 @@ func (f *figures) print(w io.Writer, order []string) {
 		fmt.Fprintf(w, "  %d services with triggers, %d awake   at rest %.0f queries a minute of Prometheus, %.0f of Pods\n", t.Services, t.Awake, t.PrometheusQueries, t.HTTPQueries)
 		if p, ok := f.Phases["triggers hold"]; ok {
 			fmt.Fprintf(w, "    at rest              operator %.0f MiB, %.3f cores, %d writes and %d reads of the API server in %.0f s\n",
-				p.Programs[operatorName].RSS, p.Programs[operatorName].Processor/p.WithRest, p.Writes, p.Reads, p.WithRest)
+				p.Programs[cluster.OperatorName].RSS, p.Programs[cluster.OperatorName].Processor/p.WithRest, p.Writes, p.Reads, p.WithRest)
 		}
 		fmt.Fprintf(w, "    the operator's open watches:")
 		for _, resource := range slices.Sorted(maps.Keys(t.Watches)) {
@@ -122,12 +124,12 @@ func (f *figures) print(w io.Writer, order []string) {
 		if !ok {
 			continue
 		}
-		op := p.Programs[operatorName]
-		if standby, ok := p.Programs[standbyName]; ok {
+		op := p.Programs[cluster.OperatorName]
+		if standby, ok := p.Programs[cluster.StandbyName]; ok {
 			op = standby
 		}
 		fmt.Fprintf(w, "%-32s %8.1f %8.1f %8d %8d %8d %9.2f %5.0f MiB %5.0f MiB %9.1f\n", name, p.Seconds, p.WithRest, p.Writes, p.Reads, p.Conflicts,
-			op.Processor, op.Peak, p.Programs[resolverName].Peak, p.Programs[apiServer].Processor)
+			op.Processor, op.Peak, p.Programs[cluster.ResolverName].Peak, p.Programs[cluster.APIServer].Processor)
 	}
 	fmt.Fprintln(w, "processor time and peak memory by program:")
 	for _, name := range order {
@@ -145,8 +147,8 @@ func (f *figures) print(w io.Writer, order []string) {
 				continue
 			}
 			fmt.Fprintf(w, "a Server %-5s %.2f writes of the operator, %.2f reads, %.3f conflicts, %.2f ms of its CPU\n", name+":",
-				float64(p.Writes)/n, float64(p.Reads)/n, float64(p.Conflicts)/n, 1000*p.Programs[operatorName].Processor/n)
-			kinds := p.Requests[operatorName]
+				float64(p.Writes)/n, float64(p.Reads)/n, float64(p.Conflicts)/n, 1000*p.Programs[cluster.OperatorName].Processor/n)
+			kinds := p.Requests[cluster.OperatorName]
 			for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 				if each := float64(kinds[kind].All) / n; each >= 0.005 {
 					fmt.Fprintf(w, "    %6.3f  %s (conflicts %.3f)\n", each, kind, float64(kinds[kind].Conflicts)/n)

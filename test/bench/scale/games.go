@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 	"dormouse.dev/dormouse/test/bench/sidecars"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // games are the Servers, by what a watch shows of them, and their played sidecars.
 type games struct {
-	cluster *cluster
+	cluster *cluster.Cluster
 	played  *sidecars.Processes
 	// unready are Servers whose sidecars' probes begin to fail.
 	unready chan string
@@ -46,20 +47,20 @@ type games struct {
 
 // follow watches Servers and their Pods until the context ends, and plays the sidecars of the
 // Pods that run.
-func follow(ctx context.Context, c *cluster, processes int) (*games, error) {
+func follow(ctx context.Context, c *cluster.Cluster, processes int) (*games, error) {
 	g := &games{
 		cluster: c, unready: make(chan string, maxFleet), keys: map[string]string{},
 		appeared: map[string]time.Time{}, ready: map[string]time.Time{}, there: map[string]bool{}, pods: map[string]bool{},
 	}
 	var err error
-	if g.played, err = sidecars.Start(ctx, operatorAddress+","+standbyAddress, processes, func(server string) { g.unready <- server }); err != nil {
+	if g.played, err = sidecars.Start(ctx, cluster.OperatorAddress+","+cluster.StandbyAddress, processes, func(server string) { g.unready <- server }); err != nil {
 		return nil, err
 	}
 	for range kubelets {
 		go g.playKubelet(ctx)
 	}
-	watched, err := cache.New(c.config, cache.Options{
-		Scheme:            c.client.Scheme(),
+	watched, err := cache.New(c.Config, cache.Options{
+		Scheme:            c.Client.Scheme(),
 		DefaultNamespaces: map[string]cache.Config{gamesNamespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -144,7 +145,7 @@ func (g *games) sawPod(ctx context.Context, o any) {
 func (g *games) play(ctx context.Context, pod *corev1.Pod) error {
 	id := pod.Annotations[wellknown.ReportKeyAnnotation]
 	if id == "" {
-		token, err := g.cluster.token(ctx, pod.Namespace, "default", wellknown.TokenAudience, pod)
+		token, err := g.cluster.Token(ctx, pod.Namespace, "default", wellknown.TokenAudience, pod)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (g *games) play(ctx context.Context, pod *corev1.Pod) error {
 	if text == "" {
 		secret := &corev1.Secret{}
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: "dormouse-report-key-" + id}
-		if err := g.cluster.client.Get(ctx, key, secret); err != nil {
+		if err := g.cluster.Client.Get(ctx, key, secret); err != nil {
 			return fmt.Errorf("read the key with which sidecars report: %w", err)
 		}
 		text = string(secret.Data["key"])
@@ -188,7 +189,7 @@ func (g *games) playKubelet(ctx context.Context) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gamesNamespace, Name: name}}
 			now := time.Now().UTC().Format(time.RFC3339)
 			body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","lastTransitionTime":%q},{"type":"ContainersReady","status":"False","reason":"ContainersNotReady","lastTransitionTime":%q}]}}`, now, now)
-			err := g.cluster.kubelet.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(body)))
+			err := g.cluster.Kubelet.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(body)))
 			if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 				g.fail(fmt.Errorf("write that Pod %s isn't ready: %w", name, err))
 			}
@@ -254,7 +255,7 @@ func fleet(replicas int) *v1alpha1.Fleet {
 
 // up makes the Fleet, and waits until each of its Servers is Ready.
 func (g *games) up(ctx context.Context, count int) error {
-	c := g.cluster.client
+	c := g.cluster.Client
 	if err := c.Create(ctx, fleet(count)); err != nil {
 		return fmt.Errorf("create the Fleet: %w", err)
 	}
@@ -266,14 +267,14 @@ func (g *games) up(ctx context.Context, count int) error {
 // down scales the Fleet to zero, and waits until nothing of it is there.
 func (g *games) down(ctx context.Context) error {
 	zero := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))
-	if err := g.cluster.client.Patch(ctx, fleet(0), zero); err != nil {
+	if err := g.cluster.Client.Patch(ctx, fleet(0), zero); err != nil {
 		return fmt.Errorf("scale the Fleet to zero: %w", err)
 	}
 	// What the watches show may be late, where the API server was started again.
 	said := time.Now()
 	return process.Until(ctx, phaseTime, "all Servers are gone", func() (bool, error) {
 		left, err := g.left(ctx)
-		if err := errors.Join(err, g.failure(), g.cluster.alive(ctx)); err != nil {
+		if err := errors.Join(err, g.failure(), g.cluster.Alive(ctx)); err != nil {
 			return false, err
 		}
 		if time.Since(said) > sayEvery {
@@ -288,7 +289,7 @@ func (g *games) down(ctx context.Context) error {
 func (g *games) left(ctx context.Context) (int, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ServerList"))
-	if err := g.cluster.client.List(ctx, list, client.InNamespace(gamesNamespace), client.Limit(1)); err != nil {
+	if err := g.cluster.Client.List(ctx, list, client.InNamespace(gamesNamespace), client.Limit(1)); err != nil {
 		return 0, fmt.Errorf("count Servers: %w", err)
 	}
 	return len(list.Items) + int(ptr.Deref(list.RemainingItemCount, 0)), nil
@@ -307,7 +308,7 @@ func (g *games) until(ctx context.Context, what string, is func(ready, there, po
 		if err != nil {
 			return false, err
 		}
-		if err := g.cluster.alive(ctx); err != nil {
+		if err := g.cluster.Alive(ctx); err != nil {
 			return false, err
 		}
 		if time.Since(said) > sayEvery {

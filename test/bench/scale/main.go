@@ -2,6 +2,10 @@
 // nodes that KWOK plays, the operator's and the resolver's own binaries, and sidecars' long polls
 // from several processes, all in a network namespace of its own. No game runs. Its figures are in
 // bin/bench/scale.json.
+//
+// A run goes through phases, which run.go has in their order, and phase.go measures each. Package cluster
+// has the programs, package audit counts what the API server was asked, and package sidecars plays the
+// sidecars.
 package main
 
 import (
@@ -19,6 +23,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 	"dormouse.dev/dormouse/test/bench/sidecars"
 	"dormouse.dev/dormouse/test/sandbox"
 )
@@ -80,7 +85,7 @@ func start(ctx context.Context, args []string) (code int, err error) {
 		return 2, err
 	}
 	if !sandbox.In() {
-		if err := build(ctx); err != nil {
+		if err := cluster.Build(ctx, say); err != nil {
 			return 1, err
 		}
 		return sandbox.Run(ctx, args)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/audit"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 const (
@@ -25,7 +27,7 @@ type phaseFigures struct {
 	WithRest float64 `json:"seconds_until_settled"`
 	// Programs are by name, Requests by user agent.
 	Programs map[string]programFigures `json:"programs"`
-	Requests requests                  `json:"requests"`
+	Requests audit.Requests            `json:"requests"`
 	// Of the operator, without leases.
 	Writes    int `json:"operator_writes"`
 	Reads     int `json:"operator_reads"`
@@ -49,8 +51,8 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 	if err := do(ctx); err != nil {
 		return phaseFigures{}, fmt.Errorf("phase %s: %w", name, err)
 	}
-	f := phaseFigures{Seconds: rounded(time.Since(began).Seconds()), Requests: requests{}}
-	still, err := r.cluster.settle(ctx, f.Requests)
+	f := phaseFigures{Seconds: rounded(time.Since(began).Seconds()), Requests: audit.Requests{}}
+	still, err := settle(ctx, r.cluster, f.Requests)
 	if err != nil {
 		return f, fmt.Errorf("phase %s: %w", name, err)
 	}
@@ -60,20 +62,20 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 
 // settle waits until the operator has written nothing for some time, and gives since when. What is
 // asked meanwhile is added.
-func (c *cluster) settle(ctx context.Context, all requests) (since time.Time, err error) {
+func settle(ctx context.Context, c *cluster.Cluster, all audit.Requests) (since time.Time, err error) {
 	since = time.Now()
 	err = process.Until(ctx, settleTime, "the operator has no more to write", func() (bool, error) {
-		if err := c.alive(ctx); err != nil {
+		if err := c.Alive(ctx); err != nil {
 			return false, err
 		}
-		more, err := c.audit.next()
+		more, err := c.Audit.Next()
 		if err != nil {
 			return false, err
 		}
-		if writes, _, _ := more.sum(operatorName); writes > 0 {
+		if writes, _, _ := more.Sum(cluster.OperatorName); writes > 0 {
 			since = time.Now()
 		}
-		all.merge(more)
+		all.Merge(more)
 		return time.Since(since) > settledFor, nil
 	})
 	return since, err
@@ -81,10 +83,10 @@ func (c *cluster) settle(ctx context.Context, all requests) (since time.Time, er
 
 // begin forgets what was before a phase, and gives what each program has used.
 func (r *run) begin() (map[string]process.Usage, error) {
-	if _, err := r.cluster.audit.next(); err != nil {
+	if _, err := r.cluster.Audit.Next(); err != nil {
 		return nil, err
 	}
-	if err := r.cluster.forgetPeaks(); err != nil {
+	if err := r.cluster.ForgetPeaks(); err != nil {
 		return nil, err
 	}
 	return r.usage()
@@ -102,13 +104,13 @@ func (r *run) end(f *phaseFigures, before map[string]process.Usage) error {
 			Processor: rounded((u.Processor - before[name].Processor).Seconds()), RSS: rounded(u.RSS), Peak: rounded(u.Peak),
 		}
 	}
-	f.Writes, f.Reads, f.Conflicts = f.Requests.sum(operatorName)
+	f.Writes, f.Reads, f.Conflicts = f.Requests.Sum(cluster.OperatorName)
 	return nil
 }
 
 // usage is what each program has used, and the benchmark itself with the sidecars that it plays.
 func (r *run) usage() (map[string]process.Usage, error) {
-	all, err := r.cluster.usage()
+	all, err := r.cluster.Usage()
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/audit"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 // Phases, in the order in which they are.
@@ -32,10 +34,10 @@ var needServices = []string{phaseServices, phaseResolver, phaseStorm, phaseTrigg
 // run is one run of the benchmark.
 type run struct {
 	options
-	cluster   *cluster
+	cluster   *cluster.Cluster
 	games     *games
 	services  *services
-	resolvers []*resolver
+	resolvers []*cluster.Resolver
 	figures   figures
 	// order is that of the phases in figures.
 	order []string
@@ -68,7 +70,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
-	r.figures.Restarts = r.cluster.restarts
+	r.figures.Restarts = r.cluster.Restarts
 	r.figures.FailedCalls, _ = r.games.played.Failures()
 	r.figures.print(os.Stdout, r.order)
 	return r.figures.write(o.output)
@@ -76,10 +78,13 @@ func measureAll(ctx context.Context, o options) (err error) {
 
 // start starts all that there is before the first phase.
 func (r *run) start(ctx context.Context, dir string) (err error) {
-	if r.cluster, err = startCluster(ctx, dir); err != nil {
+	if r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir, OutboundNetworks: answersNetwork, TokenLife: 2 * wholeRun, Say: say}); err != nil {
 		return err
 	}
-	if err := r.cluster.startOperator(ctx); err != nil {
+	if err := r.cluster.MakeNamespace(ctx, gamesNamespace); err != nil {
+		return err
+	}
+	if err := r.cluster.StartOperator(ctx); err != nil {
 		return err
 	}
 	if r.games, err = follow(ctx, r.cluster, r.processes); err != nil {
@@ -87,20 +92,20 @@ func (r *run) start(ctx context.Context, dir string) (err error) {
 	}
 	if r.options.services > 0 {
 		say("starting a resolver")
-		first, err := r.cluster.startResolver(ctx)
+		first, err := r.cluster.StartResolver(ctx)
 		if err != nil {
 			return err
 		}
-		second, err := r.cluster.passOn(ctx, resolverName+"-1", first)
+		second, err := r.cluster.PassOn(ctx, cluster.ResolverName+"-1", first)
 		if err != nil {
 			return err
 		}
-		r.resolvers = []*resolver{first, second}
+		r.resolvers = []*cluster.Resolver{first, second}
 		if r.services, err = followServices(ctx, r.cluster, r.options.services); err != nil {
 			return err
 		}
 	}
-	_, err = r.cluster.settle(ctx, requests{})
+	_, err = settle(ctx, r.cluster, audit.Requests{})
 	return err
 }
 
@@ -111,10 +116,10 @@ func (r *run) stop() error {
 		errs = append(errs, r.games.played.Stop())
 	}
 	for _, one := range r.resolvers {
-		errs = append(errs, one.stop())
+		errs = append(errs, one.Stop())
 	}
 	if r.cluster != nil {
-		errs = append(errs, r.cluster.stop())
+		errs = append(errs, r.cluster.Stop())
 	}
 	return errors.Join(errs...)
 }
@@ -165,7 +170,7 @@ func (r *run) doUp(ctx context.Context) error {
 	}
 	q := quantilesOf(r.games.times())
 	r.figures.CreatedToReady = &q
-	size, err := r.cluster.measureSizes(ctx, "servers")
+	size, err := measureSizes(ctx, r.cluster, "servers")
 	r.figures.ServerSize = &size
 	return err
 }
@@ -174,17 +179,17 @@ func (r *run) doHold(ctx context.Context) error {
 	if err := r.measure(ctx, phaseHold, func(ctx context.Context) error { return wait(ctx, r.hold) }); err != nil {
 		return err
 	}
-	scraped := map[string]string{operatorName: r.cluster.address}
+	scraped := map[string]string{cluster.OperatorName: r.cluster.Address}
 	if len(r.resolvers) > 0 {
-		scraped[resolverName] = r.resolvers[0].address()
-		size, err := r.cluster.measureSizes(ctx, "elasticservices")
+		scraped[cluster.ResolverName] = r.resolvers[0].Address()
+		size, err := measureSizes(ctx, r.cluster, "elasticservices")
 		if err != nil {
 			return err
 		}
 		r.figures.ServiceSize = &size
 	}
 	for name, address := range scraped {
-		s, err := r.cluster.scrape(ctx, address)
+		s, err := scrapeOf(ctx, r.cluster, address)
 		if err != nil {
 			return err
 		}
@@ -195,30 +200,30 @@ func (r *run) doHold(ctx context.Context) error {
 
 // addResolver starts another replica, and waits until all services' slices have it.
 func (r *run) addResolver(ctx context.Context) error {
-	added, err := r.cluster.passOn(ctx, resolverName+"-2", r.resolvers[0])
+	added, err := r.cluster.PassOn(ctx, cluster.ResolverName+"-2", r.resolvers[0])
 	if err != nil {
 		return err
 	}
 	r.resolvers = append(r.resolvers, added)
 	return process.Until(ctx, phaseTime, "all slices have the new resolver", func() (bool, error) {
-		listed, last := r.services.slices.listed(added.pod.UID)
-		r.figures.NewResolver = rounded(last.Sub(added.ready).Seconds())
-		return listed >= r.services.count, r.cluster.alive(ctx)
+		listed, last := r.services.slices.listed(added.Pod.UID)
+		r.figures.NewResolver = rounded(last.Sub(added.Ready).Seconds())
+		return listed >= r.services.count, r.cluster.Alive(ctx)
 	})
 }
 
 func (r *run) doLeader(ctx context.Context) error {
-	if err := r.cluster.startStandby(ctx); err != nil {
+	if err := r.cluster.StartStandby(ctx); err != nil {
 		return err
 	}
 	if err := r.measure(ctx, phaseLeader, func(ctx context.Context) error {
-		f, err := r.cluster.handOver(ctx, r.services)
+		f, err := handOver(ctx, r.cluster, r.services)
 		r.figures.NewLeader = &f
 		return err
 	}); err != nil {
 		return err
 	}
-	r.cluster.succeed()
+	r.cluster.Succeed()
 	if r.services == nil {
 		return nil
 	}
@@ -240,13 +245,13 @@ func (r *run) doStorm(ctx context.Context) error {
 // doRestarts restarts each program, those that most others need last. A KWOK that was killed leaves
 // leases of nodes behind, for whose end the next one waits.
 func (r *run) doRestarts(ctx context.Context) error {
-	r.cluster.keep = true
-	defer func() { r.cluster.keep = false }()
-	for _, name := range []string{operatorName, resolverName, kwok, scheduler, controllerManager, apiServer, etcd} {
-		if r.cluster.program(name) == nil {
+	r.cluster.Keep = true
+	defer func() { r.cluster.Keep = false }()
+	for _, name := range []string{cluster.OperatorName, cluster.ResolverName, cluster.KWOK, cluster.Scheduler, cluster.ControllerManager, cluster.APIServer, cluster.Etcd} {
+		if !r.cluster.Has(name) {
 			continue
 		}
-		if err := r.measure(ctx, "restart of "+name, func(ctx context.Context) error { return r.cluster.restart(ctx, name) }); err != nil {
+		if err := r.measure(ctx, "restart of "+name, func(ctx context.Context) error { return r.cluster.Restart(ctx, name) }); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 // scrapes is how often metrics are read.
@@ -19,8 +21,8 @@ type scrape struct {
 	Median float64 `json:"median_ms"`
 }
 
-// scrape reads a program's metrics.
-func (c *cluster) scrape(ctx context.Context, address string) (scrape, error) {
+// scrapeOf reads a program's metrics.
+func scrapeOf(ctx context.Context, c *cluster.Cluster, address string) (scrape, error) {
 	var s scrape
 	var took []time.Duration
 	for range scrapes {
@@ -29,7 +31,7 @@ func (c *cluster) scrape(ctx context.Context, address string) (scrape, error) {
 		if err != nil {
 			return s, fmt.Errorf("build a request: %w", err)
 		}
-		res, err := c.web.Do(req)
+		res, err := c.Web.Do(req)
 		if err != nil {
 			return s, fmt.Errorf("read metrics: %w", err)
 		}

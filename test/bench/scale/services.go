@@ -25,6 +25,8 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/audit"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 
 // services are those that sleep, by what watches show of them.
 type services struct {
-	cluster *cluster
+	cluster *cluster.Cluster
 	count   int
 
 	slices *listings
@@ -50,15 +52,15 @@ func keyOf(i int) client.ObjectKey {
 
 // followServices makes the namespaces, and watches what is written for services until the context
 // ends.
-func followServices(ctx context.Context, c *cluster, count int) (*services, error) {
+func followServices(ctx context.Context, c *cluster.Cluster, count int) (*services, error) {
 	s := &services{cluster: c, count: count, slices: newListings(), woken: &scales{at: map[client.ObjectKey]time.Time{}}}
 	for i := range min(namespaces, count) {
-		if err := c.makeNamespace(ctx, keyOf(i).Namespace); err != nil {
+		if err := c.MakeNamespace(ctx, keyOf(i).Namespace); err != nil {
 			return nil, err
 		}
 	}
-	watched, err := cache.New(c.config, cache.Options{
-		Scheme: c.client.Scheme(), DefaultTransform: cache.TransformStripManagedFields(),
+	watched, err := cache.New(c.Config, cache.Options{
+		Scheme: c.Client.Scheme(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&discoveryv1.EndpointSlice{}: {Label: labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: wellknown.ManagedBy})},
 			&appsv1.Deployment{}:         {},
@@ -87,7 +89,7 @@ func followServices(ctx context.Context, c *cluster, count int) (*services, erro
 
 // create makes services that sleep from the first, and waits until their slices send clients to
 // each of the resolvers.
-func (s *services) create(ctx context.Context, resolvers []*resolver) error {
+func (s *services) create(ctx context.Context, resolvers []*cluster.Resolver) error {
 	var made atomic.Int64
 	done := make(chan error, 1)
 	go func() {
@@ -113,14 +115,14 @@ func (s *services) create(ctx context.Context, resolvers []*resolver) error {
 		}
 		least := s.count
 		for _, r := range resolvers {
-			n, _ := s.slices.listed(r.pod.UID)
+			n, _ := s.slices.listed(r.Pod.UID)
 			least = min(least, n)
 		}
 		if time.Since(said) > sayEvery {
 			said = time.Now()
 			say("%d of %d services are made, %d sleep", made.Load(), s.count, least)
 		}
-		return all && least >= s.count, s.cluster.alive(ctx)
+		return all && least >= s.count, s.cluster.Alive(ctx)
 	})
 }
 
@@ -142,7 +144,7 @@ func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 			Service: key.Name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: key.Name},
 		}},
 	} {
-		if err := s.cluster.client.Create(ctx, o); err != nil {
+		if err := s.cluster.Client.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, key, err)
 		}
 	}
@@ -160,7 +162,7 @@ func (s *services) sleepAgain(ctx context.Context) error {
 		group.Go(func() error {
 			own := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 			zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
-			if err := s.cluster.client.Patch(bounded, &appsv1.Deployment{ObjectMeta: own}, zero); err != nil {
+			if err := s.cluster.Client.Patch(bounded, &appsv1.Deployment{ObjectMeta: own}, zero); err != nil {
 				return fmt.Errorf("scale Deployment %s to zero: %w", key, err)
 			}
 			return nil
@@ -172,14 +174,14 @@ func (s *services) sleepAgain(ctx context.Context) error {
 	for _, key := range woken {
 		es := &v1alpha1.ElasticService{}
 		err := process.Until(ctx, phaseTime, "ElasticService "+key.String()+" sleeps", func() (bool, error) {
-			err := s.cluster.client.Get(ctx, key, es)
-			return es.Status.Phase == v1alpha1.PhaseAsleep, errors.Join(err, s.cluster.alive(ctx))
+			err := s.cluster.Client.Get(ctx, key, es)
+			return es.Status.Phase == v1alpha1.PhaseAsleep, errors.Join(err, s.cluster.Alive(ctx))
 		})
 		if err != nil {
 			return err
 		}
 	}
-	_, err := s.cluster.settle(ctx, requests{})
+	_, err := settle(ctx, s.cluster, audit.Requests{})
 	return err
 }
 

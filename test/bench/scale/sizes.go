@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"k8s.io/client-go/rest"
+
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 // sizes are of one kind's objects as the API server stores and sends custom resources: as JSON,
@@ -26,8 +28,8 @@ type sizes struct {
 const page = 500
 
 // measureSizes reads all objects of one of Dormouse's kinds.
-func (c *cluster) measureSizes(ctx context.Context, resource string) (sizes, error) {
-	web, err := rest.HTTPClientFor(c.config)
+func measureSizes(ctx context.Context, c *cluster.Cluster, resource string) (sizes, error) {
+	web, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
 		return sizes{}, fmt.Errorf("make a client: %w", err)
 	}
@@ -40,7 +42,7 @@ func (c *cluster) measureSizes(ctx context.Context, resource string) (sizes, err
 			} `json:"metadata"`
 			Items []json.RawMessage `json:"items"`
 		}
-		if err := getJSON(ctx, web, apiURL+"/apis/dormouse.dev/v1alpha1/"+resource+"?"+query.Encode(), &list); err != nil {
+		if err := getJSON(ctx, web, cluster.APIURL+"/apis/dormouse.dev/v1alpha1/"+resource+"?"+query.Encode(), &list); err != nil {
 			return sizes{}, err
 		}
 		for _, item := range list.Items {

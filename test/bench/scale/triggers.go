@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 const (
@@ -136,7 +137,7 @@ func (r *run) doTriggers(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	f.Watches = r.cluster.audit.watches(operatorName)
+	f.Watches = r.cluster.Audit.Watches(cluster.OperatorName)
 	if err := r.measure(ctx, "triggers wakes", func(ctx context.Context) error { return r.wakeTriggered(ctx, scaled, f) }); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (r *run) doTriggers(ctx context.Context) (err error) {
 		began := time.Now()
 		a.busy.Store(false)
 		err := process.Until(ctx, phaseTime, "all services sleep whose triggers are answered", func() (bool, error) {
-			return all.in(v1alpha1.PhaseAsleep) == count-1, r.cluster.alive(ctx)
+			return all.in(v1alpha1.PhaseAsleep) == count-1, r.cluster.Alive(ctx)
 		})
 		f.Slept = rounded(time.Since(began).Seconds())
 		return err
@@ -155,7 +156,7 @@ func (r *run) doTriggers(ctx context.Context) (err error) {
 func (r *run) followTriggered(ctx context.Context) (*phases, *scales, error) {
 	all := &phases{of: map[client.ObjectKey]v1alpha1.Phase{}, count: map[v1alpha1.Phase]int{}}
 	scaled := &scales{at: map[client.ObjectKey]time.Time{}}
-	watched, err := cache.New(r.cluster.config, cache.Options{Scheme: r.cluster.client.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
+	watched, err := cache.New(r.cluster.Config, cache.Options{Scheme: r.cluster.Client.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a cache: %w", err)
 	}
@@ -192,7 +193,7 @@ func (r *run) makeTriggered(ctx context.Context, all *phases, f *triggered) erro
 			said = time.Now()
 			say("of %d services with triggers %d sleep and %d are awake", f.Services, asleep, awake)
 		}
-		return awake == f.Awake && asleep+awake == f.Services, r.cluster.alive(ctx)
+		return awake == f.Awake && asleep+awake == f.Services, r.cluster.Alive(ctx)
 	})
 }
 
@@ -221,7 +222,7 @@ func (r *run) makeTriggeredOne(ctx context.Context, i int) error {
 			SleepAfter: &metav1.Duration{Duration: triggeredSleep}, Idle: &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{triggerOf(i)}},
 		}},
 	} {
-		if err := r.cluster.client.Create(ctx, o); err != nil {
+		if err := r.cluster.Client.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, key, err)
 		}
 	}
@@ -231,7 +232,7 @@ func (r *run) makeTriggeredOne(ctx context.Context, i int) error {
 // wakeTriggered wakes some of those that sleep, one after another.
 func (r *run) wakeTriggered(ctx context.Context, scaled *scales, f *triggered) error {
 	scaled.forget()
-	w, err := r.cluster.newWaker()
+	w, err := newWaker(r.cluster)
 	if err != nil {
 		return err
 	}
@@ -241,11 +242,11 @@ func (r *run) wakeTriggered(ctx context.Context, scaled *scales, f *triggered) e
 			continue
 		}
 		key, began := triggeredKey(i), time.Now()
-		if err := w.call(ctx, r.cluster.address, key); err != nil {
+		if err := w.call(ctx, r.cluster.Address, key); err != nil {
 			return err
 		}
 		if err := process.Until(ctx, phaseTime, "the target of "+key.String()+" is scaled", func() (bool, error) {
-			return !scaled.of(key).IsZero(), r.cluster.alive(ctx)
+			return !scaled.of(key).IsZero(), r.cluster.Alive(ctx)
 		}); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
 const (
@@ -46,8 +47,8 @@ type waker struct {
 	token string
 }
 
-func (c *cluster) newWaker() (*waker, error) {
-	token, err := os.ReadFile(c.tokenFile(resolverName))
+func newWaker(c *cluster.Cluster) (*waker, error) {
+	token, err := os.ReadFile(c.TokenFile(cluster.ResolverName))
 	if err != nil {
 		return nil, fmt.Errorf("read the resolver's token: %w", err)
 	}
@@ -86,7 +87,7 @@ func (w *waker) call(ctx context.Context, address string, key client.ObjectKey) 
 // storm wakes services, evenly within a second. All sleep before.
 func (s *services) storm(ctx context.Context, count int) (storm, error) {
 	s.woken.forget()
-	w, err := s.cluster.newWaker()
+	w, err := newWaker(s.cluster)
 	if err != nil {
 		return storm{}, err
 	}
@@ -103,7 +104,7 @@ func (s *services) storm(ctx context.Context, count int) (storm, error) {
 			}
 			calls[i] = time.Now()
 			for ctx.Err() == nil {
-				err := w.call(ctx, s.cluster.address, keyOf(i))
+				err := w.call(ctx, s.cluster.Address, keyOf(i))
 				if answers[i] == 0 {
 					answers[i] = time.Since(calls[i])
 				}
@@ -122,7 +123,7 @@ func (s *services) storm(ctx context.Context, count int) (storm, error) {
 	err = process.Until(ctx, phaseTime, "all targets are scaled", func() (bool, error) {
 		for i := range count {
 			if s.woken.of(keyOf(i)).IsZero() {
-				return false, s.cluster.alive(ctx)
+				return false, s.cluster.Alive(ctx)
 			}
 		}
 		return true, nil

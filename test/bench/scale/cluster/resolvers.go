@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"context"
@@ -20,50 +20,51 @@ import (
 	"dormouse.dev/dormouse/test/bench/process"
 )
 
-// resolver is a replica: a Pod that KWOK plays, at whose address the resolver's process answers.
+// Resolver is a replica: a Pod that KWOK plays, at whose address the resolver's process answers.
 // Each listens at the same ports, and so in one network namespace there is one process: the
 // other replicas pass on what the operator asks them.
-type resolver struct {
-	pod     *corev1.Pod
-	ready   time.Time
+type Resolver struct {
+	Pod *corev1.Pod
+	// Ready is when the Pod was first seen ready.
+	Ready   time.Time
 	passing *http.Server // nil for the process's own
 }
 
-// startResolver starts the replica that has a process.
-func (c *cluster) startResolver(ctx context.Context) (*resolver, error) {
-	r, err := c.makeResolver(ctx, resolverName+"-0")
+// StartResolver starts the replica that has a process.
+func (c *Cluster) StartResolver(ctx context.Context) (*Resolver, error) {
+	r, err := c.makeResolver(ctx, ResolverName+"-0")
 	if err != nil {
 		return nil, err
 	}
-	if err := c.writeAccess(ctx, resolverName, resolverAccount, r.pod); err != nil {
+	if err := c.writeAccess(ctx, ResolverName, resolverAccount, r.Pod); err != nil {
 		return nil, err
 	}
 	err = c.add(ctx, &program{
-		name: resolverName, path: filepath.Join(c.bin, "scale", resolverName),
+		name: ResolverName, path: filepath.Join(c.bin, "scale", ResolverName),
 		args: []string{
-			"--http-address=" + r.address(), "--operator-url=http://" + operatorAddress, "--operator-service-account=" + systemNamespace + "/" + operatorAccount,
-			"--token-file=" + c.tokenFile(resolverName), "--kubeconfig=" + c.kubeconfig(resolverName), "--drain-delay=0s", "--drain-timeout=1s",
+			"--http-address=" + r.Address(), "--operator-url=http://" + OperatorAddress, "--operator-service-account=" + systemNamespace + "/" + operatorAccount,
+			"--token-file=" + c.TokenFile(ResolverName), "--kubeconfig=" + c.kubeconfig(ResolverName), "--drain-delay=0s", "--drain-timeout=1s",
 		},
-		env: []string{"POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + r.pod.Name, "SENTRY_DSN=", "POD_IPS=" + r.pod.Status.PodIP},
+		env: []string{"POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + r.Pod.Name, "SENTRY_DSN=", "POD_IPS=" + r.Pod.Status.PodIP},
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.ready[resolverName] = "http://" + r.address() + "/readyz"
-	return r, c.await(ctx, resolverName)
+	c.ready[ResolverName] = "http://" + r.Address() + "/readyz"
+	return r, c.await(ctx, ResolverName)
 }
 
-// passOn starts a replica that passes on what it is asked to the one that has a process.
-func (c *cluster) passOn(ctx context.Context, name string, to *resolver) (*resolver, error) {
+// PassOn starts a replica that passes on what it is asked to the one that has a process.
+func (c *Cluster) PassOn(ctx context.Context, name string, to *Resolver) (*Resolver, error) {
 	r, err := c.makeResolver(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", r.address())
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", r.Address())
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", name, err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to.address()})
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to.Address()})
 	// The process may be started again.
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	r.passing = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Second}
@@ -71,11 +72,13 @@ func (c *cluster) passOn(ctx context.Context, name string, to *resolver) (*resol
 	return r, nil
 }
 
-func (r *resolver) address() string {
-	return net.JoinHostPort(r.pod.Status.PodIP, strconv.Itoa(resolverPort))
+// Address is where it answers the operator.
+func (r *Resolver) Address() string {
+	return net.JoinHostPort(r.Pod.Status.PodIP, strconv.Itoa(resolverPort))
 }
 
-func (r *resolver) stop() error {
+// Stop ends the passing on.
+func (r *Resolver) Stop() error {
 	if r.passing == nil {
 		return nil
 	}
@@ -84,7 +87,7 @@ func (r *resolver) stop() error {
 
 // makeResolver makes a Pod as config/resolver has it, as far as the operator looks at it, and waits
 // until it is ready.
-func (c *cluster) makeResolver(ctx context.Context, name string) (*resolver, error) {
+func (c *Cluster) makeResolver(ctx context.Context, name string) (*Resolver, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name, Labels: map[string]string{"app.kubernetes.io/name": "dormouse-resolver"}},
 		Spec: corev1.PodSpec{
@@ -97,12 +100,12 @@ func (c *cluster) makeResolver(ctx context.Context, name string) (*resolver, err
 			}}},
 		},
 	}
-	if err := c.client.Create(ctx, pod); err != nil {
+	if err := c.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("create Pod %s: %w", name, err)
 	}
 	err := process.Until(ctx, startTime, "Pod "+name+" is ready", func() (bool, error) {
-		err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-		return podstatus.Ready(pod) && pod.Status.PodIP != "", errors.Join(err, c.alive(ctx))
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return podstatus.Ready(pod) && pod.Status.PodIP != "", errors.Join(err, c.Alive(ctx))
 	})
-	return &resolver{pod: pod, ready: time.Now()}, err
+	return &Resolver{Pod: pod, Ready: time.Now()}, err
 }

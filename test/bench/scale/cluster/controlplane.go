@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"context"
@@ -24,19 +24,21 @@ import (
 
 // Names of the programs, which are their user agents, too.
 const (
-	etcd              = "etcd"
-	apiServer         = "kube-apiserver"
-	scheduler         = "kube-scheduler"
-	controllerManager = "kube-controller-manager"
-	kwok              = "kwok"
-	operatorName      = "operator"
-	resolverName      = "resolver"
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	Scheduler         = "kube-scheduler"
+	ControllerManager = "kube-controller-manager"
+	KWOK              = "kwok"
+	OperatorName      = "operator"
+	StandbyName       = "operator-standby"
+	ResolverName      = "resolver"
 )
 
 // In the sandbox each port is free.
 const (
 	etcdURL = "http://127.0.0.1:2379"
-	apiURL  = "https://127.0.0.1:6443"
+	// APIURL is the API server's.
+	APIURL = "https://127.0.0.1:6443"
 )
 
 // startTime is how long a program may take to be of use.
@@ -50,30 +52,30 @@ var auditPolicy = map[string]any{
 	"rules":             []map[string]any{{"level": "Metadata"}},
 }
 
-func (c *cluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *Cluster) file(name string) string { return filepath.Join(c.options.Dir, name) }
 
 // certify makes certificates, kubeconfigs and the key of tokens.
-func (c *cluster) certify() error {
+func (c *Cluster) certify() error {
 	ca, err := pki.NewAuthority("bench")
 	if err != nil {
 		return err
 	}
-	if err := ca.Save(c.dir, "ca"); err != nil {
+	if err := ca.Save(c.options.Dir, "ca"); err != nil {
 		return err
 	}
 	c.ca = ca.Cert
-	own, err := ca.Issue(pki.Identity{User: apiServer, Names: []string{"localhost"}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	own, err := ca.Issue(pki.Identity{User: APIServer, Names: []string{"localhost"}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 	if err != nil {
 		return err
 	}
-	if err := own.Save(c.dir, apiServer); err != nil {
+	if err := own.Save(c.options.Dir, APIServer); err != nil {
 		return err
 	}
 	for name, id := range map[string]pki.Identity{
 		admin:             {User: "bench", Groups: []string{"system:masters"}},
-		kwok:              {User: kwok, Groups: []string{"system:masters"}},
-		scheduler:         {User: "system:kube-scheduler"},
-		controllerManager: {User: "system:kube-controller-manager"},
+		KWOK:              {User: KWOK, Groups: []string{"system:masters"}},
+		Scheduler:         {User: "system:kube-scheduler"},
+		ControllerManager: {User: "system:kube-controller-manager"},
 	} {
 		issued, err := ca.Issue(id)
 		if err != nil {
@@ -94,7 +96,7 @@ func (c *cluster) certify() error {
 	schedulerConfig, err := json.Marshal(map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection":   map[string]any{"leaderElect": false},
-		"clientConnection": map[string]any{"kubeconfig": c.kubeconfig(scheduler), "qps": 1000, "burst": 2000},
+		"clientConnection": map[string]any{"kubeconfig": c.kubeconfig(Scheduler), "qps": 1000, "burst": 2000},
 	})
 	if err != nil {
 		return fmt.Errorf("encode the scheduler's configuration: %w", err)
@@ -107,12 +109,12 @@ func (c *cluster) certify() error {
 	return nil
 }
 
-func (c *cluster) kubeconfig(of string) string { return c.file(of + ".kubeconfig") }
+func (c *Cluster) kubeconfig(of string) string { return c.file(of + ".kubeconfig") }
 
-func (c *cluster) writeKubeconfig(of string, user *clientcmdapi.AuthInfo) error {
+func (c *Cluster) writeKubeconfig(of string, user *clientcmdapi.AuthInfo) error {
 	const name = "bench"
 	access := clientcmdapi.NewConfig()
-	access.Clusters[name] = &clientcmdapi.Cluster{Server: apiURL, CertificateAuthorityData: c.ca}
+	access.Clusters[name] = &clientcmdapi.Cluster{Server: APIURL, CertificateAuthorityData: c.ca}
 	access.AuthInfos[name] = user
 	access.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	access.CurrentContext = name
@@ -122,42 +124,42 @@ func (c *cluster) writeKubeconfig(of string, user *clientcmdapi.AuthInfo) error 
 	return nil
 }
 
-func (c *cluster) controlPlane() []*program {
+func (c *Cluster) controlPlane() []*program {
 	const issuer = "https://kubernetes.default.svc"
 	kubernetes := filepath.Join(c.bin, "kubernetes")
 	return []*program{
-		{name: etcd, path: kubernetes, args: []string{
+		{name: Etcd, path: kubernetes, args: []string{
 			"--data-dir=" + c.file("etcd"), "--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8589934592",
 			"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
 			// Nothing speaks to it, and it wants one.
 			"--listen-peer-urls=http://127.0.0.1:2380",
 		}},
-		{name: apiServer, path: kubernetes, args: []string{
+		{name: APIServer, path: kubernetes, args: []string{
 			"--etcd-servers=" + etcdURL, "--bind-address=127.0.0.1", "--secure-port=6443",
 			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-			"--tls-cert-file=" + c.file(apiServer+".crt"), "--tls-private-key-file=" + c.file(apiServer+".key"),
+			"--tls-cert-file=" + c.file(APIServer+".crt"), "--tls-private-key-file=" + c.file(APIServer+".key"),
 			"--client-ca-file=" + c.file("ca.crt"),
 			"--service-account-issuer=" + issuer,
 			"--service-account-key-file=" + c.file("sa.pub"), "--service-account-signing-key-file=" + c.file("sa.key"),
 			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC",
 			"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-			"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.audit.file,
+			"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.Audit.File,
 			// One file, of any size.
 			"--audit-log-maxsize=1000000",
 		}},
-		{name: controllerManager, path: kubernetes, args: []string{
-			"--kubeconfig=" + c.kubeconfig(controllerManager), "--leader-elect=false", "--secure-port=0",
+		{name: ControllerManager, path: kubernetes, args: []string{
+			"--kubeconfig=" + c.kubeconfig(ControllerManager), "--leader-elect=false", "--secure-port=0",
 			"--use-service-account-credentials", "--service-account-private-key-file=" + c.file("sa.key"), "--root-ca-file=" + c.file("ca.crt"),
 			// Who sleeps here needs no ReplicaSet.
 			"--controllers=*,-deployment-controller",
 			"--kube-api-qps=1000", "--kube-api-burst=2000",
 		}},
-		{name: scheduler, path: kubernetes, args: []string{"--config=" + c.file("scheduler.json"), "--secure-port=0"}},
+		{name: Scheduler, path: kubernetes, args: []string{"--config=" + c.file("scheduler.json"), "--secure-port=0"}},
 	}
 }
 
 // startControlPlane starts Kubernetes' programs, each once the one that it needs answers.
-func (c *cluster) startControlPlane(ctx context.Context) error {
+func (c *Cluster) startControlPlane(ctx context.Context) error {
 	for _, p := range c.controlPlane() {
 		if err := c.add(ctx, p); err != nil {
 			return err
@@ -170,14 +172,14 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 }
 
 // add starts a program that ends with the cluster.
-func (c *cluster) add(ctx context.Context, p *program) error {
+func (c *Cluster) add(ctx context.Context, p *program) error {
 	p.log = c.file(p.name + ".log")
 	c.programs = append(c.programs, p)
 	return p.start(ctx)
 }
 
 // await waits until a program is of use.
-func (c *cluster) await(ctx context.Context, name string) error {
+func (c *Cluster) await(ctx context.Context, name string) error {
 	url := c.ready[name]
 	if url == "" {
 		return nil
@@ -190,7 +192,7 @@ func (c *cluster) await(ctx context.Context, name string) error {
 		if err != nil {
 			return false, fmt.Errorf("build a request: %w", err)
 		}
-		res, err := c.web.Do(req)
+		res, err := c.Web.Do(req)
 		if err != nil {
 			return false, nil //nolint:nilerr // it doesn't listen yet
 		}
@@ -198,7 +200,10 @@ func (c *cluster) await(ctx context.Context, name string) error {
 	})
 }
 
-func (c *cluster) program(name string) *program {
+// Has reports whether there is a program of that name.
+func (c *Cluster) Has(name string) bool { return c.program(name) != nil }
+
+func (c *Cluster) program(name string) *program {
 	for _, p := range c.programs {
 		if p.name == name {
 			return p
@@ -207,13 +212,13 @@ func (c *cluster) program(name string) *program {
 	return nil
 }
 
-// stop ends all programs, those that others need last. Dormouse's end by themselves, and the others
+// Stop ends all programs, those that others need last. Dormouse's end by themselves, and the others
 // have nothing to keep: the API server would wait for those who watch.
-func (c *cluster) stop() error {
+func (c *Cluster) Stop() error {
 	var errs []error
 	for _, v := range slices.Backward(c.programs) {
 		switch p := v; p.name {
-		case operatorName, resolverName:
+		case OperatorName, ResolverName:
 			errs = append(errs, p.stop())
 		default:
 			errs = append(errs, p.kill())
@@ -222,18 +227,18 @@ func (c *cluster) stop() error {
 	return errors.Join(errs...)
 }
 
-// alive is nil while all programs run. One that has ended is started again where that is expected,
+// Alive is nil while all programs run. One that has ended is started again where that is expected,
 // as kubelet would.
-func (c *cluster) alive(ctx context.Context) error {
+func (c *Cluster) Alive(ctx context.Context) error {
 	var errs []error
 	for _, p := range c.programs {
 		if p.cmd == nil {
 			continue
 		}
 		err := p.alive()
-		if err != nil && c.keep {
-			say("starting %s again, which has ended", p.name)
-			c.restarts[p.name]++
+		if err != nil && c.Keep {
+			c.options.Say("starting %s again, which has ended", p.name)
+			c.Restarts[p.name]++
 			p.note()
 			err = p.start(ctx)
 		}
@@ -242,11 +247,11 @@ func (c *cluster) alive(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// restart kills a program, starts it again, and waits until it is of use.
-func (c *cluster) restart(ctx context.Context, name string) error {
+// Restart kills a program, starts it again, and waits until it is of use.
+func (c *Cluster) Restart(ctx context.Context, name string) error {
 	p := c.program(name)
 	end := p.kill
-	if name == operatorName {
+	if name == OperatorName {
 		end = p.stop // it gives up its lease
 	}
 	if err := end(); err != nil {
@@ -260,29 +265,29 @@ func (c *cluster) restart(ctx context.Context, name string) error {
 		return err
 	}
 	switch name {
-	case operatorName:
-		_, _, err := c.awaitLeader(ctx, c.address, began)
+	case OperatorName:
+		_, _, err := c.AwaitLeader(ctx, c.Address, began)
 		return err
-	case controllerManager:
-		return c.makeNamespace(ctx, "probe")
-	case scheduler, kwok:
+	case ControllerManager:
+		return c.MakeNamespace(ctx, "probe")
+	case Scheduler, KWOK:
 		return c.probePod(ctx)
 	}
 	return nil
 }
 
 // probePod makes a Pod, waits until it runs, and deletes it.
-func (c *cluster) probePod(ctx context.Context) error {
+func (c *Cluster) probePod(ctx context.Context) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	if err := c.client.Create(ctx, pod); err != nil {
+	if err := c.Client.Create(ctx, pod); err != nil {
 		return fmt.Errorf("create a Pod: %w", err)
 	}
 	err := process.Until(ctx, startTime, "a Pod runs", func() (bool, error) {
-		err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-		return pod.Status.Phase == corev1.PodRunning, errors.Join(err, c.alive(ctx))
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return pod.Status.Phase == corev1.PodRunning, errors.Join(err, c.Alive(ctx))
 	})
-	return errors.Join(err, c.client.Delete(ctx, pod))
+	return errors.Join(err, c.Client.Delete(ctx, pod))
 }

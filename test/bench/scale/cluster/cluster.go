@@ -1,4 +1,7 @@
-package main
+// Package cluster is what the benchmark of scale runs against: a control plane of Kubernetes' own programs,
+// nodes that KWOK plays, and the operator's and the resolver's binaries, each a process that can be stopped,
+// killed and started again. It doesn't know what is measured.
+package cluster
 
 import (
 	"context"
@@ -30,6 +33,7 @@ import (
 	"dormouse.dev/dormouse/internal/dev/devcluster/binaries"
 	"dormouse.dev/dormouse/internal/dev/manifests"
 	"dormouse.dev/dormouse/test/bench/process"
+	"dormouse.dev/dormouse/test/bench/scale/audit"
 )
 
 const (
@@ -37,7 +41,6 @@ const (
 	operatorAccount = "dormouse-operator"
 	resolverAccount = "dormouse-resolver"
 	resolverPort    = 8080
-	operatorAddress = "127.0.0.1:8080"
 	// admin is who this program is.
 	admin = "admin"
 	// binDir has the programs, below the project's root.
@@ -46,34 +49,51 @@ const (
 	kwokModule = "test/bench/scale/kwok"
 )
 
-// cluster is a control plane, the nodes that KWOK plays, and one replica of the operator.
-type cluster struct {
-	dir, bin string
+// Options are what a Cluster needs to be told.
+type Options struct {
+	// Dir is for the programs' files and logs.
+	Dir string
+	// OutboundNetworks are those in which the operator may ask on behalf of triggers.
+	OutboundNetworks string
+	// TokenLife is for how long tokens are good.
+	TokenLife time.Duration
+	// Say says what happens.
+	Say func(format string, args ...any)
+}
+
+// Cluster is a control plane, the nodes that KWOK plays, and one replica of the operator.
+type Cluster struct {
+	// Config and Client are the benchmark's own, with all rights.
+	Config *rest.Config
+	Client client.WithWatch
+	// Kubelet is for what KWOK doesn't say in kubelet's place.
+	Kubelet client.Client
+	// Web trusts the API server, and asks nothing to be compressed.
+	Web *http.Client
+	// Audit is what the API server was asked.
+	Audit audit.Log
+	// Address is the operator's.
+	Address string
+	// Restarts counts those of programs that ended by themselves, while Keep lets them.
+	Keep     bool
+	Restarts map[string]int
+
+	options  Options
+	bin      string
 	ca       []byte
-	config   *rest.Config
-	client   client.WithWatch
-	// kubelet is for what KWOK doesn't say in kubelet's place.
-	kubelet  client.Client
-	web      *http.Client
-	audit    audit
 	programs []*program
 	// ready is where a program says that it is ready, by its name.
 	ready map[string]string
-	// address is the operator's.
-	address string
-	// restarts counts those of programs that ended by themselves, while keep lets them.
-	keep     bool
-	restarts map[string]int
 }
 
-// build builds the programs, which may need the network, outside of the sandbox.
-func build(ctx context.Context) error {
+// Build builds the programs, which may need the network, outside of the sandbox.
+func Build(ctx context.Context, say func(format string, args ...any)) error {
 	if _, err := binaries.EnvtestAssets(ctx, "", os.Stderr); err != nil {
 		return fmt.Errorf("build Kubernetes: %w", err)
 	}
 	say("building KWOK (the first time takes minutes), the operator and the resolver")
 	for _, args := range [][]string{
-		{"-C", kwokModule, "build", "-o", filepath.Join("..", "..", "..", "..", binDir, kwok), "sigs.k8s.io/kwok/cmd/kwok"},
+		{"-C", kwokModule, "build", "-o", filepath.Join("..", "..", "..", "..", binDir, KWOK), "sigs.k8s.io/kwok/cmd/kwok"},
 		{"build", "-o", filepath.Join(binDir, "scale") + "/", "./operator", "./resolver"},
 	} {
 		cmd := exec.CommandContext(ctx, "go", args...)
@@ -85,20 +105,20 @@ func build(ctx context.Context) error {
 	return nil
 }
 
-// startCluster starts it. stop is to be called whatever comes of it.
-func startCluster(ctx context.Context, dir string) (_ *cluster, err error) {
+// Start starts all but the operator and the resolver.
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	bin, err := filepath.Abs(binDir)
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
 	}
-	c := &cluster{
-		dir: dir, bin: bin, address: operatorAddress, restarts: map[string]int{},
-		ready: map[string]string{etcd: etcdURL + "/health", apiServer: apiURL + "/readyz", operatorName: "http://" + operatorAddress + "/readyz"},
-		audit: audit{file: filepath.Join(dir, "audit.log")},
+	c := &Cluster{
+		options: o, bin: bin, Address: OperatorAddress, Restarts: map[string]int{},
+		ready: map[string]string{Etcd: etcdURL + "/health", APIServer: APIURL + "/readyz", OperatorName: "http://" + OperatorAddress + "/readyz"},
+		Audit: audit.Log{File: filepath.Join(o.Dir, "audit.log")},
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.stop())
+			err = errors.Join(err, c.Stop())
 		}
 	}()
 	if err := c.certify(); err != nil {
@@ -107,7 +127,7 @@ func startCluster(ctx context.Context, dir string) (_ *cluster, err error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	say("starting Kubernetes")
+	c.options.Say("starting Kubernetes")
 	if err := c.startControlPlane(ctx); err != nil {
 		return nil, err
 	}
@@ -116,16 +136,13 @@ func startCluster(ctx context.Context, dir string) (_ *cluster, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if part == operatorName {
+		if part == OperatorName {
 			// The rest is for what runs here as a process.
 			objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() != "Secret" })
 		}
-		if err := manifests.Apply(ctx, c.client, "bench", objects, nil); err != nil {
+		if err := manifests.Apply(ctx, c.Client, "bench", objects, nil); err != nil {
 			return nil, err
 		}
-	}
-	if err := c.makeNamespace(ctx, gamesNamespace); err != nil {
-		return nil, err
 	}
 	if err := c.startNodes(ctx); err != nil {
 		return nil, err
@@ -134,67 +151,57 @@ func startCluster(ctx context.Context, dir string) (_ *cluster, err error) {
 }
 
 // connect makes this program's own clients.
-func (c *cluster) connect() error {
+func (c *Cluster) connect() error {
 	var err error
-	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig(admin)); err != nil {
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig(admin)); err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	c.config.QPS, c.config.UserAgent = -1, "benchmark"
+	c.Config.QPS, c.Config.UserAgent = -1, "benchmark"
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("build the scheme: %w", err)
 	}
-	if c.client, err = client.NewWithWatch(c.config, client.Options{Scheme: scheme}); err != nil {
+	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	kubelet := rest.CopyConfig(c.config)
+	kubelet := rest.CopyConfig(c.Config)
 	kubelet.UserAgent = "kubelet"
-	if c.kubelet, err = client.New(kubelet, client.Options{Scheme: scheme}); err != nil {
+	if c.Kubelet, err = client.New(kubelet, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca)
-	c.web = &http.Client{
+	c.Web = &http.Client{
 		Timeout:   time.Minute,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableCompression: true},
 	}
 	return nil
 }
 
-// startOperator starts a replica as config/operator does, with its own account's rights.
-func (c *cluster) startOperator(ctx context.Context) error {
-	if err := c.writeAccess(ctx, operatorName, operatorAccount, nil); err != nil {
-		return err
-	}
-	if err := c.add(ctx, c.operatorProgram(operatorName, operatorAddress)); err != nil {
-		return err
-	}
-	return c.await(ctx, operatorName)
-}
-
-func (c *cluster) tokenFile(of string) string { return c.file(of + ".token") }
+// TokenFile has the token that a program shows to others.
+func (c *Cluster) TokenFile(of string) string { return c.file(of + ".token") }
 
 // writeAccess writes what a program's Pod has mounted: a kubeconfig with its own account, and the
 // token that it shows to others.
-func (c *cluster) writeAccess(ctx context.Context, of, account string, pod *corev1.Pod) error {
-	own, err := c.token(ctx, systemNamespace, account, "", pod)
+func (c *Cluster) writeAccess(ctx context.Context, of, account string, pod *corev1.Pod) error {
+	own, err := c.Token(ctx, systemNamespace, account, "", pod)
 	if err != nil {
 		return err
 	}
-	shown, err := c.token(ctx, systemNamespace, account, wellknown.TokenAudience, pod)
+	shown, err := c.Token(ctx, systemNamespace, account, wellknown.TokenAudience, pod)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.tokenFile(of), []byte(shown), 0o600); err != nil {
+	if err := os.WriteFile(c.TokenFile(of), []byte(shown), 0o600); err != nil {
 		return fmt.Errorf("write the token of %s: %w", of, err)
 	}
 	return c.writeKubeconfig(of, &clientcmdapi.AuthInfo{Token: own})
 }
 
-// token asks for a token of an account. An empty audience is the API server's;
+// Token asks for a token of an account. An empty audience is the API server's;
 // pod binds the token to it and may be nil.
-func (c *cluster) token(ctx context.Context, namespace, account, audience string, pod *corev1.Pod) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(2 * wholeRun / time.Second))}}
+func (c *Cluster) Token(ctx context.Context, namespace, account, audience string, pod *corev1.Pod) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(c.options.TokenLife / time.Second))}}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}
 	}
@@ -202,25 +209,25 @@ func (c *cluster) token(ctx context.Context, namespace, account, audience string
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
 	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := c.client.SubResource("token").Create(ctx, of, request); err != nil {
+	if err := c.Client.SubResource("token").Create(ctx, of, request); err != nil {
 		return "", fmt.Errorf("ask for a token of %s/%s: %w", namespace, account, err)
 	}
 	return request.Status.Token, nil
 }
 
-// makeNamespace makes a namespace, and waits for the account of its Pods.
-func (c *cluster) makeNamespace(ctx context.Context, name string) error {
-	if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+// MakeNamespace makes a namespace, and waits for the account of its Pods.
+func (c *Cluster) MakeNamespace(ctx context.Context, name string) error {
+	if err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}
 	return process.Until(ctx, startTime, "there is an account in namespace "+name, func() (bool, error) {
-		err := c.client.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
+		err := c.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, client.IgnoreNotFound(err)
 	})
 }
 
-// usage is what each program has used.
-func (c *cluster) usage() (map[string]process.Usage, error) {
+// Usage is what each program has used.
+func (c *Cluster) Usage() (map[string]process.Usage, error) {
 	all := map[string]process.Usage{}
 	for _, p := range c.programs {
 		u, err := p.used()
@@ -232,8 +239,8 @@ func (c *cluster) usage() (map[string]process.Usage, error) {
 	return all, nil
 }
 
-// forgetPeaks lets each program's peak memory begin anew.
-func (c *cluster) forgetPeaks() error {
+// ForgetPeaks lets each program's peak memory begin anew.
+func (c *Cluster) ForgetPeaks() error {
 	var errs []error
 	for _, p := range c.programs {
 		if p.cmd != nil {

@@ -1,4 +1,5 @@
-package main
+// Package audit reads what the API server says in its audit log of who asked it for what.
+package audit
 
 import (
 	"bufio"
@@ -11,20 +12,21 @@ import (
 	"strings"
 )
 
-// audit reads the API server's audit log once, from where the last phase ended.
-type audit struct {
-	file   string
+// Log reads an audit log once: each read goes on where the last one ended.
+type Log struct {
+	// File is where it is.
+	File   string
 	offset int64
 	// open are the watches that have begun and not ended, by user agent and resource.
 	open map[string]map[string]int
 }
 
-// requests are what was asked, by user agent, and there by verb and resource such as "patch
+// Requests are what was asked, by user agent, and there by verb and resource such as "patch
 // servers/status".
-type requests map[string]map[string]*answers
+type Requests map[string]map[string]*Answers
 
-// answers counts what a kind of request was answered.
-type answers struct {
+// Answers counts what a kind of request was answered.
+type Answers struct {
 	All       int `json:"all"`
 	Conflicts int `json:"conflicts,omitempty"`
 	Failed    int `json:"failed,omitempty"`
@@ -44,9 +46,9 @@ type entry struct {
 	} `json:"responseStatus"`
 }
 
-// next counts what was asked since the last call.
-func (a *audit) next() (_ requests, err error) {
-	f, err := os.Open(a.file)
+// Next counts what was asked since the last call.
+func (a *Log) Next() (_ Requests, err error) {
+	f, err := os.Open(a.File)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
@@ -54,7 +56,7 @@ func (a *audit) next() (_ requests, err error) {
 	if _, err := f.Seek(a.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("find where the audit log was read to: %w", err)
 	}
-	all := requests{}
+	all := Requests{}
 	lines := bufio.NewReaderSize(f, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -75,7 +77,7 @@ func (a *audit) next() (_ requests, err error) {
 }
 
 // follow takes in a watch that begins or ends.
-func (a *audit) follow(e entry) {
+func (a *Log) follow(e entry) {
 	if e.Verb != "watch" || e.ObjectRef == nil {
 		return
 	}
@@ -94,8 +96,8 @@ func (a *audit) follow(e entry) {
 	}
 }
 
-// watches are those of an agent that are open, by resource.
-func (a *audit) watches(agent string) map[string]int {
+// Watches are those of an agent that are open, by resource.
+func (a *Log) Watches(agent string) map[string]int {
 	open := maps.Clone(a.open[agent])
 	maps.DeleteFunc(open, func(_ string, n int) bool { return n == 0 })
 	return open
@@ -107,7 +109,7 @@ func (e *entry) agent() string {
 	return name
 }
 
-func (r requests) add(e entry) {
+func (r Requests) add(e entry) {
 	// A watch has an entry when it begins and one when it ends.
 	begun := e.Stage == "ResponseStarted"
 	if (e.Verb == "watch") != begun || e.ObjectRef == nil {
@@ -119,11 +121,11 @@ func (r requests) add(e entry) {
 		kind += "/" + e.ObjectRef.Subresource
 	}
 	if r[agent] == nil {
-		r[agent] = map[string]*answers{}
+		r[agent] = map[string]*Answers{}
 	}
 	counted := r[agent][kind]
 	if counted == nil {
-		counted = &answers{}
+		counted = &Answers{}
 		r[agent][kind] = counted
 	}
 	counted.All++
@@ -135,9 +137,9 @@ func (r requests) add(e entry) {
 	}
 }
 
-// sum counts an agent's requests that are writes, or that aren't, and its conflicts, without
+// Sum counts an agent's requests that are writes, or that aren't, and its conflicts, without
 // those for leases.
-func (r requests) sum(agent string) (writes, reads, conflicts int) {
+func (r Requests) Sum(agent string) (writes, reads, conflicts int) {
 	for kind, counted := range r[agent] {
 		verb, resource, _ := strings.Cut(kind, " ")
 		if resource == "leases" {
@@ -154,16 +156,16 @@ func (r requests) sum(agent string) (writes, reads, conflicts int) {
 	return writes, reads, conflicts
 }
 
-// merge adds others.
-func (r requests) merge(others requests) {
+// Merge adds others.
+func (r Requests) Merge(others Requests) {
 	for agent, kinds := range others {
 		if r[agent] == nil {
-			r[agent] = map[string]*answers{}
+			r[agent] = map[string]*Answers{}
 		}
 		for kind, more := range kinds {
 			counted := r[agent][kind]
 			if counted == nil {
-				counted = &answers{}
+				counted = &Answers{}
 				r[agent][kind] = counted
 			}
 			counted.All += more.All

@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 )
 
 // stages writes KWOK's own stages of a node that is up and of Pods that start and end at once.
-func (c *cluster) stages(ctx context.Context) (string, error) {
+func (c *Cluster) stages(ctx context.Context) (string, error) {
 	list := exec.CommandContext(ctx, "go", "-C", kwokModule, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
 	list.Stderr = os.Stderr
 	dir, err := list.Output()
@@ -54,8 +54,8 @@ options:
 }
 
 // startNodes makes nodes and starts KWOK, which plays their kubelets.
-func (c *cluster) startNodes(ctx context.Context) error {
-	say("making %d nodes", nodes)
+func (c *Cluster) startNodes(ctx context.Context) error {
+	c.options.Say("making %d nodes", nodes)
 	for i := range nodes {
 		name := fmt.Sprintf("node-%03d", i)
 		room := corev1.ResourceList{
@@ -66,7 +66,7 @@ func (c *cluster) startNodes(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
 			Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
 		}
-		if err := c.client.Create(ctx, node); err != nil {
+		if err := c.Client.Create(ctx, node); err != nil {
 			return fmt.Errorf("create node %s: %w", name, err)
 		}
 	}
@@ -74,8 +74,8 @@ func (c *cluster) startNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.add(ctx, &program{name: kwok, path: filepath.Join(c.bin, kwok), args: []string{
-		"--config=" + stages, "--kubeconfig=" + c.kubeconfig(kwok), "--manage-all-nodes",
+	return c.add(ctx, &program{name: KWOK, path: filepath.Join(c.bin, KWOK), args: []string{
+		"--config=" + stages, "--kubeconfig=" + c.kubeconfig(KWOK), "--manage-all-nodes",
 		// The addresses of Pods are local in the sandbox.
 		"--cidr=10.244.0.1/16", "--node-ip=10.65.0.1", "--node-lease-duration-seconds=40",
 	}})

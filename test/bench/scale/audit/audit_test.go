@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"os"
@@ -9,10 +9,10 @@ import (
 )
 
 func TestTheAuditLogIsReadOnceAndEachRequestCountedOnce(t *testing.T) {
-	a := audit{file: filepath.Join(t.TempDir(), "audit.log")}
+	a := Log{File: filepath.Join(t.TempDir(), "audit.log")}
 	add := func(text string) {
 		t.Helper()
-		f, err := os.OpenFile(a.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(a.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,9 +21,9 @@ func TestTheAuditLogIsReadOnceAndEachRequestCountedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := func() requests {
+	next := func() Requests {
 		t.Helper()
-		r, err := a.next()
+		r, err := a.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,22 +38,22 @@ func TestTheAuditLogIsReadOnceAndEachRequestCountedOnce(t *testing.T) {
 {"stage":"ResponseComplete","verb":"get",` + of + `,"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","verb":"cre`)
 	first := next()
-	want := requests{"operator": {
+	want := Requests{"operator": {
 		"patch servers/status": {All: 2, Conflicts: 1}, "watch pods": {All: 1}, "update leases": {All: 1},
 	}}
 	if d := cmp.Diff(want, first); d != "" {
 		t.Errorf("requests (-want +got):\n%s", d)
 	}
-	if writes, reads, conflicts := first.sum(operatorName); writes != 2 || reads != 1 || conflicts != 1 {
+	if writes, reads, conflicts := first.Sum("operator"); writes != 2 || reads != 1 || conflicts != 1 {
 		t.Errorf("%d writes, %d reads and %d conflicts, want 2, 1 and 1: leases don't count", writes, reads, conflicts)
 	}
 	add(`ate",` + of + `,"objectRef":{"resource":"pods"},"responseStatus":{"code":403}}` + "\n")
-	if d := cmp.Diff(requests{"operator": {"create pods": {All: 1, Failed: 1}}}, next()); d != "" {
+	if d := cmp.Diff(Requests{"operator": {"create pods": {All: 1, Failed: 1}}}, next()); d != "" {
 		t.Errorf("requests since (-want +got):\n%s", d)
 	}
 	add(`{"stage":"ResponseStarted","verb":"watch",` + of + `,"objectRef":{"resource":"services"},"responseStatus":{"code":200}}` + "\n")
 	next()
-	if d := cmp.Diff(map[string]int{"services": 1}, a.watches(operatorName)); d != "" {
+	if d := cmp.Diff(map[string]int{"services": 1}, a.Watches("operator")); d != "" {
 		t.Errorf("open watches (-want +got):\n%s", d)
 	}
 }
