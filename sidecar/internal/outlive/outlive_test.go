@@ -13,11 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"dormouse.dev/dormouse/test/again"
+	"dormouse.dev/dormouse/test/reexec"
 )
 
 func TestMain(m *testing.M) {
-	if what := again.Argument(); what != "" {
+	if what := reexec.Argument(); what != "" {
 		if err := play(what); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -66,7 +66,7 @@ func play(what string) error {
 // game starts one in another process, and returns its port. What it returns ends it.
 func game(t *testing.T, what string) (port int, end func()) {
 	t.Helper()
-	line, end := again.Run(t, what)
+	line, end := reexec.Run(t, what)
 	port, err := strconv.Atoi(line)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/reportapi"
-	"dormouse.dev/dormouse/test/again"
+	"dormouse.dev/dormouse/test/reexec"
 	"dormouse.dev/dormouse/test/reports"
 )
 
@@ -35,7 +35,7 @@ func TestTheSDKIsThereWhileTheGameEnds(t *testing.T) {
 		t.Run("the sidecar is ended "+name, func(t *testing.T) {
 			operator := reports.New(t)
 			s := start(t, operator, "--outlive-game="+strconv.FormatBool(outlives))
-			_, end := again.Run(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.httpPort)))
+			_, end := reexec.Run(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.httpPort)))
 			defer end()
 			s.cancel()
 			stopped := make(chan error, 1)

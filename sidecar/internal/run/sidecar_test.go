@@ -21,12 +21,12 @@ import (
 
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/sidecar/internal/options"
-	"dormouse.dev/dormouse/test/again"
+	"dormouse.dev/dormouse/test/reexec"
 	"dormouse.dev/dormouse/test/reports"
 )
 
 func TestMain(m *testing.M) {
-	if address := again.Argument(); address != "" {
+	if address := reexec.Argument(); address != "" {
 		os.Exit(stayConnected(address))
 	}
 	goleak.VerifyTestMain(m,

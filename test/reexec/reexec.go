@@ -1,6 +1,6 @@
-// Package again runs a test's own program again, as another process: some things differ by process,
+// Package reexec runs a test's own program again, as another process: some things differ by process,
 // such as whose a socket is.
-package again
+package reexec
 
 import (
 	"bufio"
