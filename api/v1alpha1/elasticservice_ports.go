@@ -225,3 +225,297 @@ type ProxyProtocol struct {
 	// +optional
 	Send bool `json:"send,omitempty"`
 }
+
+// PortHTTP is how clients of a port with the protocol http are treated while they have no server.
+// +kubebuilder:validation:MinProperties=1
+type PortHTTP struct {
+	// waitingPage, where it is there, even if it is empty, has a browser that opens a page while
+	// no server is up shown one that says that the service is waking and loads itself again
+	// until it is up. Such a request wakes the service like any other, and waits for a quarter
+	// of a second at most. It is a GET whose Accept names text/html first and which, where the
+	// browser says so (Sec-Fetch-Mode and Sec-Fetch-Dest), opens a document. All others wait
+	// for the server. By default browsers do, too.
+	// +optional
+	WaitingPage *WaitingPage `json:"waitingPage,omitempty"`
+
+	// coldStartHeader adds the header "Cold-Start: true" to the response to a request that waited
+	// for a server: the first final one to a client that was held. Nothing is added to what is
+	// no plain HTTP/1, such as HTTP/2 and TLS, nor where the protocol changes, as with WebSocket.
+	// By default the resolver adds nothing to what a server sends.
+	// +optional
+	ColdStartHeader bool `json:"coldStartHeader,omitempty"`
+}
+
+// WaitingPage is what a browser shows while a service wakes. Its texts are no HTML: all that
+// stands in them is shown as it is.
+type WaitingPage struct {
+	// title is the page's title and heading; by default the Service's name and "is waking up".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Title string `json:"title,omitempty"`
+
+	// message is the sentence below it, in which {elapsed} becomes the time since the wake, such
+	// as 45s or 1m5s. By default asleep.wakingMotd, once the resolver knows since when the
+	// service has been waking.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// HTTPProbeMethod is the method of a request that is answered while a service sleeps.
+// +kubebuilder:validation:Enum=GET;HEAD;OPTIONS;POST
+type HTTPProbeMethod string
+
+// HTTPProbe is a request that is answered while the service sleeps, and its answer.
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.pathPrefix), has(self.pathRegex)].exists_one(x, x)",message="a probe needs one of path, pathPrefix and pathRegex"
+type HTTPProbe struct {
+	// method is the request's method. GET answers HEAD as well.
+	// +optional
+	// +kubebuilder:default=GET
+	Method HTTPProbeMethod `json:"method,omitempty"`
+
+	// path is the request's path as it is sent, letter for letter, without what the request has
+	// after a '?'.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-;=@-Z_a-z~]*$')",message="path must start with '/' and have no spaces, '?' or '#'"
+	Path string `json:"path,omitempty"`
+
+	// pathPrefix, in path's place, is what the path begins with, up to a '/' or its end: /health
+	// fits /health and /health/ready, and not /healthz. / fits any path.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-;=@-Z_a-z~]*$')",message="pathPrefix must start with '/' and have no spaces, '?' or '#'"
+	PathPrefix string `json:"pathPrefix,omitempty"`
+
+	// pathRegex, in path's place, is a regular expression in RE2's syntax that fits some part of
+	// the path; with ^ and $ around it, all of it. It fits no path of more than 1 KiB, and
+	// nothing at all if it comes to more than 300 instructions with its repetitions written out,
+	// as x{0,99} twice does. What no probe fits wakes the service.
+	// +optional
+	PathRegex HTTPRegex `json:"pathRegex,omitempty"`
+
+	// queryParams are what the request's query must have, all of them. A parameter that it has
+	// several times fits with one of its values.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	QueryParams []HTTPQueryParamMatch `json:"queryParams,omitempty"`
+
+	// headers are what the request must have, all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Headers []HTTPHeaderMatch `json:"headers,omitempty"`
+
+	// response is the answer.
+	// +optional
+	// +kubebuilder:default={}
+	Response HTTPProbeResponse `json:"response,omitempty"`
+}
+
+// HTTPHeaderMatch is a header that a request must have.
+// +kubebuilder:validation:XValidation:rule="[has(self.value), has(self.prefix), has(self.regex)].exists_one(x, x)",message="a header to match needs one of value, prefix and regex"
+type HTTPHeaderMatch struct {
+	// name is the header's name, in lower or upper case.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_|~0-9A-Za-z]+$')",message="name must be a header's name, such as User-Agent"
+	Name string `json:"name"`
+
+	// value is the header's whole value, letter for letter.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]([ -~]*[!-~])?$')",message="value must be of visible ASCII characters, with spaces only in between"
+	Value string `json:"value,omitempty"`
+
+	// prefix is what the header's value begins with, letter for letter, such as kube-probe/ in
+	// a User-Agent.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~][ -~]*$')",message="prefix must be of visible ASCII characters and spaces"
+	Prefix string `json:"prefix,omitempty"`
+
+	// regex is a regular expression in RE2's syntax that fits some part of the header's value;
+	// with ^ and $ around it, all of it. It is bounded as pathRegex is.
+	// +optional
+	Regex HTTPRegex `json:"regex,omitempty"`
+}
+
+// HTTPProbeResponse is what a probe is answered.
+// +kubebuilder:validation:XValidation:rule="!has(self.body) || !has(self.status) || !(self.status in [204, 205, 304])",message="a response with the status 204, 205 or 304 has no body; remove it"
+type HTTPProbeResponse struct {
+	// status is the status code.
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=200
+	// +kubebuilder:validation:Maximum=599
+	Status int32 `json:"status,omitempty"`
+
+	// headers are sent beside Date, Content-Length, Connection and, where there is a body, the
+	// Content-Type text/plain, which one of them may replace.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Headers []HTTPHeader `json:"headers,omitempty"`
+
+	// body is the body, in UTF-8.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Body string `json:"body,omitempty"`
+}
+
+// HTTPHeader is a header of an answer.
+type HTTPHeader struct {
+	// name is the header's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_|~0-9A-Za-z]+$') && !(self.lowerAscii() in ['connection', 'content-length', 'date', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])",message="name must be a header's name, such as Content-Type, and none that says how the answer is sent"
+	Name string `json:"name"`
+
+	// value is the header's value.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]([ -~]*[!-~])?$')",message="value must be of visible ASCII characters, with spaces only in between"
+	Value string `json:"value"`
+}
+
+// HTTPQueryParamMatch is a parameter that a request's query must have, as in ?name=value.
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.regex)",message="a parameter to match needs either value or regex"
+type HTTPQueryParamMatch struct {
+	// name is the parameter's name, letter for letter.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[ -~]+$')",message="name must be of visible ASCII characters and spaces"
+	Name string `json:"name"`
+
+	// value is the parameter's whole value, letter for letter, without the query's %-escapes.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[ -~]+$')",message="value must be of visible ASCII characters and spaces"
+	Value string `json:"value,omitempty"`
+
+	// regex is a regular expression in RE2's syntax that fits some part of the value; with ^ and
+	// $ around it, all of it. It is bounded as a probe's pathRegex is.
+	// +optional
+	Regex HTTPRegex `json:"regex,omitempty"`
+}
+
+// HTTPRegex is a regular expression in RE2's syntax, without long repetitions: it takes time and
+// memory in proportion to its length with those written out.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule="self.matches('^[ -~]+$')",message="regex must be of visible ASCII characters and spaces"
+// +kubebuilder:validation:XValidation:rule="!self.matches('[{]([0-9]+,)?[0-9]{3}')",message="regex must not repeat anything 100 times or more"
+// +kubebuilder:validation:XValidation:rule="'a'.matches(self) in [true, false]",message="regex must be a regular expression in RE2's syntax"
+type HTTPRegex string
+
+// Front makes an ElasticService share one address with others: a Service without a selector
+// whose endpoints are always the resolvers. The host name that a client says first, in
+// Minecraft's handshake, in TLS' server_name or in HTTP's Host, picks the ElasticService.
+// Whoever says a name that nobody has is turned away in the protocol and wakes nothing.
+type Front struct {
+	// service is the name of the Service that is shared, of type LoadBalancer for example. It
+	// must have no selector, and be no ElasticService's own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="service must be the name of a Service: lower case letters, digits and '-', starting with a letter"
+	Service string `json:"service"`
+
+	// namespace is the Service's; by default this ElasticService's own. Another one's Service
+	// must name this namespace in its annotation dormouse.dev/allowed-namespaces.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower case letters, digits and '-'"
+	Namespace string `json:"namespace,omitempty"`
+
+	// port is the name of the shared Service's port. It may be absent where that has only one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Port string `json:"port,omitempty"`
+
+	// targetPort is the name of the port of this ElasticService's own Service that clients are
+	// led to. It may be absent where only one port has the protocol minecraft, tls or http,
+	// whose clients say host names.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	TargetPort string `json:"targetPort,omitempty"`
+
+	// hosts are the names that lead here, in lower case: play.example.com, *.example.com for
+	// all names below example.com that no longer entry matches, or * for the rest, and for who
+	// says no name. Of two ElasticServices with one name the older has it.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Hosts []FrontHost `json:"hosts"`
+}
+
+// FrontHost is a DNS name in lower case, one with *. before it for all names below it, or * for
+// all names.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self == '*' || self.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="a host must be a DNS name in lower case such as play.example.com, *.example.com for all names below it, or * for all that nobody else has"
+type FrontHost string
+
+// FrontStatus is a front as the resolvers serve it for an ElasticService.
+type FrontStatus struct {
+	// service is the name of the shared Service.
+	Service string `json:"service"`
+	// namespace is the shared Service's.
+	Namespace string `json:"namespace"`
+	// port is the name of the shared Service's port; empty where it has none.
+	// +optional
+	Port string `json:"port,omitempty"`
+	// targetPort is the name of the port in this ElasticService's own Service.
+	// +optional
+	TargetPort string `json:"targetPort,omitempty"`
+	// resolverPort is the port on which each resolver pod listens for the shared Service's. All
+	// ElasticServices of the front have the same.
+	ResolverPort int32 `json:"resolverPort"`
+	// hosts are the names that lead here: those of spec.front.hosts that no older
+	// ElasticService has.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Hosts []FrontHost `json:"hosts,omitempty"`
+	// trustedCIDRs are the networks of the shared Service's annotation
+	// dormouse.dev/proxy-protocol-trusted-cidrs, whose connections begin with a header of the
+	// PROXY protocol.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	TrustedCIDRs []string `json:"trustedCIDRs,omitempty"`
+	// maxSessionsPerSource is the shared Service's annotation
+	// dormouse.dev/max-sessions-per-source; 0 is without a limit.
+	// +optional
+	MaxSessionsPerSource int32 `json:"maxSessionsPerSource,omitempty"`
+	// sourceIPPreserved is set where the resolvers see the addresses of the front's clients, by
+	// the shared Service's traffic policy or by a header of the PROXY protocol, so that this
+	// ElasticService's rules of addresses hold there, too.
+	// +optional
+	SourceIPPreserved bool `json:"sourceIPPreserved,omitempty"`
+	// settingsVersion is the shared Service's resourceVersion when trustedCIDRs,
+	// maxSessionsPerSource or sourceIPPreserved changed last. Where the ElasticServices of a
+	// front differ in these, the resolvers go by the one with the highest.
+	// +optional
+	SettingsVersion string `json:"settingsVersion,omitempty"`
+}
+
+// MaxTrustedCIDRs is how many networks a front may trust.
+const MaxTrustedCIDRs = 64

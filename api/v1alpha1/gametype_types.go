@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -298,4 +299,208 @@ type SleepSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Hold Hold `json:"hold,omitempty"`
+}
+
+// GameNodePort is the node port of a port.
+type GameNodePort struct {
+	// name is the port's name in the template.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	Name string `json:"name"`
+	// nodePort is its number on each node, in the range that the cluster has for that.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	NodePort int32 `json:"nodePort"`
+}
+
+// GameServiceSpec is how players reach a game.
+//
+// +kubebuilder:validation:XValidation:rule="(!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges)) || (has(self.type) && self.type == 'LoadBalancer')",message="loadBalancerClass and loadBalancerSourceRanges need type: LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="(!has(self.externalTrafficPolicy) && !has(self.nodePorts)) || (has(self.type) && self.type != 'ClusterIP')",message="externalTrafficPolicy and nodePorts need type: NodePort or LoadBalancer"
+type GameServiceSpec struct {
+	// type is the Service's type: ClusterIP, NodePort or LoadBalancer.
+	// +optional
+	// +kubebuilder:default=ClusterIP
+	Type GameServiceType `json:"type,omitempty"`
+
+	// annotations are put on the Service: settings of the cluster's load balancers for example.
+	// One that is taken out here is taken off the Service.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// ipFamilyPolicy is the Service's: SingleStack, PreferDualStack or RequireDualStack.
+	// Absent: what the API server chooses, which is SingleStack, or what the Service has.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+
+	// labels are put on the Service. One that is taken out here is taken off the Service.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// loadBalancerClass is whose load balancer it is, as in a Service; absent: the cluster's
+	// default. It can't be changed while the Service is of type LoadBalancer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
+
+	// loadBalancerSourceRanges are the networks from which players may come to the load
+	// balancer, such as 203.0.113.0/24, where it can tell them; absent: from everywhere.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r))",message="loadBalancerSourceRanges must be networks such as 203.0.113.0/24"
+	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+
+	// externalTrafficPolicy is Cluster, or Local for players' own addresses at the game, which
+	// needs sleep.handoff: Never where the game sleeps. Absent: Cluster, or what the Service has.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+
+	// sessionAffinity is None, or ClientIP for new connections of one address to go where its
+	// last one went. Absent: None, or what the Service has.
+	// +optional
+	// +kubebuilder:validation:Enum=None;ClientIP
+	SessionAffinity corev1.ServiceAffinity `json:"sessionAffinity,omitempty"`
+
+	// nodePorts are the node ports of ports in the template, with type NodePort or LoadBalancer.
+	// Others are picked by the cluster, once.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	NodePorts []GameNodePort `json:"nodePorts,omitempty"`
+
+	// skipFull keeps new players from a Server that has as many as its capacity, for as long as
+	// another one has room.
+	// +optional
+	SkipFull bool `json:"skipFull,omitempty"`
+}
+
+// GameServiceType is the type of a GameType's Service.
+// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+type GameServiceType string
+
+const (
+	// GameServiceClusterIP is reached from inside the cluster.
+	GameServiceClusterIP GameServiceType = "ClusterIP"
+	// GameServiceNodePort is reached on a port of each node.
+	GameServiceNodePort GameServiceType = "NodePort"
+	// GameServiceLoadBalancer is reached on an address of its own.
+	GameServiceLoadBalancer GameServiceType = "LoadBalancer"
+)
+
+// GameTypeStatus is what Dormouse observed.
+type GameTypeStatus struct {
+	// observedGeneration is the generation of the spec that this status is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is Asleep, Waking, Awake or FallingAsleep, as the ElasticService says.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// address is where players come to: the first name at the front, the load balancer's
+	// address or name, or else the Service's name inside the cluster. It is empty while a load
+	// balancer has none.
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// replicas is the number of Servers, of all revisions, that neither drain nor are being
+	// deleted.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// readyReplicas is how many of them are Ready or Allocated.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// updatedReplicas is how many of them are of the newest revision.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+
+	// allocatedReplicas is how many of them are Allocated.
+	// +optional
+	AllocatedReplicas int32 `json:"allocatedReplicas"`
+
+	// drainingReplicas is the number of Servers that wait for their players' leave, drained or
+	// being deleted.
+	// +optional
+	DrainingReplicas int32 `json:"drainingReplicas"`
+
+	// players is how many play on all Servers, draining ones too.
+	// +optional
+	Players int32 `json:"players"`
+
+	// capacity is how many could play on the Servers counted in readyReplicas.
+	// +optional
+	Capacity int32 `json:"capacity"`
+
+	// selector finds the Pods of all the Servers, as a string.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// currentRevision is the last revision that took over completely.
+	// +optional
+	CurrentRevision *Revision `json:"currentRevision,omitempty"`
+
+	// updateRevision is the revision of the template. While it isn't the currentRevision an
+	// update is under way.
+	// +optional
+	UpdateRevision *Revision `json:"updateRevision,omitempty"`
+
+	// lastProgressTime is when an update last got further, or the spec changed.
+	// +optional
+	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
+
+	// revisions are those that have a Fleet, the newest first, 20 at most.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Revisions []RevisionStatus `json:"revisions,omitempty"`
+
+	// collisionCount is how often a Fleet's name was taken. It is part of what the next one's
+	// name is made from.
+	// +optional
+	CollisionCount *int32 `json:"collisionCount,omitempty"`
+
+	// conditions are Progressing, Updated, Available and ServiceReady, and FilesServed and BackedUp
+	// where spec.files and spec.backup are set.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Revision names a version of a GameType's template.
+type Revision struct {
+	// name is what the name of its Fleet ends with.
+	Name string `json:"name"`
+	// number counts the revisions. One that comes back gets a new number.
+	Number int64 `json:"number"`
+}
+
+// RevisionStatus is what became of a version of a GameType's template.
+type RevisionStatus struct {
+	// name is what the name of its Fleet ends with.
+	Name string `json:"name"`
+	// fleet is the name of its Fleet.
+	Fleet string `json:"fleet"`
+	// number counts the revisions.
+	Number int64 `json:"number"`
+	// replicas is the number of its Servers that neither drain nor are being deleted.
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// ready is how many of them are Ready or Allocated.
+	// +optional
+	Ready int32 `json:"ready"`
+	// draining is the number of its Servers that wait for their players' leave.
+	// +optional
+	Draining int32 `json:"draining"`
 }

@@ -371,3 +371,218 @@ const (
 	// StorageDelete deletes the disk with the Server.
 	StorageDelete StorageOnDelete = "Delete"
 )
+
+// Expose says how a game's port is reached from outside the cluster.
+// +kubebuilder:validation:Enum=None;HostPort;Passthrough
+type Expose string
+
+const (
+	// ExposeNone publishes nothing: players come through a Service.
+	ExposeNone Expose = "None"
+	// ExposeHostPort publishes the port on the node's address, under a number that the operator
+	// picks or hostPort names.
+	ExposeHostPort Expose = "HostPort"
+	// ExposePassthrough is HostPort with the container's port being the same number, which the
+	// game must listen on: it finds it in the environment variable SERVER_PORT_<NAME> or
+	// through the SDK.
+	ExposePassthrough Expose = "Passthrough"
+)
+
+// ServerProtocol is what is spoken on a game's port: a transport protocol, or what an
+// ElasticService's port can speak over one.
+// +kubebuilder:validation:Enum=TCP;UDP;TCPUDP;http;tls;minecraft;bedrock;source;quake3
+type ServerProtocol string
+
+const (
+	// ServerProtocolTCP is anything over TCP.
+	ServerProtocolTCP ServerProtocol = "TCP"
+	// ServerProtocolUDP is anything over UDP.
+	ServerProtocolUDP ServerProtocol = "UDP"
+	// ServerProtocolTCPUDP is both on one number.
+	ServerProtocolTCPUDP ServerProtocol = "TCPUDP"
+)
+
+// Application is what is spoken over the transport protocol; empty where the port doesn't say.
+func (p ServerProtocol) Application() Protocol {
+	switch p {
+	case ServerProtocolTCP, ServerProtocolUDP, ServerProtocolTCPUDP, "":
+		return ""
+	}
+	return Protocol(p)
+}
+
+// Transport is TCP, UDP or TCPUDP.
+func (p ServerProtocol) Transport() ServerProtocol {
+	if app := p.Application(); app != "" {
+		return ServerProtocol(app.Transport())
+	}
+	return p
+}
+
+// Transports are the transport protocols of the port, TCP first.
+func (p ServerProtocol) Transports() []corev1.Protocol {
+	switch p.Transport() {
+	case ServerProtocolUDP:
+		return []corev1.Protocol{corev1.ProtocolUDP}
+	case ServerProtocolTCPUDP:
+		return []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
+	default:
+		return []corev1.Protocol{corev1.ProtocolTCP}
+	}
+}
+
+// ServerPort is one of a game's ports.
+// +kubebuilder:validation:XValidation:rule="(has(self.expose) && self.expose == 'Passthrough') || has(self.containerPort)",message="containerPort is needed, except with expose: Passthrough"
+// +kubebuilder:validation:XValidation:rule="!(has(self.expose) && self.expose == 'Passthrough') || !has(self.containerPort)",message="containerPort can't be set with expose: Passthrough, which makes it the host port; remove it"
+// +kubebuilder:validation:XValidation:rule="(!has(self.containerPort) || self.containerPort < 9357 || self.containerPort > 9359) && (!has(self.hostPort) || self.hostPort < 9357 || self.hostPort > 9359)",message="ports 9357 to 9359 are the sidecar's; choose another"
+// +kubebuilder:validation:XValidation:rule="(has(self.containerPort) && (!has(self.publish) || self.publish)) || (!has(self.asleep) && !has(self.readiness) && !has(self.abortOnClose))",message="asleep, readiness and abortOnClose need a containerPort, and no publish: false, because they are about players who come through the Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || self.readiness != 'Connect' || !has(self.protocol) || !(self.protocol in ['UDP', 'bedrock', 'source', 'quake3'])",message="readiness Connect needs a protocol over TCP, because UDP has no connect; remove it or choose Auto"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (has(self.protocol) && self.protocol in ['http', 'minecraft', 'bedrock', 'source', 'quake3'])",message="asleep needs a protocol whose queries can be answered: http, minecraft, bedrock, source or quake3"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.favicon) && !has(self.asleep.rejoin)) || (has(self.protocol) && self.protocol == 'minecraft')",message="asleep.favicon and asleep.rejoin need the protocol minecraft; others have no such thing"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.protocolVersion) || !has(self.protocol) || self.protocol != 'source'",message="asleep.protocolVersion needs the protocol minecraft, bedrock or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.map) || !has(self.protocol) || self.protocol != 'minecraft'",message="asleep.map needs the protocol bedrock, source or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.game) || (has(self.protocol) && self.protocol in ['source', 'quake3'])",message="asleep.game needs the protocol source or quake3; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || (!has(self.asleep.folder) && !has(self.asleep.appID)) || (has(self.protocol) && self.protocol == 'source')",message="asleep.folder and asleep.appID need the protocol source; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.asleep.probes) || (has(self.protocol) && self.protocol == 'http')",message="asleep.probes needs the protocol http; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.asleep) || !has(self.protocol) || self.protocol != 'http' || (!has(self.asleep.version) && !has(self.asleep.protocolVersion) && !has(self.asleep.maxPlayers) && !has(self.asleep.map))",message="asleep.version, protocolVersion, maxPlayers and map need the protocol of a game; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || (has(self.expose) && self.expose != 'None')",message="hostPort needs expose: HostPort or Passthrough"
+type ServerPort struct {
+	// name tells the ports apart.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="name must be lower case letters, digits and '-', starting with a letter"
+	Name string `json:"name"`
+
+	// containerPort is the number on which the game listens.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ContainerPort int32 `json:"containerPort,omitempty"`
+
+	// protocol is TCP, UDP, or TCPUDP for both on one number. Or what is spoken: http, tls or
+	// minecraft, which are over TCP, bedrock, source or quake3, which are over UDP. A game's own
+	// protocol is the type of players.probe, too, where there is no other, in Pods that are
+	// made from then on; and the resolver answers its server lists while a GameType sleeps.
+	// +optional
+	// +kubebuilder:default=TCP
+	Protocol ServerProtocol `json:"protocol,omitempty"`
+
+	// expose is how the port is reached from outside the cluster.
+	// +optional
+	// +kubebuilder:default=None
+	Expose Expose `json:"expose,omitempty"`
+
+	// hostPort is the number on the node. If it is absent the operator picks one from its range
+	// (7000 to 8000 by default), and a Server whose number is taken on every node waits for
+	// one. Over UDP it picks none that is a UDP port of an ElasticService's Service while there
+	// are others, and neither should you: when a Pod with that host port starts, its node ends
+	// the sessions of UDP players of the Service.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	HostPort int32 `json:"hostPort,omitempty"`
+
+	// publish is whether players use the port. With false it isn't in a GameType's Service, and
+	// wakes nothing: a remote console or metrics, for example. By default true.
+	// +optional
+	Publish *bool `json:"publish,omitempty"`
+
+	// readiness says, in a GameType, how the resolver knows that a Server takes connections on
+	// this port; by default Auto.
+	// +optional
+	Readiness Readiness `json:"readiness,omitempty"`
+
+	// abortOnClose says, in a GameType, that a client over TCP who ends its side while it waits
+	// is gone, as in an ElasticService. By default true for http, else false.
+	// +optional
+	AbortOnClose *bool `json:"abortOnClose,omitempty"`
+
+	// asleep is, in a GameType, what the resolver tells server lists and probes while the game
+	// sleeps.
+	// +optional
+	Asleep *Asleep `json:"asleep,omitempty"`
+}
+
+// Published reports whether players use the port.
+func (p *ServerPort) Published() bool { return p.Publish == nil || *p.Publish }
+
+// FilesSpec is how people reach the files on a Server's disks over SFTP, whether the game runs or
+// not. A Service and an ElasticService named <server>-files are made for each Server, and a
+// Deployment that sleeps at zero until somebody connects. With one disk a user's root is that disk;
+// with several it has a directory for each, named as the disk.
+type FilesSpec struct {
+	// secret is the name of a Secret of the namespace with the host key and the users. Its key
+	// host is the server's private key in PEM. Each user has a key <user>.password with a bcrypt
+	// hash, <user>.keys with lines as in authorized_keys, or both. Dormouse never reads it: the pod
+	// that serves the files mounts it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="secret must be the name of a Secret: lower case letters, digits, '-' and '.'"
+	Secret string `json:"secret"`
+
+	// service is how clients reach port 22 of the Service.
+	// +optional
+	// +kubebuilder:default={}
+	Service FilesServiceSpec `json:"service,omitempty"`
+
+	// allowCIDRs are the networks whose clients may connect, asleep and awake, such as
+	// 203.0.113.0/24 or 2001:db8::/32. By default all may. It works only where clients'
+	// addresses are known: with service.externalTrafficPolicy: Local, and inside the cluster.
+	// Others appear with a node's address.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="allowCIDRs must be networks such as 203.0.113.0/24 or 2001:db8::/32"
+	AllowCIDRs []string `json:"allowCIDRs,omitempty"`
+
+	// quota bounds the sum of all files' sizes, for who writes over SFTP. By default the disk alone
+	// does.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : size(self) <= 32 && isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="quota must be a quantity above 0 such as 10Gi or 500Mi"
+	Quota *resource.Quantity `json:"quota,omitempty"`
+
+	// idleTimeout ends a session that moves nothing; from 1m to 24h. A minute after the last
+	// session the pod goes.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="idleTimeout must be a duration from 1m to 24h such as 5m"
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+
+	// runAsUser and runAsGroup are the user and the group of the pod, and so of new files: by
+	// default those of the game in its template, and the sidecar's where that says none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// runAsGroup is the group.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
+}
+
+// FilesServiceSpec is how clients of SFTP reach a Server's files.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type != 'ClusterIP')",message="externalTrafficPolicy needs type: NodePort or LoadBalancer"
+type FilesServiceSpec struct {
+	// type is ClusterIP, the default, NodePort or LoadBalancer.
+	// +optional
+	// +kubebuilder:default=ClusterIP
+	Type GameServiceType `json:"type,omitempty"`
+
+	// annotations are the Service's, for load balancers.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// externalTrafficPolicy is Cluster, the default, or Local, with which clients' addresses are
+	// known, and which leads only to nodes that have a resolver.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+}
