@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +67,11 @@ func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
 	}
 	after := d.Status(&o.Status)
 	after.ObservedGeneration = o.Generation
-	condition.SetAll(&after.Conditions, o.Generation, metav1.NewTime(a.Now()), conditionOf(d))
+	if is := meta.FindStatusCondition(after.Conditions, conditions.Allocated); !d.Observed {
+		condition.SetAll(&after.Conditions, o.Generation, metav1.NewTime(a.Now()), conditionOf(d))
+	} else if is != nil {
+		is.ObservedGeneration = o.Generation
+	}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": o.ResourceVersion, "uid": o.UID},
 		"status":   after,
@@ -80,7 +85,9 @@ func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
 	}
 	written.ManagedFields = nil
 	a.book.Written(written)
-	a.tell(written, d)
+	if !d.Observed {
+		a.tell(written, d)
+	}
 	return nil
 }
 

@@ -94,6 +94,9 @@ func (b *Book) Lead() {
 	for _, s := range b.spaces {
 		for _, e := range s.entries {
 			b.check(s, e)
+			if e.object.Status.State != v1alpha1.AllocationPending && e.object.Status.State != "" {
+				b.observe(e)
+			}
 		}
 		// As they came. Who is too many is found once the others have what there is.
 		b.unbounded = true

@@ -168,6 +168,43 @@ func TestATTLMayBeMadeLonger(t *testing.T) {
 	w.want("a", "Expired: TimeOver")
 }
 
+// Who waits until an edit was observed, as GitOps tools do, sees that.
+func TestAnEditIsObserved(t *testing.T) {
+	w := newWorld(t)
+	w.server("one")
+	w.ask("a", ttl(time.Minute))
+	w.want("a", "on one")
+	edit := func(generation int64, ttl time.Duration) {
+		edited := w.stored["a"].DeepCopy()
+		edited.Generation, edited.Spec.TTL.Duration, edited.ResourceVersion = generation, ttl, w.next()
+		w.stored["a"] = edited
+		w.SetAllocation(edited, false)
+	}
+	observed := func(generation int64, state string) {
+		t.Helper()
+		w.want("a", state)
+		if got := w.stored["a"].Status.ObservedGeneration; got != generation {
+			t.Errorf("generation %d is observed, want %d", got, generation)
+		}
+		if len(w.decided) > 0 {
+			t.Errorf("more is to be written: %v", w.decided)
+		}
+	}
+	edit(2, time.Hour)
+	observed(2, "on one")
+	edit(3, time.Second)
+	w.passes(2 * time.Second) // before that the edit may not be written
+	observed(3, "Expired: TimeOver")
+	edit(4, time.Hour)
+	observed(4, "Expired: TimeOver")
+	// An edit that came while nobody led.
+	edited := w.stored["a"].DeepCopy()
+	edited.Generation, edited.ResourceVersion = 5, w.next()
+	w.stored["a"] = edited
+	w.restart()
+	observed(5, "Expired: TimeOver")
+}
+
 func TestAServerThatGoesEndsItsAllocations(t *testing.T) {
 	for name, goes := range map[string]func(*world){
 		"deleted":      func(w *world) { w.deleteServer("one") },

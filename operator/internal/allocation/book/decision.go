@@ -20,6 +20,8 @@ type Decision struct {
 	Reason, Message string
 	// Delete is set where the Allocation is to be deleted, instead.
 	Delete bool
+	// Observed is set where nothing changes but the generation that was observed; State is empty.
+	Observed bool
 	// Waited is how long it has waited since it was first seen.
 	Waited time.Duration
 
@@ -31,6 +33,9 @@ type Decision struct {
 // Status is the Allocation's status by the decision, but for its conditions.
 func (d *Decision) Status(before *v1alpha1.AllocationStatus) v1alpha1.AllocationStatus {
 	after := *before.DeepCopy()
+	if d.Observed {
+		return after
+	}
 	after.State = d.State
 	switch d.State {
 	case v1alpha1.AllocationAllocated:
@@ -172,7 +177,7 @@ func (b *Book) check(s *space, e *entry) {
 		}
 		return
 	}
-	if e.decided != nil {
+	if e.decided != nil && !e.decided.Observed {
 		return // it ends already
 	}
 	if why := srv.lacks(&e.object.Status); why != "" {
@@ -185,6 +190,13 @@ func (b *Book) check(s *space, e *entry) {
 	}
 	if end, ok := e.ends(); ok && !b.now().Before(end) {
 		b.say(e, Decision{State: v1alpha1.AllocationExpired, Reason: reasons.TimeOver, Message: fmt.Sprintf("Its ttl of %s is over.", durationOf(e.object.Spec.TTL))})
+	}
+}
+
+// observe has the status of an Allocation that is answered say that its edit was observed.
+func (b *Book) observe(e *entry) {
+	if b.leads && e.decided == nil && e.object.Status.ObservedGeneration < e.object.Generation {
+		b.say(e, Decision{Observed: true})
 	}
 }
 

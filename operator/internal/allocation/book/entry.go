@@ -122,6 +122,7 @@ func (b *Book) bound(s *space, e *entry) {
 		b.set(e.due, end)
 	}
 	b.check(s, e)
+	b.observe(e)
 }
 
 // ends is when its time is over.
@@ -145,6 +146,7 @@ func (b *Book) finished(s *space, e *entry) {
 		end = at.Time
 	}
 	b.set(e.due, end.Add(keptFor))
+	b.observe(e)
 }
 
 // waits takes in an Allocation that has no answer.

@@ -144,7 +144,10 @@ func (w *world) write(name string) {
 	}
 	a := w.stored[name].DeepCopy()
 	a.Status = d.Status(&a.Status)
-	a.Status.Conditions = []metav1.Condition{{Type: conditions.Allocated, Reason: d.Reason, Message: d.Message}}
+	a.Status.ObservedGeneration = a.Generation
+	if !d.Observed {
+		a.Status.Conditions = []metav1.Condition{{Type: conditions.Allocated, Reason: d.Reason, Message: d.Message}}
+	}
 	a.ResourceVersion = w.next()
 	w.stored[name] = a
 	w.SetAllocation(a, false)

@@ -171,6 +171,18 @@ func TestAnAllocationEndsWithItsTimeOrItsServer(t *testing.T) {
 	}
 	timed := w.becomes("timed", v1alpha1.AllocationAllocated, reasons.OK)
 	before := timed.DeepCopy()
+	timed.Spec.TTL = &metav1.Duration{Duration: time.Hour}
+	if err := w.Admin.Patch(t.Context(), timed, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Eventually(t, promptly, "the edit is observed", func(context.Context) error {
+		o := w.becomes("timed", v1alpha1.AllocationAllocated, reasons.OK)
+		if got := o.Status.Conditions[0].ObservedGeneration; o.Status.ObservedGeneration != timed.Generation || got != timed.Generation {
+			return fmt.Errorf("generation %d is observed, and %d in the condition, want %d", o.Status.ObservedGeneration, got, timed.Generation)
+		}
+		return nil
+	})
+	before = timed.DeepCopy()
 	timed.Spec.TTL = &metav1.Duration{Duration: time.Second}
 	if err := w.Admin.Patch(t.Context(), timed, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
