@@ -56,7 +56,7 @@ func OfServer(s *v1alpha1.Server) *Set {
 // OfGameType are the disks of a GameType's places, the lowest first; none where its Servers have no
 // disks.
 func OfGameType(gt *v1alpha1.GameType) []*Set {
-	if !places.Has(&gt.Spec.Template) {
+	if len(gt.Spec.Template.Spec.Storage) == 0 {
 		return nil
 	}
 	var all []*Set
@@ -107,7 +107,7 @@ func Find(ctx context.Context, cached client.Reader, key types.NamespacedName) (
 		return nil, nil //nolint:nilnil // there are none
 	case err != nil:
 		return nil, fmt.Errorf("read GameType %s/%s: %w", key.Namespace, key.Name[:at], err)
-	case !places.Has(&gt.Spec.Template):
+	case len(gt.Spec.Template.Spec.Storage) == 0:
 		return nil, nil //nolint:nilnil // there are none
 	}
 	return OfPlace(gt, int32(place)), nil

@@ -39,15 +39,12 @@ type outcome struct {
 	failed error
 }
 
-// wrote reports whether a Server was made or changed.
-func (o outcome) wrote() bool {
-	return len(o.created)+len(o.takenBack)+len(o.drained)+len(o.deleted) > 0
-}
-
 // apply applies a plan. Servers are taken back before new ones are created, and deleted last.
 func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p plan, n *namer) outcome {
 	var o outcome
-	o.takenBack = r.each(ctx, &o, p.takeBack, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, false) })
+	if len(p.takeBack) > 0 {
+		o.takenBack = r.each(ctx, &o, p.takeBack, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, false) })
+	}
 	// One, then two, then four at a time, and no more once one was refused, so that a refusal
 	// costs few calls.
 	for left, batch := p.create, 1; left > 0 && o.refused == "" && o.failed == nil; batch = min(2*batch, parallel) {
@@ -73,8 +70,12 @@ func (r *Reconciler) apply(ctx context.Context, f *v1alpha1.Fleet, m *state, p p
 		group.Wait()
 		left -= batch
 	}
-	o.drained = r.each(ctx, &o, p.drain, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, true) })
-	o.deleted = r.each(ctx, &o, p.remove, func(ctx context.Context, s *server) error { return r.remove(ctx, f, m, s) })
+	if len(p.drain) > 0 {
+		o.drained = r.each(ctx, &o, p.drain, func(ctx context.Context, s *server) error { return r.setDrain(ctx, f, m, s, true) })
+	}
+	if len(p.remove) > 0 {
+		o.deleted = r.each(ctx, &o, p.remove, func(ctx context.Context, s *server) error { return r.remove(ctx, f, m, s) })
+	}
 	return o
 }
 
@@ -115,7 +116,7 @@ var errMade = errors.New("a wake has made it")
 func (r *Reconciler) create(ctx context.Context, f *v1alpha1.Fleet, m *state, n *namer) (string, error) {
 	for try := 1; ; try++ {
 		name, place, first := n.one()
-		s := serverbuilder.Build(f, name, place)
+		s := serverbuilder.Build(f, m.template, name, place)
 		err := r.Client.Create(ctx, s)
 		if err == nil {
 			m.wrote(r.Now(), pending.Create, observe(s))
@@ -135,8 +136,9 @@ type namer struct {
 	fleet *v1alpha1.Fleet
 	used  map[string]bool
 
-	mu   sync.Mutex
-	next int32
+	mu sync.Mutex
+	// first is how many have a first name, and next is the next one of these.
+	first, next int32
 	// free are the places that get Servers.
 	free []int32
 }
@@ -150,7 +152,7 @@ func (n *namer) one() (name string, place int32, first bool) {
 		place, n.free = n.free[0], n.free[1:]
 		return places.Name(n.fleet, place), place, true
 	}
-	for n.next < replicas(&n.fleet.Spec) {
+	for n.next < n.first {
 		name := serverbuilder.FirstName(n.fleet, n.next)
 		if n.next++; !n.used[name] {
 			return name, places.None, true
@@ -218,9 +220,6 @@ func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
 
 // observeHolders finds which Servers Allocations have. Their own status says so only later.
 func (r *Reconciler) observeHolders(f *v1alpha1.Fleet, servers []server) {
-	if r.Allocations == nil {
-		return
-	}
 	for i := range servers {
 		s := &servers[i]
 		s.hold(r.Allocations.HolderOf(s.object(f)).Any())

@@ -121,9 +121,6 @@ func (b *backoff) refused(now time.Time, words string) {
 	b.refusedUntil, b.refusal = now.Add(delay(b.refusals)), words
 }
 
-// accepted takes in that it took one.
-func (b *backoff) accepted() { b.refusals, b.refusedUntil, b.refusal = 0, time.Time{}, "" }
-
 // forgive resets everything, for a template that may be fixed.
 func (b *backoff) forgive() { *b = backoff{lives: b.lives} }
 

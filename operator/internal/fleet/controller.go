@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -82,18 +83,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	for i := range list.Items {
 		servers[i] = observe(&list.Items[i])
 	}
-	servers, pendingFor := overlay.Over(m.writes, now, servers)
-	r.observeHolders(f, servers)
-	m.markOutdated(f, servers, list.Items)
-	m.starts.up(now, servers)
-	m.going.gone(now, servers)
-	if m.first.see(now, f, servers); m.first.cacheLags(now) {
+	var pendingFor time.Duration
+	if len(m.writes) > 0 {
+		servers, pendingFor = overlay.Over(m.writes, now, servers)
+	}
+	if r.Allocations != nil {
+		r.observeHolders(f, servers)
+	}
+	if len(servers)+len(m.compared) > 0 {
+		m.markOutdated(f, servers, list.Items)
+	}
+	if len(m.starts) > 0 {
+		m.starts.up(now, servers)
+	}
+	if len(m.going) > 0 {
+		m.going.gone(now, servers)
+	}
+	if m.first.see(now, f, servers) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
-	at, err := r.observePlaces(ctx, f, servers)
-	if err != nil {
-		return reconcile.Result{}, err
+	var at *standing // nil: its Servers have no places
+	if len(f.Spec.Template.Spec.Storage) > 0 {
+		if at, err = r.observePlaces(ctx, f, servers); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if at != nil && len(at.wanted) > 0 {
 		r.reportLeftDisks(ctx, f, m)
@@ -110,14 +124,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		} else {
 			p = makePlan(now, &f.Spec, servers, m.backoff)
 		}
-		p.limit(r.window.Take(now, req.NamespacedName, len(m.starts), m.starts.last(), p.create))
-		p.limitRemovals(len(m.going))
+		p.limit(r.window.Take(now, req.NamespacedName, m.starts, p.create))
+		if len(p.remove) > 0 {
+			p.limitRemovals(len(m.going))
+		}
 		worked = r.Now().Sub(now)
-		o = r.apply(ctx, f, m, p, m.first.namer(now, f, p.places))
+		o = r.apply(ctx, f, m, p, m.first.namer(f, p.places))
 		m.learn(r.Now(), p, o)
 		if len(o.created) < p.create {
 			// What was refused leaves its place to other Fleets.
-			r.window.Take(r.Now(), req.NamespacedName, len(m.starts), m.starts.last(), 0)
+			r.window.Take(r.Now(), req.NamespacedName, m.starts, 0)
 		}
 		if o.failed == nil { // else it is tried again, later each time
 			m.pacing.Took(r.Now(), f.Generation, worked)
@@ -126,15 +142,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Write the status, unless the next pass does.
+	wrote := len(o.created)+len(o.takenBack)+len(o.drained)+len(o.deleted) > 0
+	if m.statusPutOff = !m.statusPutOff && o.failed == nil && wrote; m.statusPutOff {
+		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
+	}
 	p.requeueAfter.AtMost(pendingFor)
 	if o.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	if o.refused != "" {
 		p.requeueAfter.AtMost(m.backoff.refusedUntil.Sub(now))
-	}
-	if m.statusPutOff = !m.statusPutOff && o.failed == nil && o.wrote(); m.statusPutOff {
-		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
 	}
 	setStatus(now, f, servers, p, m.backoff)
 	if err := r.writeStatus(ctx, now, original, f, m, &p); err != nil {
@@ -158,7 +175,7 @@ func (m *state) learn(now time.Time, p plan, o outcome) {
 	case o.refused != "":
 		m.backoff.refused(now, o.refused)
 	case len(o.created) > 0:
-		m.backoff.accepted()
+		m.backoff.refusals, m.backoff.refusedUntil, m.backoff.refusal = 0, time.Time{}, ""
 	}
 	for _, name := range o.created {
 		m.starts[name] = now
@@ -173,7 +190,7 @@ func (o outcome) failure(f *v1alpha1.Fleet) error {
 	if o.failed == nil {
 		return nil
 	}
-	return fmt.Errorf("bring Fleet %s to %d Servers: %w", client.ObjectKeyFromObject(f), replicas(&f.Spec), o.failed)
+	return fmt.Errorf("bring Fleet %s to %d Servers: %w", client.ObjectKeyFromObject(f), ptr.Deref(f.Spec.Replicas, 1), o.failed)
 }
 
 // Allocations knows which Servers Allocations have.

@@ -24,6 +24,21 @@ func actionEvents(p plan, o outcome, b backoff) []kit.Notice {
 	if len(o.takenBack) > 0 {
 		add(corev1.EventTypeNormal, "TakenBack", "ScaleUp", "Took back "+several(o.takenBack)+" before their players had left.")
 	}
+	if len(o.drained)+len(o.deleted) > 0 {
+		list = append(list, departures(p, o, b)...)
+	}
+	if o.refused != "" && b.refusals == 1 {
+		add(corev1.EventTypeWarning, reasons.ServerRefused, "ScaleUp", "The API server refuses new Servers: "+b.refusal)
+	}
+	return list
+}
+
+// departures are the events about Servers that go.
+func departures(p plan, o outcome, b backoff) []kit.Notice {
+	var list []kit.Notice
+	add := func(kind, reason, action, note string) {
+		list = append(list, kit.Notice{Type: kind, Reason: reason, Action: action, Note: note})
+	}
 	broken := among(p.broken, o.drained, o.deleted)
 	if len(broken) > 0 {
 		when := ""
@@ -41,9 +56,6 @@ func actionEvents(p plan, o outcome, b backoff) []kit.Notice {
 	}
 	if names := without(without(o.deleted, broken), ended); len(names) > 0 {
 		add(corev1.EventTypeNormal, "Deleted", "ScaleDown", "Deleted "+several(names)+".")
-	}
-	if o.refused != "" && b.refusals == 1 {
-		add(corev1.EventTypeWarning, reasons.ServerRefused, "ScaleUp", "The API server refuses new Servers: "+b.refusal)
 	}
 	return list
 }

@@ -30,7 +30,7 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 			continue
 		}
 		if cached == nil {
-			cached, desired = byUID(objects), serverbuilder.Build(f, "", places.None)
+			cached, desired = byUID(objects), serverbuilder.Build(f, m.template, "", places.None)
 		}
 		object := cached[s.uid]
 		if object == nil {

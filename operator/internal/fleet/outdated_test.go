@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
@@ -42,7 +43,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := lobbies()
-			object := serverbuilder.Build(f, "lobbies-abcde", places.None)
+			object := serverbuilder.Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)
 			object.UID, object.Generation = "server-1", 1
 			if test.server != nil {
 				test.server(object)
@@ -67,7 +68,7 @@ func withoutHash(s *v1alpha1.Server) { delete(s.Annotations, wellknown.TemplateH
 
 func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	f := lobbies()
-	object := serverbuilder.Build(f, "lobbies-abcde", places.None)
+	object := serverbuilder.Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)
 	object.UID, object.Generation = "server-1", 1
 	f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
 	m := &state{}
@@ -93,7 +94,7 @@ func TestAServerInFlightIsOutdatedToo(t *testing.T) {
 	f := lobbies()
 	m := &state{}
 	m.follow(f)
-	servers := []server{observe(serverbuilder.Build(f, "lobbies-abcde", places.None))}
+	servers := []server{observe(serverbuilder.Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None))}
 	if m.markOutdated(f, servers, nil); servers[0].outdated {
 		t.Error("it is outdated though it was just made")
 	}

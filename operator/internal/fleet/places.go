@@ -21,11 +21,8 @@ type standing struct {
 	taken map[int32]string
 }
 
-// observePlaces finds where the places stand; nil where the template has no storage.
+// observePlaces finds where the places of a Fleet with storage stand.
 func (r *Reconciler) observePlaces(ctx context.Context, f *v1alpha1.Fleet, servers []server) (*standing, error) {
-	if !places.Has(&f.Spec.Template) {
-		return nil, nil //nolint:nilnil // there are none
-	}
 	wanted, err := places.Wanted(&f.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("read the places of Fleet %s: %w", client.ObjectKeyFromObject(f), err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 )
@@ -78,7 +80,7 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 	var p plan
 	active, lost, drained := p.sort(servers)
 	// Which are of an earlier template, and how many are missing?
-	desired := int(replicas(spec))
+	desired := int(ptr.Deref(spec.Replicas, 1))
 	missing := desired - len(active)
 	if spec.UpdateStrategy == v1alpha1.FleetUpdateRolling {
 		drained = slices.DeleteFunc(drained, func(s *server) bool { return s.outdated })
@@ -104,7 +106,9 @@ func makePlan(now time.Time, spec *v1alpha1.FleetSpec, servers []server, b backo
 	} else {
 		p.spared = p.shrink(spec, active, -missing)
 	}
-	p.shrink(spec, lost, len(lost)-desired)
+	if len(lost) > desired {
+		p.shrink(spec, lost, len(lost)-desired)
+	}
 	p.bound()
 	return p
 }
@@ -231,13 +235,6 @@ func (p *plan) bound() {
 // writes reports whether the plan changes anything.
 func (p *plan) writes() bool {
 	return p.create > 0 || len(p.takeBack)+len(p.drain)+len(p.remove) > 0
-}
-
-func replicas(spec *v1alpha1.FleetSpec) int32 {
-	if spec.Replicas == nil {
-		return 1
-	}
-	return *spec.Replicas
 }
 
 // limitRemovals leaves the deletion of Servers to later passes for which there is no room beside

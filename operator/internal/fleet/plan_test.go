@@ -268,7 +268,7 @@ func TestALargeFleetStartsInAWindow(t *testing.T) {
 				}
 				s.up(now, servers)
 				p := makePlan(now, &spec, servers, backoff{})
-				p.limit(w.Take(now, types.NamespacedName{Namespace: "games", Name: "big"}, len(s), s.last(), p.create))
+				p.limit(w.Take(now, types.NamespacedName{Namespace: "games", Name: "big"}, s, p.create))
 				for range p.create {
 					name := fmt.Sprint("server-", len(made))
 					made[name], s[name] = now, now

@@ -216,7 +216,7 @@ func (s *simulation) pass() bool {
 		s.created++
 		name := fmt.Sprintf("s%04d", s.next)
 		o := s.put(server{name: name, uid: types.UID(name), created: s.now, generation: 1})
-		s.writes.Add(o.uid, pending.Create, s.now, o)
+		s.writes[o.uid] = pending.Write[server]{Object: o, At: s.now, Kind: pending.Create}
 		s.log = append(s.log, "  create "+name)
 	}
 	for _, o := range p.drain {
@@ -273,7 +273,7 @@ func (s *simulation) write(seen *server, what string, change func(*server)) {
 	if what == "delete" {
 		kind = pending.Delete
 	}
-	s.writes.Add(is.uid, kind, s.now, is)
+	s.writes[is.uid] = pending.Write[server]{Object: is, At: s.now, Kind: kind}
 }
 
 // active are the Servers that count.

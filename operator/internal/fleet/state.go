@@ -19,6 +19,7 @@ type state struct {
 	// generation is that of the spec whose template has the hash template.
 	generation int64
 	template   string
+	hash       templatehash.Last
 	// compared are Servers whose template had to be compared in full.
 	compared map[types.UID]comparison
 	backoff  backoff
@@ -45,7 +46,7 @@ func (m *state) follow(f *v1alpha1.Fleet) {
 	if m.generation == f.Generation {
 		return
 	}
-	if hash := templatehash.Of(f.Spec.Template); hash != m.template {
+	if hash := m.hash.Of(f.Spec.Template); hash != m.template {
 		m.backoff.forgive()
 		m.template = hash
 	}
@@ -57,9 +58,6 @@ type times map[string]time.Time
 
 // up drops those that are up, gone, or have been starting for long.
 func (s times) up(now time.Time, servers []server) {
-	if len(s) == 0 {
-		return
-	}
 	still := make(map[string]bool, len(s))
 	for i := range servers {
 		if at, ok := s[servers[i].name]; ok && !servers[i].up() && !servers[i].deleting && now.Sub(at) < startwindow.Lasts {
@@ -69,21 +67,8 @@ func (s times) up(now time.Time, servers []server) {
 	maps.DeleteFunc(s, func(name string, _ time.Time) bool { return !still[name] })
 }
 
-// last is when the last of them was made.
-func (s times) last() (at time.Time) {
-	for _, made := range s {
-		if made.After(at) {
-			at = made
-		}
-	}
-	return at
-}
-
 // gone drops those of a Fleet's deleted Servers that are gone, or have been going for long.
 func (s times) gone(now time.Time, servers []server) {
-	if len(s) == 0 {
-		return
-	}
 	there := make(map[string]bool, len(s))
 	for i := range servers {
 		if _, ok := s[servers[i].name]; ok {
@@ -115,5 +100,5 @@ var overlay = pending.Overlay[server, server]{
 func (m *state) wrote(at time.Time, kind pending.Kind, s server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.writes.Add(s.uid, kind, at, s)
+	m.writes[s.uid] = pending.Write[server]{Object: s, At: at, Kind: kind}
 }

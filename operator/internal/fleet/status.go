@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
@@ -69,7 +70,7 @@ func count(servers []server) counts {
 // ready is the condition Ready: whether as many Servers are ready as desired, and if not, why.
 func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	const kind = conditions.Ready
-	desired := replicas(&f.Spec)
+	desired := ptr.Deref(f.Spec.Replicas, 1)
 	if !f.DeletionTimestamp.IsZero() {
 		return condition.False(kind, reasons.Draining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	}

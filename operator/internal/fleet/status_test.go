@@ -15,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 func TestStatusCounts(t *testing.T) {
@@ -170,7 +171,7 @@ func TestEventsTellOfManyServersAtOnce(t *testing.T) {
 
 func TestOnlyChangesThatMatterMakeAPass(t *testing.T) {
 	base := func() *v1alpha1.Server {
-		s := serverbuilder.Build(lobbies(), "lobbies-abcde", places.None)
+		s := serverbuilder.Build(lobbies(), templatehash.Of(lobbies().Spec.Template), "lobbies-abcde", places.None)
 		s.ResourceVersion = "1"
 		s.Status.Players = &v1alpha1.PlayersStatus{Current: 1}
 		return s

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // A wake creates the first Servers itself, since a player waits for them: whoever sets the
@@ -44,18 +46,19 @@ func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replic
 	f.Generation++
 	f.Spec.Replicas = &replicas
 	var wanted []int32
-	if places.Has(&f.Spec.Template) {
+	if len(f.Spec.Template.Spec.Storage) > 0 {
 		var err error
 		if wanted, err = places.Wanted(&f.Spec); err != nil || len(wanted) < int(replicas) {
 			return
 		}
 	}
+	hash := templatehash.Of(f.Spec.Template)
 	var group sync.WaitGroup
 	for i := range min(replicas, maxFirst) {
 		group.Go(func() {
-			s := serverbuilder.Build(f, serverbuilder.FirstName(f, i), places.None)
+			s := serverbuilder.Build(f, hash, serverbuilder.FirstName(f, i), places.None)
 			if wanted != nil {
-				s = serverbuilder.Build(f, places.Name(f, wanted[i]), wanted[i])
+				s = serverbuilder.Build(f, hash, places.Name(f, wanted[i]), wanted[i])
 			}
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
 			_ = c.Create(ctx, s)
@@ -70,6 +73,8 @@ type firstServers struct {
 	// at is when the generation was first seen, if it had no Servers then except those that a
 	// wake created for it.
 	at time.Time
+	// begins is set while new Servers get the names that a wake would give them.
+	begins bool
 	// used are the names that its Servers have had since then. The name of a replaced one is
 	// not used again.
 	used map[string]bool
@@ -77,8 +82,9 @@ type firstServers struct {
 	lag pending.Lag
 }
 
-// see takes in the Fleet and its Servers.
-func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
+// see takes in the Fleet and its Servers. It reports whether the cache is about to show a later
+// Fleet: its Servers are there already, and would be too many for this one. The wait is bounded.
+func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) (cacheLags bool) {
 	if b.generation != f.Generation {
 		b.generation, b.at, b.used = f.Generation, now, map[string]bool{}
 		for i := range servers {
@@ -87,35 +93,23 @@ func (b *firstServers) see(now time.Time, f *v1alpha1.Fleet, servers []server) {
 			}
 		}
 	}
-	if b.begins(now) {
-		for i := range servers {
+	b.begins = !b.at.IsZero() && now.Sub(b.at) < alignTime
+	ofLater := false
+	for i := range servers {
+		if b.begins {
 			b.used[servers[i].name] = true
 		}
+		ofLater = ofLater || servers[i].ownerGeneration > f.Generation
 	}
-	b.lag.See(now, laterThan(f, servers))
-}
-
-func (b *firstServers) begins(now time.Time) bool { return !b.at.IsZero() && now.Sub(b.at) < alignTime }
-
-// cacheLags reports whether the cache is about to show a later Fleet: its Servers are there
-// already, and would be too many for this one. The wait is bounded.
-func (b *firstServers) cacheLags(now time.Time) bool { return b.lag.Lasts(now) }
-
-func laterThan(f *v1alpha1.Fleet, servers []server) bool {
-	for i := range servers {
-		if servers[i].ownerGeneration > f.Generation {
-			return true
-		}
-	}
-	return false
+	return b.lag.Lasts(now, ofLater)
 }
 
 // namer gives places' names where Servers have some; else the first names while the Fleet begins,
 // and random ones after that.
-func (b *firstServers) namer(now time.Time, f *v1alpha1.Fleet, free []int32) *namer {
+func (b *firstServers) namer(f *v1alpha1.Fleet, free []int32) *namer {
 	n := &namer{fleet: f, used: b.used, free: free}
-	if !b.begins(now) {
-		n.next = replicas(&f.Spec)
+	if b.begins {
+		n.first = ptr.Deref(f.Spec.Replicas, 1)
 	}
 	return n
 }

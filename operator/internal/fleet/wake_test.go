@@ -25,7 +25,7 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	now, f := time.Now(), woken(5)
 	var b firstServers
 	b.see(now, f, nil)
-	n := b.namer(now, f, nil)
+	n := b.namer(f, nil)
 	var given []string
 	for i := range int32(3) {
 		name, _, first := n.one()
@@ -40,7 +40,7 @@ func TestTheFirstServersHaveTheNamesThatAWakeGives(t *testing.T) {
 	// The second was replaced: its name isn't given again, nor are those of the others.
 	b.see(now, f, []server{{name: given[0]}, {name: given[1]}, {name: given[2]}})
 	b.see(now, f, []server{{name: given[0]}, {name: given[2]}})
-	if name, _, first := b.namer(now, f, nil).one(); first {
+	if name, _, first := b.namer(f, nil).one(); first {
 		t.Errorf("the Server that replaces another is named %s, as one of the first", name)
 	}
 	if serverbuilder.FirstName(woken(6), 0) == given[0] {
@@ -64,14 +64,14 @@ func TestServersHaveAnyNameOnceAFleetHasBegun(t *testing.T) {
 			return &b
 		},
 	} {
-		if name2, _, first := b().namer(now, f, nil).one(); first {
+		if name2, _, first := b().namer(f, nil).one(); first {
 			t.Errorf("%s: a Server is named %s as a wake would", name, name2)
 		}
 	}
 	// One that the wake has made for this generation says nothing against it.
 	var b firstServers
 	b.see(now, f, []server{{name: serverbuilder.FirstName(f, 1), ownerGeneration: 5}})
-	if name, _, first := b.namer(now, f, nil).one(); !first || name != serverbuilder.FirstName(f, 0) {
+	if name, _, first := b.namer(f, nil).one(); !first || name != serverbuilder.FirstName(f, 0) {
 		t.Errorf("beside a Server of the wake the next is named %s, want %s", name, serverbuilder.FirstName(f, 0))
 	}
 }
@@ -82,14 +82,14 @@ func TestACacheThatIsBehindIsWaitedFor(t *testing.T) {
 	now, f := time.Now(), woken(4)
 	var b firstServers
 	ahead := []server{{name: "lobby-new", ownerGeneration: 5}}
-	if b.see(now, f, ahead); !b.cacheLags(now) {
+	if !b.see(now, f, ahead) {
 		t.Error("a Fleet that is older than its Server is believed")
 	}
 	later := now.Add(alignTime)
-	if b.see(later, f, ahead); b.cacheLags(later) {
+	if b.see(later, f, ahead) {
 		t.Error("what never comes is waited for")
 	}
-	if b.see(later, woken(5), ahead); b.cacheLags(later) || b.lag != (pending.Lag{}) {
+	if b.see(later, woken(5), ahead) || b.lag != (pending.Lag{}) {
 		t.Error("the Fleet that was waited for isn't believed")
 	}
 }

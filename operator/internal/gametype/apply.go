@@ -21,9 +21,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
-	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/pending"
-	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -51,9 +49,6 @@ type outcome struct {
 	failed error
 }
 
-// wrote reports whether a Fleet was made or changed.
-func (o outcome) wrote() bool { return o.created != "" || len(o.changed) > 0 }
-
 type scaling struct {
 	name     string
 	from, to int32
@@ -74,14 +69,15 @@ func (o *outcome) take(err error, done func()) {
 
 // apply applies a plan. Reductions go first: if the rest fails, no bound of an update is
 // violated.
-func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state, p plan) outcome {
+func (r *Reconciler) apply(ctx context.Context, seen *observed, m *state, p plan) outcome {
+	gt := seen.acting
 	var o outcome
 	var created *v1alpha1.Fleet
 	if p.create {
 		created, o.failed = desiredFleet(gt, p)
 	}
 	for _, c := range p.change {
-		o.take(r.change(ctx, gt, m, c), func() {
+		o.take(r.change(ctx, seen, m, c), func() {
 			if c.replicas != c.fleet.desired {
 				o.changed = append(o.changed, scaling{c.fleet.name, c.fleet.desired, c.replicas, c.fleet == p.current})
 			}
@@ -94,9 +90,9 @@ func (r *Reconciler) apply(ctx context.Context, gt *v1alpha1.GameType, m *state,
 			r.noteStored(ctx, created, sent, &o)
 			o.created = created.Name
 			m.number = max(m.number, p.number)
-			remember(m.writes, r.Now(), pending.Create, observe(gt, created), created.Spec.Template)
+			remember(m.writes, r.Now(), pending.Create, observe(gt, &seen.template, created), created.Spec.Template)
 		case apierrors.IsAlreadyExists(err):
-			r.collide(ctx, gt, created.Name, &o)
+			r.collide(ctx, seen, created.Name, &o)
 		case refusal.Is(err):
 			o.refused = words(err)
 		default:
@@ -126,11 +122,11 @@ func (r *Reconciler) noteStored(ctx context.Context, f *v1alpha1.Fleet, sent v1a
 
 // collide finds out who has a new Fleet's name. A Fleet that the cache doesn't show yet will
 // show soon. For one that can't be used another name is tried next.
-func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name string, o *outcome) {
-	have := &v1alpha1.Fleet{}
+func (r *Reconciler) collide(ctx context.Context, seen *observed, name string, o *outcome) {
+	gt, have := seen.acting, &v1alpha1.Fleet{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: gt.Namespace, Name: name}, have)
 	o.stale = true
-	if err == nil && (!metav1.IsControlledBy(have, gt) || !have.DeletionTimestamp.IsZero() || !observe(gt, have).current) {
+	if err == nil && (!metav1.IsControlledBy(have, gt) || !have.DeletionTimestamp.IsZero() || !observe(gt, &seen.template, have).current) {
 		count := int32(1)
 		if gt.Status.CollisionCount != nil {
 			count += *gt.Status.CollisionCount
@@ -143,27 +139,37 @@ func (r *Reconciler) collide(ctx context.Context, gt *v1alpha1.GameType, name st
 }
 
 // change changes a Fleet, if it hasn't changed since it was observed.
-func (r *Reconciler) change(ctx context.Context, gt *v1alpha1.GameType, m *state, c change) error {
-	changed, err := changeFleet(ctx, r.Client, gt, c, nil)
+func (r *Reconciler) change(ctx context.Context, seen *observed, m *state, c change) error {
+	changed, err := changeFleet(ctx, r.Client, seen.acting, c, nil)
 	if err != nil {
 		return err
 	}
 	m.number = max(m.number, c.number)
-	remember(m.writes, r.Now(), pending.Change, observe(gt, changed), changed.Spec.Template)
+	remember(m.writes, r.Now(), pending.Change, observe(seen.acting, &seen.template, changed), changed.Spec.Template)
 	return nil
 }
 
 // changeFleet writes a change, with additional annotations.
 func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c change, more map[string]any) (*v1alpha1.Fleet, error) {
+	// Null takes away what is there.
 	annotations := map[string]any{
 		wellknown.RevisionAnnotation:      fmt.Sprint(c.number),
-		wellknown.RetiringSinceAnnotation: stamp(c.retiringSince),
-		wellknown.TrialAnnotation:         orNull(c.trial),
+		wellknown.RetiringSinceAnnotation: nil,
+		wellknown.TrialAnnotation:         nil,
+	}
+	if !c.retiringSince.IsZero() {
+		annotations[wellknown.RetiringSinceAnnotation] = c.retiringSince.UTC().Format(time.RFC3339)
+	}
+	if c.trial != "" {
+		annotations[wellknown.TrialAnnotation] = c.trial
 	}
 	maps.Copy(annotations, more)
 	spec := map[string]any{"replicas": c.replicas, "scaleDown": gt.Spec.ScaleDown, "scheduling": gt.Spec.Scheduling}
-	if places.Has(&gt.Spec.Template) || c.fleet.places != "" {
-		spec["places"] = orNull(c.places)
+	switch {
+	case c.places != "":
+		spec["places"] = c.places
+	case len(gt.Spec.Template.Spec.Storage) > 0 || c.fleet.places != "":
+		spec["places"] = nil
 	}
 	if ports := gt.Spec.Template.Spec.Ports; c.fleet.current && c.fleet.unlike && len(ports) > 0 {
 		spec["template"] = map[string]any{"spec": map[string]any{"ports": templatehash.OfServers(ports)}}
@@ -175,7 +181,7 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 	if err != nil {
 		return nil, fmt.Errorf("write the patch of Fleet %s: %w", c.fleet.name, err)
 	}
-	changed := c.fleet.object(gt)
+	changed := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: gt.Namespace, Name: c.fleet.name}}
 	if err := to.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, fmt.Errorf("set Fleet %s to %d Servers: %w", c.fleet.name, c.replicas, err)
 	}
@@ -184,7 +190,8 @@ func changeFleet(ctx context.Context, to client.Client, gt *v1alpha1.GameType, c
 
 // remove deletes a Fleet, if it hasn't changed since it was observed.
 func (r *Reconciler) remove(ctx context.Context, gt *v1alpha1.GameType, m *state, f *fleet, how metav1.DeletionPropagation) error {
-	err := r.Client.Delete(ctx, f.object(gt), client.PropagationPolicy(how), client.Preconditions{UID: &f.uid, ResourceVersion: &f.resourceVersion})
+	fleet := &v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Namespace: gt.Namespace, Name: f.name}}
+	err := r.Client.Delete(ctx, fleet, client.PropagationPolicy(how), client.Preconditions{UID: &f.uid, ResourceVersion: &f.resourceVersion})
 	if err != nil {
 		return fmt.Errorf("delete Fleet %s: %w", f.name, err)
 	}
@@ -232,13 +239,6 @@ func (r *Reconciler) forceOne(ctx context.Context, s *v1alpha1.Server) error {
 	return nil
 }
 
-// object is the part of the Fleet that a patch or a deletion needs.
-func (f *fleet) object(gt *v1alpha1.GameType) *v1alpha1.Fleet {
-	o := &v1alpha1.Fleet{}
-	o.Namespace, o.Name, o.UID, o.ResourceVersion = gt.Namespace, f.name, f.uid, f.resourceVersion
-	return o
-}
-
 // words are the API server's message, bounded.
 func words(err error) string { return text.Bounded(refusal.Words(err)) }
 
@@ -254,8 +254,11 @@ func desiredTemplate(gt *v1alpha1.GameType) v1alpha1.ServerTemplate {
 		annotations[wellknown.RestartedAtAnnotation] = at
 		t.Metadata.Annotations = annotations
 	}
-	t.Metadata.Labels = publish.Labels(t.Metadata.Labels, gt)
-	t.Spec.Template.Labels = publish.Labels(t.Spec.Template.Labels, gt)
+	if t.Metadata.Labels == nil {
+		t.Metadata.Labels = map[string]string{}
+	}
+	t.Metadata.Labels[wellknown.GameTypeLabel] = gt.Name
+	metav1.SetMetaDataLabel(&t.Spec.Template.ObjectMeta, wellknown.GameTypeLabel, gt.Name)
 	return t
 }
 
@@ -270,7 +273,7 @@ func desiredFleet(gt *v1alpha1.GameType, p plan) (*v1alpha1.Fleet, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gt.Namespace,
 			Name:      gt.Name + "-" + hash,
-			Labels:    publish.Labels(nil, gt),
+			Labels:    map[string]string{wellknown.GameTypeLabel: gt.Name},
 			Annotations: map[string]string{
 				wellknown.RevisionAnnotation: strconv.FormatInt(p.number, 10), wellknown.TemplateHashAnnotation: templatehash.Of(t),
 			},
@@ -302,20 +305,3 @@ func revisionName(gt *v1alpha1.GameType, fleet string) string {
 
 // selector selects the Pods of all the GameType's Servers.
 func selector(gt *v1alpha1.GameType) string { return wellknown.GameTypeLabel + "=" + gt.Name }
-
-// orNull is a value, or null, which removes it, where it is empty.
-func orNull(value string) any {
-	if value == "" {
-		return nil
-	}
-	return value
-}
-
-// stamp is a time as an annotation's value; nil, which removes the annotation, for the zero
-// time.
-func stamp(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UTC().Format(time.RFC3339)
-}

@@ -48,10 +48,10 @@ func TestAFleetIsFoundByWhatItsTemplateMeans(t *testing.T) {
 	}
 	same, other := templated("1000m"), templated("2")
 	same.Spec.Template.Metadata.Annotations = map[string]string{}
-	if !observe(same, f).current {
+	if !observe(same, new(desiredTemplate(same)), f).current {
 		t.Error("1000m isn't taken for 1")
 	}
-	if observe(other, f).current {
+	if observe(other, new(desiredTemplate(other)), f).current {
 		t.Error("2 is taken for 1")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,40 +74,46 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	if !gt.DeletionTimestamp.IsZero() {
 		return r.finish(ctx, gt)
 	}
-	if err := r.setFinalizer(ctx, gt, true); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if !controllerutil.ContainsFinalizer(gt, wellknown.GameTypeFinalizer) {
+		if err := r.setFinalizer(ctx, gt, true); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
 	}
-	if err := r.keepScale(ctx, gt); err != nil {
-		return reconcile.Result{}, err
+	if scale := scaleOf(&gt.Spec); !equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
+		if err := r.setScale(ctx, gt, scale); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	if err := r.tellSelector(ctx, gt); err != nil {
-		return reconcile.Result{}, err
+	if gt.Status.Selector == "" {
+		if err := r.tellSelector(ctx, gt); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
+	now, m, original := r.Now(), r.states.Of(req.NamespacedName, gt.UID), gt.DeepCopy()
 
 	// Observe.
 	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if m.cacheLags(now, gt, seen.fleets) {
+	if m.lag.Lasts(now, slices.ContainsFunc(seen.fleets, func(f fleet) bool { return f.ownerGeneration > gt.Generation })) {
+		// The cache is about to show a later GameType: a Fleet is as that one wants it.
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
 	// Plan.
 	p := makePlan(now, &seen.acting.Spec, seen.fleets, seen.at, m.number)
-	p.undone, p.undoing = seen.undone, undoing(gt, seen.fleets, seen.undone)
+	p.undone, p.undoing = seen.undone, seen.undoing
 
 	// Servers with other ports than the old ones' come once the private Service has all of them.
 	// Kubernetes would sort both kinds of Pods into slices anew, and a Pod with players be in none
 	// for a moment.
-	m.ports.See(now, r.lacksPorts(ctx, seen.acting, seen.oldPorts))
-	if m.ports.Lasts(now) {
+	if m.ports.Lasts(now, len(seen.oldPorts) > 0 && r.lacksPorts(ctx, seen.acting, seen.oldPorts)) {
 		p.postpone()
 	}
 
 	// Apply.
-	o := r.apply(ctx, seen.acting, m, p)
+	o := r.apply(ctx, &seen, m, p)
 	s, err := r.keepServices(ctx, seen.acting, seen.oldPorts)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
@@ -115,15 +122,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	kit.Emit(r.Events, gt, actionEvents(p, o, s)...)
 
 	// Write the status, unless the next pass does.
+	if m.statusPutOff = !m.statusPutOff && o.failed == nil && (o.created != "" || len(o.changed) > 0); m.statusPutOff {
+		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
+	}
 	p.requeueAfter.AtMost(seen.pendingFor)
 	if o.stale || s.stale {
 		p.requeueAfter.AtMost(kit.StaleRetry)
 	}
 	if o.refused != "" || s.refused {
 		p.requeueAfter.AtMost(refusedRetry)
-	}
-	if m.statusPutOff = !m.statusPutOff && o.failed == nil && o.wrote(); m.statusPutOff {
-		return reconcile.Result{RequeueAfter: kit.ChildrenDebounce}, nil
 	}
 	setStatus(now, gt, seen.fleets, &p, o, s)
 	if err := r.writeStatus(ctx, now, original, gt, m, &p); err != nil {
@@ -139,7 +146,7 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 	if !controllerutil.ContainsFinalizer(gt, wellknown.GameTypeFinalizer) {
 		return reconcile.Result{}, nil
 	}
-	now, m, original := r.Now(), r.stateOf(gt), gt.DeepCopy()
+	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(gt), gt.UID), gt.DeepCopy()
 	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -182,9 +189,6 @@ func (r *Reconciler) setFinalizer(ctx context.Context, gt *v1alpha1.GameType, on
 // tellSelector writes the Pods' selector before there is an ElasticService, whose controller
 // needs it at once.
 func (r *Reconciler) tellSelector(ctx context.Context, gt *v1alpha1.GameType) error {
-	if gt.Status.Selector != "" {
-		return nil
-	}
 	original := gt.DeepCopy()
 	gt.Status.Selector = selector(gt)
 	_, err := patch.Status(ctx, r.Client, original, gt)
@@ -194,6 +198,9 @@ func (r *Reconciler) tellSelector(ctx context.Context, gt *v1alpha1.GameType) er
 // fleets reads the Fleets that the GameType owns from the cache, with the pending writes that
 // it doesn't show.
 func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.GameType, m *state) (observed, error) {
+	if u := gt.Status.UpdateRevision; u != nil {
+		m.number = max(m.number, u.Number)
+	}
 	o := observed{acting: gt}
 	var list v1alpha1.FleetList
 	// They are only read.
@@ -201,17 +208,28 @@ func (r *Reconciler) fleets(ctx context.Context, now time.Time, gt *v1alpha1.Gam
 	if err != nil {
 		return o, fmt.Errorf("list the Fleets of GameType %s: %w", client.ObjectKeyFromObject(gt), err)
 	}
-	if gt.DeletionTimestamp.IsZero() {
+	undoes := gt.Annotations[wellknown.UndoToAnnotation] != "" && gt.DeletionTimestamp.IsZero()
+	if undoes {
 		o.acting, o.undone = undone(gt, list.Items)
 	}
-	seen := make([]fleet, len(list.Items))
+	o.template = desiredTemplate(o.acting)
+	o.fleets = make([]fleet, len(list.Items))
 	for i := range list.Items {
-		seen[i] = observe(o.acting, &list.Items[i])
+		f := observe(o.acting, &o.template, &list.Items[i])
+		if o.fleets[i] = f; !f.current && mayHaveServers(&list.Items[i]) {
+			o.oldPorts = append(o.oldPorts, publish.OldPorts(&list.Items[i].Spec.Template.Spec)...)
+		}
 	}
-	isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(o.acting, t, of) }
-	o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, seen)
-	o.oldPorts = publish.OldPorts(oldSpecs(o.acting, list.Items))
-	o.at, err = observeOccupants(ctx, r.Client, o.acting, o.fleets)
+	if len(m.writes) > 0 {
+		isCurrent := func(t v1alpha1.ServerTemplate, of sentTemplate) bool { return isCurrent(&o.template, t, of) }
+		o.fleets, o.pendingFor = overlay(isCurrent).Over(m.writes, now, o.fleets)
+	}
+	if undoes {
+		o.undoing = undoing(gt, o.fleets, o.undone)
+	}
+	if len(o.acting.Spec.Template.Spec.Storage) > 0 {
+		o.at, err = observeOccupants(ctx, r.Client, o.acting, o.fleets)
+	}
 	return o, err
 }
 

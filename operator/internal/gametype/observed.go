@@ -25,8 +25,12 @@ type observed struct {
 	// where that is an earlier revision's. One that is being deleted is as it is.
 	acting *v1alpha1.GameType
 	undone bool
-	fleets []fleet
-	at     occupants
+	// undoing describes the effect of UndoToAnnotation; empty where there is none.
+	undoing string
+	// template is the one that new Servers get.
+	template v1alpha1.ServerTemplate
+	fleets   []fleet
+	at       occupants
 	// oldPorts are those of earlier revisions' Servers.
 	oldPorts []publish.OldPort
 	// pendingFor is when to look again at pending writes; 0 for never.
@@ -74,15 +78,20 @@ type fleet struct {
 	reason, message string
 }
 
-// observe reads a Fleet of a GameType.
-func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
+// observe reads a Fleet of a GameType whose desiredTemplate is given.
+func observe(gt *v1alpha1.GameType, desired *v1alpha1.ServerTemplate, o *v1alpha1.Fleet) fleet {
 	s := &o.Status
-	current := isCurrent(gt, o.Spec.Template, sentOf(o))
+	sent := sentTemplate{o.Annotations[wellknown.TemplateHashAnnotation], o.Annotations[wellknown.StoredHashAnnotation]}
+	current := isCurrent(desired, o.Spec.Template, sent)
+	// On its ports may be spoken something else.
+	samePorts := slices.EqualFunc(o.Spec.Template.Spec.Ports, gt.Spec.Template.Spec.Ports, func(is, want v1alpha1.ServerPort) bool {
+		return is.Protocol == want.Protocol
+	})
 	f := fleet{
 		name: o.Name, uid: o.UID, resourceVersion: o.ResourceVersion, generation: o.Generation,
-		sent:      sentOf(o),
+		sent:      sent,
 		current:   current,
-		unlike:    current && !samePorts(gt, o) || o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
+		unlike:    current && !samePorts || o.Spec.ScaleDown != gt.Spec.ScaleDown || o.Spec.Scheduling != gt.Spec.Scheduling,
 		deleting:  !o.DeletionTimestamp.IsZero(),
 		everReady: s.FirstReadyTime != nil || gt.Status.CurrentRevision != nil && gt.Status.CurrentRevision.Name == revisionName(gt, o.Name),
 		places:    o.Spec.Places,
@@ -106,32 +115,20 @@ func observe(gt *v1alpha1.GameType, o *v1alpha1.Fleet) fleet {
 	return f
 }
 
-// samePorts reports whether on a Fleet's ports is spoken what the GameType says.
-func samePorts(gt *v1alpha1.GameType, o *v1alpha1.Fleet) bool {
-	return slices.EqualFunc(o.Spec.Template.Spec.Ports, gt.Spec.Template.Spec.Ports, func(is, want v1alpha1.ServerPort) bool {
-		return is.Protocol == want.Protocol
-	})
-}
-
 // sentTemplate has the hashes of the template from which a Fleet was created, and of what the
 // API server stored if that differs; empty where none is noted.
 type sentTemplate struct{ sent, stored string }
 
-func sentOf(o *v1alpha1.Fleet) sentTemplate {
-	return sentTemplate{o.Annotations[wellknown.TemplateHashAnnotation], o.Annotations[wellknown.StoredHashAnnotation]}
-}
-
-// isCurrent reports whether a Fleet has the GameType's template. It compares the templates'
+// isCurrent reports whether a Fleet has the desired template. It compares the templates'
 // meaning, because one template can be written in two ways with different hashes. Where that
 // differs it compares what was sent when the Fleet was created: a webhook or a policy may
 // change what is stored, and would change another Fleet likewise. A later change by somebody
 // else makes it another template.
-func isCurrent(gt *v1alpha1.GameType, template v1alpha1.ServerTemplate, of sentTemplate) bool {
-	desired := desiredTemplate(gt)
-	if equality.Semantic.DeepEqual(templatehash.Revision(template), templatehash.Revision(desired)) {
+func isCurrent(desired *v1alpha1.ServerTemplate, template v1alpha1.ServerTemplate, of sentTemplate) bool {
+	if equality.Semantic.DeepEqual(&template, desired) || equality.Semantic.DeepEqual(templatehash.Revision(template), templatehash.Revision(*desired)) {
 		return true
 	}
-	return of.sent != "" && of.sent == templatehash.Of(desired) && (of.stored == "" || of.stored == templatehash.Of(template))
+	return of.sent != "" && of.sent == templatehash.Of(*desired) && (of.stored == "" || of.stored == templatehash.Of(template))
 }
 
 // counted is how many of its Servers take players or will: those that it is to have, and those

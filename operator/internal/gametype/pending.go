@@ -21,7 +21,7 @@ func remember(writes pending.Writes[written], at time.Time, kind pending.Kind, f
 	if before, ok := writes[f.uid]; ok && before.Kind == pending.Create && kind == pending.Change {
 		kind = pending.Create
 	}
-	writes.Add(f.uid, kind, at, written{fleet: f, template: template})
+	writes[f.uid] = pending.Write[written]{Object: written{fleet: f, template: template}, At: at, Kind: kind}
 }
 
 // overlay lays the GameType's pending writes over the Fleets in the cache. Without them a pass

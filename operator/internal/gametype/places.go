@@ -45,11 +45,8 @@ func (o occupants) has(f *fleet) bool {
 	return false
 }
 
-// observeOccupants reads who has which place from the cache; nil where the Servers have none.
+// observeOccupants reads from the cache who has which place.
 func observeOccupants(ctx context.Context, cached client.Reader, gt *v1alpha1.GameType, list []fleet) (occupants, error) {
-	if !places.Has(&gt.Spec.Template) {
-		return nil, nil //nolint:nilnil // there are none
-	}
 	all := occupants{}
 	for i := range list {
 		var servers v1alpha1.ServerList
@@ -82,8 +79,7 @@ func occupantOf(s *v1alpha1.Server, of types.UID) occupant {
 
 // placeBounds are the bounds of an update of Servers with places. The new Server of a place
 // starts when the old one has left its disk, so there is no surge.
-func placeBounds(spec *v1alpha1.GameTypeSpec) bounds {
-	n := Replicas(spec)
+func placeBounds(spec *v1alpha1.GameTypeSpec, n int32) bounds {
 	fewer := max(1, scaled(spec.Update.MaxUnavailable, "0", n, false))
 	if spec.Update.Strategy == v1alpha1.UpdateRecreate {
 		fewer = n

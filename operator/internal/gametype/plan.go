@@ -121,13 +121,14 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 	p.number = numberOf(p.current, old, lastNumber)
 
 	// How many Servers is each to have, or which places?
-	b := boundsOf(spec)
-	var want int32
+	replicas := scaleOf(spec).Replicas
+	want := replicas // where no old Fleet has any
 	var left []int32
 	var trial, wantPlaces, because string
 	var leftPlaces []string
 	switch {
-	case places.Has(&spec.Template):
+	case len(spec.Template.Spec.Storage) > 0:
+		b := placeBounds(spec, replicas)
 		var ends time.Duration
 		trial, ends = trialOf(now, spec, current, old)
 		p.requeueAfter.AtMost(ends)
@@ -140,10 +141,11 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		for _, list := range others {
 			left, leftPlaces = append(left, int32(len(list))), append(leftPlaces, places.Format(list)) //nolint:gosec // it is bounded
 		}
+	case len(old) == 0:
 	case spec.Update.Strategy == v1alpha1.UpdateRecreate:
-		want, left = recreate(b, current, old)
+		want, left = recreate(replicas, current, old)
 	default:
-		want, left = gradual(b, current, old)
+		want, left = gradual(boundsOf(spec), current, old)
 	}
 	if leftPlaces == nil {
 		leftPlaces = make([]string, len(old))
@@ -175,9 +177,11 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 	}
 
 	// What is it for?
-	p.why = cmp.Or(because, why(b, current, old, want, left))
-	p.done = !p.create && current.desired == b.replicas && want == b.replicas && remaining == 0
-	p.forget(spec, old)
+	p.why = cmp.Or(because, why(replicas, current, old, want, left))
+	p.done = !p.create && current.desired == replicas && want == replicas && remaining == 0
+	if len(old) > 0 {
+		p.forget(spec, old)
+	}
 	switch {
 	case p.why != "":
 	case len(p.force) > 0:
@@ -201,10 +205,10 @@ func numberOf(current *fleet, old []*fleet, lastNumber int64) int64 {
 }
 
 func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {
-	if places.Has(&spec.Template) {
-		return placeBounds(spec)
+	b := bounds{replicas: scaleOf(spec).Replicas}
+	if len(spec.Template.Spec.Storage) > 0 {
+		return placeBounds(spec, b.replicas)
 	}
-	b := bounds{replicas: Replicas(spec)}
 	surge := scaled(spec.Update.MaxSurge, "25%", b.replicas, true)
 	fewer := scaled(spec.Update.MaxUnavailable, "0", b.replicas, false)
 	if surge == 0 && fewer == 0 {
@@ -287,12 +291,12 @@ func take(left []int32, old []*fleet, count int32, pass func(*fleet) bool, of fu
 }
 
 // recreate returns how many Servers the current Fleet and each old one are to have.
-func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
+func recreate(replicas int32, current *fleet, old []*fleet) (int32, []int32) {
 	left := make([]int32, len(old))
 	if slices.ContainsFunc(old, func(f *fleet) bool { return f.counted() > 0 || unobserved(f) }) {
-		return min(current.desired, b.replicas), left
+		return min(current.desired, replicas), left
 	}
-	return b.replicas, left
+	return replicas, left
 }
 
 // unobserved reports whether a Fleet hasn't yet acted on its spec: its status is about an
@@ -300,15 +304,16 @@ func recreate(b bounds, current *fleet, old []*fleet) (int32, []int32) {
 func unobserved(f *fleet) bool { return !f.observed }
 
 // why explains a step.
-func why(b bounds, current *fleet, old []*fleet, want int32, left []int32) string {
-	var asked, counted int32
-	for _, f := range old {
+func why(replicas int32, current *fleet, old []*fleet, want int32, left []int32) string {
+	var asked, stay, counted int32
+	for i, f := range old {
 		asked += f.desired
+		stay += left[i]
 		counted += f.counted()
 	}
-	more, fewer := want > current.desired, sum(left) < asked
+	more, fewer := want > current.desired, stay < asked
 	switch {
-	case b.replicas == 0 && (want < current.desired || fewer):
+	case replicas == 0 && (want < current.desired || fewer):
 		return "No Servers are asked for."
 	case more && fewer:
 		return "There is room for more new Servers, and no need for some of the old ones."

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,12 +24,8 @@ func scaleOf(spec *v1alpha1.GameTypeSpec) v1alpha1.GameTypeScale {
 	return scale
 }
 
-// keepScale writes the scale where it doesn't follow from what is there.
-func (r *Reconciler) keepScale(ctx context.Context, gt *v1alpha1.GameType) error {
-	scale := scaleOf(&gt.Spec)
-	if equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
-		return nil
-	}
+// setScale writes the scale.
+func (r *Reconciler) setScale(ctx context.Context, gt *v1alpha1.GameType, scale v1alpha1.GameTypeScale) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": gt.UID, "resourceVersion": gt.ResourceVersion},
 		"spec":     map[string]any{"scale": scale},

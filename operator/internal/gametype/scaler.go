@@ -161,9 +161,9 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 		return nil, nil
 	}
 	gt, _ = undone(gt, list.Items)
-	seen := make([]fleet, len(list.Items))
+	seen, template := make([]fleet, len(list.Items)), desiredTemplate(gt)
 	for i := range list.Items {
-		seen[i] = observe(gt, &list.Items[i])
+		seen[i] = observe(gt, &template, &list.Items[i])
 	}
 
 	// What will the controller do once it has these replicas?
@@ -175,9 +175,12 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 	if u := gt.Status.UpdateRevision; u != nil {
 		lastNumber = u.Number
 	}
-	at, err := observeOccupants(ctx, c.Client, gt, seen)
-	if err != nil {
-		return nil, nil // the controller reports it
+	var at occupants
+	if len(gt.Spec.Template.Spec.Storage) > 0 {
+		var err error
+		if at, err = observeOccupants(ctx, c.Client, gt, seen); err != nil {
+			return nil, nil // the controller reports it
+		}
 	}
 	p := makePlan(time.Now(), &woken.Spec, seen, at, lastNumber)
 	if p.create || len(p.change) != 1 || p.change[0].fleet != p.current || len(p.force) > 0 {
@@ -209,11 +212,4 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 // asleep reports whether an object with these replicas is at zero, and isn't being deleted.
 func asleep(meta *metav1.ObjectMeta, replicas int32) bool {
 	return replicas == 0 && meta.DeletionTimestamp.IsZero()
-}
-
-// cacheLags reports whether the cache is about to show a later GameType, because a Fleet is as
-// that one wants it. The wait is bounded.
-func (m *state) cacheLags(now time.Time, gt *v1alpha1.GameType, seen []fleet) bool {
-	m.lag.See(now, slices.ContainsFunc(seen, func(f fleet) bool { return f.ownerGeneration > gt.Generation }))
-	return m.lag.Lasts(now)
 }

@@ -44,7 +44,8 @@ type services struct {
 func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, old []publish.OldPort) (services, error) {
 	const ready = conditions.ServiceReady
 	var s services
-	if len(publish.Ports(gt)) == 0 {
+	ports := publish.Ports(gt)
+	if len(ports) == 0 {
 		s.ready = condition.False(ready, reasons.NoPorts, "The template has no ports with a containerPort, which a Service needs: give it one in template.spec.ports.")
 		return s, nil
 	}
@@ -54,7 +55,7 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, ol
 		object client.Object
 		shape  func()
 	}{
-		{"Service", service, func() { publish.Service(gt, service, old) }},
+		{"Service", service, func() { publish.Service(gt, ports, service, old) }},
 		{"ElasticService", es, func() { publish.ElasticService(gt, es, service.Spec.Ports) }},
 	}
 	// Does somebody else have the name?
@@ -115,17 +116,9 @@ func (r *Reconciler) keepServices(ctx context.Context, gt *v1alpha1.GameType, ol
 	return s, nil
 }
 
-// oldSpecs are those of earlier revisions that have Servers, or may have.
-func oldSpecs(gt *v1alpha1.GameType, list []v1alpha1.Fleet) []*v1alpha1.ServerSpec {
-	var specs []*v1alpha1.ServerSpec
-	for i := range list {
-		f := &list[i]
-		servers := f.Status.Replicas + f.Status.DrainingReplicas + ptr.Deref(f.Spec.Replicas, 1)
-		if (servers > 0 || f.Status.ObservedGeneration < f.Generation) && !isCurrent(gt, f.Spec.Template, sentOf(f)) {
-			specs = append(specs, &f.Spec.Template.Spec)
-		}
-	}
-	return specs
+// mayHaveServers reports whether a Fleet has Servers, or may have.
+func mayHaveServers(f *v1alpha1.Fleet) bool {
+	return f.Status.Replicas+f.Status.DrainingReplicas+ptr.Deref(f.Spec.Replicas, 1) > 0 || f.Status.ObservedGeneration < f.Generation
 }
 
 // lacksPorts reports whether the private Service lacks ports that the Service is to have while old
@@ -133,14 +126,14 @@ func oldSpecs(gt *v1alpha1.GameType, list []v1alpha1.Fleet) []*v1alpha1.ServerSp
 func (r *Reconciler) lacksPorts(ctx context.Context, gt *v1alpha1.GameType, old []publish.OldPort) bool {
 	service, private := &corev1.Service{}, &corev1.Service{}
 	key := client.ObjectKeyFromObject(gt)
-	if len(old) == 0 || r.Client.Get(ctx, key, service) != nil {
+	if r.Client.Get(ctx, key, service) != nil {
 		return false
 	}
 	key.Name = endpoints.PrivateServiceName(gt.Name)
 	if r.Client.Get(ctx, key, private) != nil {
 		return false
 	}
-	for _, want := range publish.PlanPorts(gt, service.Spec.Type, service.Spec.Ports, old) {
+	for _, want := range publish.PlanPorts(gt, publish.Ports(gt), service.Spec.Type, service.Spec.Ports, old) {
 		if !slices.ContainsFunc(private.Spec.Ports, func(is corev1.ServicePort) bool {
 			return is.Name == want.Name && is.Port == want.Port && is.TargetPort == want.TargetPort
 		}) {

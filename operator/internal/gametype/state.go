@@ -1,9 +1,6 @@
 package gametype
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
@@ -22,13 +19,4 @@ type state struct {
 	// ports is that of the private Service behind changed ports.
 	ports  pending.Lag
 	writes pending.Writes[written]
-}
-
-// stateOf is the GameType's state. Only the one worker that has the GameType may use it.
-func (r *Reconciler) stateOf(gt *v1alpha1.GameType) *state {
-	m := r.states.Of(client.ObjectKeyFromObject(gt), gt.UID)
-	if u := gt.Status.UpdateRevision; u != nil {
-		m.number = max(m.number, u.Number)
-	}
-	return m
 }

@@ -49,13 +49,10 @@ func keepPortSettings(ports, now []v1alpha1.ServerPort) {
 	}
 }
 
-// undoing describes the effect of UndoToAnnotation; empty where there is none.
+// undoing describes the effect of UndoToAnnotation.
 func undoing(gt *v1alpha1.GameType, fleets []fleet, found bool) string {
 	name := gt.Annotations[wellknown.UndoToAnnotation]
-	switch {
-	case name == "":
-		return ""
-	case found:
+	if found {
 		return fmt.Sprintf(" The annotation %s keeps revision %s; take it off for the template to be used.", wellknown.UndoToAnnotation, text.Bounded(name))
 	}
 	var names []string

@@ -39,7 +39,7 @@ func currentOf(gt *v1alpha1.GameType, list []v1alpha1.Fleet) int64 {
 	acting, _ := undone(gt, list)
 	seen := make([]fleet, len(list))
 	for i := range list {
-		seen[i] = observe(acting, &list[i])
+		seen[i] = observe(acting, new(desiredTemplate(acting)), &list[i])
 	}
 	if p := makePlan(t0, &acting.Spec, seen, nil, 0); p.current != nil {
 		return p.current.number

@@ -11,15 +11,13 @@ type Lag struct {
 	since time.Time
 }
 
-// See takes in whether the cache lags now.
-func (l *Lag) See(now time.Time, lags bool) {
+// Lasts takes in whether the cache lags now, and reports whether to wait for it, for MaxLag at most.
+func (l *Lag) Lasts(now time.Time, lags bool) bool {
 	switch {
 	case !lags:
 		l.since = time.Time{}
 	case l.since.IsZero():
 		l.since = now
 	}
+	return lags && now.Sub(l.since) < MaxLag
 }
-
-// Lasts reports whether to wait for the cache, for MaxLag at most.
-func (l *Lag) Lasts(now time.Time) bool { return !l.since.IsZero() && now.Sub(l.since) < MaxLag }

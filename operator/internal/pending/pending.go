@@ -34,11 +34,6 @@ type Write[W any] struct {
 // the earlier ones.
 type Writes[W any] map[types.UID]Write[W]
 
-// Add remembers a write.
-func (w Writes[W]) Add(uid types.UID, kind Kind, at time.Time, object W) {
-	w[uid] = Write[W]{Object: object, At: at, Kind: kind}
-}
-
 // Overlay defines how pending writes W are laid over objects O from the cache.
 type Overlay[O, W any] struct {
 	// UID is an object's UID.

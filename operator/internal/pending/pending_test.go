@@ -62,8 +62,7 @@ func TestAWriteIsSeenBeforeTheCacheShowsIt(t *testing.T) {
 			want: []thing{{"a", 1}},
 		},
 	} {
-		writes := Writes[thing]{}
-		writes.Add(c.write.Object.uid, c.write.Kind, c.write.At, c.write.Object)
+		writes := Writes[thing]{c.write.Object.uid: c.write}
 		got, after := overlay(c.expire).Over(writes, now, slices.Clone(c.cached))
 		if !slices.Equal(got, c.want) || after != c.after || len(writes) != c.left {
 			t.Errorf("%s: %v, looked at again after %s, %d pending; want %v, %s, %d", name, got, after, len(writes), c.want, c.after, c.left)

@@ -18,9 +18,6 @@ import (
 // None is the place of a Server that has none.
 const None = int32(-1)
 
-// Has reports whether Servers of a template have places.
-func Has(t *v1alpha1.ServerTemplate) bool { return len(t.Spec.Storage) > 0 }
-
 // Wanted are the places that a Fleet's Servers are to have, the lowest first, and no more than
 // spec.replicas.
 func Wanted(spec *v1alpha1.FleetSpec) ([]int32, error) {

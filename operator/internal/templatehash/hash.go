@@ -16,16 +16,42 @@ func Of(t v1alpha1.ServerTemplate) string { return OfAny(Revision(t)) }
 // OfAny is such a hash of anything that JSON can hold.
 func OfAny(value any) string {
 	text, err := json.Marshal(value)
-	var content any
-	if err == nil {
-		err = json.Unmarshal(text, &content)
+	if err != nil {
+		return "" // what came from the API server can be encoded
 	}
+	return ofText(text)
+}
+
+// Last remembers the hash of one template. A Fleet's replicas change all the time, and its template
+// seldom does: then it is only compared.
+type Last struct {
+	text [sha256.Size]byte
+	hash string
+}
+
+// Of is the hash of a template, which is remembered.
+func (l *Last) Of(t v1alpha1.ServerTemplate) string {
+	t.Spec = RevisionSpec(t.Spec)
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "" // what came from the API server can be encoded
+	}
+	if sum := sha256.Sum256(text); sum != l.text {
+		l.text, l.hash = sum, ofText(text)
+	}
+	return l.hash
+}
+
+// ofText is the hash of a JSON text.
+func ofText(text []byte) string {
+	var content any
+	err := json.Unmarshal(text, &content)
 	if err == nil {
 		content, _ = pruned(content)
 		text, err = json.Marshal(content)
 	}
 	if err != nil {
-		return "" // what came from the API server can be encoded
+		return "" // it was made from what JSON can hold
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])

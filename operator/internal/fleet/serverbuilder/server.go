@@ -20,25 +20,29 @@ import (
 const schedulingWeight = 100
 
 // Build builds a Server as a Fleet makes it, with its place where it has one; else place is places.None.
-func Build(f *v1alpha1.Fleet, name string, place int32) *v1alpha1.Server {
+// Hash is that of the Fleet's template.
+func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
+	t := f.Spec.Template.DeepCopy()
 	s := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   f.Namespace,
 			Name:        name,
-			Labels:      with(f.Spec.Template.Metadata.Labels, wellknown.FleetLabel, f.Name),
-			Annotations: with(f.Spec.Template.Metadata.Annotations, wellknown.TemplateHashAnnotation, templatehash.Of(f.Spec.Template)),
+			Labels:      t.Metadata.Labels,
+			Annotations: t.Metadata.Annotations,
 			// Present from the start, so that there is no moment without the guard.
 			Finalizers:      []string{wellknown.DeletionGuardFinalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, v1alpha1.GroupVersion.WithKind("Fleet"))},
 		},
-		Spec: *f.Spec.Template.Spec.DeepCopy(),
+		Spec: t.Spec,
 	}
+	metav1.SetMetaDataLabel(&s.ObjectMeta, wellknown.FleetLabel, f.Name)
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.TemplateHashAnnotation, hash)
 	if place != places.None {
 		s.Labels[wellknown.PlaceLabel] = strconv.Itoa(int(place))
 	}
 	// A template that drains would be replaced for ever.
 	s.Spec.Drain = false
-	s.Spec.Template.Labels = with(s.Spec.Template.Labels, wellknown.FleetLabel, f.Name)
+	metav1.SetMetaDataLabel(&s.Spec.Template.ObjectMeta, wellknown.FleetLabel, f.Name)
 
 	// The Fleet's preference for nodes, unless the template has one of its own.
 	pod := &s.Spec.Template.Spec
@@ -61,14 +65,6 @@ func Build(f *v1alpha1.Fleet, name string, place int32) *v1alpha1.Server {
 		pod.Affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
 	}
 	return s
-}
-
-// with is a copy of labels or annotations with one added.
-func with(labels map[string]string, key, value string) map[string]string {
-	more := make(map[string]string, len(labels)+1)
-	maps.Copy(more, labels)
-	more[key] = value
-	return more
 }
 
 // Like reports whether a Server is like one that would be created from the template now.

@@ -61,7 +61,7 @@ func TestDesiredServer(t *testing.T) {
 			},
 		}},
 	}
-	if diff := cmp.Diff(want, Build(f, "lobbies-abcde", places.None)); diff != "" {
+	if diff := cmp.Diff(want, Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)); diff != "" {
 		t.Errorf("Server (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, f); diff != "" {
@@ -102,7 +102,7 @@ func TestSchedulingLeavesATemplatesOwnAlone(t *testing.T) {
 			f := lobbies()
 			f.Spec.Scheduling, f.Spec.Template.Spec.Template.Spec = test.scheduling, test.pod
 			before := f.DeepCopy()
-			s := Build(f, "lobbies-abcde", places.None)
+			s := Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)
 			if together, apart := preferred(&s.Spec.Template.Spec); together != test.together || apart != test.apart {
 				t.Errorf("%d terms to be together and %d to be apart, want %d and %d", together, apart, test.together, test.apart)
 			}

@@ -33,11 +33,12 @@ type share struct {
 	until   time.Time
 }
 
-// Take notes how many of a Fleet's Servers start, the last of which was made at, and that it makes
-// so many of those that it wants as it returns.
-func (w *Window) Take(now time.Time, fleet types.NamespacedName, servers int, at time.Time, wants int) int {
+// Take notes a Fleet's Servers that start, with when each was made, and that it makes so many of those
+// that it wants as it returns.
+func (w *Window) Take(now time.Time, fleet types.NamespacedName, starting map[string]time.Time, wants int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	servers := len(starting)
 	if w.fleets == nil {
 		w.fleets = map[types.NamespacedName]share{}
 	}
@@ -54,9 +55,16 @@ func (w *Window) Take(now time.Time, fleet types.NamespacedName, servers int, at
 		all += s.servers
 	}
 	takes := min(wants, max(0, Most-all, minStarting-servers))
+	var last time.Time // when the last one was made
 	if takes > 0 {
-		at = now
+		last = now
+	} else {
+		for _, made := range starting {
+			if made.After(last) {
+				last = made
+			}
+		}
 	}
-	w.fleets[fleet] = share{servers + takes, at.Add(Lasts)}
+	w.fleets[fleet] = share{servers + takes, last.Add(Lasts)}
 	return takes
 }

@@ -33,7 +33,7 @@ func TestStartsAreBoundedOverAllFleets(t *testing.T) {
 		{big, 0, 0, Lasts, 0, 0},
 		{small, 0, 0, Lasts, 0, 0},
 	} {
-		if got := w.Take(t0.Add(step.now), step.fleet, step.starting, t0.Add(step.at), step.wants); got != step.want {
+		if got := w.Take(t0.Add(step.now), step.fleet, starting(step.starting, t0.Add(step.at)), step.wants); got != step.want {
 			t.Errorf("step %d: %d of %s start, want %d", i, got, step.fleet.Name, step.want)
 		}
 	}
@@ -45,9 +45,9 @@ func TestStartsAreBoundedOverAllFleets(t *testing.T) {
 // What a Fleet couldn't make leaves its place to others.
 func TestARefusedStartLeavesItsPlace(t *testing.T) {
 	var w Window
-	w.Take(t0, fleetKey("refused"), 0, time.Time{}, 100)
-	w.Take(t0, fleetKey("refused"), 1, t0, 0)
-	if got := w.Take(t0, fleetKey("another"), 0, time.Time{}, 100); got != Most-1 {
+	w.Take(t0, fleetKey("refused"), nil, 100)
+	w.Take(t0, fleetKey("refused"), starting(1, t0), 0)
+	if got := w.Take(t0, fleetKey("another"), nil, 100); got != Most-1 {
 		t.Errorf("%d of another Fleet start beside one, want %d", got, Most-1)
 	}
 }
@@ -57,11 +57,20 @@ func TestManyFleetsAtOnceStartInAWindow(t *testing.T) {
 	var w Window
 	all := 0
 	for i := range 40 {
-		all += w.Take(t0, fleetKey(fmt.Sprint(i)), 0, time.Time{}, 100)
+		all += w.Take(t0, fleetKey(fmt.Sprint(i)), nil, 100)
 	}
 	if want := Most + 39*minStarting; all != want {
 		t.Errorf("%d Servers of 40 Fleets start at once, want %d", all, want)
 	}
+}
+
+// starting are some Servers that were made at once.
+func starting(count int, at time.Time) map[string]time.Time {
+	servers := map[string]time.Time{}
+	for i := range count {
+		servers[fmt.Sprint(i)] = at
+	}
+	return servers
 }
 
 func fleetKey(name string) types.NamespacedName {

@@ -15,7 +15,7 @@ import (
 // ElasticService changes an ElasticService, new or existing, to what the GameType asks
 // for, with the ports that its Service has.
 func ElasticService(gt *v1alpha1.GameType, es *v1alpha1.ElasticService, ports []corev1.ServicePort) {
-	es.Labels = Labels(es.Labels, gt)
+	metav1.SetMetaDataLabel(&es.ObjectMeta, wellknown.GameTypeLabel, gt.Name)
 	spec := v1alpha1.ElasticServiceSpec{
 		Service:        gt.Name,
 		ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: gt.Name},

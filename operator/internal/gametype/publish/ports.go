@@ -80,25 +80,23 @@ type OldPort struct {
 	target    intstr.IntOrString
 }
 
-// OldPorts are the ports of earlier revisions' Servers.
-func OldPorts(specs []*v1alpha1.ServerSpec) []OldPort {
+// OldPorts are the ports of an earlier revision's Servers.
+func OldPorts(spec *v1alpha1.ServerSpec) []OldPort {
 	var ports []OldPort
-	for _, spec := range specs {
-		for i := range spec.Ports {
-			for _, transport := range spec.Ports[i].Protocol.Transports() {
-				ports = append(ports, OldPort{spec.Ports[i].ContainerPort, transport, targetPort(spec, &spec.Ports[i], transport)})
-			}
+	for i := range spec.Ports {
+		for _, transport := range spec.Ports[i].Protocol.Transports() {
+			ports = append(ports, OldPort{spec.Ports[i].ContainerPort, transport, targetPort(spec, &spec.Ports[i], transport)})
 		}
 	}
 	return ports
 }
 
-// PlanPorts decides which ports a Service has that has these. A port is known by its number.
+// PlanPorts decides which ports a Service has, of those of its GameType and those that it has. A port is known by its number.
 // One that stays keeps its name, since players' UDP sessions end with it; a new one gets another name
 // where its own is taken. One that no template has any more stays as long as old Servers have
 // it: whoever plays there came by it.
-func PlanPorts(gt *v1alpha1.GameType, kind corev1.ServiceType, have []corev1.ServicePort, old []OldPort) []corev1.ServicePort {
-	wanted := Ports(gt)
+func PlanPorts(gt *v1alpha1.GameType, ports []corev1.ServicePort, kind corev1.ServiceType, have []corev1.ServicePort, old []OldPort) []corev1.ServicePort {
+	wanted := slices.Clone(ports)
 	same := func(a, b *corev1.ServicePort) bool {
 		return a.Port == b.Port && cmp.Or(a.Protocol, corev1.ProtocolTCP) == b.Protocol
 	}
@@ -124,7 +122,6 @@ func PlanPorts(gt *v1alpha1.GameType, kind corev1.ServiceType, have []corev1.Ser
 		h.TargetPort, taken[h.Name] = old[i].target, true
 		kept = append(kept, h)
 	}
-	names := Ports(gt)
 	for i := range wanted {
 		w := &wanted[i]
 		if !stays[i] && taken[w.Name] {
@@ -132,14 +129,14 @@ func PlanPorts(gt *v1alpha1.GameType, kind corev1.ServiceType, have []corev1.Ser
 		}
 		// A published node port goes over with the last of those who came by the old number.
 		for _, d := range dropped {
-			if d.NodePort != 0 && d.Protocol == w.Protocol && (d.TargetPort == w.TargetPort || d.Name == names[i].Name) {
+			if d.NodePort != 0 && d.Protocol == w.Protocol && (d.TargetPort == w.TargetPort || d.Name == ports[i].Name) {
 				w.NodePort = d.NodePort
 			}
 		}
 		for _, asked := range gt.Spec.Service.NodePorts {
 			published := slices.ContainsFunc(kept, func(k corev1.ServicePort) bool { return k.NodePort == asked.NodePort && k.Protocol == w.Protocol })
 			if !published && slices.ContainsFunc(gt.Spec.Template.Spec.Ports, func(p v1alpha1.ServerPort) bool {
-				return p.Name == asked.Name && servicePortName(&p, w.Protocol) == names[i].Name
+				return p.Name == asked.Name && servicePortName(&p, w.Protocol) == ports[i].Name
 			}) {
 				w.NodePort = asked.NodePort
 			}

@@ -145,7 +145,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 	s := &corev1.Service{}
 	s.Name, s.Namespace, s.Labels = "duel", "games", map[string]string{"theirs": "1"}
 	s.Spec.HealthCheckNodePort = 31000
-	Service(gt, s, nil)
+	Service(gt, Ports(gt), s, nil)
 	spec := s.Spec
 	if *spec.LoadBalancerClass != "example.com/lb" || !slices.Equal(spec.LoadBalancerSourceRanges, []string{"203.0.113.0/24"}) ||
 		spec.ExternalTrafficPolicy != "Local" || spec.SessionAffinity != "ClientIP" || s.Labels["tier"] != "eu" || s.Labels["theirs"] != "1" {
@@ -168,7 +168,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 
 	gt.Spec.Service = v1alpha1.GameServiceSpec{Type: v1alpha1.GameServiceLoadBalancer}
 	s.Spec.PublishNotReadyAddresses = true
-	Service(gt, s, nil)
+	Service(gt, Ports(gt), s, nil)
 	if s.Spec.LoadBalancerSourceRanges != nil || s.Spec.ExternalTrafficPolicy != "" || s.Spec.SessionAffinity != "" || s.Labels["tier"] != "" {
 		t.Errorf("what isn't asked for any more stays: %+v with the labels %v", s.Spec, s.Labels)
 	}
@@ -176,7 +176,7 @@ func TestAServiceHasWhatTheGameTypeSays(t *testing.T) {
 		t.Errorf("what somebody else made is gone: %+v with the labels %v", s.Spec, s.Labels)
 	}
 	gt.Spec.Service.Type = v1alpha1.GameServiceClusterIP
-	Service(gt, s, nil)
+	Service(gt, Ports(gt), s, nil)
 	if got := Address(gt, s); got != "duel.games.svc" {
 		t.Errorf("inside the cluster the game's address is %q", got)
 	}
@@ -198,35 +198,35 @@ func TestAnUpdateOfPortsLeavesPlayersTheirs(t *testing.T) {
 	gt.Spec.Template.Spec = spec(7778)
 	was := []corev1.ServicePort{{Name: "game", Port: 7777, Protocol: corev1.ProtocolUDP, NodePort: 30777, TargetPort: intstr.FromInt32(7777)}}
 	before := spec(7777)
-	old := OldPorts([]*v1alpha1.ServerSpec{&before})
+	old := OldPorts(&before)
 
 	udp := func(name string, number, nodePort int32) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: number, Protocol: corev1.ProtocolUDP, NodePort: nodePort, TargetPort: intstr.FromString("game")}
 	}
-	during := PlanPorts(gt, corev1.ServiceTypeNodePort, was, old)
+	during := PlanPorts(gt, Ports(gt), corev1.ServiceTypeNodePort, was, old)
 	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 0), udp("game", 7777, 30777)}, during); diff != "" {
 		t.Errorf("while somebody plays on the old version (-want +got):\n%s", diff)
 	}
 	during[0].NodePort = 31000 // the API server's
-	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 31000), udp("game", 7777, 30777)}, PlanPorts(gt, corev1.ServiceTypeNodePort, during, old)); diff != "" {
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 31000), udp("game", 7777, 30777)}, PlanPorts(gt, Ports(gt), corev1.ServiceTypeNodePort, during, old)); diff != "" {
 		t.Errorf("in the next pass (-want +got):\n%s", diff)
 	}
-	after := PlanPorts(gt, corev1.ServiceTypeNodePort, during, nil)
+	after := PlanPorts(gt, Ports(gt), corev1.ServiceTypeNodePort, during, nil)
 	if diff := cmp.Diff([]corev1.ServicePort{udp("game-7778", 7778, 30777)}, after); diff != "" {
 		t.Errorf("once they have left (-want +got):\n%s", diff)
 	}
 	// Nobody played: nothing has to stay.
-	if diff := cmp.Diff([]corev1.ServicePort{udp("game", 7778, 30777)}, PlanPorts(gt, corev1.ServiceTypeNodePort, was, nil)); diff != "" {
+	if diff := cmp.Diff([]corev1.ServicePort{udp("game", 7778, 30777)}, PlanPorts(gt, Ports(gt), corev1.ServiceTypeNodePort, was, nil)); diff != "" {
 		t.Errorf("without old Servers (-want +got):\n%s", diff)
 	}
 	// A port that is asked for by its number waits until the old one has left it.
 	gt.Spec.Service.NodePorts = []v1alpha1.GameNodePort{{Name: "game", NodePort: 30777}}
-	if got := PlanPorts(gt, corev1.ServiceTypeNodePort, was, old)[0].NodePort; got != 0 {
+	if got := PlanPorts(gt, Ports(gt), corev1.ServiceTypeNodePort, was, old)[0].NodePort; got != 0 {
 		t.Errorf("the new port has node port %d, which the old one has", got)
 	}
 	// A port that has another name in old Pods is found there by its number.
 	renamed := []OldPort{{number: 7778, transport: corev1.ProtocolUDP, target: intstr.FromString("play")}}
-	if got := PlanPorts(gt, corev1.ServiceTypeClusterIP, []corev1.ServicePort{udp("play", 7778, 0)}, renamed); len(got) != 1 || got[0].Name != "play" || got[0].TargetPort != intstr.FromInt32(7778) {
+	if got := PlanPorts(gt, Ports(gt), corev1.ServiceTypeClusterIP, []corev1.ServicePort{udp("play", 7778, 0)}, renamed); len(got) != 1 || got[0].Name != "play" || got[0].TargetPort != intstr.FromInt32(7778) {
 		t.Errorf("a renamed port is %+v", got)
 	}
 	// What both speak is said of both.

@@ -13,17 +13,21 @@ import (
 )
 
 // Service changes a Service, new or existing, to what the GameType asks for, and leaves
-// the rest as it is. What the GameType once asked for goes when it doesn't any more. Old are the
-// ports of earlier revisions' Servers.
-func Service(gt *v1alpha1.GameType, s *corev1.Service, old []OldPort) {
+// the rest as it is. What the GameType once asked for goes when it doesn't any more. Ports are the
+// GameType's, and old are those of earlier revisions' Servers.
+func Service(gt *v1alpha1.GameType, ports []corev1.ServicePort, s *corev1.Service, old []OldPort) {
 	asked := &gt.Spec.Service
-	before := settings{}
+	before, now := map[string]bool{}, map[string]bool{
+		"loadBalancerSourceRanges": len(asked.LoadBalancerSourceRanges) > 0,
+		"externalTrafficPolicy":    asked.ExternalTrafficPolicy != "",
+		"sessionAffinity":          asked.SessionAffinity != "",
+	}
 	for name := range strings.SplitSeq(s.Annotations[wellknown.ServiceSettingsAnnotation], ",") {
 		before[name] = true
 	}
-	now := settings{}
 
-	labels := Labels(s.Labels, gt)
+	labels := make(map[string]string, len(s.Labels)+1)
+	maps.Copy(labels, s.Labels)
 	for name := range before {
 		if label, ok := strings.CutPrefix(name, labelSetting); ok {
 			delete(labels, label)
@@ -55,21 +59,22 @@ func Service(gt *v1alpha1.GameType, s *corev1.Service, old []OldPort) {
 	if asked.LoadBalancerClass != nil {
 		s.Spec.LoadBalancerClass = asked.LoadBalancerClass
 	}
-	if now.take(before, "loadBalancerSourceRanges", len(asked.LoadBalancerSourceRanges) > 0) {
+	if now["loadBalancerSourceRanges"] || before["loadBalancerSourceRanges"] {
 		s.Spec.LoadBalancerSourceRanges = asked.LoadBalancerSourceRanges
 	}
-	if now.take(before, "externalTrafficPolicy", asked.ExternalTrafficPolicy != "") {
+	if now["externalTrafficPolicy"] || before["externalTrafficPolicy"] {
 		s.Spec.ExternalTrafficPolicy = asked.ExternalTrafficPolicy
 	}
-	if now.take(before, "sessionAffinity", asked.SessionAffinity != "") {
+	if now["sessionAffinity"] || before["sessionAffinity"] {
 		s.Spec.SessionAffinity = asked.SessionAffinity
 		if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 			s.Spec.SessionAffinityConfig = nil
 		}
 	}
-	s.Spec.Ports = PlanPorts(gt, s.Spec.Type, s.Spec.Ports, old)
+	s.Spec.Ports = PlanPorts(gt, ports, s.Spec.Type, s.Spec.Ports, old)
 
 	delete(annotations, wellknown.ServiceSettingsAnnotation)
+	maps.DeleteFunc(now, func(_ string, isAsked bool) bool { return !isAsked })
 	if names := slices.Sorted(maps.Keys(now)); len(names) > 0 {
 		annotations[wellknown.ServiceSettingsAnnotation] = strings.Join(names, ",")
 	}
@@ -80,18 +85,6 @@ func Service(gt *v1alpha1.GameType, s *corev1.Service, old []OldPort) {
 
 // labelSetting is put before a label's name in ServiceSettingsAnnotation.
 const labelSetting = "labels/"
-
-// settings are the names of what a GameType asked for of its Service.
-type settings map[string]bool
-
-// take notes a setting that is asked for, and reports whether it is to be written: because it is,
-// or because it was asked for before.
-func (s settings) take(before settings, name string, asked bool) bool {
-	if asked {
-		s[name] = true
-	}
-	return asked || before[name]
-}
 
 // Address is where a GameType's players come to.
 func Address(gt *v1alpha1.GameType, s *corev1.Service) string {
@@ -107,12 +100,4 @@ func Address(gt *v1alpha1.GameType, s *corev1.Service) string {
 	default:
 		return s.Name + "." + s.Namespace + ".svc"
 	}
-}
-
-// Labels are an object's labels with the GameType's.
-func Labels(labels map[string]string, gt *v1alpha1.GameType) map[string]string {
-	more := make(map[string]string, len(labels)+1)
-	maps.Copy(more, labels)
-	more[wellknown.GameTypeLabel] = gt.Name
-	return more
 }
