@@ -80,10 +80,10 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		// Somebody may have undone a drain meanwhile.
 		err = r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 		err = wrapf(client.IgnoreNotFound(err), "delete Server %s", client.ObjectKeyFromObject(s))
-	case o.Pod != nil && o.Pod.Labels[wellknown.DeletionAllowedLabel] != strconv.FormatBool(p.Evictable()):
-		err = r.markPod(ctx, o.Pod, p.Evictable())
+	case o.Pod != nil && o.Pod.Labels[wellknown.DeletionAllowedLabel] != strconv.FormatBool(p.Evictable):
+		err = r.markPod(ctx, o.Pod, p.Evictable)
 	}
-	if err == nil && o.Pod != nil && p.Changed && planner.Wanted(s) {
+	if err == nil && o.Pod != nil && p.Changed && len(s.Spec.Storage) > 0 && planner.Wanted(s) {
 		if _, err = r.keepClaims(ctx, s); refusal.Is(err) {
 			kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "The disks stay as they are: %s", refusal.Words(err)))
 			err = nil

@@ -170,9 +170,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	now := r.Now()
 	p := planner.Make(now, s, o)
 	switch {
-	case p.LookFirst() && r.looks != nil:
+	case r.looks == nil:
+	case p.LookFirst:
 		p.RequeueAfter.AtMost(r.looks.Begin(ctx, s, o.Pod))
-	case !planner.Ending(s, o.Pod):
+	case o.Pod == nil || !planner.Ending(s, o.Pod):
 		r.looks.Forget(s.UID)
 	}
 	if p.Release {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,33 +27,35 @@ const guardName = "dormouse-deletion-guard"
 // beside the Servers, so that only those are cached.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
-// buildGuard builds the PodDisruptionBudget that keeps Pods whose deletion isn't allowed from
-// being evicted. Its number is one that no namespace reaches: a percentage, or maxUnavailable,
-// would make Kubernetes look for a scale that a Server doesn't have.
-func buildGuard(namespace string) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
+// guardSpec is what keeps Pods whose deletion isn't allowed from being evicted. Its number is one
+// that no namespace reaches: a percentage, or maxUnavailable, would make Kubernetes look for a
+// scale that a Server doesn't have.
+var guardSpec = policyv1.PodDisruptionBudgetSpec{
+	MinAvailable:               new(intstr.FromInt32(math.MaxInt32)),
+	Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.DeletionAllowedLabel: "false"}},
+	UnhealthyPodEvictionPolicy: ptr.To(policyv1.IfHealthyBudget),
+}
+
+// keepGuard brings the namespace's PodDisruptionBudget to the wanted state.
+func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
+	have := &policyv1.PodDisruptionBudget{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: guardName}, have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the deletion guard of namespace %s: %w", namespace, err)
+	}
+	guards := err == nil && ptr.Equal(have.Spec.MinAvailable, guardSpec.MinAvailable) &&
+		ptr.Equal(have.Spec.UnhealthyPodEvictionPolicy, guardSpec.UnhealthyPodEvictionPolicy) &&
+		equality.Semantic.DeepEqual(have.Spec.Selector, guardSpec.Selector)
+	if guards || r.made.Has(namespace, r.Now()) {
+		return nil
+	}
+	desired := &policyv1.PodDisruptionBudget{
 		TypeMeta: metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: guardName,
 			Labels: map[string]string{managedByLabel: wellknown.ManagedBy},
 		},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable:               new(intstr.FromInt32(math.MaxInt32)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.DeletionAllowedLabel: "false"}},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.IfHealthyBudget),
-		},
-	}
-}
-
-// keepGuard brings the namespace's PodDisruptionBudget to the wanted state.
-func (r *Reconciler) keepGuard(ctx context.Context, namespace string) error {
-	desired, have := buildGuard(namespace), &policyv1.PodDisruptionBudget{}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), have)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the deletion guard of namespace %s: %w", namespace, err)
-	}
-	if err == nil && guards(have, desired) || r.made.Has(namespace, r.Now()) {
-		return nil
+		Spec: *guardSpec.DeepCopy(),
 	}
 	// Many Servers of a new namespace get here at once.
 	r.made.Add(namespace, r.Now())
@@ -91,10 +94,4 @@ func (e *emptied) look(key types.NamespacedName) (now bool, after time.Duration)
 	default:
 		return false, 0
 	}
-}
-
-func guards(have, desired *policyv1.PodDisruptionBudget) bool {
-	return ptr.Equal(have.Spec.MinAvailable, desired.Spec.MinAvailable) &&
-		metav1.FormatLabelSelector(have.Spec.Selector) == metav1.FormatLabelSelector(desired.Spec.Selector) &&
-		ptr.Equal(have.Spec.UnhealthyPodEvictionPolicy, desired.Spec.UnhealthyPodEvictionPolicy)
 }

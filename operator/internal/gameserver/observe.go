@@ -20,7 +20,7 @@ import (
 
 // observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.Observed, error) {
-	o := planner.Observed{NodeLostAfter: r.NodeLostAfter, UsualBoot: r.boots.Of(s)}
+	o := planner.Observed{NodeLostAfter: r.NodeLostAfter}
 	if r.Allocations != nil {
 		o.Holder = r.Allocations.HolderOf(s)
 	}
@@ -40,6 +40,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.O
 		return o, nil
 	}
 	o.Pod = pod
+	o.UsualBoot = r.boots.Of(s)
 	o.LookAllows = r.looks.Allowed(s, pod)
 	r.made.Forget(string(s.UID))
 	o.Clashes = r.picker.Clashes(s, hostports.Of(s, pod))

@@ -32,11 +32,15 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, APIURL: r.APIURL, ReportKey: r.reportKey(ctx, s, t),
 		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
 	}
-	if unfilled, err := r.keepClaims(ctx, s); err != nil || unfilled != nil {
-		return r.waitForFill(s, unfilled, err)
+	if len(s.Spec.Storage) > 0 {
+		if unfilled, err := r.keepClaims(ctx, s); err != nil || unfilled != nil {
+			return r.waitForFill(s, unfilled, err)
+		}
 	}
-	if _, err := r.keepCode(ctx, s); err != nil {
-		return forUser(err)
+	if podbuilder.HasGameAPI(s) {
+		if _, err := r.keepCode(ctx, s); err != nil {
+			return forUser(err)
+		}
 	}
 	pod := podbuilder.Build(s, sidecar, hostPorts, s.Spec.Deletion.Unreported != v1alpha1.DeletionDenied)
 	err = r.Client.Create(ctx, pod)

@@ -13,7 +13,6 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
-	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
 	"dormouse.dev/dormouse/operator/internal/refusal"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 )
@@ -22,12 +21,8 @@ import (
 // games may call the REST API. The operator makes a code in a Secret that goes with the Server, and may
 // not read it again.
 
-// keepCode makes the Secret with a Server's code, where it is to have one, and reports whether there
-// was none.
+// keepCode makes the Secret with a Server's code, and reports whether there was none.
 func (r *Reconciler) keepCode(ctx context.Context, s *v1alpha1.Server) (made bool, _ error) {
-	if !podbuilder.HasGameAPI(s) {
-		return false, nil
-	}
 	err := r.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: gameapi.SecretName(s.Name, s.UID), Labels: map[string]string{managedByLabel: wellknown.ManagedBy},

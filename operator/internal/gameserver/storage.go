@@ -45,9 +45,6 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.Own
 // what it begins with isn't on yet; nil: none. Then a game may come on them: one that isn't to begin
 // with anything any more says so, and isn't filled if that changes again.
 func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfilled *v1alpha1.StorageSpec, err error) {
-	if len(s.Spec.Storage) == 0 {
-		return nil, nil //nolint:nilnil // there is none
-	}
 	world, err := r.world(ctx, s)
 	if err != nil {
 		return nil, err

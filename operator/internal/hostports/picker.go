@@ -172,21 +172,25 @@ func (p *Picker) Pick(s *v1alpha1.Server) ([]int32, error) {
 	defer p.mu.Unlock()
 	ports := make([]int32, len(s.Spec.Ports))
 	taken := map[int32]bool{}
+	var picks []int
 	for i, port := range s.Spec.Ports {
-		if Exposed(port) {
-			ports[i] = port.HostPort
-			taken[port.HostPort] = true
+		switch {
+		case !Exposed(port):
+		case port.HostPort == 0:
+			picks = append(picks, i)
+		default:
+			ports[i], taken[port.HostPort] = port.HostPort, true
 		}
 	}
 	before := map[string]int32{}
 	for _, had := range s.Status.Ports {
 		before[had.Name] = had.Port
 	}
-	p.set(s.UID, nil)
-	for i, port := range s.Spec.Ports {
-		if !picked(port) {
-			continue
-		}
+	if len(picks) > 0 {
+		p.set(s.UID, nil)
+	}
+	for _, i := range picks {
+		port := s.Spec.Ports[i]
 		best := p.best(port, before[port.Name], taken)
 		if best == 0 {
 			return nil, fmt.Errorf("the operator's host ports from %d to %d are fewer than this Server's ports; give it fewer or widen --host-ports", p.low, p.high)

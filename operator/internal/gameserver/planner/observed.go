@@ -140,5 +140,5 @@ func Wanted(s *v1alpha1.Server) bool {
 
 // Ending reports whether a Pod is to end as soon as it may.
 func Ending(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	return pod != nil && (!Wanted(s) || restarts(pod))
+	return !Wanted(s) || restarts(pod)
 }

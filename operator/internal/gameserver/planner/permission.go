@@ -36,11 +36,10 @@ type permission struct {
 // reported that after it was told of the deletion, so that a player who joins at that moment
 // counts; or when its owner forces it.
 func mayGo(now time.Time, s *v1alpha1.Server, o Observed) permission {
-	p := whoPlays(s, o)
-	if p.gone {
-		p.allowed = true
-		return p
+	if o.Pod == nil || Ended(o.Pod) {
+		return permission{allowed: true, empty: true, gone: true, reason: reasons.NotRunning, message: "No game runs."}
 	}
+	p := whoPlays(s, o)
 	lost, _ := o.nodeLost(now)
 	if lost {
 		over, left := graceOver(o.Pod, now)
@@ -128,10 +127,6 @@ func whoPlays(s *v1alpha1.Server, o Observed) permission {
 	}
 	no := func(reason, message string) permission { return permission{reason: reason, message: message} }
 	switch game := gamepod.Report(s, o.Pod); {
-	case o.Pod == nil, Ended(o.Pod):
-		p := yes(reasons.NotRunning, "No game runs.")
-		p.gone = true
-		return p
 	case !GameRunning(s, o.Pod):
 		return yes(reasons.NotRunning, "No game runs.")
 	case game == nil && s.Spec.Deletion.Unreported == v1alpha1.DeletionDenied:

@@ -57,6 +57,10 @@ type Plan struct {
 	Forced bool
 	// guard is why the Pod may or may not go.
 	guard permission
+	// Evictable is set where the Pod may be evicted: nobody plays, as far as is known.
+	Evictable bool
+	// LookFirst is set where the Pod may go once its sidecar has said so again.
+	LookFirst bool
 	// RestoreKey is the ID of the key whose Secret is to be made again; empty: none is missing.
 	RestoreKey string
 	// RestoreCode is set where the Secret with the game's code may be missing.
@@ -70,12 +74,6 @@ type Plan struct {
 	RequeueAfter requeue.After
 }
 
-// Evictable reports whether the Pod may be evicted: nobody plays, as far as is known.
-func (p Plan) Evictable() bool { return p.guard.empty }
-
-// LookFirst reports whether the Pod may go once its sidecar has said so again.
-func (p Plan) LookFirst() bool { return p.guard.lookFirst }
-
 // DeletionMessage is the message of the condition DeletionAllowed.
 func (p Plan) DeletionMessage() string { return p.guard.message }
 
@@ -86,39 +84,53 @@ func (p Plan) DeletionMessage() string { return p.guard.message }
 // deleted and replaced, and so is one that is unhealthy and empty, unless something else looks
 // after the Server. One of an earlier spec ends for another one once nobody plays there.
 func Make(now time.Time, s *v1alpha1.Server, o Observed) Plan {
-	var p Plan
-	p.guard = mayGo(now, s, o)
+	guard := mayGo(now, s, o)
+	p := Plan{guard: guard, Evictable: guard.empty, LookFirst: guard.lookFirst}
 	p.Changed = s.Status.ObservedGeneration != s.Generation && (s.Status.ObservedGeneration != 0 || s.Generation > 1)
-	p.RequeueAfter.AtMost(p.guard.requeueAfter)
-	_, left := o.nodeLost(now)
-	p.RequeueAfter.AtMost(left)
-	wait := untilNextPod(now, s)
 	switch {
 	case o.Stranger:
 		// A Server whose Pod's name is taken has no Pod of its own to wait for.
 		p.Release = !s.DeletionTimestamp.IsZero()
-	case !Wanted(s), restarts(o.Pod) && !Ended(o.Pod):
-		planEnd(now, s, o, &p)
-	case o.Pod == nil && s.Spec.Drain && !InFleet(s):
-		p.Retire = "The Server was drained, and no game runs."
-	case o.Pod == nil && o.Made:
-		p.RequeueAfter.AtMost(CacheLag)
-	case o.Pod == nil && wait > 0:
-		p.waits = wait
-		p.RequeueAfter.AtMost(wait)
+		return p
 	case o.Pod == nil:
-		p.Create = true
-	default:
+		planFirst(now, s, o, &p)
+		return p
+	}
+	p.RequeueAfter.AtMost(guard.requeueAfter)
+	_, left := o.nodeLost(now)
+	p.RequeueAfter.AtMost(left)
+	if !Wanted(s) || restarts(o.Pod) && !Ended(o.Pod) {
+		planEnd(now, o, &p)
+	} else {
 		planRun(now, s, o, &p)
 	}
 	return p
 }
 
-// planEnd plans for a Server that is to have no Pod.
-func planEnd(now time.Time, s *v1alpha1.Server, o Observed, p *Plan) {
+// planFirst plans for a Server that has no Pod.
+func planFirst(now time.Time, s *v1alpha1.Server, o Observed, p *Plan) {
 	switch {
-	case o.Pod == nil:
+	case !Wanted(s):
 		p.Release = !s.DeletionTimestamp.IsZero()
+		return
+	case s.Spec.Drain && !InFleet(s):
+		p.Retire = "The Server was drained, and no game runs."
+		return
+	case o.Made:
+		p.RequeueAfter.AtMost(CacheLag)
+		return
+	}
+	// Earlier failures delay it.
+	if last := s.Status.LastFailureTime; last != nil {
+		p.waits = max(0, last.Add(delayAfter(s.Status.Failures)).Sub(now))
+		p.RequeueAfter.AtMost(p.waits)
+	}
+	p.Create = p.waits == 0
+}
+
+// planEnd plans for a Pod that is to end.
+func planEnd(now time.Time, o Observed, p *Plan) {
+	switch {
 	case p.guard.gone:
 		if left := removal(now, o); left > 0 {
 			p.RequeueAfter.AtMost(left)
@@ -156,15 +168,6 @@ func removal(now time.Time, o Observed) time.Duration {
 		ended = end // of its grace period
 	}
 	return ended.Add(removalTime).Sub(now)
-}
-
-// untilNextPod is how long a Server's next Pod waits because of earlier failures; 0 or less
-// where it needn't.
-func untilNextPod(now time.Time, s *v1alpha1.Server) time.Duration {
-	if s.Status.LastFailureTime == nil {
-		return 0
-	}
-	return s.Status.LastFailureTime.Add(delayAfter(s.Status.Failures)).Sub(now)
 }
 
 // delayAfter is how long the next Pod waits after so many failures.

@@ -1,6 +1,7 @@
 package podbuilder
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,19 +18,22 @@ import (
 
 // buildGame gives the game's container its environment, ports and disks.
 func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container, hostPorts []int32) {
-	setEnv(game, "SERVER_NAME", s.Name)
-	setEnv(game, "SERVER_NAMESPACE", s.Namespace)
-	setEnv(game, "AGONES_SDK_GRPC_PORT", strconv.Itoa(wellknown.SDKGRPCPort))
-	setEnv(game, "AGONES_SDK_HTTP_PORT", strconv.Itoa(wellknown.SDKHTTPPort))
+	env := []corev1.EnvVar{
+		{Name: "SERVER_NAME", Value: s.Name},
+		{Name: "SERVER_NAMESPACE", Value: s.Namespace},
+		{Name: "AGONES_SDK_GRPC_PORT", Value: strconv.Itoa(wellknown.SDKGRPCPort)},
+		{Name: "AGONES_SDK_HTTP_PORT", Value: strconv.Itoa(wellknown.SDKHTTPPort)},
+	}
 	for i, port := range s.Spec.Ports {
 		number := hostports.Listen(port, hostPorts[i])
-		setEnv(game, "SERVER_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), strconv.Itoa(int(number)))
+		env = append(env, corev1.EnvVar{Name: "SERVER_PORT_" + strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")), Value: strconv.Itoa(int(number))})
 		for _, protocol := range port.Protocol.Transports() {
 			setPort(game, corev1.ContainerPort{
 				Name: gamepod.PortName(&port, protocol), ContainerPort: number, Protocol: protocol, HostPort: hostPorts[i],
 			})
 		}
 	}
+	setEnv(game, env...)
 	for _, disk := range s.Spec.Storage {
 		name := "storage-" + disk.Name
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -39,10 +43,12 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 	}
 }
 
-// setEnv adds a variable, unless the template has one of that name.
-func setEnv(c *corev1.Container, name, value string) {
-	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
-		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+// setEnv adds variables, but for those that the template has.
+func setEnv(c *corev1.Container, variables ...corev1.EnvVar) {
+	for _, v := range variables {
+		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name }) {
+			c.Env = append(c.Env, v)
+		}
 	}
 }
 
@@ -50,7 +56,7 @@ func setEnv(c *corev1.Container, name, value string) {
 func setPort(c *corev1.Container, port corev1.ContainerPort) {
 	for i := range c.Ports {
 		have := &c.Ports[i]
-		if have.ContainerPort == port.ContainerPort && orDefault(string(have.Protocol), "TCP") == string(port.Protocol) {
+		if have.ContainerPort == port.ContainerPort && cmp.Or(have.Protocol, corev1.ProtocolTCP) == port.Protocol {
 			have.HostPort = max(have.HostPort, port.HostPort)
 			return
 		}
@@ -68,10 +74,7 @@ func HasGameAPI(s *v1alpha1.Server) bool { return s.Annotations[wellknown.GameAP
 
 // setCode gives a container the code, unless the template has a variable of that name.
 func setCode(s *v1alpha1.Server, c *corev1.Container) {
-	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv }) {
-		return
-	}
-	c.Env = append(c.Env, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+	setEnv(c, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: gameapi.SecretName(s.Name, s.UID)}, Key: gameapi.SecretKey,
 	}}})
 }

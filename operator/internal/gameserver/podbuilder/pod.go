@@ -45,8 +45,13 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 	if fleet := s.Labels[wellknown.FleetLabel]; fleet != "" {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, fleet)
 	}
-	besideDisks(s, pod)
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, gamepod.Container(s))
+	if len(s.Spec.Storage) > 0 {
+		besideDisks(s, pod)
+	} else {
+		delete(pod.Labels, wellknown.DisksLabel) // a template's
+	}
+	name := gamepod.Container(s)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, name)
 	if metav1.GetControllerOf(s) == nil {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, Hash(&s.Spec))
 	}
@@ -54,18 +59,22 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 	if pod.Spec.AutomountServiceAccountToken == nil {
 		pod.Spec.AutomountServiceAccountToken = new(false)
 	}
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == gamepod.Container(s) })
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	if i >= 0 {
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
-	if HasGameAPI(s) && i >= 0 {
-		setEnv(&pod.Spec.Containers[i], gameapi.URLEnv, sidecar.APIURL)
+	beside, hasAPI := buildSidecar(s, sidecar, hostPorts), HasGameAPI(s)
+	if hasAPI {
+		setCode(s, &beside)
+	}
+	if hasAPI && i >= 0 {
+		setEnv(&pod.Spec.Containers[i], corev1.EnvVar{Name: gameapi.URLEnv, Value: sidecar.APIURL})
 		setCode(s, &pod.Spec.Containers[i])
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.GameAPIAnnotation, "true")
 	} else {
 		delete(pod.Annotations, wellknown.GameAPIAnnotation) // a template's
 	}
-	addSidecar(&pod.Spec, buildSidecar(s, sidecar, hostPorts), sidecar.AfterGame && !awaitsSidecar(s))
+	addSidecar(&pod.Spec, beside, sidecar.AfterGame && !awaitsSidecar(s))
 	if sidecar.ReportKey != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.ReportKeyAnnotation, sidecar.ReportKey)
 	} else {
@@ -89,10 +98,6 @@ const disksWeight = 100
 // besideDisks has a Server's Pod and the others that mount its disks find each other: a disk may be
 // one node's at a time.
 func besideDisks(s *v1alpha1.Server, pod *corev1.Pod) {
-	if len(s.Spec.Storage) == 0 {
-		delete(pod.Labels, wellknown.DisksLabel) // a template's
-		return
-	}
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.DisksLabel, s.Name)
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &corev1.Affinity{}

@@ -1,6 +1,7 @@
 package podbuilder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func addSidecar(spec *corev1.PodSpec, c corev1.Container, afterGame bool) {
 			if p.Protocol == corev1.ProtocolSCTP {
 				continue // the sidecar's tables don't show it
 			}
-			ports = append(ports, fmt.Sprintf("%d/%s", p.ContainerPort, orDefault(string(p.Protocol), string(corev1.ProtocolTCP))))
+			ports = append(ports, fmt.Sprintf("%d/%s", p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)))
 		}
 	}
 	c.Args = append(c.Args, "--outlive-game")
@@ -87,8 +88,8 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 		fmt.Sprintf("--grpc-port=%d", wellknown.SDKGRPCPort),
 		fmt.Sprintf("--http-port=%d", wellknown.SDKHTTPPort),
 		fmt.Sprintf("--listen=:%d", wellknown.SidecarPort),
-		"--readiness=" + orDefault(string(s.Spec.Readiness), string(v1alpha1.ServerReadinessAuto)),
-		"--unreported=" + orDefault(string(s.Spec.Deletion.Unreported), string(v1alpha1.DeletionAllowed)),
+		"--readiness=" + string(cmp.Or(s.Spec.Readiness, v1alpha1.ServerReadinessAuto)),
+		"--unreported=" + string(cmp.Or(s.Spec.Deletion.Unreported, v1alpha1.DeletionAllowed)),
 	}
 	if health.InitialDelay != nil {
 		args = append(args, "--health-initial-delay="+health.InitialDelay.Duration.String())
@@ -112,8 +113,7 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	c.Name = wellknown.SidecarContainer
 	c.RestartPolicy = nil
 	c.Args = args
-	setEnv(c, "SERVER_NAME", s.Name)
-	setEnv(c, "SERVER_NAMESPACE", s.Namespace)
+	setEnv(c, corev1.EnvVar{Name: "SERVER_NAME", Value: s.Name}, corev1.EnvVar{Name: "SERVER_NAMESPACE", Value: s.Namespace})
 	c.Ports = []corev1.ContainerPort{{Name: "dormouse", ContainerPort: wellknown.SidecarPort, Protocol: corev1.ProtocolTCP}}
 	c.ReadinessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(wellknown.SidecarPort)}},
@@ -121,9 +121,6 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 	}
 	setCredential(c, sidecar.ReportKey)
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv })
-	if HasGameAPI(s) {
-		setCode(s, c)
-	}
 	return *c
 }
 
@@ -136,13 +133,6 @@ func probePort(s *v1alpha1.Server, name string, hostPorts []int32) int32 {
 		}
 	}
 	return 0 // the API server refuses that
-}
-
-func orDefault(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // A sidecar shows who it is with a key in its environment. Where it can't have one it has a token

@@ -40,8 +40,8 @@ func servicePortName(p *v1alpha1.ServerPort, transport corev1.Protocol) string {
 	return p.Name + "-" + strings.ToLower(string(transport))
 }
 
-// targetPort is the name of a port in the Pods of a template, or its number where the template's
-// own ports leave it no name.
+// targetPort is the name of a template's port in its Pods, or its number where the other ports leave it
+// no name.
 func targetPort(s *v1alpha1.ServerSpec, p *v1alpha1.ServerPort, transport corev1.Protocol) intstr.IntOrString {
 	name := gamepod.PortName(p, transport)
 	if len(s.Template.Spec.Containers) == 0 {
@@ -59,16 +59,13 @@ func targetPort(s *v1alpha1.ServerSpec, p *v1alpha1.ServerPort, transport corev1
 			}
 		}
 	}
-	named := 0
 	for i := range s.Ports {
-		for _, over := range s.Ports[i].Protocol.Transports() {
-			if gamepod.PortName(&s.Ports[i], over) == name {
-				named++
+		other := &s.Ports[i]
+		for _, over := range other.Protocol.Transports() {
+			if (other != p || over != transport) && gamepod.PortName(other, over) == name {
+				return intstr.FromInt32(p.ContainerPort)
 			}
 		}
-	}
-	if named > 1 {
-		return intstr.FromInt32(p.ContainerPort)
 	}
 	return intstr.FromString(name)
 }
