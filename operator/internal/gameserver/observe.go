@@ -21,9 +21,6 @@ import (
 // observe reads what a plan is made from, from the cache alone.
 func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.Observed, error) {
 	o := planner.Observed{NodeLostAfter: r.NodeLostAfter}
-	if r.Allocations != nil {
-		o.Holder = r.Allocations.HolderOf(s)
-	}
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod, client.UnsafeDisableDeepCopy)
 	switch {
@@ -41,6 +38,9 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.O
 	}
 	o.Pod = pod
 	o.UsualBoot = r.boots.Of(s)
+	if r.Allocations != nil {
+		o.Holder = r.Allocations.HolderOf(s)
+	}
 	o.LookAllows = r.looks.Allowed(s, pod)
 	r.made.Forget(string(s.UID))
 	o.Clashes = r.picker.Clashes(s, hostports.Of(s, pod))

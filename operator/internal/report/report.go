@@ -52,8 +52,10 @@ type Reports struct {
 	// Peers asks all replicas for their recent reports.
 	Peers *Peers
 
+	// table also knows how writes at this replica left the Servers.
+	*table
+
 	cache  cache.Cache
-	table  *table
 	report *Handler
 	recent *recentHandler
 }
@@ -84,20 +86,6 @@ func New(o Options) *Reports {
 func (r *Reports) Look(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
 	return r.Peers.Look(ctx, server, podUID)
 }
-
-// Turn waits until nobody else at this replica writes a Server's status, and returns what ends the
-// caller's turn.
-func (r *Reports) Turn(server types.UID) (end func()) { return r.table.turn(server) }
-
-// Latest is a Server as the cache has it, or as a write at this replica left it that the cache
-// doesn't have yet. It must not be changed.
-func (r *Reports) Latest(cached *v1alpha1.Server) *v1alpha1.Server { return r.table.newest(cached) }
-
-// WroteAfter reports whether something later than this Server was written at this replica.
-func (r *Reports) WroteAfter(server *v1alpha1.Server) bool { return r.table.wroteAfter(server) }
-
-// Wrote notes how a write at this replica left a Server, which must not be changed any more.
-func (r *Reports) Wrote(server *v1alpha1.Server) { r.table.wrote(server) }
 
 // Register registers the endpoints for reports, and for other replicas.
 func (r *Reports) Register(s *httpserver.Server) {

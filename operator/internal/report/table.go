@@ -202,9 +202,9 @@ func (t *table) pending(uid types.UID) (*entry, *said) {
 	return e, e.last
 }
 
-// turn waits until nobody else at this replica writes a Server's status, and returns what ends the
+// Turn waits until nobody else at this replica writes a Server's status, and returns what ends the
 // turn. Two who write at once from one version would have one refused. A few Servers share a turn.
-func (t *table) turn(uid types.UID) (end func()) {
+func (t *table) Turn(uid types.UID) (end func()) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(uid)) // a hash accepts any input
 	m := &t.turns[hash.Sum32()%uint32(len(t.turns))]
@@ -212,8 +212,9 @@ func (t *table) turn(uid types.UID) (end func()) {
 	return m.Unlock
 }
 
-// wrote remembers a Server after a write, unless a later one is remembered.
-func (t *table) wrote(server *v1alpha1.Server) {
+// Wrote remembers a Server after a write at this replica, unless a later one is remembered. It must
+// not be changed any more.
+func (t *table) Wrote(server *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[server.UID]
@@ -231,9 +232,9 @@ func later(a, b *v1alpha1.Server) bool {
 	return err == nil && order > 0
 }
 
-// newest is the Server in the cache, or the Server after the last write if the cache doesn't
-// have that yet.
-func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
+// Latest is a Server as the cache has it, or as the last write at this replica left it if the cache
+// doesn't have that yet. It must not be changed.
+func (t *table) Latest(cached *v1alpha1.Server) *v1alpha1.Server {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[cached.UID]
@@ -247,9 +248,9 @@ func (t *table) newest(cached *v1alpha1.Server) *v1alpha1.Server {
 	return e.written
 }
 
-// wroteAfter reports whether something later than a Server was written here, which the cache may not
-// have yet.
-func (t *table) wroteAfter(server *v1alpha1.Server) bool {
+// WroteAfter reports whether something later than a Server was written at this replica, which the
+// cache may not have yet.
+func (t *table) WroteAfter(server *v1alpha1.Server) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[server.UID]

@@ -15,8 +15,8 @@ func ofVersion(number string) *v1alpha1.Server {
 // What was written here counts until the cache has it, or something later.
 func TestTheNewestServerIsTheLastWritten(t *testing.T) {
 	table := newTable()
-	table.wrote(ofVersion("7")) // of a Server that never reported here
-	if got := table.newest(ofVersion("5")).ResourceVersion; got != "5" {
+	table.Wrote(ofVersion("7")) // of a Server that never reported here
+	if got := table.Latest(ofVersion("5")).ResourceVersion; got != "5" {
 		t.Errorf("a Server without a report is of version %s, want that of the cache", got)
 	}
 	table.take("server-1", lobby1(), report())
@@ -24,12 +24,12 @@ func TestTheNewestServerIsTheLastWritten(t *testing.T) {
 		{"", "5", "5"}, {"7", "5", "7"}, {"6", "5", "7"}, {"", "6", "7"}, {"9", "6", "9"}, {"", "9", "9"}, {"", "5", "5"}, {"8", "9", "9"}, {"nonsense", "9", "9"},
 	} {
 		if step.writes != "" {
-			table.wrote(ofVersion(step.writes))
+			table.Wrote(ofVersion(step.writes))
 		}
-		if got, want := table.wroteAfter(ofVersion(step.cached)), step.want != step.cached; got != want {
+		if got, want := table.WroteAfter(ofVersion(step.cached)), step.want != step.cached; got != want {
 			t.Errorf("step %d: something later than version %s was written: %t, want %t", i, step.cached, got, want)
 		}
-		if got := table.newest(ofVersion(step.cached)).ResourceVersion; got != step.want {
+		if got := table.Latest(ofVersion(step.cached)).ResourceVersion; got != step.want {
 			t.Errorf("step %d: the newest beside version %s is %s, want %s", i, step.cached, got, step.want)
 		}
 	}
@@ -37,11 +37,11 @@ func TestTheNewestServerIsTheLastWritten(t *testing.T) {
 
 func TestOneAtATimeHasAServersTurn(t *testing.T) {
 	table := newTable()
-	end := table.turn("server-1")
+	end := table.Turn("server-1")
 	second := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		defer table.turn("server-1")()
+		defer table.Turn("server-1")()
 		close(second)
 	})
 	select {

@@ -81,7 +81,7 @@ func (w *Writer) Start(ctx context.Context) error {
 
 // offer has a report looked at that was just accepted, if it changes something.
 func (w *Writer) offer(server *v1alpha1.Server, s *said) {
-	if !compare(w.table.newest(server), s).none() {
+	if !compare(w.table.Latest(server), s).none() {
 		w.queue.Add(server.UID)
 	}
 }
@@ -120,7 +120,7 @@ func (w *Writer) next(ctx context.Context) bool {
 func (w *Writer) write(ctx context.Context, uid types.UID) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	defer w.table.turn(uid)()
+	defer w.table.Turn(uid)()
 	e, s := w.table.pending(uid)
 	if e == nil {
 		return 0, nil
@@ -185,7 +185,7 @@ func (w *Writer) current(ctx context.Context, uid types.UID, e *entry, s *said) 
 	if err != nil {
 		return nil, false, fmt.Errorf("read the Pod of Server %s: %w", e.server, err)
 	}
-	return w.table.newest(server), podstatus.Ready(pod), nil
+	return w.table.Latest(server), podstatus.Ready(pod), nil
 }
 
 // patch writes a change, the status first: a denial must be written even if the metadata is
@@ -215,7 +215,7 @@ func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c cha
 	if err := w.client.Status().Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return nil, fmt.Errorf("write the status: %w", err)
 	}
-	w.table.wrote(changed)
+	w.table.Wrote(changed)
 	return changed, nil
 }
 
@@ -227,7 +227,7 @@ func (w *Writer) patchMetadata(ctx context.Context, server *v1alpha1.Server, c c
 	if err := w.client.Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("write the metadata: %w", err)
 	}
-	w.table.wrote(changed)
+	w.table.Wrote(changed)
 	return nil
 }
 

@@ -55,9 +55,6 @@ func parse(raw []byte) (ring, error) {
 	return r, nil
 }
 
-// newest is the key of new Pods.
-func (r ring) newest() *key { return &r[len(r)-1] }
-
 // has reports whether it has a key.
 func (r ring) has(id string) bool {
 	return slices.ContainsFunc(r, func(k key) bool { return k.ID == id })
@@ -78,11 +75,15 @@ func (r ring) with(other ring) ring {
 // rotates is after how long there is to be another key; 0: now. A key that is younger than asked,
 // or not revoked, is given to new Pods for rotateAfter.
 func (r ring) rotates(now, asked time.Time, revoked []string) time.Duration {
-	if len(r) == 0 || slices.Contains(revoked, r.newest().ID) {
+	if len(r) == 0 {
 		return 0
 	}
-	left := r.newest().From.Add(rotateAfter).Sub(now)
-	if asked.After(r.newest().From) {
+	newest := &r[len(r)-1]
+	if slices.Contains(revoked, newest.ID) {
+		return 0
+	}
+	left := newest.From.Add(rotateAfter).Sub(now)
+	if asked.After(newest.From) {
 		left = min(left, asked.Sub(now))
 	}
 	return max(0, left)

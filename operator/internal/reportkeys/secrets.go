@@ -70,7 +70,7 @@ func (k *Keeper) Provide(ctx context.Context, namespace string) (id string, err 
 	if len(ring) == 0 {
 		return "", fmt.Errorf("%w yet", errUnreadable)
 	}
-	id = ring.newest().ID
+	id = ring[len(ring)-1].ID
 	last, tried := k.made.last(namespace)
 	switch age := k.now().Sub(last.at); {
 	case tried && last.failed != nil && age < retryAfter:

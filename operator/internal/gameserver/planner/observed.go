@@ -35,9 +35,10 @@ type Observed struct {
 	NodeMissingSince time.Time
 	// NodeLostAfter is how long a node may be silent before its Pods count as gone.
 	NodeLostAfter time.Duration
-	// Holder is which Allocations have the Server.
+	// Holder is which Allocations have the Server; of one without a Pod it isn't asked.
 	Holder book.Holder
-	// UsualBoot is how long the game usually takes from its start until it is Ready; 0: not known.
+	// UsualBoot is how long the game usually takes from its start until it is Ready; 0: not known, or there
+	// is no Pod.
 	UsualBoot time.Duration
 	// Clashes is set where one of the Pod's picked host ports has become a UDP port of an
 	// ElasticService, and there are other numbers.
@@ -138,7 +139,7 @@ func Wanted(s *v1alpha1.Server) bool {
 	return s.DeletionTimestamp.IsZero() && s.Spec.Runs()
 }
 
-// Ending reports whether a Pod is to end as soon as it may.
+// Ending reports whether a Server's Pod is to end as soon as it may.
 func Ending(s *v1alpha1.Server, pod *corev1.Pod) bool {
 	return !Wanted(s) || restarts(pod)
 }
