@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	if len(m.writes) > 0 {
 		servers, pendingFor = overlay.Over(m.writes, now, servers)
 	}
-	if r.Allocations != nil {
+	if len(servers) > 0 && r.Allocations != nil {
 		r.observeHolders(f, servers)
 	}
 	if len(servers)+len(m.compared) > 0 {

@@ -37,7 +37,7 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 			return r.waitForFill(s, unfilled, err)
 		}
 	}
-	if podbuilder.HasGameAPI(s) {
+	if s.Annotations[wellknown.GameAPIAnnotation] == "true" {
 		if _, err := r.keepCode(ctx, s); err != nil {
 			return forUser(err)
 		}

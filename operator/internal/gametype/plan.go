@@ -113,12 +113,21 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		}
 	}
 	slices.SortFunc(old, byNumber)
+	// Its number is higher than any other's.
+	highest := int64(0)
+	if len(old) > 0 {
+		highest = max(0, old[len(old)-1].number)
+	}
+	if p.current != nil && p.current.number > highest {
+		p.number = p.current.number
+	} else {
+		p.number = max(highest, lastNumber) + 1
+	}
 	current := p.current
 	if current == nil {
 		current = &fleet{current: true, observed: true}
 		p.create = true
 	}
-	p.number = numberOf(p.current, old, lastNumber)
 
 	// How many Servers is each to have, or which places?
 	replicas := scaleOf(spec).Replicas
@@ -190,18 +199,6 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		p.why = "There are more empty Fleets than are to be kept."
 	}
 	return p
-}
-
-// numberOf is the number of the current revision: higher than any other's.
-func numberOf(current *fleet, old []*fleet, lastNumber int64) int64 {
-	highest := int64(0)
-	for _, f := range old {
-		highest = max(highest, f.number)
-	}
-	if current != nil && current.number > highest {
-		return current.number
-	}
-	return max(highest, lastNumber) + 1
 }
 
 func boundsOf(spec *v1alpha1.GameTypeSpec) bounds {

@@ -44,7 +44,7 @@ type Keeper struct {
 	// Namespace is the operator's.
 	Namespace string
 	Reporter  *errortracking.Reporter
-	// Now is the clock; nil: time.Now.
+	// Now is the clock; nil: Setup makes it time.Now.
 	Now func() time.Time
 
 	current atomic.Pointer[keys]
@@ -53,6 +53,9 @@ type Keeper struct {
 
 // Setup registers the reconciler.
 func (k *Keeper) Setup(mgr ctrl.Manager) error {
+	if k.Now == nil {
+		k.Now = time.Now
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("report-keys").
 		For(&corev1.Secret{}).
@@ -75,7 +78,7 @@ func (k *Keeper) Reconcile(ctx context.Context, request reconcile.Request) (resu
 		// One that is deleted comes back with the manifests; what is in memory serves on.
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // a cache's own error
 	}
-	now := k.now()
+	now := k.Now()
 	read, err := parse(secret.Data[dataKey])
 	if err != nil {
 		// Nobody's keys are thrown away: an owner may mend what is there.
@@ -136,11 +139,4 @@ func (k *Keeper) keys() *keys {
 		return c
 	}
 	return &keys{}
-}
-
-func (k *Keeper) now() time.Time {
-	if k.Now != nil {
-		return k.Now()
-	}
-	return time.Now()
 }

@@ -44,13 +44,6 @@ type attempt struct {
 	failed error
 }
 
-func (m *made) last(namespace string) (attempt, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, tried := m.in[namespace]
-	return last, tried
-}
-
 func (m *made) note(namespace string, a attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,20 +59,22 @@ func SecretName(id string) string { return "dormouse-report-key-" + id }
 // Provide returns the ID of the key for new Pods of a namespace, once that has a Secret with it.
 // An error is why it has none: such Pods do without.
 func (k *Keeper) Provide(ctx context.Context, namespace string) (id string, err error) {
-	ring := k.keys().ring
-	if len(ring) == 0 {
+	current := k.current.Load()
+	if current == nil || len(current.ring) == 0 {
 		return "", fmt.Errorf("%w yet", errUnreadable)
 	}
-	id = ring[len(ring)-1].ID
-	last, tried := k.made.last(namespace)
-	switch age := k.now().Sub(last.at); {
+	id = current.ring[len(current.ring)-1].ID
+	k.made.mu.Lock()
+	last, tried := k.made.in[namespace]
+	k.made.mu.Unlock()
+	switch age := k.Now().Sub(last.at); {
 	case tried && last.failed != nil && age < retryAfter:
 		return "", last.failed
 	case tried && last.failed == nil && last.id == id && age < sureFor:
 		return id, nil
 	case tried && last.failed == nil && last.id == id:
 		// A player may wait for the Pod, which needs the Secret later than it needs to be made.
-		k.made.note(namespace, attempt{id: id, at: k.now()})
+		k.made.note(namespace, attempt{id: id, at: k.Now()})
 		go k.makeBeside(context.WithoutCancel(ctx), namespace, id)
 		return id, nil
 	}
@@ -101,7 +96,7 @@ func (k *Keeper) makeBeside(ctx context.Context, namespace, id string) {
 // Restore makes a namespace's Secret with the key of a rotation, unless it is there.
 func (k *Keeper) Restore(ctx context.Context, namespace, id string) error {
 	err := k.create(ctx, namespace, id)
-	k.made.note(namespace, attempt{id: id, at: k.now(), failed: err})
+	k.made.note(namespace, attempt{id: id, at: k.Now(), failed: err})
 	return err
 }
 

@@ -25,7 +25,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (serviceauth.Identi
 	if len(keys.ring) == 0 {
 		return serviceauth.Identity{}, fmt.Errorf("%w: those for reports aren't read yet", serviceauth.ErrKeysUnavailable)
 	}
-	pod, id, err := reporttoken.Verify(token, v.Keys.now(), keys.of)
+	pod, id, err := reporttoken.Verify(token, v.Keys.Now(), keys.of)
 	if err != nil {
 		return serviceauth.Identity{}, err //nolint:wrapcheck // it says all
 	}

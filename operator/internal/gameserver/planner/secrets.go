@@ -8,7 +8,6 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gamepod"
-	"dormouse.dev/dormouse/operator/internal/gameserver/podbuilder"
 )
 
 // restoreRetry is when to look again whether a Pod still waits for its key.
@@ -27,7 +26,7 @@ func lacksKey(pod *corev1.Pod) string {
 
 // lacksCode reports whether a Pod may wait for the Secret with its code.
 func lacksCode(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	if !podbuilder.HasGameAPI(s) || pod.Annotations[wellknown.GameAPIAnnotation] != "true" {
+	if s.Annotations[wellknown.GameAPIAnnotation] != "true" || pod.Annotations[wellknown.GameAPIAnnotation] != "true" {
 		return false
 	}
 	return waitsForConfig(gamepod.SidecarStatus(pod)) || waitsForConfig(gamepod.Status(s, pod))

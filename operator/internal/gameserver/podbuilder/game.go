@@ -69,9 +69,6 @@ func setPort(c *corev1.Container, port corev1.ContainerPort) {
 
 // A game that may call the REST API for itself shows a code, which its sidecar has, too.
 
-// HasGameAPI reports whether a Server's game may call the REST API.
-func HasGameAPI(s *v1alpha1.Server) bool { return s.Annotations[wellknown.GameAPIAnnotation] == "true" }
-
 // setCode gives a container the code, unless the template has a variable of that name.
 func setCode(s *v1alpha1.Server, c *corev1.Container) {
 	setEnv(c, corev1.EnvVar{Name: gameapi.CodeEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{

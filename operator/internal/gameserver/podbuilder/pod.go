@@ -63,7 +63,7 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 	if i >= 0 {
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
-	beside, hasAPI := buildSidecar(s, sidecar, hostPorts), HasGameAPI(s)
+	beside, hasAPI := buildSidecar(s, sidecar, hostPorts), s.Annotations[wellknown.GameAPIAnnotation] == "true"
 	if hasAPI {
 		setCode(s, &beside)
 	}
