@@ -203,7 +203,8 @@ func (p *Picker) Pick(s *v1alpha1.Server) ([]int32, error) {
 
 // best is the best number for a port, whose previous one was had, or 0; 0: there is none.
 func (p *Picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
-	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.elastic(port, had) && !p.avoided(had) {
+	udp := overUDP(port)
+	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.avoided(had) && !(udp && p.services.Elastic(had)) {
 		return had
 	}
 	best, lowest := int32(0), cost{}
@@ -218,8 +219,11 @@ func (p *Picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool)
 		if best != 0 && c.compare(lowest) >= 0 {
 			continue // whatever Services have it
 		}
-		c.elastic = p.elastic(port, candidate)
-		c.ofService = overUDP(port) && p.services.Any(candidate)
+		c.elastic = udp && p.services.Elastic(candidate)
+		c.ofService = udp && p.services.Any(candidate)
+		if c == (cost{}) {
+			return candidate // none is better
+		}
 		if best == 0 || c.compare(lowest) < 0 {
 			best, lowest = candidate, c
 		}

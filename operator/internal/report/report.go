@@ -113,8 +113,8 @@ func (r *Reports) Watch(ctx context.Context) error {
 		return fmt.Errorf("watch Servers: %w", err)
 	}
 	_, err = servers.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, o any) { r.table.notify(uidOf(o)) },
-		DeleteFunc: func(o any) { r.table.forget(uidOf(o)) },
+		UpdateFunc: func(_, o any) { r.notify(uidOf(o)) },
+		DeleteFunc: func(o any) { r.forget(uidOf(o)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch Servers: %w", err)
@@ -125,14 +125,14 @@ func (r *Reports) Watch(ctx context.Context) error {
 	}
 	_, err = pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(old, o any) {
-			r.table.notify(ownerOf(o))
+			r.notify(ownerOf(o))
 			before, ok1 := old.(*corev1.Pod)
 			after, ok2 := o.(*corev1.Pod)
 			if ok1 && ok2 && !podstatus.Ready(before) && podstatus.Ready(after) {
 				r.Writer.look(ownerOf(o))
 			}
 		},
-		DeleteFunc: func(o any) { r.table.notify(ownerOf(o)) },
+		DeleteFunc: func(o any) { r.notify(ownerOf(o)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch Pods: %w", err)

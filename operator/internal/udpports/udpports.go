@@ -156,7 +156,7 @@ func ServicesWith(ctx context.Context, c client.Reader, number int32) ([]corev1.
 func ServersWith(ctx context.Context, c client.Reader, number int32) ([]client.ObjectKey, error) {
 	var list v1alpha1.ServerList
 	// Only their names are read.
-	if err := c.List(ctx, &list, client.MatchingFields{indexHostPort: text(number)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, &list, client.MatchingFields{indexHostPort: strconv.Itoa(int(number))}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Servers with UDP host port %d: %w", number, err)
 	}
 	keys := make([]client.ObjectKey, len(list.Items))
@@ -202,7 +202,7 @@ func ClashOf(ctx context.Context, c client.Reader, svc *corev1.Service) (*Clash,
 
 func services(ctx context.Context, c client.Reader, index string, number int32, opts ...client.ListOption) ([]corev1.Service, error) {
 	var list corev1.ServiceList
-	if err := c.List(ctx, &list, append(opts, client.MatchingFields{index: text(number)})...); err != nil {
+	if err := c.List(ctx, &list, append(opts, client.MatchingFields{index: strconv.Itoa(int(number))})...); err != nil {
 		return nil, fmt.Errorf("list the Services with UDP port %d: %w", number, err)
 	}
 	return list.Items, nil
@@ -212,12 +212,10 @@ func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-func text(number int32) string { return strconv.Itoa(int(number)) }
-
 func texts(numbers []int32) []string {
 	list := make([]string, len(numbers))
 	for i, n := range numbers {
-		list[i] = text(n)
+		list[i] = strconv.Itoa(int(n))
 	}
 	return list
 }
