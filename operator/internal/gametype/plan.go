@@ -113,7 +113,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		}
 	}
 	slices.SortFunc(old, byNumber)
-	// Its number is higher than any other's.
+	// The current revision's number is higher than any other's.
 	highest := int64(0)
 	if len(old) > 0 {
 		highest = max(0, old[len(old)-1].number)
@@ -131,7 +131,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 
 	// How many Servers is each to have, or which places?
 	replicas := scaleOf(spec).Replicas
-	want := replicas // where no old Fleet has any
+	want := replicas
 	var left []int32
 	var trial, wantPlaces, because string
 	var leftPlaces []string
@@ -150,7 +150,7 @@ func makePlan(now time.Time, spec *v1alpha1.GameTypeSpec, fleets []fleet, at occ
 		for _, list := range others {
 			left, leftPlaces = append(left, int32(len(list))), append(leftPlaces, places.Format(list)) //nolint:gosec // it is bounded
 		}
-	case len(old) == 0:
+	case len(old) == 0: // all are the current one's
 	case spec.Update.Strategy == v1alpha1.UpdateRecreate:
 		want, left = recreate(replicas, current, old)
 	default:

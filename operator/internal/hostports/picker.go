@@ -204,7 +204,7 @@ func (p *Picker) Pick(s *v1alpha1.Server) ([]int32, error) {
 // best is the best number for a port, whose previous one was had, or 0; 0: there is none.
 func (p *Picker) best(port v1alpha1.ServerPort, had int32, taken map[int32]bool) int32 {
 	udp := overUDP(port)
-	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.avoided(had) && !(udp && p.services.Elastic(had)) {
+	if had >= p.low && had <= p.high && !taken[had] && p.uses[had] == 0 && !p.avoided(had) && (!udp || !p.services.Elastic(had)) {
 		return had
 	}
 	best, lowest := int32(0), cost{}
