@@ -42,3 +42,15 @@ func TestWhereADiskBeganMakesNoRevision(t *testing.T) {
 		t.Error("the spec itself was changed")
 	}
 }
+
+// What is remembered is the hash of one template, and another one has its own.
+func TestARememberedHashIsThatOfItsTemplate(t *testing.T) {
+	var l Last
+	var template v1alpha1.ServerTemplate
+	for _, name := range []string{"a", "a", "b", "a"} {
+		template.Spec.GameContainer = name
+		if got, want := l.Of(template), Of(template); got != want {
+			t.Errorf("template %s has the hash %s, want %s", name, got, want)
+		}
+	}
+}
