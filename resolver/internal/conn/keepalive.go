@@ -24,9 +24,9 @@ type option struct{ level, name, value int }
 
 // options has sent data stay unacknowledged as long as keep-alive takes to detect that a peer is
 // gone.
-func (k KeepAlive) options() [5]option {
+func (k KeepAlive) options() []option {
 	unheard := k.Idle + time.Duration(k.Count)*k.Interval
-	return [...]option{
+	return []option{
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(k.Idle.Seconds())},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(k.Interval.Seconds())},
@@ -35,11 +35,11 @@ func (k KeepAlive) options() [5]option {
 	}
 }
 
-// Prepare sets DefaultKeepAlive on a TCP socket, and has it send without delay.
-func Prepare(fd int) error {
-	options := DefaultKeepAlive.options()
-	return set(fd, append(options[:], option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}))
-}
+// prepared are the options of all sockets: DefaultKeepAlive, and that they send without delay.
+var prepared = append(DefaultKeepAlive.options(), option{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1})
+
+// Prepare sets the options of a TCP socket that all have.
+func Prepare(fd int) error { return set(fd, prepared) }
 
 func set(fd int, options []option) error {
 	for _, o := range options {

@@ -47,7 +47,7 @@ func NewStream(on *loop.Loop, fd int) (*Stream, error) {
 	s := &Stream{changed: make(chan struct{}, 1)}
 	err := s.file.Open(on, fd, s)
 	if err == nil {
-		err = s.file.Want(loop.In | loop.Out | loop.Edge)
+		err = s.file.Want(loop.In | loop.Edge)
 	}
 	if err != nil {
 		s.file.Close()
@@ -175,6 +175,12 @@ func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
 		case attempt(uintptr(s.file.FD)):
 			return nil
 		}
+		if d == &s.write {
+			// Not before: a new socket has room, and would wake for nothing.
+			if err := s.file.Want(loop.In | loop.Out | loop.Edge); err != nil {
+				return fmt.Errorf("wait for room: %w", err)
+			}
+		}
 		<-s.changed
 	}
 }
@@ -265,8 +271,7 @@ func (s *Stream) CloseWrite() error {
 // Watch sets keep-alive: the connection fails once its peer is gone, or has acknowledged
 // nothing, for as long as k allows.
 func (s *Stream) Watch(k KeepAlive) error {
-	options := k.options()
-	return set(s.file.FD, options[:])
+	return set(s.file.FD, k.options())
 }
 
 // Addresses are the peer's and the connection's own. One that isn't known any more is invalid.

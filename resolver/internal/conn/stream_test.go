@@ -223,3 +223,14 @@ func fullListener(t *testing.T) netip.AddrPort {
 	t.Fatal("the listener takes any number of connections")
 	return netip.AddrPort{}
 }
+
+// Nobody waits for a new connection to have room, which it has.
+func TestANewStreamWakesNobody(t *testing.T) {
+	_, b := pair(t)
+	s := stream(t, b)
+	loop.Settle()
+	loop.Settle()
+	if n := len(s.changed); n != 0 {
+		t.Error("whoever waits for the first bytes looks for them before they come")
+	}
+}
