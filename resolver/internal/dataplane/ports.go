@@ -134,8 +134,11 @@ func (sv *served) find(is func(*port) bool) *port {
 func (sv *served) endLost(was, is *route.Route) {
 	for i := range is.Ports {
 		now := &is.Ports[i]
+		if now.Network != route.UDP {
+			continue
+		}
 		before, ok := was.Port(now.Name)
-		if !ok || now.Network != route.UDP {
+		if !ok {
 			continue
 		}
 		lost := now.Lost(before.Backends)

@@ -28,13 +28,16 @@ func (p *port) dialLoop() {
 			q.mu.Unlock()
 			return
 		}
-		first := slices.IndexFunc(p.waiting, q.mayConnect)
 		now := time.Now()
 		candidates := p.candidates(now)
-		if len(candidates) > 0 && p.addressAt.IsZero() && !p.paced {
-			p.addressAt = time.Now()
+		first := -1
+		if len(candidates) > 0 {
+			first = slices.IndexFunc(p.waiting, q.mayConnect)
+			if p.addressAt.IsZero() && !p.paced {
+				p.addressAt = now
+			}
 		}
-		if first < 0 || len(candidates) == 0 {
+		if first < 0 {
 			wait := p.calm(now)
 			q.mu.Unlock()
 			p.pause(wait)
@@ -45,9 +48,8 @@ func (p *port) dialLoop() {
 			p.pause(wait)
 			continue
 		}
-		up := p.choose(now) >= 0
 		// Those that wait for their turn need no proof for each that a backend is up.
-		if up && (p.Network == route.UDP || p.probed || p.paced) {
+		if (p.Network == route.UDP || p.probed || p.paced) && p.choose(now) >= 0 {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}

@@ -97,7 +97,7 @@ func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	case result.Cancelled():
 		q.approved = seq
 		for _, p := range q.ports {
-			if p.dialing {
+			if p.dialing && len(p.backends) > 0 {
 				p.wake()
 			}
 		}

@@ -33,10 +33,10 @@ type asked struct {
 // locked.
 func (p *Port) learn(port *route.Port) {
 	querier := p.Can.Querier
-	i := slices.IndexFunc(port.Backends, usable)
-	if querier == nil || i < 0 || p.Policy().Service.Phase != proto.Up {
+	if querier == nil || p.Policy().Service.Phase != proto.Up {
 		return
 	}
+	i := slices.IndexFunc(port.Backends, usable) // there is one, or the service wouldn't be up
 	server := asked{port.Backends[i].Address, port.Backends[i].Pod}
 	if p.asked != nil && server == *p.asked {
 		return
