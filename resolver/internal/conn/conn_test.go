@@ -51,7 +51,7 @@ func stream(t testing.TB, c *net.TCPConn) *Stream {
 func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
 	a, b := pair(t)
 	in := stream(t, b)
-	r := NewReader(in)
+	r := NewReader(in, nil)
 	waiting := make(chan error, 1)
 	go func() {
 		chunk, err := r.Next(3)
@@ -93,14 +93,14 @@ func TestReaderLendsABufferOnlyWhileThereAreBytes(t *testing.T) {
 func TestReaderTakesWhatHasCome(t *testing.T) {
 	a, b := pair(t)
 	in := stream(t, b)
-	r := NewReader(in)
+	r := NewReader(in, nil)
 	if _, err := r.NextNow(10); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("reading nothing: %v", err)
 	}
 	if _, err := a.Write([]byte("late")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Wait(); err != nil {
+	if err := in.WaitReadable(nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = in.SetReadDeadline(time.Now().Add(-time.Second))
@@ -110,7 +110,7 @@ func TestReaderTakesWhatHasCome(t *testing.T) {
 	r.Done()
 	_ = a.CloseWrite()
 	_ = in.SetReadDeadline(time.Time{})
-	if err := r.Wait(); err != nil {
+	if err := in.WaitReadable(nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.NextNow(10); !errors.Is(err, io.EOF) {
@@ -121,7 +121,7 @@ func TestReaderTakesWhatHasCome(t *testing.T) {
 func TestReaderTellsAReset(t *testing.T) {
 	a, b := pair(t)
 	in := stream(t, b)
-	r := NewReader(in)
+	r := NewReader(in, nil)
 	_ = a.SetLinger(0)
 	_ = a.Close()
 	if _, err := r.Next(1); !errors.Is(err, unix.ECONNRESET) {

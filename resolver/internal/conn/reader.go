@@ -32,9 +32,9 @@ type Reader struct {
 // ErrNoRoom means that there is something to read, and no budget to keep it.
 var ErrNoRoom = errors.New("no room for more bytes")
 
-// NewReader makes a reader of a TCP connection.
-func NewReader(s *Stream) *Reader {
-	r := &Reader{raw: (*rawStream)(s), pool: Streams, stream: true}
+// NewReader makes a reader of a TCP connection. A budget is charged, as by Charge; nil: none is.
+func NewReader(s *Stream, budget *Budget) *Reader {
+	r := &Reader{raw: (*rawStream)(s), pool: Streams, stream: true, budget: budget}
 	r.attempt = r.read
 	return r
 }
@@ -95,28 +95,12 @@ func (r *Reader) NextNow(limit int) ([]byte, error) {
 	return (*r.buf)[:r.n], nil
 }
 
-// Wait waits until there is something to read, including the end of the stream. It hardly uses
-// the stack, so that a goroutine that did nothing before keeps the smallest stack while it
-// waits.
-func (r *Reader) Wait() error { return r.raw.Read(Readable) }
-
 // Done gives the buffer of the last Next back.
 func (r *Reader) Done() {
 	if r.buf != nil {
 		r.pool.Put(r.buf)
 		r.buf = nil
 	}
-}
-
-// WaitGone waits, without reading, until the peer has reset the connection or keep-alive has
-// detected that it is gone, or, with orEnded, the peer has ended its side. The error is
-// os.ErrDeadlineExceeded at the read deadline. It is for a client of which nothing more can, or
-// may, be read.
-func (r *Reader) WaitGone(orEnded bool) error {
-	return r.raw.Read(func(fd uintptr) bool {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		return err != nil || info.State == tcpClose || orEnded && info.State == tcpCloseWait
-	})
 }
 
 // read tries once; false: wait until there is something.

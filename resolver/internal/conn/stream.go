@@ -129,7 +129,7 @@ func (s *Stream) awaitConnected(ctx context.Context, timeout time.Duration) erro
 	_ = s.SetWriteDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, s.Cut)
 	var failed error
-	err := s.until(&s.write, func(fd uintptr) bool {
+	err := s.until(&s.write, nil, func(fd uintptr) bool {
 		if !settled(int(fd)) {
 			return false
 		}
@@ -159,10 +159,13 @@ func (s *Stream) wake() {
 	}
 }
 
+// ErrInterrupted means that something else than the connection ended a wait.
+var ErrInterrupted = errors.New("the wait was interrupted")
+
 // until calls attempt until it returns true, and waits before each further try until the socket
-// may be ready. The error is os.ErrDeadlineExceeded once the deadline has passed, and
-// net.ErrClosed once the Stream is cut.
-func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
+// may be ready. The error is os.ErrDeadlineExceeded once the deadline has passed, net.ErrClosed
+// once the Stream is cut, and ErrInterrupted if interrupt, which may be nil, is closed first.
+func (s *Stream) until(d *deadline, interrupt <-chan struct{}, attempt func(fd uintptr) bool) error {
 	for {
 		s.mu.Lock()
 		ended, late := s.cut || s.over, !d.at.IsZero() && !time.Now().Before(d.at)
@@ -181,8 +184,29 @@ func (s *Stream) until(d *deadline, attempt func(fd uintptr) bool) error {
 				return fmt.Errorf("wait for room: %w", err)
 			}
 		}
-		<-s.changed
+		select {
+		case <-s.changed:
+		case <-interrupt:
+			return ErrInterrupted
+		}
 	}
+}
+
+// WaitReadable waits until there is something to read, including the end of the stream, with
+// until's errors. It hardly uses the stack, so that a goroutine that did nothing before keeps the
+// smallest stack while it waits.
+func (s *Stream) WaitReadable(interrupt <-chan struct{}) error {
+	return s.until(&s.read, interrupt, Readable)
+}
+
+// WaitGone waits, without reading, until the peer has reset the connection or keep-alive has
+// detected that it is gone, or, with orEnded, the peer has ended its side, with until's errors.
+// It is for a client of which nothing more can, or may, be read.
+func (s *Stream) WaitGone(orEnded bool, interrupt <-chan struct{}) error {
+	return s.until(&s.read, interrupt, func(fd uintptr) bool {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		return err != nil || info.State == tcpClose || orEnded && info.State == tcpCloseWait
+	})
 }
 
 // SetReadDeadline makes reads fail from a time on; zero: never. It ends a read that waits, too.
@@ -221,7 +245,7 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 		return 0, nil
 	}
 	var failed error
-	err = s.until(&s.write, func(fd uintptr) bool {
+	err = s.until(&s.write, nil, func(fd uintptr) bool {
 		for {
 			sent, errno := SendNow(int(fd), b[n:])
 			switch errno {
@@ -245,7 +269,7 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 
 // Discard reads and discards up to n bytes, until the stream ends or fails.
 func (s *Stream) Discard(n int) {
-	_ = s.until(&s.read, func(fd uintptr) bool {
+	_ = s.until(&s.read, nil, func(fd uintptr) bool {
 		for n > 0 {
 			got, errno := discardNow(fd, n)
 			switch {
@@ -337,13 +361,13 @@ func (r *rawStream) Control(f func(fd uintptr)) error {
 // Read implements syscall.RawConn.
 func (r *rawStream) Read(f func(fd uintptr) bool) error {
 	s := (*Stream)(r)
-	return s.until(&s.read, f)
+	return s.until(&s.read, nil, f)
 }
 
 // Write implements syscall.RawConn.
 func (r *rawStream) Write(f func(fd uintptr) bool) error {
 	s := (*Stream)(r)
-	return s.until(&s.write, f)
+	return s.until(&s.write, nil, f)
 }
 
 var _ io.WriteCloser = (*Stream)(nil)

@@ -21,7 +21,7 @@ func TestAStreamWaitsForWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	far, near := pair(t)
 	s := stream(t, near)
-	r := NewReader(s)
+	r := NewReader(s, nil)
 	type heard struct {
 		text string
 		err  error
@@ -118,7 +118,7 @@ func TestAStreamDiscardsNoMoreThanItIsToldTo(t *testing.T) {
 		_ = far.CloseWrite()
 	}()
 	s.Discard(7)
-	chunk, err := NewReader(s).Next(10)
+	chunk, err := NewReader(s, nil).Next(10)
 	if err != nil || string(chunk) != "890" {
 		t.Errorf("left were %q, %v", chunk, err)
 	}

@@ -189,7 +189,7 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 	q.waiting -= len(out)
 	q.mu.Unlock()
 	for i, t := range out {
-		t.client.Released(releases[i])
+		t.notify(Outcome{Release: releases[i]})
 	}
 	if len(out) == 0 && made != nil {
 		_ = made.Close()
@@ -280,11 +280,7 @@ func (p *port) ask(ctx context.Context, querier proto.Querier, address netip.Add
 // tryDatagram has one client's first datagram find out whether a backend is up.
 func (p *port) tryDatagram(first *Ticket, address netip.AddrPort) {
 	q := p.queue
-	client, ok := first.client.(Datagrams)
-	if !ok {
-		return
-	}
-	switch client.Try(q.ctx, address) {
+	switch first.client.Try(q.ctx, address) {
 	case Taken:
 	case Spent:
 		// The next client's turn comes at once.

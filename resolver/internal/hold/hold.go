@@ -2,8 +2,9 @@
 // each ElasticService, with its bounds and timeouts, the calls that wake the
 // service, and the dialing that finds out when a backend is up.
 //
-// It knows clients only as something that can be released to a backend or refused. What a
-// client sent, and how it is relayed, belongs to the data plane.
+// A client's wait ends with an Outcome: a release to a backend, or a refusal. Whoever waits for
+// it does so by the client's Ticket. What a client sent, and how it is relayed, belongs to the
+// data plane, of which the queue knows nothing.
 package hold
 
 import (
@@ -95,21 +96,22 @@ func (g Release) Reached(now time.Time) {
 	}
 }
 
-// Client waits in a queue. Its methods are called without locks held and must not block, except
-// for Try. Each wait ends in exactly one call of Released or Refused, unless the client leaves
-// first.
-type Client interface {
-	// Released gives the client a backend to try.
-	Released(Release)
-	// Refused refuses the client.
-	Refused(proto.Reason)
+// Outcome is what ended a client's wait.
+type Outcome struct {
+	// Release is the backend that the client is to try, where it isn't refused.
+	Release Release
+	// Refused is why the client is refused; empty: it is released.
+	Refused proto.Reason
 }
 
-// Datagrams is a Client of a UDP port. One of those that wait is asked to try whether a backend
-// is up.
+// Datagrams is a client of a UDP port, which has no goroutine that could wait. Its methods are
+// called without locks held and must not block, except for Try. Each wait ends in exactly one
+// call of Ended, unless the client leaves first.
 type Datagrams interface {
-	Client
-	// Try sends the client's first datagram and waits a short time for a refusal.
+	// Ended is called with what ended the wait.
+	Ended(Outcome)
+	// Try sends the client's first datagram and waits a short time for a refusal. One of those
+	// that wait is asked to, so that it is known whether a backend is up.
 	Try(ctx context.Context, backend netip.AddrPort) Tried
 }
 

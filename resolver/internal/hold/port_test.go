@@ -1,20 +1,21 @@
 package hold
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
 // nobody is a client that must not get into a queue.
 type nobody struct{ t *testing.T }
 
-func (n nobody) Released(Release)     { n.t.Error("the client was released") }
-func (n nobody) Refused(proto.Reason) { n.t.Error("the client was refused by the queue") }
+func (n nobody) Ended(o Outcome) { n.t.Errorf("the client's wait in the queue ended: %+v", o) }
+
+func (n nobody) Try(context.Context, netip.AddrPort) Tried { return Failed }
 
 // A port that goes from UDP to TCP keeps its name, and clients that came by the former are
 // still on their way: a connection to the latter's backend would be nobody's.

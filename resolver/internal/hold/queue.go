@@ -75,9 +75,18 @@ type Queue struct {
 
 // Ticket is one client's place in a queue.
 type Ticket struct {
-	queue  *Queue
-	port   *port
-	client Client
+	// Ended is closed once the client's wait has ended, and Outcome is what ended it from then
+	// on. They are for whoever waits; Back begins another wait. Clients of UDP ports have them
+	// from Datagrams.
+	Ended   <-chan struct{}
+	Outcome Outcome
+	// ended is Ended.
+	ended chan struct{}
+
+	queue *Queue
+	port  *port
+	// client is called in place of Ended; nil: it isn't.
+	client Datagrams
 	seq    uint64
 	until  time.Time
 	timer  *time.Timer
@@ -181,7 +190,7 @@ func (q *Queue) drop(p *port) []*Ticket {
 func refuse(tickets []*Ticket, reason proto.Reason) {
 	for _, t := range tickets {
 		t.port.counts.Refused(string(reason))
-		t.client.Refused(reason)
+		t.notify(Outcome{Refused: reason})
 	}
 }
 
@@ -259,8 +268,8 @@ func (q *Queue) Answered(id PortID, backend netip.AddrPort) {
 }
 
 // Hold makes a client wait for a backend of a port, for as long as the route says
-// and, unless that is 0, atMost.
-func (q *Queue) Hold(id PortID, client Client, atMost time.Duration) (*Ticket, error) {
+// and, unless that is 0, atMost. Client is nil for TCP.
+func (q *Queue) Hold(id PortID, client Datagrams, atMost time.Duration) (*Ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.port(id)
@@ -277,6 +286,7 @@ func (q *Queue) Hold(id PortID, client Client, atMost time.Duration) (*Ticket, e
 	}
 	q.lastSeq++
 	t := &Ticket{queue: q, port: p, client: client, seq: q.lastSeq}
+	t.begin()
 	timeout := q.route.Hold.Timeout
 	if atMost > 0 && (timeout == 0 || timeout > atMost) {
 		timeout = atMost
@@ -326,8 +336,26 @@ func (q *Queue) end(t *Ticket) {
 	}
 }
 
-// Leave ends the wait of a client that went away; false: it was released or refused meanwhile
-// and has been, or will be, notified.
+// begin begins a wait.
+func (t *Ticket) begin() {
+	if t.client == nil {
+		t.ended = make(chan struct{})
+		t.Ended = t.ended
+	}
+}
+
+// notify ends the client's wait. It is called without the queue's lock.
+func (t *Ticket) notify(o Outcome) {
+	if t.client != nil {
+		t.client.Ended(o)
+		return
+	}
+	t.Outcome = o
+	close(t.ended)
+}
+
+// Leave ends the wait of a client that went away; false: it was released or refused meanwhile,
+// and its wait has ended, or is about to.
 func (t *Ticket) Leave() bool {
 	q := t.queue
 	q.mu.Lock()
@@ -377,6 +405,7 @@ func (t *Ticket) Back(failed netip.AddrPort) {
 		return
 	}
 	q.endTurn(t)
+	t.begin()
 	reason := proto.Reason("")
 	switch {
 	case q.closed || t.port.closed:
@@ -391,7 +420,7 @@ func (t *Ticket) Back(failed netip.AddrPort) {
 			t.port.counts.Refused(string(reason))
 		}
 		// The series of a service that is gone are gone, too.
-		t.client.Refused(reason)
+		t.notify(Outcome{Refused: reason})
 		return
 	}
 	t.port.failed(failed)

@@ -28,8 +28,14 @@ type waiter struct {
 	releases chan Release
 }
 
-func (w waiter) Released(g Release)   { w.releases <- g }
-func (w waiter) Refused(proto.Reason) { w.t.Error("the client was refused") }
+func (w waiter) Ended(o Outcome) {
+	if o.Refused != "" {
+		w.t.Error("the client was refused")
+	}
+	w.releases <- o.Release
+}
+
+func (waiter) Try(context.Context, netip.AddrPort) Tried { return Failed }
 
 // probedQueue is the queue of a service whose pods have a readiness probe.
 type probedQueue struct {

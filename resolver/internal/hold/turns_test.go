@@ -11,7 +11,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/conn"
-	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -22,8 +21,14 @@ type held struct {
 	released chan<- int
 }
 
-func (h held) Released(Release)     { h.released <- h.number }
-func (h held) Refused(proto.Reason) { h.t.Errorf("client %d was refused", h.number) }
+func (h held) Ended(o Outcome) {
+	if o.Refused != "" {
+		h.t.Errorf("client %d was refused", h.number)
+	}
+	h.released <- h.number
+}
+
+func (held) Try(context.Context, netip.AddrPort) Tried { return Failed }
 
 func TestSoManyHeldClientsAreReleasedAtOnceAndTheNextWhenOneIsAnswered(t *testing.T) {
 	t.Parallel()

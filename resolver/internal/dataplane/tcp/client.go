@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"bytes"
-	"sync"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -50,18 +49,14 @@ type Client struct {
 	// marked Once.
 	headDue  time.Time
 	answered bool
+	// ticket is its place in the queue, while it is held.
+	ticket *hold.Ticket
 	// questions make the client wait for longer; nil: it can't be asked any.
 	questions *questions
 	// brief is set where the client waits no longer than the wake takes to be asked for, which
 	// leaveAt bounds; zero: its wait is the queue's.
 	brief   bool
 	leaveAt time.Time
-
-	// events end its wait. Called is set once one is there, or about to come. Deadline guards
-	// called, and keeps the read deadline from being put off after it is set.
-	events   chan event
-	called   bool
-	deadline sync.Mutex
 }
 
 // begin begins the client's stay at a port. What was read until then is charged to its source

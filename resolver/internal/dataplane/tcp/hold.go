@@ -21,16 +21,12 @@ var endedKeepAlive = conn.KeepAlive{Idle: 5 * time.Second, Interval: 5 * time.Se
 // It is enough for the operator's answer to the call that is made for it, and a second one.
 const briefTime = 250 * time.Millisecond
 
-// past is a deadline that ends a read at once.
-var past = time.Unix(1, 0)
-
-// event ends a wait.
+// event is what a client's pause ended with.
 type event struct {
-	release hold.Release
-	reason  proto.Reason
+	hold.Outcome
 	// own is set where the client's own end causes the event, before the queue knows.
 	own bool
-	// read is set where there is no event, but the client sent something.
+	// read is set where the wait goes on, but the client sent something.
 	read bool
 }
 
@@ -43,7 +39,7 @@ func (p *Port) hold(c *Client) bool {
 	if c.brief {
 		c.leaveAt = time.Now().Add(briefTime)
 	}
-	ticket, err := p.Queue.Hold(p.Key.PortID, c, atMost)
+	ticket, err := p.Queue.Hold(p.Key.PortID, nil, atMost)
 	if err != nil {
 		reason := proto.QueueFull
 		if errors.Is(err, hold.ErrGone) {
@@ -53,30 +49,32 @@ func (p *Port) hold(c *Client) bool {
 		p.refuseWith(c, reason)
 		return false
 	}
-	p.Running.Go(func() { p.await(c, ticket) })
+	c.ticket = ticket
+	p.Running.Go(func() { p.await(c) })
 	return true
 }
 
 // await serves a client that waits until it is relayed or gone, or has sent something: then it
 // waits on in a new goroutine. All else takes more stack than waiting does, and many clients
 // wait.
-func (p *Port) await(c *Client, ticket *hold.Ticket) {
+func (p *Port) await(c *Client) {
 	defer utilruntime.HandleCrash()
 	c.pause()
-	p.goOn(c, ticket)
+	p.goOn(c)
 }
 
 // goOn goes on with what ended a client's pause. It must not be inlined, or its variables would be
 // on the stack during the pause.
 //
 //go:noinline
-func (p *Port) goOn(c *Client, ticket *hold.Ticket) {
+func (p *Port) goOn(c *Client) {
 	e, here := c.wait()
 	if e.read {
-		p.Running.Go(func() { p.await(c, ticket) })
+		p.Running.Go(func() { p.await(c) })
 		return
 	}
-	if server := p.deliverHeld(c, ticket, e, here); server != nil {
+	if server := p.deliverHeld(c, e, here); server != nil {
+		c.ticket = nil
 		p.relay(c, server)
 		return
 	}
@@ -85,61 +83,70 @@ func (p *Port) goOn(c *Client, ticket *hold.Ticket) {
 
 // deliverHeld goes on with the event that ended a client's wait, until the client has a
 // backend, to which what was held has been sent; nil: the client is gone or refused.
-func (p *Port) deliverHeld(c *Client, ticket *hold.Ticket, e event, here bool) *backend {
+func (p *Port) deliverHeld(c *Client, e event, here bool) *backend {
 	for ; ; e, here = c.wait() {
 		if e.read {
 			continue
 		}
-		if (!here || e.own) && ticket.Leave() {
+		if (!here || e.own) && c.ticket.Leave() {
 			if here {
-				p.refuse(c.line, e.reason)
-				p.refuseWith(c, e.reason)
+				p.refuse(c.line, e.Refused)
+				p.refuseWith(c, e.Refused)
 			} else {
 				p.Ended(c.line, accesslog.GaveUp)
 			}
 			return nil
 		}
-		if e.own {
-			e = c.await()
+		if !here || e.own {
+			<-c.ticket.Ended // which is about to be closed
+			e.Outcome = c.ticket.Outcome
 		}
 		if !here {
-			e = c.await()
-			c.takeSlot(e.release)
-			if e.release.Conn != nil {
-				_ = e.release.Conn.Close()
+			c.takeSlot(e.Release)
+			if e.Release.Conn != nil {
+				_ = e.Release.Conn.Close()
 			}
-			ticket.Abandon()
+			c.ticket.Abandon()
 			p.Ended(c.line, accesslog.GaveUp)
 			return nil
 		}
-		if e.reason != "" {
-			c.line.Refused(string(e.reason))
-			part(c.conn, p.refusal(c, e.reason))
+		if e.Refused != "" {
+			c.line.Refused(string(e.Refused))
+			part(c.conn, p.refusal(c, e.Refused))
 			return nil
 		}
-		c.slot = e.release.Slot
-		made, failed := e.release.Conn, e.release.Address
-		if made == nil {
-			made, failed = p.reachReleased(e.release)
+		if server := p.deliver(c, e.Release); server != nil {
+			return server
 		}
-		if c.questions != nil {
-			c.awaitReply()
-		}
-		if made != nil {
-			server, err := c.replay(made, e.release.Address)
-			if err == nil {
-				p.Begin(false)
-				server.waited = true
-				if ticket.Delivered() {
-					server.answered = ticket.Answered
-				}
-				return server
-			}
-			_ = made.Close()
-		}
-		c.takeSlot(hold.Release{})
-		ticket.Back(failed)
 	}
+}
+
+// deliver connects a client to the backend that it was released to, and sends what was held; nil:
+// that failed, and the client waits again.
+func (p *Port) deliver(c *Client, g hold.Release) *backend {
+	c.slot = g.Slot
+	made, failed := g.Conn, g.Address
+	if made == nil {
+		made, failed = p.reachReleased(g)
+	}
+	if c.questions != nil {
+		c.awaitReply()
+	}
+	if made != nil {
+		server, err := c.replay(made, g.Address)
+		if err == nil {
+			p.Begin(false)
+			server.waited = true
+			if c.ticket.Delivered() {
+				server.answered = c.ticket.Answered
+			}
+			return server
+		}
+		_ = made.Close()
+	}
+	c.takeSlot(hold.Release{})
+	c.ticket.Back(failed)
+	return nil
 }
 
 // afterBriefWait is what a client is told whose brief wait is over.
@@ -150,49 +157,14 @@ func (p *Port) afterBriefWait() proto.Reason {
 	return proto.WaitingPage
 }
 
-// Released implements hold.Client.
-func (c *Client) Released(g hold.Release) { c.call(event{release: g}) }
-
-// Refused implements hold.Client.
-func (c *Client) Refused(reason proto.Reason) { c.call(event{reason: reason}) }
-
-// call ends the client's wait. The deadline is set first: once the event is there, the client's
-// goroutine sets the deadlines again.
-func (c *Client) call(e event) {
-	c.deadline.Lock()
-	c.called = true
-	_ = c.conn.SetReadDeadline(past)
-	c.deadline.Unlock()
-	c.events <- e
-}
-
-// arm sets the time at which the next read ends by itself, unless it ends at once.
-func (c *Client) arm(at time.Time) {
-	c.deadline.Lock()
-	defer c.deadline.Unlock()
-	if !c.called {
-		_ = c.conn.SetReadDeadline(at)
-	}
-}
-
 // armOwn sets the time at which the client's own turn comes in its wait, where it has one.
 func (c *Client) armOwn() {
 	switch {
 	case c.questions != nil:
-		c.arm(c.questions.due)
+		_ = c.conn.SetReadDeadline(c.questions.due)
 	case !c.leaveAt.IsZero():
-		c.arm(c.leaveAt)
+		_ = c.conn.SetReadDeadline(c.leaveAt)
 	}
-}
-
-// await waits for an event that is about to come.
-func (c *Client) await() event {
-	e := <-c.events
-	c.deadline.Lock()
-	defer c.deadline.Unlock()
-	c.called = false
-	_ = c.conn.SetReadDeadline(time.Time{})
-	return e
 }
 
 // pause waits until wait has something to do, on the stack that a goroutine begins with. It may
@@ -200,46 +172,37 @@ func (c *Client) await() event {
 func (c *Client) pause() {
 	c.armOwn()
 	if !c.ended && len(c.sent) < c.max {
-		_ = c.reader.Wait()
+		_ = c.conn.WaitReadable(c.ticket.Ended)
 	}
 }
 
 // wait waits until the client is released to a backend or refused, or has sent something,
 // which is kept; false: it went away.
-func (c *Client) wait() (event, bool) {
-	if e, called := c.event(); called {
-		return e, true
+func (c *Client) wait() (e event, here bool) {
+	select {
+	case <-c.ticket.Ended:
+		return event{Outcome: c.ticket.Outcome}, true
+	default:
 	}
 	c.full = false
 	aborts := c.port.Policy().Aborts
 	c.armOwn()
 	for {
-		room := c.max - len(c.sent)
-		if c.ended || c.full || room <= 0 {
-			// The rest stays in the kernel, which slows the client down.
-			if c.reader.WaitGone(aborts) == nil {
-				return event{}, false
-			}
-			if e, ended := c.interrupted(); ended {
-				return e, true
-			}
-			continue
-		}
-		err := c.reader.Wait()
-		var chunk []byte
-		if err == nil {
-			chunk, err = c.reader.Next(room)
-		}
+		chunk, gone, err := c.next(aborts)
 		switch {
+		case gone:
+			return event{}, false
 		case err == nil:
 			c.take(chunk)
 			if c.questions != nil {
 				c.questions.heard(c)
 			}
 			return event{read: true}, true
+		case errors.Is(err, conn.ErrInterrupted):
+			return event{Outcome: c.ticket.Outcome}, true
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if e, ended := c.interrupted(); ended {
-				return e, true
+			if reason := c.ownTurn(); reason != "" {
+				return event{Outcome: hold.Outcome{Refused: reason}, own: true}, true
 			}
 		case errors.Is(err, conn.ErrNoRoom):
 			c.full = true
@@ -255,28 +218,29 @@ func (c *Client) wait() (event, bool) {
 	}
 }
 
-// event takes the event that is there, or about to come; false: none is.
-func (c *Client) event() (event, bool) {
-	c.deadline.Lock()
-	called := c.called
-	c.deadline.Unlock()
-	if !called {
-		return event{}, false
+// next waits until the client has sent something, which is read if there is room for it, or is
+// gone.
+func (c *Client) next(aborts bool) (chunk []byte, gone bool, err error) {
+	room := c.max - len(c.sent)
+	if c.ended || c.full || room <= 0 {
+		// The rest stays in the kernel, which slows the client down.
+		err = c.conn.WaitGone(aborts, c.ticket.Ended)
+		return nil, err == nil, err
 	}
-	return c.await(), true
+	if err = c.conn.WaitReadable(c.ticket.Ended); err == nil {
+		chunk, err = c.reader.Next(room)
+	}
+	return chunk, false, err
 }
 
-// interrupted takes the event that ended a read, and reports whether it ends the wait.
-func (c *Client) interrupted() (event, bool) {
-	if e, called := c.event(); called {
-		return e, true
-	}
+// ownTurn asks a client to wait for longer, or is why it is refused: its own time is over.
+func (c *Client) ownTurn() proto.Reason {
 	if c.questions == nil {
-		return event{reason: c.port.afterBriefWait(), own: true}, true
+		return c.port.afterBriefWait()
 	}
-	if c.questions.ask(c.conn) {
-		c.arm(c.questions.due)
-		return event{}, false
+	if !c.questions.ask(c.conn) {
+		return proto.TimedOut
 	}
-	return event{reason: proto.TimedOut, own: true}, true
+	_ = c.conn.SetReadDeadline(c.questions.due)
+	return ""
 }

@@ -75,8 +75,8 @@ func (c *Client) awaitReply() {
 	if !q.open {
 		return
 	}
-	c.arm(q.due)
-	defer c.arm(time.Time{})
+	_ = c.conn.SetReadDeadline(q.due)
+	defer func() { _ = c.conn.SetReadDeadline(time.Time{}) }()
 	for q.open && !q.odd && len(c.sent) < c.max {
 		chunk, err := c.reader.Next(c.max - len(c.sent))
 		if err != nil {

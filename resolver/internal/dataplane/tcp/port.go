@@ -103,10 +103,8 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 
 // newClient makes a client of a connection.
 func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
-	client := &Client{
-		shared: s, conn: c, reader: conn.NewReader(c), budget: s.Held, line: s.AccessLog.Begin(from),
-		events: make(chan event, 1), endpoints: endpoints{source: from},
+	return &Client{
+		shared: s, conn: c, reader: conn.NewReader(c, s.Held), budget: s.Held, line: s.AccessLog.Begin(from),
+		endpoints: endpoints{source: from},
 	}
-	client.reader.Charge(s.Held)
-	return client
 }

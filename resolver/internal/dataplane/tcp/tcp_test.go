@@ -147,7 +147,7 @@ func TestWhatCameInTimeIsHeardLate(t *testing.T) {
 	if _, err := c.Write([]byte("more")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.reader.Wait(); err != nil {
+	if err := h.conn.WaitReadable(nil); err != nil {
 		t.Fatal(err)
 	}
 	if !h.goesOn(-time.Second, time.Now().Add(time.Minute)) || string(h.sent) != "more" {

@@ -226,7 +226,7 @@ func (s *session) reach(release hold.Release) error {
 func (s *session) noRoom() {
 	s.port.makeRoom()
 	s.port.Counts.Refused(string(proto.TooManySessions))
-	s.Refused(proto.TooManySessions)
+	s.refuse(proto.TooManySessions)
 }
 
 // settle waits until the backend has answered, or for a while; false: the session is over, or

@@ -177,7 +177,7 @@ func (s *session) begin(datagram []byte) {
 	} else if !s.budget().All(size) {
 		p.Counts.DatagramDropped()
 		p.Counts.Refused(string(proto.TooManyBytes))
-		s.Refused(proto.TooManyBytes)
+		s.refuse(proto.TooManyBytes)
 		return
 	}
 	p.Counts.ClientTaken()
@@ -203,7 +203,7 @@ func (s *session) place(release hold.Release, picked bool) {
 		if errors.Is(err, hold.ErrGone) {
 			reason = proto.RouteGone
 		}
-		s.Refused(reason)
+		s.refuse(reason)
 		return
 	}
 	s.held(ticket)
@@ -220,7 +220,7 @@ func (s *session) mayWait() bool {
 		return true
 	}
 	s.port.Counts.Refused(string(reason))
-	s.Refused(reason)
+	s.refuse(reason)
 	return false
 }
 
@@ -370,11 +370,17 @@ func (s *session) disconnect() {
 	}
 }
 
-// Released implements hold.Client.
-func (s *session) Released(g hold.Release) { s.start(g) }
+// Ended implements hold.Datagrams.
+func (s *session) Ended(o hold.Outcome) {
+	if o.Refused != "" {
+		s.refuse(o.Refused)
+		return
+	}
+	s.start(o.Release)
+}
 
-// Refused implements hold.Client.
-func (s *session) Refused(reason proto.Reason) {
+// refuse ends a session whose client is refused, and told why.
+func (s *session) refuse(reason proto.Reason) {
 	var first []byte
 	s.mu.Lock()
 	if len(s.queue) > 0 {
