@@ -13,11 +13,12 @@ import (
 // noRules are for a load balancer's own connections.
 var noRules = &guard.Rules{}
 
-// admit has a client relayed, or held in the service's queue. Part of its first bytes may have
-// been read already. False: the client was refused, and told why, or answered in the backend's
-// place, or is gone.
-func (p *Port) admit(c *Client, rules *guard.Rules) bool {
-	c.max = p.Route().Hold.MaxBytes
+// admit has a client relayed, or held in the service's queue, by the port's policy and the rules
+// of where it came in. Part of its first bytes may have been read already. False: the client was
+// refused, and told why, or answered in the backend's place, or is gone.
+func (p *Port) admit(c *Client, k *service.Policy, rules *guard.Rules) bool {
+	r := p.Route()
+	c.max = r.Hold.MaxBytes
 	if c.local {
 		rules = noRules
 	}
@@ -26,7 +27,7 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 		return false
 	}
 	c.begin(p, stay)
-	if k := p.Policy(); c.local || k.Classifies || k.ClassifiesQueries {
+	if c.local || k.Classifies || k.ClassifiesQueries {
 		switch goesOn, query := p.wants(c, k); {
 		case query != nil:
 			p.relayQuery(c, query)
@@ -34,9 +35,10 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 		case !goesOn:
 			return false
 		}
+		r, k = p.Route(), p.Policy() // the client took its time
 	}
-	sleeps := p.Route().AwaitsWake()
-	if sleeps && !p.mayWait(c) {
+	sleeps := r.AwaitsWake()
+	if sleeps && !p.mayWait(c, k.Rules) {
 		return false
 	}
 	c.keepAwake()
@@ -45,7 +47,7 @@ func (p *Port) admit(c *Client, rules *guard.Rules) bool {
 			p.relay(c, server)
 			return true
 		}
-		if !p.mayWait(c) {
+		if !p.mayWait(c, p.Policy().Rules) {
 			return false
 		}
 	}
@@ -111,12 +113,12 @@ func (p *Port) handshake(c *Client) bool {
 	return p.classify(c)
 }
 
-// mayWait reports whether a client may wake the service or wait for it. One that may not is
-// refused.
-func (p *Port) mayWait(c *Client) bool {
+// mayWait reports whether a client may wake the service or wait for it, by the port's rules as
+// they are now. One that may not is refused.
+func (p *Port) mayWait(c *Client, rules *guard.Rules) bool {
 	now, refused := time.Now(), proto.Reason("")
 	if !c.local {
-		refused = p.Policy().Rules.Refuses(now)
+		refused = rules.Refuses(now)
 	}
 	switch reason := c.stay.Ask(now, refused); reason {
 	case "":

@@ -171,13 +171,14 @@ func (f *Front) serve(c *Client) {
 	}
 	c.announced = p.Route().Proxy.Send
 	p.counts.ClientTaken()
+	k := p.Policy()
 	var rules guard.Rules
 	if part := p.Route().Front; part != nil {
 		rules = part.Guard
 	} else { // it has just left the front
-		rules = p.Policy().Rules.Hidden()
+		rules = k.Rules.Hidden()
 	}
-	if !p.admit(c, &rules) {
+	if !p.admit(c, k, &rules) {
 		c.end()
 	}
 }

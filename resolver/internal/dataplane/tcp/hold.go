@@ -121,34 +121,6 @@ func (p *Port) deliverHeld(c *Client, e event, here bool) *backend {
 	}
 }
 
-// deliver connects a client to the backend that it was released to, and sends what was held; nil:
-// that failed, and the client waits again.
-func (p *Port) deliver(c *Client, g hold.Release) *backend {
-	c.slot = g.Slot
-	made, failed := g.Conn, g.Address
-	if made == nil {
-		made, failed = p.reachReleased(g)
-	}
-	if c.questions != nil {
-		c.awaitReply()
-	}
-	if made != nil {
-		server, err := c.replay(made, g.Address)
-		if err == nil {
-			p.Begin(false)
-			server.waited = true
-			if c.ticket.Delivered() {
-				server.answered = c.ticket.Answered
-			}
-			return server
-		}
-		_ = made.Close()
-	}
-	c.takeSlot(hold.Release{})
-	c.ticket.Back(failed)
-	return nil
-}
-
 // afterBriefWait is what a client is told whose brief wait is over.
 func (p *Port) afterBriefWait() proto.Reason {
 	if p.Queue.FindsNothing() {

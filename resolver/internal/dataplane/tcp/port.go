@@ -95,7 +95,11 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 		p.Wanted(c.line)
 		proxy := &p.Route().Proxy
 		c.announced = proxy.Send
-		if proxy.Trusts(from.Addr()) && !p.introduce(c) || !p.admit(c, p.Policy().Rules) {
+		if proxy.Trusts(from.Addr()) && !p.introduce(c) {
+			c.end()
+			return
+		}
+		if k := p.Policy(); !p.admit(c, k, k.Rules) {
 			c.end()
 		}
 	})
