@@ -5,7 +5,7 @@
 //	hold     session.go   it waits in the service's queue, with what it sent
 //	deliver  deliver.go   its backend gets what was held, as fast as pace.go lets it
 //	relay    relay.go     loops pass datagrams on, both ways
-//	end      session.go   what it took is given back; strangers.go: who makes room first
+//	end      session.go   what it took is given back; eviction.go: who makes room first
 //
 // A session has a goroutine from when it has a backend until that has accepted what was held.
 // Before and after that the loops have it.
