@@ -4,13 +4,16 @@
 //
 //	tcp, udp   accept → admit → hold → deliver → relay → end
 //	service    what both have of one ElasticService
-//	../hold    the queue: wake, and release to a backend
+//	../hold    the queue: wake, and release to a backend by the client's ticket
 //	../guard   who may ask, and for how much
 //	../relay   moves the bytes of TCP
 //	../conn    sockets
 //
-// It asks the cluster nothing. Routes come from outside, and the only call that a client causes
-// is the queue's wake call.
+// The queue calls no TCP client: each waits for its ticket. It calls a UDP session, which has no
+// goroutine that could wait.
+//
+// The data plane asks the cluster nothing. Routes come from outside, and the only call that a
+// client causes is the queue's wake call.
 package dataplane
 
 import (

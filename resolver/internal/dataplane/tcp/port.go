@@ -5,7 +5,8 @@
 //	admit    front.go    at a front: whom does it want?
 //	         admit.go    may it have a backend? proxyproto.go finds out where it is,
 //	                     classify.go and query.go what it wants
-//	hold     hold.go     it waits in the service's queue, waiter.go keeps it waiting
+//	hold     hold.go     it waits for its ticket in the service's queue, and for its bytes;
+//	                     waiter.go keeps it waiting
 //	deliver  deliver.go  connect to a backend, and replay what was held
 //	relay    relay.go    loops move the bytes, httpidle.go ends idle connections of HTTP
 //	end      client.go   what it took is given back
