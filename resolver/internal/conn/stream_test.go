@@ -234,3 +234,21 @@ func TestANewStreamWakesNobody(t *testing.T) {
 		t.Error("whoever waits for the first bytes looks for them before they come")
 	}
 }
+
+// Whoever waits for bytes may wait for something else, too, which may have happened before.
+func TestAWaitForBytesIsInterrupted(t *testing.T) {
+	_, b := pair(t)
+	s := stream(t, b)
+	_ = s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for name, wait := range map[string]func(<-chan struct{}) error{
+		"to read": s.WaitReadable,
+		"to go":   func(interrupt <-chan struct{}) error { return s.WaitGone(false, interrupt) },
+	} {
+		interrupt, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- wait(interrupt) }()
+		close(interrupt)
+		if err := <-ended; !errors.Is(err, ErrInterrupted) {
+			t.Errorf("waiting %s: %v, want %v", name, err, ErrInterrupted)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"time"
@@ -44,7 +45,7 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 		answers = answers.Or(*p.learnt)
 	}
 	k := &Policy{
-		Service: proto.Service{ID: p.id, Name: r.Service, Answers: answers, Probes: port.Probes, Page: port.Page, Players: port.Players, DownUntil: port.Guard.DownUntil},
+		Service: proto.Service{ID: idOf(r, port), Name: r.Service, Answers: answers, Probes: port.Probes, Page: port.Page, Players: port.Players, DownUntil: port.Guard.DownUntil},
 		Rules:   &port.Guard, Aborts: port.AbortOnClose, MarksColdStarts: port.MarksColdStarts,
 	}
 	s := &k.Service
@@ -70,6 +71,13 @@ func (p *Port) policyOf(r *route.Route, port *route.Port) *Policy {
 
 // usable reports whether a pod may take new clients.
 func usable(b route.Backend) bool { return b.Serving && !b.Terminating }
+
+// idOf is an ID of a service's port that is the same on all resolvers.
+func idOf(r *route.Route, p *route.Port) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(string(r.UID) + "/" + p.Name))
+	return h.Sum64()
+}
 
 // Client describes the client that is being classified.
 func (k *Policy) Client(source netip.AddrPort, scratch []byte) proto.Client {

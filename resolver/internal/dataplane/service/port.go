@@ -2,7 +2,6 @@ package service
 
 import (
 	"cmp"
-	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +40,6 @@ type Port struct {
 	// Answers are backends' answers to queries; nil where the protocol can't give them again.
 	Answers *Answers
 
-	// id is the port's ID, which is the same on all resolvers.
-	id     uint64
 	policy atomic.Pointer[Policy]
 
 	// mu guards what was learnt from a backend, and which one was asked last; nil before the
@@ -61,7 +58,7 @@ type Port struct {
 func (s *Service) NewPort(r *route.Route, port *route.Port, protocol proto.Protocol) *Port {
 	p := &Port{
 		Service: s, Key: KeyOf(port), Protocol: protocol, Can: proto.AbilitiesOf(protocol), gone: make(chan struct{}),
-		id: idOf(r, port), Counts: s.Metrics.Port(r.Namespace, r.Service, string(port.Protocol)),
+		Counts: s.Metrics.Port(r.Namespace, r.Service, string(port.Protocol)),
 	}
 	if p.Can.Reteller != nil {
 		p.Answers = &Answers{port: p}
@@ -69,13 +66,6 @@ func (s *Service) NewPort(r *route.Route, port *route.Port, protocol proto.Proto
 	p.Update(r, port)
 	s.add(p)
 	return p
-}
-
-// idOf is a port's ID.
-func idOf(r *route.Route, port *route.Port) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(string(r.UID) + "/" + port.Name))
-	return h.Sum64()
 }
 
 // Update takes a new version of the route's port.
