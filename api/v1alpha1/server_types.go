@@ -68,7 +68,7 @@ type ServerSpec struct {
 	// Kubernetes token unless automountServiceAccountToken asks for it.
 	//
 	// Whoever applies it on the server's side owns it as a whole: the API server doesn't keep
-	// who wrote which of its fields, with which each Server would be a quarter larger.
+	// who wrote which of its fields, with which each Server would be an eighth larger.
 	// +required
 	// +structType=atomic
 	Template corev1.PodTemplateSpec `json:"template"`
@@ -105,7 +105,6 @@ type ServerSpec struct {
 
 	// deletion is what holds beyond the game's word when the Server is to be deleted.
 	// +optional
-	// +structType=atomic
 	// +kubebuilder:default={}
 	Deletion DeletionSpec `json:"deletion,omitempty"`
 
