@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -18,6 +17,7 @@ import (
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/maintenance"
 	"dormouse.dev/dormouse/internal/namespaces"
@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 // ErrUnknownService means that no ElasticService has the Service.
@@ -45,9 +46,9 @@ const remember = time.Second
 // zero. A target that is not at zero after that isn't going there.
 const commitTime = 2 * time.Second
 
-// metTime is how long such a sleep is remembered after the last wake call. While clients wait,
+// memoryTime is how long a service is remembered after the last wake call. While clients wait,
 // there is one each second.
-const metTime = time.Minute
+const memoryTime = time.Minute
 
 // raisedTime is for how long a target that was scaled up here isn't looked at again where the cache still
 // shows the sleep: while the API server is busy, callers come again before all is written.
@@ -90,41 +91,31 @@ type Waker struct {
 	metrics *metrics.Informer
 	now     func() time.Time
 
-	flight singleflight.Group
-	mu     sync.Mutex
-	recent lately[recentWake]
-	// met are the sleeps whose targets seemed to be about to go to zero.
-	met lately[metSleep]
-	// raised are the targets that were scaled up.
-	raised lately[raisedTarget]
+	flight   singleflight.Group
+	services memory[service]
 }
 
-// raisedTarget is how a target was scaled up, and when the phase began that the wake found.
-type raisedTarget struct {
-	at, phaseSince time.Time
-	raised         target.Raised
-}
-
-// metSleep is a sleep, and when it was first seen.
-type metSleep struct {
-	version string
-	at      time.Time
-}
-
-type recentWake struct {
-	at time.Time
-	// phaseSince is when the phase began that the wake found: a newer phase invalidates it.
-	phaseSince time.Time
+// service is what a Waker remembers of an ElasticService. Only its wake uses it, of which there is
+// one at a time.
+type service struct {
+	// answer is the last one, when it was given, and when the phase began that its wake found: a
+	// newer phase invalidates it.
 	answer     informerapi.WakeResponse
+	answered   time.Time
+	phaseSince time.Time
+	// raised is how the target was scaled up, when, and in the phase that began when.
+	raised   target.Raised
+	raisedAt time.Time
+	raisedIn time.Time
+	// asleepAs is the version of a target that seemed to be about to go to zero, and met is when
+	// that was first seen.
+	asleepAs string
+	met      time.Time
 }
 
 // NewWaker makes a Waker. m may be nil.
 func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{
-		client: c, scaler: r, events: e, metrics: m, now: time.Now,
-		recent: lately[recentWake]{keep: remember}, met: lately[metSleep]{keep: metTime},
-		raised: lately[raisedTarget]{keep: raisedTime},
-	}
+	return &Waker{client: c, scaler: r, events: e, metrics: m, now: time.Now, services: memory[service]{keep: memoryTime}}
 }
 
 // Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
@@ -143,16 +134,10 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	if wake := es.Spec.Wake; wake != nil && wake.When == v1alpha1.WakeOnNever {
 		return unwoken(es, ErrNeverWakes)
 	}
-	if until, err := maintenance.Until(es.Annotations); err == nil && w.now().Before(until) {
+	if until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAsleepUntilAnnotation); err == nil && w.now().Before(until) {
 		return unwoken(es, ErrKeptAsleep)
 	}
-	if answer, ok := w.recall(es); ok {
-		return answer, nil
-	}
 	done := w.flight.DoChan(string(es.UID), func() (any, error) {
-		if answer, ok := w.recall(es); ok {
-			return answer, nil
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
 		defer cancel()
 		return w.wake(ctx, es, r.Count)
@@ -182,44 +167,32 @@ func unwoken(es *v1alpha1.ElasticService, why error) (informerapi.WakeResponse, 
 	return answer, nil
 }
 
-func (w *Waker) recall(es *v1alpha1.ElasticService) (informerapi.WakeResponse, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, ok := w.recent.get(es.UID)
-	if !ok || w.now().Sub(last.at) > remember || sinceOf(es).After(last.phaseSince) {
-		return informerapi.WakeResponse{}, false
-	}
-	return last.answer, true
-}
-
-// wake raises the target, and stamps the wake: it writes lastWakeTime.
+// wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both.
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
-	asked := w.now()
-	var raised target.Raised
-	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
-	raise := func(es *v1alpha1.ElasticService) (err error) {
-		defer w.Raises.Begin()()
-		want := w.wanted(ctx, es)
-		want.Asleep = es.Status.Phase == v1alpha1.PhaseAsleep
-		raised, err = w.scaler.RaiseTo(ctx, ref, want)
-		if errors.Is(err, target.ErrForbidden) {
-			// Only a wake finds that out: the operator may be allowed to read the scale.
-			w.events.Eventf(es, nil, corev1.EventTypeWarning, reasons.TargetForbidden, "Wake",
-				"%s, and the operator %.600s: let it scale %s.", waiting(count), err, ref)
-		}
-		return err
+	asked, since := w.now(), times.Micro(es.Status.PhaseSince)
+	m := w.services.of(asked, es.UID)
+	if asked.Sub(m.answered) <= remember && !since.After(m.phaseSince) {
+		return m.answer, nil
 	}
+	var raised target.Raised
 	// By the cache, which is enough to scale up first: the player waits for the pod, and the
 	// stamp afterwards returns the actual state.
 	first := es.Status.Phase == v1alpha1.PhaseAsleep || es.Status.Phase == ""
-	skipped := false
-	if first {
-		if raised, skipped = w.raisedBefore(es); !skipped {
-			if err := raise(es); err != nil {
-				return informerapi.WakeResponse{}, err
-			}
-			w.noteRaised(es, raised)
+	skipped := first && asked.Sub(m.raisedAt) < raisedTime && m.raisedIn.Equal(since)
+	switch {
+	case skipped:
+		raised = m.raised
+	case first:
+		var err error
+		if raised, err = w.raise(ctx, es, count); err != nil {
+			return informerapi.WakeResponse{}, err
 		}
+		// One that had replicas is looked at again: a sleep may be about to end them.
+		if raised.Before == 0 && raised.After > 0 {
+			m.raised, m.raisedAt, m.raisedIn = raised, w.now(), since
+		}
+	}
+	if first {
 		// The player waits for the pod, and the stamp for others' pods.
 		w.Raises.Wait(ctx)
 	}
@@ -231,11 +204,11 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return informerapi.WakeResponse{}, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
-	phase := stamped.Status.Phase
+	phase, now := stamped.Status.Phase, times.Micro(stamped.Status.PhaseSince)
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
-	if (!first || skipped && sinceOf(stamped).After(sinceOf(es))) && phase != v1alpha1.PhaseFallingAsleep {
+	if (!first || skipped && now.After(since)) && phase != v1alpha1.PhaseFallingAsleep {
 		// The cache may not have the sleep yet, nor how many replicas it ended.
-		if err := raise(stamped); err != nil {
+		if raised, err = w.raise(ctx, stamped, count); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
 	}
@@ -246,27 +219,25 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	switch {
 	case phase == v1alpha1.PhaseFallingAsleep, phase == v1alpha1.PhaseAwake:
 		answer.Phase, answer.Replicas = string(v1alpha1.PhaseAwake), max(raised.After, es.Status.Replicas)
-	case phase == v1alpha1.PhaseAsleep && raised.Before > 0 && w.onItsWay(stamped, raised.Version):
+	case phase == v1alpha1.PhaseAsleep && raised.Before > 0 && m.onItsWay(w.now(), stamped, raised.Version):
 		return informerapi.WakeResponse{Phase: string(v1alpha1.PhaseAsleep), Replicas: raised.After}, nil
 	}
-	w.keep(es.UID, recentWake{at: w.now(), phaseSince: sinceOf(stamped), answer: answer})
+	m.answer, m.answered, m.phaseSince = answer, w.now(), now
 	if raised.After > raised.Before {
-		w.saidRaised(es)
+		m.raised.Before = m.raised.After // it is said once
 		w.metrics.Raised(es.Namespace, es.Spec.Service)
 		w.events.Eventf(es, nil, corev1.EventTypeNormal, "Waking", "Wake", "%s: scaled %s %s from %d to %d replicas.",
-			waiting(count), ref.Kind, ref.Name, raised.Before, raised.After)
+			waiting(count), es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name, raised.Before, raised.After)
 	}
 	return answer, nil
 }
 
-// wanted is how many replicas a wake asks for. A ScaledObject of KEDA that is paused for the sleep
+// raise scales the target up for so many clients. A ScaledObject of KEDA that is paused for the sleep
 // is released meanwhile: no client waits for that, since one that is paused leaves the target as
 // it is. The controller sees to it, too, if this fails.
-func (w *Waker) wanted(ctx context.Context, es *v1alpha1.ElasticService) target.Replicas {
-	if es.Spec.Autoscaler == nil {
-		return target.Wanted(es)
-	}
-	if es.Status.PausedScaledObject != "" {
+func (w *Waker) raise(ctx context.Context, es *v1alpha1.ElasticService, count int) (target.Raised, error) {
+	defer w.Raises.Begin()()
+	if es.Status.PausedScaledObject != "" && es.Spec.Autoscaler != nil {
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
 		go func() {
 			defer utilruntime.HandleCrash()
@@ -274,7 +245,19 @@ func (w *Waker) wanted(ctx context.Context, es *v1alpha1.ElasticService) target.
 			_ = w.Autoscalers.Release(releasing, es.DeepCopy())
 		}()
 	}
-	return w.Autoscalers.Wanted(ctx, es)
+	want := target.Wanted(es)
+	if es.Spec.Autoscaler != nil {
+		want = w.Autoscalers.Wanted(ctx, es)
+	}
+	want.Asleep = es.Status.Phase == v1alpha1.PhaseAsleep
+	ref := target.Ref{ScaleTargetRef: es.Spec.ScaleTargetRef, Namespace: es.Namespace}
+	raised, err := w.scaler.RaiseTo(ctx, ref, want)
+	if errors.Is(err, target.ErrForbidden) {
+		// Only a wake finds that out: the operator may be allowed to read the scale.
+		w.events.Eventf(es, nil, corev1.EventTypeWarning, reasons.TargetForbidden, "Wake",
+			"%s, and the operator %.600s: let it scale %s.", waiting(count), err, ref)
+	}
+	return raised, err
 }
 
 // onItsWay reports whether a sleep is committed whose target may still be scaled to zero; the
@@ -282,57 +265,15 @@ func (w *Waker) wanted(ctx context.Context, es *v1alpha1.ElasticService) target.
 // target: a target of another version has been at zero and was woken, or isn't going there. The
 // operator that committed the sleep may have ended before the write; only this replica's own
 // clock can show that.
-func (w *Waker) onItsWay(es *v1alpha1.ElasticService, version string) bool {
+func (m *service) onItsWay(now time.Time, es *v1alpha1.ElasticService, version string) bool {
 	asleep := es.Status.AsleepTarget
 	if asleep == nil || asleep.ResourceVersion != version {
 		return false
 	}
-	now := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	met, ok := w.met.get(es.UID)
-	if !ok || met.version != version {
-		met = metSleep{version, now}
+	if m.met.IsZero() || m.asleepAs != version {
+		m.asleepAs, m.met = version, now
 	}
-	w.met.set(now, es.UID, met)
-	return now.Sub(met.at) < commitTime
-}
-
-// raisedBefore is how a target was scaled up here a moment ago, for the same sleep.
-func (w *Waker) raisedBefore(es *v1alpha1.ElasticService) (target.Raised, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	was, ok := w.raised.get(es.UID)
-	return was.raised, ok && w.now().Sub(was.at) < raisedTime && was.phaseSince.Equal(sinceOf(es))
-}
-
-// noteRaised remembers how a target was scaled up. One that had replicas is looked at again: a sleep
-// may be about to end them.
-func (w *Waker) noteRaised(es *v1alpha1.ElasticService, raised target.Raised) {
-	if raised.Before > 0 || raised.After == 0 {
-		return
-	}
-	now := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.raised.set(now, es.UID, raisedTarget{at: now, phaseSince: sinceOf(es), raised: raised})
-}
-
-// saidRaised notes that it was said that a target was scaled up.
-func (w *Waker) saidRaised(es *v1alpha1.ElasticService) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if was, ok := w.raised.get(es.UID); ok {
-		was.raised.Before = was.raised.After
-		w.raised.set(w.now(), es.UID, was)
-	}
-}
-
-// keep remembers an answer.
-func (w *Waker) keep(uid types.UID, wake recentWake) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.recent.set(wake.at, uid, wake)
+	return now.Sub(m.met) < commitTime
 }
 
 // waiting describes how many clients wait.
@@ -341,11 +282,4 @@ func waiting(count int) string {
 		return "1 client waits"
 	}
 	return fmt.Sprintf("%d clients wait", count)
-}
-
-func sinceOf(es *v1alpha1.ElasticService) time.Time {
-	if es.Status.PhaseSince == nil {
-		return time.Time{}
-	}
-	return es.Status.PhaseSince.Time
 }

@@ -66,26 +66,29 @@ func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
 	return u
 }
 
-// namespaced is object; an error if the target's kind is cluster-scoped.
-func (s *Scaler) namespaced(ref Ref) (*unstructured.Unstructured, error) {
-	object := s.object(ref)
+// scale is the target without anything but its name, and an empty Scale to call its subresource
+// with; an error if the target's kind is cluster-scoped.
+func (s *Scaler) scale(ref Ref) (object, scale *unstructured.Unstructured, err error) {
+	object = s.object(ref)
 	is, err := s.client.IsObjectNamespaced(object)
 	switch {
 	case err != nil:
-		return nil, explain(ref, "read", err)
+		return nil, nil, explain(ref, "read", err)
 	case !is:
-		return nil, &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
+		return nil, nil, &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
 	}
-	return object, nil
+	scale = &unstructured.Unstructured{Object: map[string]any{}}
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	return object, scale, nil
 }
 
 // Get reads the scale.
 func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
-	object, err := s.namespaced(ref)
+	object, u, err := s.scale(ref)
 	if err != nil {
 		return nil, err
 	}
-	u := newScale()
 	if err := s.client.SubResource("scale").Get(ctx, object, u); err != nil {
 		if apierrors.IsInternalError(err) && ref.isGameType() {
 			return s.getGameType(ctx, ref)
@@ -102,11 +105,10 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 // Set writes replicas into the scale that Get returned. It fails with a conflict if somebody
 // has changed the target in between.
 func (s *Scaler) Set(ctx context.Context, ref Ref, scale *autoscalingv1.Scale, replicas int32) error {
-	object, err := s.namespaced(ref)
+	object, u, err := s.scale(ref)
 	if err != nil {
 		return err
 	}
-	u := newScale()
 	u.SetName(scale.Name)
 	u.SetNamespace(scale.Namespace)
 	u.SetUID(scale.UID)
@@ -181,12 +183,12 @@ func (s *Scaler) RaiseTo(ctx context.Context, ref Ref, want Replicas) (Raised, e
 // sure of the zero, which a Scale doesn't say. Of what else goes wrong those calls tell that are made
 // then: the operator may be allowed to update a scale, and not to patch it.
 func (s *Scaler) raiseFromZero(ctx context.Context, ref Ref, replicas int32) bool {
-	object, err := s.namespaced(ref)
+	object, u, err := s.scale(ref)
 	if err != nil {
 		return false
 	}
 	body := fmt.Appendf(nil, `[{"op":"test","path":"/spec","value":{}},{"op":"add","path":"/spec/replicas","value":%d}]`, replicas)
-	return s.client.SubResource("scale").Patch(ctx, object, client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(newScale())) == nil
+	return s.client.SubResource("scale").Patch(ctx, object, client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(u)) == nil
 }
 
 // HasReadinessProbe reports whether the target's pods have a readiness probe, by the pod
@@ -196,7 +198,7 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	if ref.HasServers() {
 		return true, nil
 	}
-	u, err := s.namespaced(ref)
+	u, _, err := s.scale(ref)
 	if err != nil {
 		return false, err
 	}
@@ -229,13 +231,6 @@ func (r Ref) ofDormouse() bool {
 // HasServers reports whether the target is a Server, a Fleet or a GameType.
 func (r Ref) HasServers() bool {
 	return (r.Kind == "Server" || r.Kind == "Fleet" || r.Kind == "GameType") && r.ofDormouse()
-}
-
-func newScale() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion("autoscaling/v1")
-	u.SetKind("Scale")
-	return u
 }
 
 // failure wraps one of this package's errors in a sentence.

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -10,26 +11,27 @@ import (
 
 func TestWhatHappenedLatelyIsRememberedForItsTimeAndNotMuchLonger(t *testing.T) {
 	t.Parallel()
-	l := lately[int]{keep: time.Second}
+	l := memory[int]{keep: time.Second}
 	began := time.Unix(1000, 0)
 	for i := range 100 {
 		at := began.Add(time.Duration(i) * 100 * time.Millisecond)
-		l.set(at, types.UID(fmt.Sprint(i)), i)
+		*l.of(at, types.UID(fmt.Sprint(i))) = i
 		for back := range min(i, 10) {
-			if v, ok := l.get(types.UID(fmt.Sprint(i - back))); !ok || v != i-back {
-				t.Fatalf("%d: what was remembered %d00 ms ago is %d, %t", i, back, v, ok)
+			uid := types.UID(fmt.Sprint(i - back))
+			if v := cmp.Or(l.now[uid], l.earlier[uid]); v == nil || *v != i-back {
+				t.Fatalf("%d: what was remembered %d00 ms ago is %v", i, back, v)
 			}
 		}
 		if n := len(l.now) + len(l.earlier); n > 22 {
 			t.Fatalf("%d: %d are remembered, want those of two seconds", i, n)
 		}
 	}
-	l.set(began.Add(time.Hour), "late", 1)
-	if _, ok := l.get("99"); ok || len(l.now)+len(l.earlier) != 1 {
+	*l.of(began.Add(time.Hour), "late") = 1
+	if l.now["99"] != nil || len(l.now)+len(l.earlier) != 1 {
 		t.Error("what was remembered an hour ago still is")
 	}
-	l.set(began.Add(time.Hour), "late", 2)
-	if v, _ := l.get("late"); v != 2 {
+	*l.of(began.Add(time.Hour), "late") = 2
+	if v := *l.of(began.Add(time.Hour), "late"); v != 2 {
 		t.Errorf("it is remembered as %d, want as it was last", v)
 	}
 }
@@ -45,7 +47,7 @@ func BenchmarkKeep(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		at := began.Add(time.Duration(i) * 100 * time.Microsecond)
-		w.keep(uids[i%len(uids)], recentWake{at: at})
+		w.services.of(at, uids[i%len(uids)]).answered = at
 		i++
 	}
 }
