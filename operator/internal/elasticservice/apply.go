@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,6 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		return result, true, r.release(ctx, p.es, p.observed)
 	}
 	if o := p.observed; o.Service != nil {
-		p.state.pendingSlices.Seen(o.Slices)
 		err := endpoints.Sync(ctx, r.Client, &p.state.pendingSlices, o.Slices, endpoints.Slices(p.es, endpoints.Wanted{
 			Service: o.Service, Resolvers: o.Resolvers, Roles: p.plan.Roles, Stay: p.plan.Stay,
 			Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
@@ -59,7 +59,9 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		if err != nil {
 			return result, true, err
 		}
-		p.found.Note(r.removeLeftovers(ctx, p))
+		if len(o.Leftovers.Slices) > 0 {
+			p.found.Flaw = cmp.Or(p.found.Flaw, r.removeLeftovers(ctx, p))
+		}
 	}
 	p.applied = r.Now()
 	if p.plan.Commit {

@@ -13,10 +13,6 @@ import (
 // observeAutoscaler reads what sets the target's replicas while the service is awake. One that
 // could not be paused lately keeps the service awake, so that it isn't tried all the time.
 func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
-	if es.Spec.Autoscaler == nil {
-		m.autoscaler = autoscaler.Attempts{}
-		return
-	}
 	o.Autoscaler = r.Autoscalers.See(ctx, es)
 	m.autoscaler.Look(now, o.Autoscaler)
 	if o.Autoscaler.Problem == nil {

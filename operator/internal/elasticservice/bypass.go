@@ -13,7 +13,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
-	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -41,13 +40,9 @@ type leftoverState struct {
 	last    planner.Leftovers
 }
 
-// observeLeftovers looks for such slices after each change of a Service without a selector. The
+// observeLeftovers looks for such slices after each change of the Service, which has no selector. The
 // cache has only Dormouse's own slices.
 func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *leftoverState, o *planner.Observed) error {
-	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
-		*m = leftoverState{}
-		return nil
-	}
 	if m.version != o.Service.ResourceVersion {
 		*m = leftoverState{version: o.Service.ResourceVersion, since: now, next: now}
 	}
@@ -90,27 +85,27 @@ const strangerAfter = 30 * time.Second
 // observeStrangers finds pods that aren't the target's, though the Service's selector, or the
 // target's, matches them. They are remembered while the target has pods of its own. Before any
 // are counted, left asks the API server how many the target still has: some kinds end their
-// pods one after the other.
+// pods one after the other. A target of Servers has none: its draining Servers outlast its sleep.
 func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed, left func() (int32, error)) {
 	ref := target.Of(es)
 	if m.target.Name != "" && m.target != ref {
 		m.strangers = nil
 	}
 	if ref.HasServers() {
-		return // its draining Servers outlast its sleep
+		return
 	}
 	serving := map[string]string{}
 	for i := range o.Sources {
 		for _, e := range o.Sources[i].Endpoints {
 			if e.TargetRef != nil && ptr.Deref(e.Conditions.Serving, true) && !ptr.Deref(e.Conditions.Terminating, false) {
-				serving[endpoints.UIDOf(&e)] = e.TargetRef.Name
+				serving[string(e.TargetRef.UID)] = e.TargetRef.Name
 			}
 		}
 	}
 	asleep := o.Scale.Err == nil && o.Scale.Replicas == 0 && es.Status.Phase == v1alpha1.PhaseAsleep
 	maps.DeleteFunc(m.strangers, func(uid, _ string) bool { return serving[uid] == "" })
 	if asleep && len(serving) > len(m.strangers) {
-		if wait := spec.PhaseSince(es).Add(strangerAfter).Sub(now); wait > 0 {
+		if wait := spec.Of(es).PhaseSince.Add(strangerAfter).Sub(now); wait > 0 {
 			o.StrangersNext = wait
 		} else if n, err := left(); n > 0 || err != nil {
 			o.StrangersNext = strangerAfter

@@ -171,7 +171,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Observe, and prepare what a plan builds on.
-	m := r.stateOf(es)
+	m := r.states.Of(req.NamespacedName, es.UID)
 	o, err := r.observe(ctx, es, m)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -34,20 +34,8 @@ type playerState struct {
 	reports   idleness.Reports
 }
 
-// targetServers are the target's Servers; nil where it consists of none.
-func (r *Reconciler) targetServers(ctx context.Context, es *v1alpha1.ElasticService) ([]v1alpha1.Server, error) {
-	if !target.Of(es).HasServers() {
-		return nil, nil
-	}
-	return report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
-}
-
 // observePlayers finds out from the Servers' status who plays.
-func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, servers []v1alpha1.Server, m *playerState, o *planner.Observed) error {
-	if !spec.HasPlayers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
-		*m = playerState{}
-		return nil
-	}
+func (r *Reconciler) observePlayers(ctx context.Context, now time.Time, servers []v1alpha1.Server, m *playerState, o *planner.Observed) error {
 	games, err := r.games(ctx, servers)
 	if err != nil {
 		return err
@@ -101,7 +89,7 @@ func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService
 
 // nobodyPlays asks just before a sleep, and reports whether it may go on.
 func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
-	servers, err := r.targetServers(ctx, es)
+	servers, err := report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es))
 	if err != nil {
 		return false, err
 	}
@@ -116,9 +104,6 @@ func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticServic
 // observeDraining finds which of the target's Servers take no new players, and which have no
 // room.
 func observeDraining(servers []v1alpha1.Server, o *planner.Observed) {
-	if servers == nil {
-		return
-	}
 	o.Draining, o.Full = map[string]bool{}, map[string]bool{}
 	for i := range servers {
 		if full(&servers[i]) {

@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
@@ -21,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
+	"dormouse.dev/dormouse/operator/internal/report"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -37,65 +39,46 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 // that is older than endpoints.MaxViewAge.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
 	var o planner.Observed
-	now, ref := r.Now(), target.Of(es)
-	hasServers := ref.HasServers()
-
-	svc := &corev1.Service{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: es.Spec.Service}, svc)
-	switch {
-	case err == nil:
-		o.Service = svc
-	case !apierrors.IsNotFound(err):
-		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
+	now, is, ref, private := r.Now(), spec.Of(es), target.Of(es), endpoints.PrivateServiceName(es.Spec.Service)
+	deleting, hasServers := !es.DeletionTimestamp.IsZero(), ref.HasServers()
+	if m.target.Name != "" && m.target != ref {
+		es.Status.Replicas = 0 // they were another target's
 	}
-	if oldest, err := index.ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
-		return o, err
-	} else if oldest != nil && oldest.UID != es.UID && index.OlderThan(oldest, es) {
-		o.Older = oldest.Name
-	}
-	private := &corev1.Service{}
-	err = r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: endpoints.PrivateServiceName(es.Spec.Service)}, private)
-	switch {
-	case err == nil:
-		o.Private = private
-	case !apierrors.IsNotFound(err):
-		return o, fmt.Errorf("read Service %s/%s: %w", es.Namespace, endpoints.PrivateServiceName(es.Spec.Service), err)
-	}
-	if err := r.observeClash(ctx, &o); err != nil {
+	if err := r.observeServices(ctx, es, private, &o); err != nil {
 		return o, err
 	}
 	if err := r.observeSiblings(ctx, es, &o); err != nil {
 		return o, err
 	}
-	if key, ok := index.FrontOf(es); ok && r.Namespaces.Has(key.Namespace) {
-		if o.Front, err = observeFront(ctx, r.Client, key, es); err != nil {
+	var err error
+	if es.Spec.Wake != nil && es.Spec.Wake.Players != nil {
+		if o.Lists, err = playerlist.Observe(ctx, r.Client, now, es); err != nil {
 			return o, err
 		}
 	}
-	if o.Lists, err = playerlist.Observe(ctx, r.Client, now, es); err != nil {
-		return o, err
-	}
 	var servers []v1alpha1.Server
 	if hasServers {
-		if servers, err = r.targetServers(ctx, es); err != nil {
+		if servers, err = report.ServersOf(ctx, r.Client, es.Namespace, spec.Owner(es)); err != nil {
 			return o, err
 		}
 		observeDraining(servers, &o)
 	}
-	if err := r.observeSlices(ctx, es, &o); err != nil {
+	if err := r.observeSlices(ctx, es, private, &o); err != nil {
 		return o, err
 	}
-	if err := r.observeLeftovers(ctx, now, es, &m.leftovers, &o); err != nil {
+	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
+		m.leftovers = leftoverState{}
+	} else if err := r.observeLeftovers(ctx, now, es, &m.leftovers, &o); err != nil {
 		return o, err
 	}
-	if m.target.Name != "" && m.target != ref {
-		es.Status.Replicas = 0 // they were another target's
+	o.Scale = r.observeScale(ctx, ref, &m.scale)
+	if o.Scale.Err == nil && o.Scale.Replicas == 0 && es.Status.Phase == v1alpha1.PhaseAsleep {
+		r.observeZero(ctx, es, m, &o)
 	}
-	o.Scale = r.observeScale(ctx, es, &m.scale)
-	r.observeZero(ctx, es, m, &o)
 	r.observeUnsettled(ctx, now, es, m, &o)
 	o.Servers = endpoints.ServersOf(o.Sources, o.Pods())
-	if err := r.observeResolvers(ctx, es, &o); err != nil {
+	up := endpoints.CountUp(o.Servers) > 0
+	if err := r.observeResolvers(ctx, es, is, up, &o); err != nil {
 		return o, err
 	}
 	m.observeStrangers(now, es, &o, func() (int32, error) {
@@ -106,7 +89,9 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		return scale.Status.Replicas, nil
 	})
 	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
-	if err := r.observePlayers(ctx, now, es, servers, &m.players, &o); err != nil {
+	if !is.HasPlayers || !is.Awake || deleting {
+		m.players = playerState{}
+	} else if err := r.observePlayers(ctx, now, servers, &m.players, &o); err != nil {
 		return o, err
 	}
 	if hasServers {
@@ -118,21 +103,61 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	if o.Group, err = r.observeGroup(ctx, es); err != nil {
 		return o, err
 	}
-	r.observeAutoscaler(ctx, now, es, m, &o)
-	r.observeTriggers(es, &o) //nolint:contextcheck // the poller asks in the background, beyond this pass
-
-	m.up(now, endpoints.CountUp(o.Servers) > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)
-	o.UnblockedAt = m.unblocked(now, es, planner.Blocked(es, o))
+	if es.Spec.Autoscaler == nil {
+		m.autoscaler = autoscaler.Attempts{}
+	} else {
+		r.observeAutoscaler(ctx, now, es, m, &o)
+	}
+	if key := client.ObjectKeyFromObject(es); is.HasTriggers && is.Awake && !deleting {
+		o.Triggers = r.Triggers.Read(key, triggersOf(es, o)) //nolint:contextcheck // the poller asks in the background, beyond this pass
+	} else {
+		r.Triggers.Forget(key)
+	}
+	m.up(now, up, o.Scale.Err != nil || o.Scale.Replicas > 0)
+	o.UnblockedAt = m.unblocked(now, es, planner.Blocked(es, o, is.Handoff))
 	o.UpSince, o.NoneUpSince, o.NoneLastingSince, o.SleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
 	if found := m.diagnosis.Found; found != nil {
 		o.Nobody = found.Nobody
 	}
-	if !es.DeletionTimestamp.IsZero() {
+	if deleting {
 		if o.NamespaceEnding, err = r.namespaceEnding(ctx, es.Namespace); err != nil {
 			return o, err
 		}
 	}
 	return o, nil
+}
+
+// observeServices reads the Services: the user's, the private one, and the one that is shared with
+// others. It looks for who else has a claim to the user's.
+func (r *Reconciler) observeServices(ctx context.Context, es *v1alpha1.ElasticService, private string, o *planner.Observed) error {
+	for _, read := range []struct {
+		name string
+		to   **corev1.Service
+	}{{es.Spec.Service, &o.Service}, {private, &o.Private}} {
+		svc := &corev1.Service{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: read.name}, svc); err == nil {
+			*read.to = svc
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("read Service %s/%s: %w", es.Namespace, read.name, err)
+		}
+	}
+	if oldest, err := index.ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
+		return err
+	} else if oldest != nil && oldest.UID != es.UID && index.OlderThan(oldest, es) {
+		o.Older = oldest.Name
+	}
+	var err error
+	if o.Service != nil && udpports.Has(o.Service) {
+		if o.Clash, err = udpports.ClashOf(ctx, r.Client, o.Service); err != nil {
+			return fmt.Errorf("look for what else has a UDP port of Service %s: %w", client.ObjectKeyFromObject(o.Service), err)
+		}
+	}
+	if es.Spec.Front != nil {
+		if key, _ := index.FrontOf(es); r.Namespaces.Has(key.Namespace) {
+			o.Front, err = observeFront(ctx, r.Client, key, es)
+		}
+	}
+	return err
 }
 
 // keptAwakeOver is for how long a target is kept awake beyond what its GameAutoscaler says: that may be
@@ -179,7 +204,7 @@ func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticSe
 	return nil
 }
 
-func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
+func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, private string, o *planner.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.SliceService: es.Spec.Service}); err != nil {
 		return fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
@@ -193,7 +218,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 				o.Slices = append(o.Slices, s)
 			}
 		case endpointSliceController:
-			if s.Labels[discoveryv1.LabelServiceName] == endpoints.PrivateServiceName(es.Spec.Service) {
+			if s.Labels[discoveryv1.LabelServiceName] == private {
 				o.Sources = append(o.Sources, s)
 			}
 		}
@@ -201,12 +226,12 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	return nil
 }
 
-func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
+// observeResolvers asks the resolver pods; up is whether a server takes new clients.
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, is spec.Settings, up bool, o *planner.Observed) error {
 	wanted := resolvers.Wanted{UID: string(es.UID), MaxAge: endpoints.MaxViewAge(o.Slices)}
-	phase := es.Status.Phase
 	// Only a fresh answer will do just before a sleep is committed, and where only clients can
 	// show that a server listens.
-	if phase == v1alpha1.PhaseFallingAsleep || !spec.IsAwake(phase) && o.Unproved(es) && o.Scale.Replicas > 0 && endpoints.CountUp(o.Servers) > 0 {
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || up && !is.Awake && o.Scale.Replicas > 0 && o.Unproved(es, is.Handoff) {
 		wanted.MaxAge = 0
 	}
 	pods, views, err := r.Resolvers.Views(ctx, wanted)
@@ -219,19 +244,11 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 	return nil
 }
 
-func (r *Reconciler) observeTriggers(es *v1alpha1.ElasticService, o *planner.Observed) {
-	key := client.ObjectKeyFromObject(es)
-	if !spec.HasTriggers(es) || !spec.IsAwake(es.Status.Phase) || !es.DeletionTimestamp.IsZero() {
-		r.Triggers.Forget(key)
-		return
-	}
-	o.Triggers = r.Triggers.Read(key, triggersOf(es, *o))
-}
-
 // triggersOf is what the trigger poller asks for a service. A pod that isn't ready may have
 // players all the same.
 func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service {
-	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, SleepAfter: spec.SleepAfter(es), Every: spec.SleepAfter(es) / 5}
+	after := spec.Of(es).SleepAfter
+	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, SleepAfter: after, Every: after / 5}
 	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
 		s.Every = trigger.MinInterval // a fresh answer is being waited for
 	}
@@ -241,17 +258,6 @@ func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service
 		}
 	}
 	return s
-}
-
-// observeClash finds other users of the Service's UDP port numbers.
-func (r *Reconciler) observeClash(ctx context.Context, o *planner.Observed) (err error) {
-	if o.Service == nil {
-		return nil
-	}
-	if o.Clash, err = udpports.ClashOf(ctx, r.Client, o.Service); err != nil {
-		return fmt.Errorf("look for what else has a UDP port of Service %s: %w", client.ObjectKeyFromObject(o.Service), err)
-	}
-	return nil
 }
 
 // observeFront reads the Service that is to be shared, and the ElasticServices that have the

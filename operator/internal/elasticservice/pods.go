@@ -87,9 +87,12 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		}
 		return
 	}
-	o.Unsettled.Add(m.lastSleep.podsOf(&es.Status)...)
-	pods := o.Unsettled.Still(o.Sources)
-	s := &m.settling
+	s, before := &m.settling, m.lastSleep.podsOf(&es.Status)
+	o.Unsettled.Add(before...)
+	var pods []target.PodKey
+	if len(before) > 0 {
+		pods = o.Unsettled.Still(o.Sources)
+	}
 	if len(pods) == 0 {
 		*s = settling{flownAt: s.flownAt}
 		return
@@ -158,19 +161,16 @@ func uidsOf(pods []target.PodKey) []types.UID {
 	return uids
 }
 
-// observeZero reads the scale again where unexpected pods are there at a target at zero: they
+// observeZero reads the scale of a sleeping target at zero again where unexpected pods are there: they
 // may be from a wake that the watch shows later.
 func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
-	if o.Scale.Err != nil || o.Scale.Replicas > 0 || es.Status.Phase != v1alpha1.PhaseAsleep {
-		return
-	}
 	there := planner.UnsettledAtZero(o.Sources).UIDs
 	for _, uid := range es.Status.PodsBeforeSleep {
 		delete(there, uid)
 	}
 	if len(there) > 0 {
 		m.scale.of = version{}
-		o.Scale = r.observeScale(ctx, es, &m.scale)
+		o.Scale = r.observeScale(ctx, target.Of(es), &m.scale)
 	}
 }
 

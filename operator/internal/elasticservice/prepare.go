@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,18 +28,26 @@ import (
 // and the part of a front. It returns an obstacle that prevents everything else. Any other is
 // noted as a flaw.
 func (r *Reconciler) prepare(ctx context.Context, p *pass) (*obstacle.Obstacle, error) {
-	former, err := r.wakeFormer(ctx, p.now, p.es)
-	if err != nil {
-		return nil, err
+	var former, strangers *obstacle.Obstacle
+	if was := p.es.Status.AsleepTarget; was != nil && !target.Same(was.ScaleTargetRef, p.es.Spec.ScaleTargetRef) && !patienceOver(p.now, p.es) {
+		var err error
+		if former, err = r.wakeFormer(ctx, p.now, p.es); err != nil {
+			return nil, err
+		}
+		p.found.Former = former != nil
 	}
-	p.found.Former = former != nil
+	if len(p.observed.Strangers) > 0 {
+		strangers = planner.StrangersFlaw(p.es, p.observed)
+	}
 	blocked, err := r.keepPortsAndService(ctx, p)
-	p.found.Note(former)
-	p.found.Note(planner.StrangersFlaw(p.es, p.observed))
-	if blocked == nil && err == nil {
-		r.keepFront(ctx, p)
-	} else {
+	p.found.Flaw = cmp.Or(p.found.Flaw, former, strangers)
+	switch {
+	case blocked != nil || err != nil:
 		front.Refresh(p.es, p.observed.Front.Service)
+	case p.es.Spec.Front != nil:
+		r.keepFront(ctx, p)
+	default:
+		p.es.Status.Front = nil
 	}
 	if err != nil && !p.observed.NamespaceEnding && !patienceOver(p.now, p.es) {
 		return nil, err
@@ -58,7 +67,7 @@ func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacl
 		return flaw, nil
 	}
 	es.Status.Ports, p.found.Flaw = ports, flaw
-	p.state.keepPorts(ports)
+	p.state.ports = ports
 
 	if o.Scale.Err != nil && len(o.Service.Spec.Selector) == 0 {
 		return nil, nil // the selector is not known; TargetFound explains why
@@ -100,11 +109,7 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 
 // keepFront writes the ElasticService's part of its front into its status.
 func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
-	key, ok := index.FrontOf(p.es)
-	if !ok {
-		p.es.Status.Front = nil
-		return
-	}
+	key, _ := index.FrontOf(p.es)
 	p.es.Status.Front, p.found.Front = front.Plan(p.es, p.observed.Front, func(port string) (int32, *obstacle.Obstacle) {
 		number, err := r.Ports.Allocate(p.now, resolverports.OfFront(key, port), r.Ports.InSlices(ctx))
 		if err != nil {
@@ -114,14 +119,11 @@ func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
 	})
 }
 
-// wakeFormer restores the replicas of a target that was put to sleep before spec.scaleTargetRef
-// named another: nobody else would. If another ElasticService has that target by now, it is
+// wakeFormer restores the replicas of a former target, which was put to sleep before
+// spec.scaleTargetRef named another: nobody else would. If another ElasticService has that target by now, it is
 // left alone. The flaw, if there is one, explains why it can't be done.
 func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1.ElasticService) (flaw *obstacle.Obstacle, err error) {
 	former := es.Status.AsleepTarget
-	if former == nil || target.Same(former.ScaleTargetRef, es.Spec.ScaleTargetRef) || patienceOver(now, es) {
-		return nil, nil
-	}
 	taken, err := r.hasElastic(ctx, es, former.ScaleTargetRef)
 	if err != nil {
 		return nil, err

@@ -49,8 +49,7 @@ type scaleState struct {
 
 // observeScale reads the target's scale, unless the watch shows that its spec is the one that
 // was read last: so a pass over thousands of services asks nothing.
-func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticService, m *scaleState) planner.Scale {
-	ref := target.Of(es)
+func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, m *scaleState) planner.Scale {
 	// A scale that is read after the watch's version is of that version or a later one.
 	v := version{ref: ref}
 	v.uid, v.generation = r.Targets.Generation(ctx, ref)
@@ -66,21 +65,19 @@ func (r *Reconciler) observeScale(ctx context.Context, es *v1alpha1.ElasticServi
 		m.of, m.read = v, now
 		m.scale.Replicas, m.scale.Selector = scale.Spec.Replicas, scale.Status.Selector
 	}
-	r.observeTemplate(ctx, ref, v, m)
+	sure := m.scale.Readiness != "" && v.generation != 0
+	if m.template != v || !sure && now.Sub(m.templateRead) > unwatchedRead {
+		r.observeTemplate(ctx, v, m)
+	}
 	return m.scale
 }
 
 // observeTemplate finds out whether the target's pods have a readiness probe.
-func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v version, m *scaleState) {
-	sure := m.scale.Readiness != "" && v.generation != 0
-	now := r.Now()
-	if m.template == v && (sure || now.Sub(m.templateRead) <= unwatchedRead) {
-		return
-	}
-	if m.template.ref != ref {
+func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleState) {
+	if m.template.ref != v.ref {
 		m.scale.Readiness = ""
 	}
-	probed, err := r.Scaler.HasReadinessProbe(ctx, ref)
+	probed, err := r.Scaler.HasReadinessProbe(ctx, v.ref)
 	switch {
 	case err != nil: // the previous value is the best there is
 	case probed:
@@ -88,7 +85,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, ref target.Ref, v vers
 	default:
 		m.scale.Readiness = v1alpha1.PodReadinessConnect
 	}
-	m.template, m.templateRead = v, now
+	m.template, m.templateRead = v, r.Now()
 }
 
 // Targets tells when targets' specs change; it is a targetwatch.Watch.

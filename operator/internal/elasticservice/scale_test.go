@@ -93,7 +93,7 @@ func TestAScaleIsReadWhenItsTargetChanges(t *testing.T) {
 				if i == 3 && c.generation > 0 {
 					targets.generation++
 				}
-				if scale := r.observeScale(t.Context(), es, &m); scale.Err != nil {
+				if scale := r.observeScale(t.Context(), target.Of(es), &m); scale.Err != nil {
 					t.Fatal(scale.Err)
 				}
 				got[i] = api.reads

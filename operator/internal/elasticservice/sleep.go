@@ -99,13 +99,14 @@ func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticServic
 		pods, all, err := r.podsOf(ctx, es, o)
 		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err
 	}
-	if spec.HasTriggers(es) {
+	is := spec.Of(es)
+	if is.HasTriggers {
 		//nolint:contextcheck // who asks the triggers goes on when the pass has ended
 		if idle, wait := r.triggersIdle(es, o); !idle {
 			return false, wait, nil
 		}
 	}
-	if spec.HasPlayers(es) {
+	if is.HasPlayers {
 		if idle, err := r.nobodyPlays(ctx, es); err != nil || !idle {
 			return false, time.Second, err
 		}

@@ -53,7 +53,7 @@ type state struct {
 	// target's.
 	strangers map[string]string
 	// ports are the object's resolver ports.
-	ports []int32
+	ports []v1alpha1.PortStatus
 }
 
 // recovered is how long a server must have been up to count as lasting.
@@ -107,14 +107,6 @@ func (r *Reconciler) stateOf(es *v1alpha1.ElasticService) *state {
 func (r *Reconciler) dropped(uid types.UID, m *state) {
 	r.lookouts.Forget(uid)
 	for _, port := range m.ports {
-		r.Ports.Free(r.Now(), port, uid)
-	}
-}
-
-// keepPorts remembers the object's resolver ports.
-func (m *state) keepPorts(ports []v1alpha1.PortStatus) {
-	m.ports = m.ports[:0]
-	for _, p := range ports {
-		m.ports = append(m.ports, p.ResolverPort)
+		r.Ports.Free(r.Now(), port.ResolverPort, uid)
 	}
 }

@@ -36,7 +36,7 @@ func TestAnObjectThatIsGoneLeavesNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := r.stateOf(named("first"))
-			m.keepPorts([]v1alpha1.PortStatus{{Name: "game", ResolverPort: port}})
+			m.ports = []v1alpha1.PortStatus{{Name: "game", ResolverPort: port}}
 			m.lastObstacle = "something"
 
 			goes(r)

@@ -27,14 +27,15 @@ func PrivateServiceName(service string) string {
 	return fmt.Sprintf("%s-%08x%s", service[:63-len(suffix)-9], h.Sum32(), suffix)
 }
 
-func ownerReference(es *v1alpha1.ElasticService) metav1.OwnerReference {
-	return *metav1.NewControllerRef(es, v1alpha1.GroupVersion.WithKind("ElasticService"))
-}
-
-func childLabels(es *v1alpha1.ElasticService) map[string]string {
-	return map[string]string{
-		wellknown.PrivateServiceLabel:  es.Spec.Service,
-		"app.kubernetes.io/managed-by": "dormouse",
+// childMeta is the metadata of what is made for an ElasticService.
+func childMeta(es *v1alpha1.ElasticService, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: es.Namespace,
+		Labels: map[string]string{
+			wellknown.PrivateServiceLabel:  es.Spec.Service,
+			"app.kubernetes.io/managed-by": "dormouse",
+		},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(es, v1alpha1.GroupVersion.WithKind("ElasticService"))},
 	}
 }
 
@@ -58,12 +59,7 @@ func PodSelector(svc *corev1.Service, scaleSelector string) (map[string]string, 
 // nothing that would open it to the outside.
 func PrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector map[string]string) *corev1.Service {
 	private := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            PrivateServiceName(svc.Name),
-			Namespace:       es.Namespace,
-			Labels:          childLabels(es),
-			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
-		},
+		ObjectMeta: childMeta(es, PrivateServiceName(svc.Name)),
 		Spec: corev1.ServiceSpec{
 			Type:                     corev1.ServiceTypeClusterIP,
 			ClusterIP:                corev1.ClusterIPNone,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"dormouse.dev/dormouse/api/reasons"
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
@@ -31,7 +32,7 @@ func TestThePrivateServiceOpensNothingToTheOutside(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "lobby-dormouse", Namespace: "games",
 			Labels:          map[string]string{wellknown.PrivateServiceLabel: "lobby", "app.kubernetes.io/managed-by": "dormouse"},
-			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(es, v1alpha1.GroupVersion.WithKind("ElasticService"))},
 		},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: "None", PublishNotReadyAddresses: true,

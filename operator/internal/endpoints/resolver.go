@@ -10,7 +10,6 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
-	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
@@ -65,7 +64,7 @@ func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 	r := NewResolver(pod, v)
 	if route, ok := v.Routes[string(es.UID)]; ok {
 		// A pod that lags far behind may have the same phase from an earlier time.
-		if since := route.PhaseSince; since == nil || since.Equal(spec.PhaseSince(es)) {
+		if since := route.PhaseSince; since == nil || since.Equal(times.Micro(es.Status.PhaseSince)) {
 			r.Phase = route.Phase
 		}
 		for _, p := range route.Ports {

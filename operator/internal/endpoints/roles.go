@@ -53,7 +53,8 @@ func CurrentRoles(have []discoveryv1.EndpointSlice) map[string]Role {
 // StandIns decides each resolver's role, starting from the slices as they are now, and when to
 // look again. standIn is set where resolvers are to get new clients, and lingers where the
 // endpoint of one that was replaced stays for a while though nobody is known to be there.
-func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, have []discoveryv1.EndpointSlice, standIn, lingers bool) (roles map[string]Role, requeueAfter requeue.After) {
+func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, have []discoveryv1.EndpointSlice, standIn, lingers bool) (roles map[string]Role, requeueAfter time.Duration) {
+	var after requeue.After
 	current := CurrentRoles(have)
 	takesClients := func(r Resolver) bool {
 		return standIn && r.Ready && (r.ListensOn(ports) || !r.Reachable && current[r.UID] == RoleReady)
@@ -62,7 +63,7 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 	roles = map[string]Role{}
 	for _, r := range resolvers {
 		was := current[r.UID]
-		requeueAfter.AtMost(untilItListens(ports, r, standIn))
+		after.AtMost(untilItListens(ports, r, standIn))
 		switch {
 		case takesClients(r):
 			roles[r.UID] = RoleReady
@@ -70,11 +71,11 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 		case !r.Reachable:
 			if now.Sub(r.SilentSince) < LostAfter {
 				roles[r.UID] = RoleTerminating
-				requeueAfter.AtMost(Linger)
+				after.AtMost(Linger)
 			}
 		case r.Sessions > 0 || r.Queued > 0:
 			roles[r.UID] = RoleTerminating
-			requeueAfter.AtMost(Linger)
+			after.AtMost(Linger)
 		default:
 			// Clients still came until kube-proxy applied that it is not ready any more, and
 			// this pass may not have seen them yet.
@@ -87,11 +88,11 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			}
 			if left := times.Latest(r.LastActive, since).Add(Linger).Sub(now); left > 0 {
 				roles[r.UID] = RoleTerminating
-				requeueAfter.AtMost(left)
+				after.AtMost(left)
 			}
 		}
 	}
-	return roles, requeueAfter
+	return roles, after.Duration()
 }
 
 // Lingers reports whether clients may lose what they have just begun when an endpoint goes.

@@ -22,14 +22,11 @@ type Server struct {
 	Full bool
 }
 
-// up reports whether the server takes new clients.
-func (s Server) up() bool { return s.Serving && !s.Terminating && !s.Draining }
-
 // CountUp counts the servers that take new clients.
 func CountUp(servers []Server) int {
 	n := 0
 	for _, s := range servers {
-		if s.up() {
+		if s.Serving && !s.Terminating && !s.Draining {
 			n++
 		}
 	}
@@ -38,7 +35,7 @@ func CountUp(servers []Server) int {
 
 // AllFull reports whether each server that is up has no room for another player.
 func AllFull(servers []Server) bool {
-	return !slices.ContainsFunc(servers, func(s Server) bool { return s.up() && !s.Full })
+	return CountUp(slices.DeleteFunc(slices.Clone(servers), func(s Server) bool { return s.Full })) == 0
 }
 
 // Pods is what is known of the target's pods beyond their endpoints. Draining and full ones are
@@ -67,12 +64,14 @@ func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) []Server {
 				continue
 			}
 			s := Server{
-				UID:         UIDOf(&e),
+				UID:         e.Addresses[0],
 				Address:     e.Addresses[0],
 				Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
 				Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 				Draining:    pods.takeNobody(&e),
-				Full:        e.TargetRef != nil && pods.Full[e.TargetRef.Name],
+			}
+			if pod := e.TargetRef; pod != nil {
+				s.UID, s.Full = string(pod.UID), pods.Full[pod.Name]
 			}
 			if !seen[s.UID] {
 				seen[s.UID] = true
@@ -81,14 +80,6 @@ func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) []Server {
 		}
 	}
 	return servers
-}
-
-// UIDOf identifies an endpoint's pod.
-func UIDOf(e *discoveryv1.Endpoint) string {
-	if e.TargetRef == nil {
-		return e.Addresses[0]
-	}
-	return string(e.TargetRef.UID)
 }
 
 // AnyRunning reports whether some server may be up again.

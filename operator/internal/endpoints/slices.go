@@ -49,8 +49,17 @@ type Wanted struct {
 // endpoints is left out.
 func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
-	for _, family := range w.Service.Spec.IPFamilies {
-		if s := resolverSlice(es, w, rolesIn(discoveryv1.AddressType(family), w), discoveryv1.AddressType(family)); len(s.Endpoints) > 0 {
+	ports := ResolverPorts(w.Service, es.Status.Ports)
+	for _, f := range w.Service.Spec.IPFamilies {
+		family, roles := discoveryv1.AddressType(f), w.Roles
+		if len(w.Stay) > 0 {
+			roles = rolesIn(family, w)
+		}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: sliceMeta(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family))), AddressType: family,
+			Ports: ports, Endpoints: ResolverEndpoints(w.Resolvers, roles, family),
+		}
+		if len(s.Endpoints) > 0 {
 			all = append(all, s)
 		}
 	}
@@ -62,44 +71,24 @@ func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice 
 			}
 		}
 	}
-	return readyFirst(all)
-}
-
-// readyFirst puts slices in the order in which they are to be written. kube-proxy applies them
-// one by one, and while no endpoint is ready it sends new clients to terminating ones, among
-// them servers that drain. So slices that become ready come before slices that stop being
-// ready.
-func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	var ready, others []*discoveryv1.EndpointSlice
-	for _, s := range all {
+	// kube-proxy applies slices one by one, in the order in which they are written, and while no
+	// endpoint is ready it sends new clients to terminating ones, among them servers that drain. So
+	// slices that become ready come before slices that stop being ready.
+	ready := func(s *discoveryv1.EndpointSlice) int {
 		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
-			ready = append(ready, s)
-		} else {
-			others = append(others, s)
+			return 0
 		}
+		return 1
 	}
-	return append(ready, others...)
+	slices.SortStableFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return ready(a) - ready(b) })
+	return all
 }
 
-// newSlice is a slice of an ElasticService, without endpoints.
-func newSlice(es *v1alpha1.ElasticService, name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
-	l := childLabels(es)
-	l[discoveryv1.LabelServiceName] = es.Spec.Service
-	l[discoveryv1.LabelManagedBy] = wellknown.ManagedBy
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: es.Namespace, Labels: l,
-			OwnerReferences: []metav1.OwnerReference{ownerReference(es)},
-		},
-		AddressType: family,
-	}
-}
-
-func resolverSlice(es *v1alpha1.ElasticService, w Wanted, roles map[string]Role, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
-	s := newSlice(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family)), family)
-	s.Ports = ResolverPorts(w.Service, es.Status.Ports)
-	s.Endpoints = ResolverEndpoints(w.Resolvers, roles, family)
-	return s
+// sliceMeta is the metadata of a slice of an ElasticService.
+func sliceMeta(es *v1alpha1.ElasticService, name string) metav1.ObjectMeta {
+	m := childMeta(es, name)
+	m.Labels[discoveryv1.LabelServiceName], m.Labels[discoveryv1.LabelManagedBy] = es.Spec.Service, wellknown.ManagedBy
+	return m
 }
 
 // ResolverPorts are the ports of a slice of resolvers.
@@ -153,8 +142,9 @@ func ResolverEndpoints(resolvers []Resolver, roles map[string]Role, family disco
 // had clients, by the addresses in had, is left out.
 func serverSlice(es *v1alpha1.ElasticService, source *discoveryv1.EndpointSlice, pods Pods, had map[string]bool, accepting bool) *discoveryv1.EndpointSlice {
 	suffix := source.Name[strings.LastIndexByte(source.Name, '-')+1:]
-	s := newSlice(es, serverSliceName(es.Spec.Service, suffix), source.AddressType)
-	s.Ports = source.Ports
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: sliceMeta(es, serverSliceName(es.Spec.Service, suffix)), AddressType: source.AddressType, Ports: source.Ports,
+	}
 	for _, e := range source.Endpoints {
 		if len(e.Addresses) == 0 {
 			continue
@@ -175,12 +165,12 @@ func serverSliceName(service, suffix string) string { return service + "-servers
 // FamilyLag bounds how long a family may lag after a wake.
 const FamilyLag = 30 * time.Second
 
-// rolesIn are the resolvers' roles in a family. Kubernetes writes a slice for each family, one
+// rolesIn are the resolvers' roles in a family where some may stay. Kubernetes writes a slice for each family, one
 // after the other. When the first one has a server that is up again, the other may still have
 // only earlier servers, which are gone. Until it has a new one, resolvers that are ready there
 // stay ready, or kube-proxy would send new clients to servers that are gone.
 func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
-	if len(w.Stay) == 0 || !Lags(family, w.Sources, w.Pods) {
+	if !Lags(family, w.Sources, w.Pods) {
 		return w.Roles
 	}
 	var ours []discoveryv1.EndpointSlice

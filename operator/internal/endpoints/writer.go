@@ -15,12 +15,14 @@ import (
 // sliceOwner is the owner of the fields that are written.
 const sliceOwner = "dormouse-operator"
 
-// Sync brings slices to the wanted state, and deletes those that aren't wanted.
+// Sync brings slices to the wanted state, and deletes those that aren't wanted. written are those that
+// earlier calls changed.
 func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range are {
 		have[are[i].Name] = &are[i]
 	}
+	written.seen(have)
 	for _, want := range wanted {
 		old := have[want.Name]
 		delete(have, want.Name)
@@ -76,13 +78,11 @@ func (w PendingSlices) current(cached *discoveryv1.EndpointSlice) *discoveryv1.E
 	return cached
 }
 
-// Seen forgets the slices that the cache shows by now.
-func (w PendingSlices) Seen(have []discoveryv1.EndpointSlice) {
-	versions := map[string]string{}
-	for i := range have {
-		versions[have[i].Name] = have[i].ResourceVersion
-	}
-	maps.DeleteFunc(w, func(name string, last pendingSlice) bool { return versions[name] != last.over })
+// seen forgets the slices that the cache shows by now.
+func (w PendingSlices) seen(have map[string]*discoveryv1.EndpointSlice) {
+	maps.DeleteFunc(w, func(name string, last pendingSlice) bool {
+		return have[name] == nil || have[name].ResourceVersion != last.over
+	})
 }
 
 // add notes the result of changing a slice that the cache has.

@@ -14,11 +14,11 @@ func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
 	}
 	one, two, three := slice("1"), slice("2"), slice("3")
 	var w PendingSlices
-	if w.Seen(nil); w.current(one) != one || w.current(nil) != nil {
+	if w.seen(nil); w.current(one) != one || w.current(nil) != nil {
 		t.Error("a slice that nobody wrote is not as the cache has it")
 	}
 	w.add(one, two)
-	if w.Seen([]discoveryv1.EndpointSlice{*one}); w.current(one) != two {
+	if w.seen(map[string]*discoveryv1.EndpointSlice{"lobby": one}); w.current(one) != two {
 		t.Error("while the cache has the old version, the slice is not what was written")
 	}
 	w.add(one, three)
@@ -27,11 +27,11 @@ func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
 	}
 	// It came back, and somebody changed it since.
 	other := slice("4")
-	if w.Seen([]discoveryv1.EndpointSlice{*other}); w.current(other) != other || len(w) > 0 {
+	if w.seen(map[string]*discoveryv1.EndpointSlice{"lobby": other}); w.current(other) != other || len(w) > 0 {
 		t.Error("what the cache has by now is not believed")
 	}
 	w.add(one, two)
-	if w.Seen(nil); len(w) > 0 {
+	if w.seen(nil); len(w) > 0 {
 		t.Error("the write of a slice that is gone is remembered")
 	}
 }

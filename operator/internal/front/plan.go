@@ -127,7 +127,7 @@ func frontPort(f *v1alpha1.Front, svc *corev1.Service) (string, *obstacle.Obstac
 	case i < 0:
 		return unknown("spec.front.port is %q, but Service %s has no port of that name: correct the name.", f.Port, svc.Name)
 	}
-	if p := svc.Spec.Ports[i]; spec.DefaultProtocol(p.Protocol) != v1alpha1.ProtocolTCP || p.Protocol == corev1.ProtocolSCTP {
+	if p := svc.Spec.Ports[i]; spec.DefaultProtocol(p) != v1alpha1.ProtocolTCP {
 		return unknown("Port %q of Service %s is %s, but clients say host names over TCP alone: name a TCP port in spec.front.port.", p.Name, svc.Name, p.Protocol)
 	}
 	return svc.Spec.Ports[i].Name, nil

@@ -103,9 +103,8 @@ func (f *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	m, now := f.states.Of(key, ""), f.Now()
 	m.steppedDown.Follow(now, have, resolvers)
 	roles, requeueAfter := endpoints.StandIns(now, ports, resolvers, have, len(ports) > 0, true)
-	m.pending.Seen(have)
 	err = endpoints.Sync(ctx, f.Client, &m.pending, have, frontSlices(svc, resolvers, ports, roles))
-	return retries.Result(reconcile.Result{RequeueAfter: requeueAfter.Duration()}, err)
+	return retries.Result(reconcile.Result{RequeueAfter: requeueAfter}, err)
 }
 
 // members are the ElasticServices that want to share a Service.

@@ -7,10 +7,13 @@ import "time"
 // After is after how long to look again at the latest; 0 is never.
 type After time.Duration
 
-// AtMost asks for a look after d at the latest. A d that isn't positive asks for nothing.
-func (a *After) AtMost(d time.Duration) {
-	if d > 0 && (*a == 0 || d < time.Duration(*a)) {
-		*a = After(d)
+// AtMost asks for a look after each of these durations at the latest. One that isn't positive asks
+// for nothing.
+func (a *After) AtMost(latest ...time.Duration) {
+	for _, d := range latest {
+		if d > 0 && (*a == 0 || d < time.Duration(*a)) {
+			*a = After(d)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package resolverports
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -24,17 +25,18 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 	for _, p := range es.Status.Ports {
 		current[p.Name] = p
 	}
-	specs, flaw := spec.Ports(es, svc)
+	var specs map[string]v1alpha1.PortSpec
+	var wrong, unheld, lacking *obstacle.Obstacle
+	if len(es.Spec.Ports) > 0 {
+		specs, wrong = spec.Ports(es, svc)
+	}
 	ports = make([]v1alpha1.PortStatus, 0, len(svc.Spec.Ports))
 	kept := map[int32]bool{}
 	for _, sp := range svc.Spec.Ports {
-		if !spec.Holdable(sp) {
+		want := v1alpha1.PortStatus{Name: sp.Name, Protocol: spec.DefaultProtocol(sp), Readiness: v1alpha1.ReadinessAuto}
+		if want.Protocol == "" {
+			unheld = cmp.Or(unheld, spec.NotHoldable(svc, sp))
 			continue
-		}
-		want := v1alpha1.PortStatus{
-			Name:      sp.Name,
-			Protocol:  spec.DefaultProtocol(sp.Protocol),
-			Readiness: v1alpha1.ReadinessAuto,
 		}
 		if said, ok := specs[sp.Name]; ok {
 			if said.Protocol != "" {
@@ -45,7 +47,7 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 			}
 		}
 		if len(ports) == maxPorts {
-			flaw = obstacle.New(reasons.TooManyPorts,
+			lacking = obstacle.New(reasons.TooManyPorts,
 				"Service %s has %d ports, of which the first %d are held: share them out among several Services, or leave some out.", svc.Name, len(svc.Spec.Ports), maxPorts)
 			break
 		}
@@ -56,7 +58,7 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 		} else {
 			port, err := a.Allocate(now, owner, inUse)
 			if err != nil {
-				flaw = a.Exhausted(err, es.Namespace, fmt.Sprintf("port %q", sp.Name))
+				lacking = a.Exhausted(err, es.Namespace, fmt.Sprintf("port %q", sp.Name))
 				continue
 			}
 			want.ResolverPort = port
@@ -69,5 +71,5 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 			a.Free(now, old.ResolverPort, es.UID)
 		}
 	}
-	return ports, flaw
+	return ports, cmp.Or(lacking, unheld, wrong)
 }

@@ -7,54 +7,55 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/target"
-	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// Handoff is the spec's handoff. A deleted object has Direct, because its Service is to work
-// without a resolver.
-func Handoff(es *v1alpha1.ElasticService) v1alpha1.Handoff {
+// Settings are what decisions go by of an ElasticService's spec and status.
+type Settings struct {
+	// Handoff is the spec's handoff. A deleted object has Direct, because its Service is to work
+	// without a resolver.
+	Handoff v1alpha1.Handoff
+	// SleepAfter is how long the service is idle before it sleeps; 0 is never.
+	SleepAfter time.Duration
+	// HasTriggers reports whether it has idle triggers.
+	HasTriggers bool
+	// HasPlayers reports whether the target's Servers report who plays, and the spec uses that.
+	HasPlayers bool
+	// Awake reports whether it has a server that was up, by its phase.
+	Awake bool
+	// PhaseSince is since when it has been in its phase, LastWake is when it was woken last, and
+	// IdleSince is since when it has been idle; zero where the status doesn't have it.
+	PhaseSince, LastWake, IdleSince time.Time
+}
+
+// Of are an ElasticService's settings.
+func Of(es *v1alpha1.ElasticService) Settings {
+	s := Settings{
+		Handoff: es.Spec.Handoff, SleepAfter: 10 * time.Minute,
+		Awake: es.Status.Phase == v1alpha1.PhaseAwake || es.Status.Phase == v1alpha1.PhaseFallingAsleep,
+	}
 	if !es.DeletionTimestamp.IsZero() {
-		return v1alpha1.HandoffDirect
+		s.Handoff = v1alpha1.HandoffDirect
 	}
-	return es.Spec.Handoff
-}
-
-// HasTriggers reports whether the service has idle triggers.
-func HasTriggers(es *v1alpha1.ElasticService) bool {
-	return es.Spec.Idle != nil && len(es.Spec.Idle.Triggers) > 0
-}
-
-// SleepAfter is how long a service is idle before it sleeps; 0 is never.
-func SleepAfter(es *v1alpha1.ElasticService) time.Duration {
-	if es.Spec.SleepAfter == nil {
-		return 10 * time.Minute
+	if after := es.Spec.SleepAfter; after != nil {
+		s.SleepAfter = after.Duration
 	}
-	return es.Spec.SleepAfter.Duration
-}
-
-// PhaseSince is since when a service has been in its phase; zero where it has none.
-func PhaseSince(es *v1alpha1.ElasticService) time.Time { return times.Micro(es.Status.PhaseSince) }
-
-// KeptSince is since when a service has been idle by its status; zero where the status doesn't
-// have it.
-func KeptSince(es *v1alpha1.ElasticService) time.Time {
-	if es.Status.IdleSince == nil {
-		return time.Time{}
+	if idle := es.Spec.Idle; idle != nil {
+		s.HasTriggers = len(idle.Triggers) > 0
+		s.HasPlayers = idle.Players && target.Of(es).HasServers()
 	}
-	return es.Status.IdleSince.Time
-}
-
-// IsAwake reports whether a service in a phase has a server that was up.
-func IsAwake(p v1alpha1.Phase) bool {
-	return p == v1alpha1.PhaseAwake || p == v1alpha1.PhaseFallingAsleep
+	if since := es.Status.PhaseSince; since != nil {
+		s.PhaseSince = since.Time
+	}
+	if woken := es.Status.LastWakeTime; woken != nil {
+		s.LastWake = woken.Time
+	}
+	if since := es.Status.IdleSince; since != nil {
+		s.IdleSince = since.Time
+	}
+	return s
 }
 
 // Owner names a target that consists of Servers, in the form of package report.
 func Owner(es *v1alpha1.ElasticService) string {
 	return es.Spec.ScaleTargetRef.Kind + "/" + es.Spec.ScaleTargetRef.Name
-}
-
-// HasPlayers reports whether the target's Servers report who plays, and the spec uses that.
-func HasPlayers(es *v1alpha1.ElasticService) bool {
-	return es.Spec.Idle != nil && es.Spec.Idle.Players && target.Of(es).HasServers()
 }

@@ -20,7 +20,7 @@ func TestOnlyDormousesOwnKindsHavePlayers(t *testing.T) {
 	} {
 		es := fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-time.Minute.Seconds()))
 		es.Spec.ScaleTargetRef, es.Spec.Idle.Players = ref, true
-		if got := HasPlayers(es); got != want {
+		if got := Of(es).HasPlayers; got != want {
 			t.Errorf("%s %s has players: %t, want %t", ref.APIVersion, ref.Kind, got, want)
 		}
 	}

@@ -64,22 +64,10 @@ func Decide(now time.Time, es *v1alpha1.ElasticService) Verdict {
 	if len(es.Spec.Awake) > 0 {
 		v.decideByWindows(now, es)
 	}
-	v.decideByAnnotation(now, es)
-	v.decideAsleep(now, es)
+	if len(es.Annotations) > 0 {
+		v.decideByAnnotations(now, es)
+	}
 	return v
-}
-
-// decideAsleep goes by the annotation that keeps the service asleep.
-func (v *Verdict) decideAsleep(now time.Time, es *v1alpha1.ElasticService) {
-	until, err := maintenance.Until(es.Annotations)
-	if err != nil {
-		v.noteAnnotation(err)
-	}
-	if until.After(now) {
-		v.Asleep = until
-		v.changesAt(until)
-		v.Until, v.By, v.annotated = time.Time{}, "", false
-	}
 }
 
 // decideByWindows goes by spec.awake.
@@ -153,19 +141,28 @@ func earlier(es *v1alpha1.ElasticService) time.Duration {
 	return time.Duration(h.Sum32()%uint32(spread/time.Millisecond)) * time.Millisecond
 }
 
-// decideByAnnotation goes by the annotation.
-func (v *Verdict) decideByAnnotation(now time.Time, es *v1alpha1.ElasticService) {
+// decideByAnnotations goes by the annotation that keeps the service awake, and the one that keeps it
+// asleep.
+func (v *Verdict) decideByAnnotations(now time.Time, es *v1alpha1.ElasticService) {
 	until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAwakeUntilAnnotation)
 	if err != nil {
 		v.noteAnnotation(err)
 	}
-	if !until.After(now) {
-		return
+	if until.After(now) {
+		v.annotated = true
+		v.changesAt(until)
+		if until.After(v.Until) {
+			v.Until, v.By = until, "the annotation "+wellknown.KeepAwakeUntilAnnotation
+		}
 	}
-	v.annotated = true
-	v.changesAt(until)
-	if until.After(v.Until) {
-		v.Until, v.By = until, "the annotation "+wellknown.KeepAwakeUntilAnnotation
+	asleep, err := maintenance.Until(es.Annotations)
+	if err != nil {
+		v.noteAnnotation(err)
+	}
+	if asleep.After(now) {
+		v.Asleep = asleep
+		v.changesAt(asleep)
+		v.Until, v.By, v.annotated = time.Time{}, "", false
 	}
 }
 

@@ -21,8 +21,9 @@ import (
 type Signals struct {
 	SleepAfter time.Duration // 0 is never
 	Handoff    v1alpha1.Handoff
-	// AwakeSince is when the service became awake; zero when that is settled.
-	AwakeSince time.Time
+	// AwakeSince is when the service became awake; zero when that is settled. LastWake is when it
+	// was woken last; zero when it never was.
+	AwakeSince, LastWake time.Time
 	// ClientsErr is why the resolvers' clients are not known; nil when they are.
 	ClientsErr error
 	Sessions   int32
@@ -31,6 +32,8 @@ type Signals struct {
 	LastActive time.Time
 	// Watched is since when the resolvers have watched, where they see all clients; else zero.
 	Watched time.Time
+	// UnblockedAt is when the resolvers began to see all clients; zero where they always did.
+	UnblockedAt time.Time
 	// IdleSince is since when the service has been idle by its status; zero when the status
 	// doesn't have it.
 	IdleSince time.Time
@@ -129,8 +132,8 @@ const watchTime = 5 * time.Minute
 
 // left is since when the service has been idle, and how much of sleepAfter is left.
 func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
-	used := times.Latest(in.AwakeSince, in.LastActive, in.Allocated.Last)
-	seen := times.Latest(used, in.Watched)
+	used := times.Latest(in.AwakeSince, in.LastWake, in.LastActive, in.Allocated.Last)
+	seen := times.Latest(used, in.Watched, in.UnblockedAt)
 	if in.HasPlayers {
 		seen = times.Latest(seen, in.Players.IdleSince)
 	}
@@ -152,7 +155,7 @@ func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
 func Kept(now time.Time, es *v1alpha1.ElasticService, v Verdict, phase v1alpha1.Phase) *metav1.Time {
 	kept := es.Status.IdleSince
 	switch {
-	case v.Used || phase != v1alpha1.PhaseAwake && phase != v1alpha1.PhaseFallingAsleep || spec.SleepAfter(es) <= watchTime:
+	case v.Used || phase != v1alpha1.PhaseAwake && phase != v1alpha1.PhaseFallingAsleep || spec.Of(es).SleepAfter <= watchTime:
 		return nil
 	case v.idleSince.IsZero():
 		return kept // it isn't known
@@ -166,8 +169,8 @@ func Kept(now time.Time, es *v1alpha1.ElasticService, v Verdict, phase v1alpha1.
 }
 
 // UntilKept is how long it takes until there is something to keep; 0: there is no need to look.
-func UntilKept(now time.Time, es *v1alpha1.ElasticService, v Verdict) time.Duration {
-	if v.idleSince.IsZero() || spec.SleepAfter(es) <= watchTime {
+func UntilKept(now time.Time, sleepAfter time.Duration, v Verdict) time.Duration {
+	if v.idleSince.IsZero() || sleepAfter <= watchTime {
 		return 0
 	}
 	return max(0, wholeMinute(v.idleSince).Sub(now))

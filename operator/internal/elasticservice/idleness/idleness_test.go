@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 )
 
@@ -45,11 +46,11 @@ func TestHowLongAServiceHasBeenIdleIsKeptAtFewWrites(t *testing.T) {
 		t.Errorf("%s are left, want the 9m after its last use", left)
 	}
 	// It is looked at in time.
-	if wait := UntilKept(fixture.At(10), es, Verdict{idleSince: fixture.At(10)}); wait != 50*time.Second {
+	if wait := UntilKept(fixture.At(10), spec.Of(es).SleepAfter, Verdict{idleSince: fixture.At(10)}); wait != 50*time.Second {
 		t.Errorf("it is looked at in %s, want 50s", wait)
 	}
 	es.Spec.SleepAfter.Duration = watchTime
-	if kept := Kept(fixture.At(6000), es, Verdict{idleSince: fixture.At(10)}, v1alpha1.PhaseAwake); kept != nil || UntilKept(fixture.At(10), es, Verdict{idleSince: fixture.At(10)}) != 0 {
+	if kept := Kept(fixture.At(6000), es, Verdict{idleSince: fixture.At(10)}, v1alpha1.PhaseAwake); kept != nil || UntilKept(fixture.At(10), spec.Of(es).SleepAfter, Verdict{idleSince: fixture.At(10)}) != 0 {
 		t.Errorf("a short time is kept: %v", kept)
 	}
 }

@@ -124,7 +124,7 @@ func (d *History) begin(now time.Time, es *v1alpha1.ElasticService, generation i
 		d.since = now
 		// A new leader continues from the previous one's status.
 		if es.Status.Phase == v1alpha1.PhaseWaking {
-			d.since = spec.PhaseSince(es)
+			d.since = spec.Of(es).PhaseSince
 			if c := meta.FindStatusCondition(es.Status.Conditions, conditions.ServerUp); c != nil && c.Status == metav1.ConditionFalse {
 				d.Found = &diagnosis.Finding{Reason: c.Reason, Sentence: c.Message, Wrong: true}
 			}
@@ -151,7 +151,7 @@ func (d *History) notTaken(now time.Time, es *v1alpha1.ElasticService, o planner
 	}
 	t := diagnosis.Target{Kind: es.Spec.ScaleTargetRef.Kind, Name: es.Spec.ScaleTargetRef.Name}
 	found := diagnosis.NotListening(t, d.waitingSince)
-	if spec.Handoff(es) == v1alpha1.HandoffNever && endpoints.AllFull(o.Servers) {
+	if spec.Of(es).Handoff == v1alpha1.HandoffNever && endpoints.AllFull(o.Servers) {
 		found = diagnosis.Full(t, d.waitingSince)
 	}
 	d.Found = &found

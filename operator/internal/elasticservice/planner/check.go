@@ -35,38 +35,30 @@ func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 			"Service %s is headless, so clients connect to the pods and not to an address that can be switched: use a Service with a cluster IP.", svc.Name)
 	case len(svc.Spec.Ports) == 0:
 		return obstacle.New(reasons.ServiceUnsupported, "Service %s has no ports: give it the ports that clients connect to.", svc.Name)
-	case !slices.ContainsFunc(svc.Spec.Ports, spec.Holdable):
+	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return spec.DefaultProtocol(p) != "" }):
 		return spec.NotHoldable(svc, svc.Spec.Ports[0])
 	}
 	return nil
 }
 
 // mayNotSleep reports whether a service that could sleep may not, or not yet.
-func mayNotSleep(es *v1alpha1.ElasticService, o Observed, f Findings) bool {
-	return Blocked(es, o) != nil || o.Autoscaler.Problem != nil || !o.Leftovers.Next.IsZero() || len(o.Leftovers.Slices) > 0 || f.Former
+func (d *decision) mayNotSleep() bool {
+	left := d.o.Leftovers
+	return d.blocked != nil || d.o.Autoscaler.Problem != nil || !left.Next.IsZero() || len(left.Slices) > 0 || d.found.Former
 }
 
-// Blocked is why a service that could sleep may not; nil: it may.
-func Blocked(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
-	if ob := bypassedByEndpoints(es, o); ob != nil {
-		return ob
-	}
-	if spec.Handoff(es) == v1alpha1.HandoffNever && o.Service != nil && len(o.Service.Spec.Selector) > 0 {
+// Blocked is why a service with this handoff that could sleep may not; nil: it may.
+func Blocked(es *v1alpha1.ElasticService, o Observed, handoff v1alpha1.Handoff) *obstacle.Obstacle {
+	switch {
+	case o.Leftovers.Mirrored:
+		return obstacle.New(reasons.EndpointsBypassResolver,
+			"There is an Endpoints object %s, which Kubernetes leaves behind when a Service loses its selector, and by which clients go past the resolver and to pods that are gone: kubectl delete endpoints %s -n %s.",
+			es.Spec.Service, es.Spec.Service, es.Namespace)
+	case handoff == v1alpha1.HandoffNever && o.Service != nil && len(o.Service.Spec.Selector) > 0:
 		return obstacle.New(reasons.SelectorBypassesResolver, "Service %s has a selector, by which Kubernetes sends clients past the resolver: remove spec.selector from the Service "+
 			"(Dormouse finds the pods by the target's scale), or set handoff: Direct.", es.Spec.Service)
 	}
 	return nil
-}
-
-// bypassedByEndpoints is the obstacle of an Endpoints object that leads clients past the
-// resolver.
-func bypassedByEndpoints(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
-	if !o.Leftovers.Mirrored {
-		return nil
-	}
-	return obstacle.New(reasons.EndpointsBypassResolver,
-		"There is an Endpoints object %s, which Kubernetes leaves behind when a Service loses its selector, and by which clients go past the resolver and to pods that are gone: kubectl delete endpoints %s -n %s.",
-		es.Spec.Service, es.Spec.Service, es.Namespace)
 }
 
 // StrangersFlaw explains what to do about pods that the selector matches and that aren't the

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
 // What the tests of plans go by. They are in a package of their own, since they share what
@@ -17,10 +19,14 @@ const (
 
 // PlanRoles decides the resolvers' roles alone.
 func (p *Plan) PlanRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	p.planRoles(now, es, o)
+	d := decision{Plan: *p, now: now, es: es, is: spec.Of(es), o: &o, up: endpoints.CountUp(o.Servers)}
+	d.decideRoles()
+	*p = d.Plan
 }
 
 // AwaitFront decides alone when to look whether a front has a listener.
 func (p *Plan) AwaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	p.awaitFront(now, es, o)
+	d := decision{Plan: *p, now: now, es: es, o: &o}
+	d.awaitFront()
+	*p = d.Plan
 }

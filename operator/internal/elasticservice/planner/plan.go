@@ -24,9 +24,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
-	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 const (
@@ -78,131 +78,150 @@ const (
 	wakePeriod, wakeTime             = 500 * time.Millisecond, 5 * time.Second
 )
 
+// decision is a plan in the making, and what it is a function of.
+type decision struct {
+	Plan
+	now   time.Time
+	es    *v1alpha1.ElasticService
+	is    spec.Settings
+	o     *Observed
+	found *Findings
+	// clients are those of all resolvers, and up is how many servers take new clients.
+	clients clients
+	up      int
+	// blocked is why a service that could sleep may not; nil: it may.
+	blocked *obstacle.Obstacle
+	// deleting reports whether the ElasticService is being deleted.
+	deleting bool
+}
+
 // Make decides phase, mode and endpoints. The phase follows the target's state. Only the step
 // from Awake to FallingAsleep and on to Asleep is Dormouse's own decision.
 func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Plan {
-	p := Plan{Phase: es.Status.Phase}
-	clients := sumClients(now, o.Resolvers, spec.Handoff(es))
-	p.Sessions, p.Queued = clients.sessions, clients.queued
-
-	deleting := !es.DeletionTimestamp.IsZero()
-	if !deleting {
-		p.Awake, p.Group = awake.Decide(now, es), wakegroup.Decide(now, es, o.Group)
-		if !p.Awake.Asleep.IsZero() {
-			p.Group.By, p.Group.Wakes = "", false
-		}
-		for _, next := range []time.Time{p.Awake.Next, p.Group.Next} {
-			if !next.IsZero() {
-				p.RequeueAfter.AtMost(next.Sub(now))
-			}
+	d := decision{
+		Plan: Plan{Phase: es.Status.Phase}, now: now, es: es, is: spec.Of(es), o: &o, found: &f,
+		up: endpoints.CountUp(o.Servers), deleting: !es.DeletionTimestamp.IsZero(),
+	}
+	d.clients, d.blocked = sumClients(now, o.Resolvers, d.is.Handoff), Blocked(es, o, d.is.Handoff)
+	d.Sessions, d.Queued = d.clients.sessions, d.clients.queued
+	if !d.deleting {
+		d.Awake, d.Group = awake.Decide(now, es), wakegroup.Decide(now, es, o.Group)
+		if !d.Awake.Asleep.IsZero() {
+			d.Group.By, d.Group.Wakes = "", false
 		}
 	}
 	if o.Scale.Err == nil {
-		p.planPhase(now, es, o, f, clients, deleting)
+		d.decidePhase()
 	}
-	if p.Phase == v1alpha1.PhaseAsleep || p.Phase == v1alpha1.PhaseWaking {
-		p.WaitsFor = p.Group.WaitsFor
+	if d.Phase == v1alpha1.PhaseAsleep || d.Phase == v1alpha1.PhaseWaking {
+		d.WaitsFor = d.Group.WaitsFor
 	}
-	p.planRoles(now, es, o)
-	p.awaitFront(now, es, o)
-	p.RequeueAfter.AtMost(o.StrangersNext)
-	var lasts time.Duration
-	if p.Phase == es.Status.Phase {
-		lasts = now.Sub(spec.PhaseSince(es))
+	d.decideRoles()
+	if es.Status.Front != nil {
+		d.awaitFront()
 	}
-	if p.Queued > 0 {
-		p.RequeueAfter.AtMost(min(max(lasts/10, minQueuedPeriod), maxQueuedPeriod))
+	if d.deleting {
+		d.decideDeletion()
 	}
-	if p.Phase == v1alpha1.PhaseWaking && lasts < wakeTime {
-		p.RequeueAfter.AtMost(wakePeriod)
+
+	// What was observed may change though no object does, and the status has how many clients wait.
+	var lasts, queued, waking time.Duration
+	if d.Phase == es.Status.Phase {
+		lasts = now.Sub(d.is.PhaseSince)
 	}
+	if d.Queued > 0 {
+		queued = min(max(lasts/10, minQueuedPeriod), maxQueuedPeriod)
+	}
+	if d.Phase == v1alpha1.PhaseWaking && lasts < wakeTime {
+		waking = wakePeriod
+	}
+	d.RequeueAfter.AtMost(d.Awake.Next.Sub(now), d.Group.Next.Sub(now), o.StrangersNext, queued, waking)
 	for _, next := range []time.Time{o.Lists.Next, o.Leftovers.Next} {
 		if !next.IsZero() {
-			p.RequeueAfter.AtMost(max(next.Sub(now), time.Millisecond))
+			d.RequeueAfter.AtMost(max(next.Sub(now), time.Millisecond))
 		}
 	}
-	if deleting {
-		p.planDeletion(now, es, o, f)
-	}
-	return p
+	return d.Plan
 }
 
-// planPhase decides the phase of a service whose target's scale is known.
-func (p *Plan) planPhase(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings, clients clients, deleting bool) {
-	up := endpoints.CountUp(o.Servers)
-	previous := es.Status.Phase
+// decidePhase decides the phase of a service whose target's scale is known.
+func (d *decision) decidePhase() {
+	now, es, o, previous := d.now, d.es, d.o, d.es.Status.Phase
 	if !o.Unsettled.Next.IsZero() {
-		p.RequeueAfter.AtMost(max(o.Unsettled.Next.Sub(now), time.Millisecond))
+		d.RequeueAfter.AtMost(max(o.Unsettled.Next.Sub(now), time.Millisecond))
 	}
 	switch {
 	case o.Scale.Replicas == 0:
-		p.Phase = v1alpha1.PhaseAsleep
-		p.Raise = p.Awake.Wakes(es) || p.Group.Wakes
+		d.Phase = v1alpha1.PhaseAsleep
+		d.Raise = d.Awake.Wakes(es) || d.Group.Wakes
 		return
-	case up == 0 && spec.IsAwake(previous) && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
-		p.Phase = v1alpha1.PhaseAwake
-		p.RequeueAfter.AtMost(o.NoneUpSince.Add(blip).Sub(now))
+	case d.up == 0 && d.is.Awake && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
+		d.Phase = v1alpha1.PhaseAwake
+		d.RequeueAfter.AtMost(o.NoneUpSince.Add(blip).Sub(now))
 		return
-	case up == 0:
-		p.Phase = v1alpha1.PhaseWaking
-		p.planGivingUp(now, es, o, f, clients, deleting)
+	case d.up == 0:
+		d.Phase = v1alpha1.PhaseWaking
+		d.decideGivingUp()
 		return
-	case !spec.IsAwake(previous) && o.takesNobodyYet(now, es, clients):
-		p.Phase = v1alpha1.PhaseWaking
-		p.RequeueAfter.AtMost(untilAskedAgain(now.Sub(o.UpSince)))
+	case d.takesNobodyYet():
+		d.Phase = v1alpha1.PhaseWaking
+		d.RequeueAfter.AtMost(untilAskedAgain(now.Sub(o.UpSince)))
 		return
-	case (previous == v1alpha1.PhaseAsleep || previous == v1alpha1.PhaseWaking) && len(p.Group.WaitsFor) > 0:
-		p.Phase = v1alpha1.PhaseWaking // what it needs isn't up
+	case (previous == v1alpha1.PhaseAsleep || previous == v1alpha1.PhaseWaking) && len(d.Group.WaitsFor) > 0:
+		d.Phase = v1alpha1.PhaseWaking // what it needs isn't up
 		return
 	}
 
-	p.Phase = v1alpha1.PhaseAwake
-	awakeSince := spec.PhaseSince(es)
-	if previous == v1alpha1.PhaseFallingAsleep {
+	d.Phase = v1alpha1.PhaseAwake
+	awakeSince := now
+	switch previous {
+	case v1alpha1.PhaseAwake:
+		awakeSince = d.is.PhaseSince
+	case v1alpha1.PhaseFallingAsleep:
 		awakeSince = time.Time{}
-	} else if previous != v1alpha1.PhaseAwake {
-		awakeSince = now
+	case v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking:
 	}
-	p.Idle = idleness.Decide(now, idleness.Signals{
-		SleepAfter:  spec.SleepAfter(es),
-		Handoff:     spec.Handoff(es),
-		AwakeSince:  times.Latest(awakeSince, times.Micro(es.Status.LastWakeTime)),
-		ClientsErr:  clients.err,
-		Sessions:    clients.sessions,
-		Queued:      clients.queued,
-		LastActive:  clients.lastActive,
-		Watched:     times.Latest(clients.watched, o.UnblockedAt),
-		IdleSince:   spec.KeptSince(es),
-		HasTriggers: spec.HasTriggers(es),
+	d.Idle = idleness.Decide(now, idleness.Signals{
+		SleepAfter:  d.is.SleepAfter,
+		Handoff:     d.is.Handoff,
+		AwakeSince:  awakeSince,
+		LastWake:    d.is.LastWake,
+		ClientsErr:  d.clients.err,
+		Sessions:    d.clients.sessions,
+		Queued:      d.clients.queued,
+		LastActive:  d.clients.lastActive,
+		Watched:     d.clients.watched,
+		UnblockedAt: o.UnblockedAt,
+		IdleSince:   d.is.IdleSince,
+		HasTriggers: d.is.HasTriggers,
 		Triggers:    o.Triggers,
-		HasPlayers:  spec.HasPlayers(es),
+		HasPlayers:  d.is.HasPlayers,
 		Players:     o.Players,
 		Allocated:   o.Allocated,
-		KeptAwake:   p.keptAwake(o),
+		KeptAwake:   d.keptAwake(),
 	})
-	p.Idle.Used = p.Idle.Used || Blocked(es, o) != nil
-	p.RequeueAfter.AtMost(p.Idle.RequeueAfter)
-	p.RequeueAfter.AtMost(idleness.UntilKept(now, es, p.Idle))
+	d.Idle.Used = d.Idle.Used || d.blocked != nil
+	d.RequeueAfter.AtMost(d.Idle.RequeueAfter, idleness.UntilKept(now, d.is.SleepAfter, d.Idle))
 	switch {
-	case deleting || !p.Idle.Sleep || mayNotSleep(es, o, f):
+	case d.deleting || !d.Idle.Sleep || d.mayNotSleep():
 	case previous == v1alpha1.PhaseFallingAsleep:
-		p.planCommit(now, es, o)
+		d.decideCommit()
 	case endpoints.AnyEligible(es.Status.Ports, o.Resolvers):
 		// The slices are written before the phase: see the package's comment.
-		p.Phase = v1alpha1.PhaseFallingAsleep
-		p.RequeueAfter.AtMost(settleTime(es))
+		d.Phase = v1alpha1.PhaseFallingAsleep
+		d.RequeueAfter.AtMost(d.settleTime())
 	}
 }
 
 // keptAwake is what keeps the service awake for the longest.
-func (p *Plan) keptAwake(o Observed) idleness.KeptAwake {
+func (d *decision) keptAwake() idleness.KeptAwake {
 	switch {
-	case p.Group.By != "":
-		return p.GroupKeepsAwake()
-	case p.Awake.Until.After(o.KeptAwake.Until):
-		return p.byWindow()
+	case d.Group.By != "":
+		return d.GroupKeepsAwake()
+	case d.Awake.Until.After(d.o.KeptAwake.Until):
+		return d.byWindow()
 	}
-	return o.KeptAwake
+	return d.o.KeptAwake
 }
 
 // GroupKeepsAwake is the other ElasticService that keeps the service awake; zero: none does.
@@ -228,27 +247,28 @@ func (p *Plan) KeptAwake(es *v1alpha1.ElasticService) idleness.KeptAwake {
 	return p.byWindow()
 }
 
-// planCommit keeps a service falling asleep until the resolvers stand in for it on all nodes,
+// decideCommit keeps a service falling asleep until the resolvers stand in for it on all nodes,
 // and then commits.
-func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	since := spec.PhaseSince(es)
-	if o.SleepBegun == nil || !times.Micro(es.Status.LastWakeTime).Equal(*o.SleepBegun) || !endpoints.AnyEligible(es.Status.Ports, o.Resolvers) {
+func (d *decision) decideCommit() {
+	es, o := d.es, d.o
+	if o.SleepBegun == nil || !d.is.LastWake.Equal(*o.SleepBegun) || !endpoints.AnyEligible(es.Status.Ports, o.Resolvers) {
 		return // awake: a client came or might have, or no resolver could take one
 	}
-	p.Phase = v1alpha1.PhaseFallingAsleep
-	if left := since.Add(settleTime(es)).Sub(now); left > 0 {
-		p.RequeueAfter.AtMost(left)
+	d.Phase = v1alpha1.PhaseFallingAsleep
+	settled := d.is.PhaseSince.Add(d.settleTime())
+	if left := settled.Sub(d.now); left > 0 {
+		d.RequeueAfter.AtMost(left)
 		return
 	}
 	if !o.Autoscaler.Rests() {
 		// Its pause has been asked for since the sleep began.
-		p.RequeueAfter.AtMost(200 * time.Millisecond)
+		d.RequeueAfter.AtMost(200 * time.Millisecond)
 		return
 	}
-	if spec.HasTriggers(es) && !o.Nobody && o.Triggers.At.Before(since.Add(settleTime(es))) {
+	if d.is.HasTriggers && !o.Nobody && o.Triggers.At.Before(settled) {
 		// A client that came before kube-proxy applied the endpoints went to a server past the
 		// resolver: only a trigger that was asked since then finds it.
-		p.RequeueAfter.AtMost(200 * time.Millisecond)
+		d.RequeueAfter.AtMost(200 * time.Millisecond)
 		return
 	}
 	// A resolver that terminates may still take clients.
@@ -256,17 +276,17 @@ func (p *Plan) planCommit(now time.Time, es *v1alpha1.ElasticService, o Observed
 	for _, r := range o.Resolvers {
 		takes := r.Ready || r.Reachable && (current[r.UID] != endpoints.RoleNone || es.Status.Front != nil)
 		if takes && r.Phase != string(v1alpha1.PhaseFallingAsleep) {
-			p.RequeueAfter.AtMost(100 * time.Millisecond)
+			d.RequeueAfter.AtMost(100 * time.Millisecond)
 			return
 		}
 	}
-	p.Commit = true
+	d.Commit = true
 }
 
 // settleTime is how long FallingAsleep lasts at least. With handoff Never no endpoint changes,
 // so there is nothing for kube-proxy to apply.
-func settleTime(es *v1alpha1.ElasticService) time.Duration {
-	if spec.Handoff(es) == v1alpha1.HandoffNever {
+func (d *decision) settleTime() time.Duration {
+	if d.is.Handoff == v1alpha1.HandoffNever {
 		return 100 * time.Millisecond
 	}
 	return settle

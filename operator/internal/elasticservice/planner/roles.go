@@ -12,63 +12,65 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
-// planRoles decides which endpoints get new clients, and each resolver's role.
-func (p *Plan) planRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	p.Mode = v1alpha1.ModeServe
-	standIn := p.Phase != v1alpha1.PhaseAwake || spec.Handoff(es) == v1alpha1.HandoffNever
-	if p.Phase == "" && endpoints.CountUp(o.Servers) > 0 {
+// decideRoles decides which endpoints get new clients, and each resolver's role.
+func (d *decision) decideRoles() {
+	es, o := d.es, d.o
+	standIn := d.Phase != v1alpha1.PhaseAwake || d.is.Handoff == v1alpha1.HandoffNever
+	if d.Phase == "" && d.up > 0 {
 		// The target was never found, and its Service works without Dormouse.
 		standIn = false
 	}
+	d.Mode = v1alpha1.ModeServe
 	if standIn {
-		p.Mode = v1alpha1.ModeProxy
+		d.Mode = v1alpha1.ModeProxy
 	}
 	// A replaced resolver's endpoint goes with one write of a sleeping service's slices. While
 	// a server is up it tells for how long the resolver may still take clients.
-	lingers := p.Phase != v1alpha1.PhaseAsleep || endpoints.Lingers(o.Service, es.Status.Ports)
-	var requeueAfter requeue.After
-	p.Roles, requeueAfter = endpoints.StandIns(now, es.Status.Ports, o.Resolvers, o.Slices, standIn, lingers)
-	p.RequeueAfter.AtMost(requeueAfter.Duration())
-	if left := endpoints.FamilyLag - now.Sub(spec.PhaseSince(es)); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) {
-		p.planStay(es, o, left)
+	lingers := d.Phase != v1alpha1.PhaseAsleep || endpoints.Lingers(o.Service, es.Status.Ports)
+	var requeueAfter time.Duration
+	d.Roles, requeueAfter = endpoints.StandIns(d.now, es.Status.Ports, o.Resolvers, o.Slices, standIn, lingers)
+	d.RequeueAfter.AtMost(requeueAfter)
+	// A family can only lag where another has a server that is up, or none has.
+	if left := endpoints.FamilyLag - d.now.Sub(d.is.PhaseSince); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) && (len(o.Sources) > 1 || d.up == 0) {
+		d.decideStay(left)
 	}
 }
 
-// planStay decides which resolvers may stay ready in a family that lags.
-func (p *Plan) planStay(es *v1alpha1.ElasticService, o Observed, left time.Duration) {
-	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, o.Pods()) }) {
+// decideStay decides which resolvers may stay ready in a family that lags.
+func (d *decision) decideStay(left time.Duration) {
+	o, pods := d.o, d.o.Pods()
+	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, pods) }) {
 		return
 	}
-	p.Stay = map[string]bool{}
+	d.Stay = map[string]bool{}
 	for _, r := range o.Resolvers {
-		if r.Ready && r.Reachable && r.ListensOn(es.Status.Ports) {
-			p.Stay[r.UID] = true
+		if r.Ready && r.Reachable && r.ListensOn(d.es.Status.Ports) {
+			d.Stay[r.UID] = true
 		}
 	}
-	p.RequeueAfter.AtMost(left)
+	d.RequeueAfter.AtMost(left)
 }
 
 // awaitFront looks again until a resolver listens for a front: after a short time at first, for
 // a listener that is about to open. That a resolver becomes ready is watched.
-func (p *Plan) awaitFront(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	if es.Status.Front == nil || endpoints.AnyListens(es.Status.Front, o.Resolvers) || !slices.ContainsFunc(o.Resolvers, func(r endpoints.Resolver) bool { return r.Ready }) {
+func (d *decision) awaitFront() {
+	if endpoints.AnyListens(d.es.Status.Front, d.o.Resolvers) || !slices.ContainsFunc(d.o.Resolvers, func(r endpoints.Resolver) bool { return r.Ready }) {
 		return
 	}
 	wait := 200 * time.Millisecond
-	c := meta.FindStatusCondition(es.Status.Conditions, conditions.FrontReady)
-	if c != nil && c.Status == metav1.ConditionFalse && now.Sub(c.LastTransitionTime.Time) > NewResolverTime {
+	c := meta.FindStatusCondition(d.es.Status.Conditions, conditions.FrontReady)
+	if c != nil && c.Status == metav1.ConditionFalse && d.now.Sub(c.LastTransitionTime.Time) > NewResolverTime {
 		wait = 5 * time.Second
 	}
-	p.RequeueAfter.AtMost(wait)
+	d.RequeueAfter.AtMost(wait)
 }
 
 // Accepting reports whether servers get new clients past the resolvers.
 func (p *Plan) Accepting(es *v1alpha1.ElasticService) bool {
-	return p.Phase == v1alpha1.PhaseAwake && spec.Handoff(es) == v1alpha1.HandoffDirect
+	return p.Phase == v1alpha1.PhaseAwake && spec.Of(es).Handoff == v1alpha1.HandoffDirect
 }
 
 // NewResolverTime is how long a new resolver pod may take to stand in for all services before

@@ -11,36 +11,36 @@ import (
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
-// planGivingUp has a service fall asleep whose servers don't come up, once no client waits for
+// decideGivingUp has a service fall asleep whose servers don't come up, once no client waits for
 // them any more and none can be on one.
-func (p *Plan) planGivingUp(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings, clients clients, deleting bool) {
-	measured := spec.Handoff(es) == v1alpha1.HandoffNever || spec.HasTriggers(es) || spec.HasPlayers(es)
-	if deleting || !o.Nobody || !measured || mayNotSleep(es, o, f) || spec.SleepAfter(es) == 0 || clients.err != nil || clients.sessions > 0 || clients.queued > 0 {
+func (d *decision) decideGivingUp() {
+	c := d.clients
+	measured := d.is.Handoff == v1alpha1.HandoffNever || d.is.HasTriggers || d.is.HasPlayers
+	if d.deleting || !d.o.Nobody || !measured || d.mayNotSleep() || d.is.SleepAfter == 0 || c.err != nil || c.sessions > 0 || c.queued > 0 {
 		return
 	}
 	// It would be woken again at once.
-	if kept := p.keptAwake(o); kept.Open {
+	if kept := d.keptAwake(); kept.Open {
 		return
-	} else if left := kept.Until.Sub(now); left > 0 {
-		p.RequeueAfter.AtMost(left)
-		return
-	}
-	since := times.Latest(o.NoneLastingSince, clients.lastActive, clients.watched, times.Micro(es.Status.LastWakeTime), times.Micro(es.Status.LastSleepTime))
-	if left := since.Add(spec.SleepAfter(es)).Sub(now); left > 0 {
-		p.RequeueAfter.AtMost(left)
+	} else if left := kept.Until.Sub(d.now); left > 0 {
+		d.RequeueAfter.AtMost(left)
 		return
 	}
-	p.Idle = idleness.Verdict{Sleep: true, Reason: fmt.Sprintf("No server comes up, and nobody has waited for one for %s.", spec.SleepAfter(es))}
+	since := times.Latest(d.o.NoneLastingSince, c.lastActive, c.watched, d.is.LastWake, times.Micro(d.es.Status.LastSleepTime))
+	if left := since.Add(d.is.SleepAfter).Sub(d.now); left > 0 {
+		d.RequeueAfter.AtMost(left)
+		return
+	}
+	d.Idle = idleness.Verdict{Sleep: true, Reason: fmt.Sprintf("No server comes up, and nobody has waited for one for %s.", d.is.SleepAfter)}
 	switch {
-	case es.Status.Phase == v1alpha1.PhaseFallingAsleep:
-		p.planCommit(now, es, o)
-	case endpoints.AnyEligible(es.Status.Ports, o.Resolvers):
-		p.Phase = v1alpha1.PhaseFallingAsleep
-		p.RequeueAfter.AtMost(settleTime(es))
+	case d.es.Status.Phase == v1alpha1.PhaseFallingAsleep:
+		d.decideCommit()
+	case endpoints.AnyEligible(d.es.Status.Ports, d.o.Resolvers):
+		d.Phase = v1alpha1.PhaseFallingAsleep
+		d.RequeueAfter.AtMost(d.settleTime())
 	}
 }
 
@@ -56,16 +56,16 @@ const trustedAfter = diagnosis.Patience
 
 // Unproved reports whether only clients can show that a server listens, where they get there by
 // the slices of Dormouse.
-func (o *Observed) Unproved(es *v1alpha1.ElasticService) bool {
+func (o *Observed) Unproved(es *v1alpha1.ElasticService, handoff v1alpha1.Handoff) bool {
 	return o.Service != nil && len(o.Service.Spec.Selector) == 0 && o.Scale.Readiness == v1alpha1.PodReadinessConnect &&
-		spec.Handoff(es) == v1alpha1.HandoffDirect &&
+		handoff == v1alpha1.HandoffDirect &&
 		slices.ContainsFunc(es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
 }
 
-// takesNobodyYet reports whether clients wait for servers that are up according to Kubernetes,
-// and none of them has got through.
-func (o *Observed) takesNobodyYet(now time.Time, es *v1alpha1.ElasticService, c clients) bool {
-	return o.Unproved(es) && c.queued > 0 && c.sessions == 0 && now.Sub(o.UpSince) < trustedAfter
+// takesNobodyYet reports whether clients wait for servers of a service that wakes, which are up
+// according to Kubernetes, and none of them has got through.
+func (d *decision) takesNobodyYet() bool {
+	return !d.is.Awake && d.clients.queued > 0 && d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es, d.is.Handoff)
 }
 
 // untilAskedAgain is when to ask the resolvers again about a server that has been up for a

@@ -13,7 +13,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/schedule"
-	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
 // Events are the events about what a pass has changed. They are emitted after the status is
@@ -46,7 +45,7 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.P
 		return normal("SleepCancelled", "Wake", "The service stays awake: it is used again.")
 	case p.Phase == v1alpha1.PhaseAwake && before != "":
 		return normal("Awake", "Wake", "A server is up; new clients go to it.")
-	case p.Phase == v1alpha1.PhaseWaking && spec.IsAwake(before):
+	case p.Phase == v1alpha1.PhaseWaking && (before == v1alpha1.PhaseAwake || before == v1alpha1.PhaseFallingAsleep):
 		return []kit.Notice{kit.Warning("NoServerUp", "Proxy", "%s", "No server is up any more; the resolver holds new clients until one is.")}
 	default:
 		return nil

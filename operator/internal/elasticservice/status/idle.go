@@ -9,6 +9,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
@@ -17,7 +18,7 @@ import (
 func triggersHealthy(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
 	const kind = conditions.TriggersHealthy
 	switch {
-	case !spec.HasTriggers(es):
+	case !spec.Of(es).HasTriggers:
 		return condition.True(kind, reasons.NotNeeded, "The spec has no triggers.")
 	case o.Triggers.Err != nil:
 		return condition.False(kind, reasons.TriggerUnreadable, "A trigger can't be read, so the service stays awake: %v.", o.Triggers.Err)
@@ -33,7 +34,7 @@ func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condit
 	const kind = conditions.PlayersKnown
 	p := o.Players.Reports
 	switch {
-	case !spec.HasPlayers(es):
+	case !spec.Of(es).HasPlayers:
 		return condition.True(kind, reasons.NotNeeded, "The spec doesn't ask for players.")
 	case p.Asked.IsZero():
 		return condition.Unknown(kind, reasons.NotObserved, "The Servers' reports are looked for once nothing else keeps the service awake.")
@@ -49,14 +50,15 @@ func playersKnown(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condit
 }
 
 // idleSignal is the condition whether there is a signal that the service is idle.
-func idleSignal(es *v1alpha1.ElasticService, o planner.Observed) metav1.Condition {
+func idleSignal(es *v1alpha1.ElasticService, blocked *obstacle.Obstacle) metav1.Condition {
 	const kind = conditions.IdleSignal
+	is := spec.Of(es)
 	switch {
-	case planner.Blocked(es, o) != nil:
-		return condition.False(kind, planner.Blocked(es, o).Reason, "The resolver doesn't see all clients, so the service stays awake.")
-	case spec.SleepAfter(es) == 0:
+	case blocked != nil:
+		return condition.False(kind, blocked.Reason, "The resolver doesn't see all clients, so the service stays awake.")
+	case is.SleepAfter == 0:
 		return condition.True(kind, reasons.NotNeeded, "sleepAfter is 0s, so the service never sleeps by itself.")
-	case es.Spec.Handoff == v1alpha1.HandoffNever, spec.HasTriggers(es), spec.HasPlayers(es):
+	case es.Spec.Handoff == v1alpha1.HandoffNever, is.HasTriggers, is.HasPlayers:
 		return condition.True(kind, reasons.OK, "Dormouse can tell whether the service is idle.")
 	default:
 		return condition.False(kind, reasons.NoIdleSignal,

@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/sourceip"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -106,12 +107,13 @@ func keepLists(es *v1alpha1.ElasticService, o planner.Observed) {
 // conditionsOf are all conditions of an ElasticService. Ready sums up the others: its message is
 // that of the first problem.
 func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings, p planner.Plan) []metav1.Condition {
+	blocked := planner.Blocked(es, o, spec.Of(es).Handoff)
 	list := []metav1.Condition{
 		targetFound(es, o),
 		endpointsInSync(now, es, o, f, p),
 		triggersHealthy(es, o),
 		playersKnown(es, o),
-		idleSignal(es, o),
+		idleSignal(es, blocked),
 		directGated(es, o),
 		drainSafe(es, o),
 		udpSessionsKept(o),
@@ -130,8 +132,8 @@ func conditionsOf(now time.Time, es *v1alpha1.ElasticService, o planner.Observed
 		ready = condition.False(conditions.Ready, f.Obstacle.Reason, "%s", f.Obstacle.Message)
 	case list[0].Status != metav1.ConditionTrue:
 		ready = condition.False(conditions.Ready, list[0].Reason, "%s", list[0].Message)
-	case planner.Blocked(es, o) != nil:
-		ready = condition.False(conditions.Ready, planner.Blocked(es, o).Reason, "%s", planner.Blocked(es, o).Message)
+	case blocked != nil:
+		ready = condition.False(conditions.Ready, blocked.Reason, "%s", blocked.Message)
 	case f.Flaw != nil:
 		ready = condition.False(conditions.Ready, f.Flaw.Reason, "%s", f.Flaw.Message)
 	case list[1].Status != metav1.ConditionTrue:

@@ -52,23 +52,18 @@ type Verdict struct {
 
 // Decide decides for whom an ElasticService waits, and who keeps it awake.
 func Decide(now time.Time, es *v1alpha1.ElasticService, seen Seen) Verdict {
-	v := Verdict{Bound: bound(es)}
 	if len(seen.Named)+len(seen.Wakers)+len(seen.Missing)+len(seen.Cycle) == 0 && !seen.TooLarge {
-		return v // it is alone, as most are
+		return Verdict{} // it is alone, as most are
+	}
+	// Clients are held for the others' sake: the rest of hold.timeout is for the service's own answer.
+	v := Verdict{Bound: defaultHold / 2}
+	if t := es.Spec.Hold.Timeout; t != nil && t.Duration > 0 {
+		v.Bound = t.Duration / 2
 	}
 	missed := v.decideWaits(now, es, seen)
 	v.decideKept(now, es, seen)
 	v.Flaw = flawOf(es, seen, missed, v.Bound)
 	return v
-}
-
-// bound is for how long clients are held for the others' sake: the rest of hold.timeout is for the
-// service's own answer.
-func bound(es *v1alpha1.ElasticService) time.Duration {
-	if t := es.Spec.Hold.Timeout; t != nil && t.Duration > 0 {
-		return t.Duration / 2
-	}
-	return defaultHold / 2
 }
 
 // missed are names of others that a service that isn't asleep goes without.

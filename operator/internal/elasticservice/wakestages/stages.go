@@ -77,7 +77,7 @@ func (w *Wake) Took(es *v1alpha1.ElasticService, now, applied time.Time, pods []
 	if last.Started != nil {
 		text += " more"
 	}
-	if spec.Handoff(es) == v1alpha1.HandoffDirect {
+	if spec.Of(es).Handoff == v1alpha1.HandoffDirect {
 		last.HandedOver = durationOf(applied.Sub(now))
 		text += fmt.Sprintf(", and new clients went to it %s later", last.HandedOver.Duration)
 	}
