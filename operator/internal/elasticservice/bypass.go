@@ -86,8 +86,7 @@ const strangerAfter = 30 * time.Second
 // target's, matches them. They are remembered while the target has pods of its own. Before any
 // are counted, left asks the API server how many the target still has: some kinds end their
 // pods one after the other. A target of Servers has none: its draining Servers outlast its sleep.
-func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed, left func() (int32, error)) {
-	ref := target.Of(es)
+func (m *state) observeStrangers(now time.Time, es *v1alpha1.ElasticService, ref target.Ref, o *planner.Observed, left func() (int32, error)) {
 	if m.target.Name != "" && m.target != ref {
 		m.strangers = nil
 	}

@@ -81,7 +81,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	if err := r.observeResolvers(ctx, es, is, up, &o); err != nil {
 		return o, err
 	}
-	m.observeStrangers(now, es, &o, func() (int32, error) {
+	m.observeStrangers(now, es, ref, &o, func() (int32, error) {
 		scale, err := r.Scaler.Get(ctx, ref)
 		if err != nil {
 			return 0, err

@@ -88,9 +88,9 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		return
 	}
 	s, before := &m.settling, m.lastSleep.podsOf(&es.Status)
-	o.Unsettled.Add(before...)
 	var pods []target.PodKey
 	if len(before) > 0 {
+		o.Unsettled.Add(before...)
 		pods = o.Unsettled.Still(o.Sources)
 	}
 	if len(pods) == 0 {

@@ -62,7 +62,7 @@ func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacl
 	if ob := planner.CheckService(es, o); ob != nil {
 		return ob, nil
 	}
-	ports, flaw := resolverports.Assign(p.now, es, o.Service, r.Ports, r.Ports.InSlices(ctx))
+	ports, flaw := resolverports.Assign(p.now, es, o.Service, r.Ports, func(port int32) bool { return r.Ports.InSlice(ctx, port) })
 	if len(ports) == 0 {
 		return flaw, nil
 	}
@@ -111,7 +111,7 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
 	key, _ := index.FrontOf(p.es)
 	p.es.Status.Front, p.found.Front = front.Plan(p.es, p.observed.Front, func(port string) (int32, *obstacle.Obstacle) {
-		number, err := r.Ports.Allocate(p.now, resolverports.OfFront(key, port), r.Ports.InSlices(ctx))
+		number, err := r.Ports.Allocate(p.now, resolverports.OfFront(key, port), func(port int32) bool { return r.Ports.InSlice(ctx, port) })
 		if err != nil {
 			return 0, r.Ports.Exhausted(err, key.Namespace, "the front "+key.String())
 		}

@@ -35,7 +35,7 @@ func TestPodsThatServeWhileTheTargetIsAtZeroAreStrangers(t *testing.T) {
 	look := func(now time.Time, es *v1alpha1.ElasticService, replicas int32, pods ...string) planner.Observed {
 		o := seen.Of(replicas)
 		o.Sources = served(pods...)
-		m.observeStrangers(now, es, &o, func() (int32, error) { asked++; return left, nil })
+		m.observeStrangers(now, es, target.Of(es), &o, func() (int32, error) { asked++; return left, nil })
 		return o
 	}
 	asleep := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
@@ -83,7 +83,7 @@ func TestADrainingServerIsNoStranger(t *testing.T) {
 	es.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fleet", Name: "lobby"}
 	m, o := &state{}, seen.Of(0)
 	o.Sources = served("lobby-1")
-	if m.observeStrangers(fixture.At(600), es, &o, nil); len(o.Strangers) != 0 {
+	if m.observeStrangers(fixture.At(600), es, target.Of(es), &o, nil); len(o.Strangers) != 0 {
 		t.Errorf("%v are strangers, want none", o.Strangers)
 	}
 }

@@ -92,7 +92,7 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			}
 		}
 	}
-	return roles, after.Duration()
+	return roles, time.Duration(after)
 }
 
 // Lingers reports whether clients may lose what they have just begun when an endpoint goes.

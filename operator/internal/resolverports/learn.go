@@ -33,14 +33,11 @@ func (a *Allocator) learnAll(ctx context.Context) {
 	}
 }
 
-// InSlices returns a function that reports whether a port is in one of the slices of Dormouse,
-// though it has no known owner.
-func (a *Allocator) InSlices(ctx context.Context) func(port int32) bool {
-	return func(port int32) bool {
-		var list discoveryv1.EndpointSliceList
-		err := a.cached.List(ctx, &list, client.MatchingFields{index.SlicePort: strconv.Itoa(int(port))}, client.Limit(1))
-		return err != nil || len(list.Items) > 0
-	}
+// InSlice reports whether a port is in one of the slices of Dormouse, though it has no known owner.
+func (a *Allocator) InSlice(ctx context.Context, port int32) bool {
+	var list discoveryv1.EndpointSliceList
+	err := a.cached.List(ctx, &list, client.MatchingFields{index.SlicePort: strconv.Itoa(int(port))}, client.Limit(1))
+	return err != nil || len(list.Items) > 0
 }
 
 // OfFront is the owner of a front's resolver port, which many ElasticServices share.

@@ -20,7 +20,7 @@ const (
 // PlanRoles decides the resolvers' roles alone.
 func (p *Plan) PlanRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
 	d := decision{Plan: *p, now: now, es: es, is: spec.Of(es), o: &o, up: endpoints.CountUp(o.Servers)}
-	d.decideRoles()
+	d.RequeueAfter.AtMost(d.decideRoles())
 	*p = d.Plan
 }
 

@@ -116,7 +116,7 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 	if d.Phase == v1alpha1.PhaseAsleep || d.Phase == v1alpha1.PhaseWaking {
 		d.WaitsFor = d.Group.WaitsFor
 	}
-	d.decideRoles()
+	roles := d.decideRoles()
 	if es.Status.Front != nil {
 		d.awaitFront()
 	}
@@ -135,7 +135,10 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 	if d.Phase == v1alpha1.PhaseWaking && lasts < wakeTime {
 		waking = wakePeriod
 	}
-	d.RequeueAfter.AtMost(d.Awake.Next.Sub(now), d.Group.Next.Sub(now), o.StrangersNext, queued, waking)
+	d.RequeueAfter.AtMost(
+		d.Awake.Next.Sub(now), d.Group.Next.Sub(now), d.Idle.RequeueAfter, idleness.UntilKept(now, d.is.SleepAfter, d.Idle),
+		roles, o.StrangersNext, queued, waking,
+	)
 	for _, next := range []time.Time{o.Lists.Next, o.Leftovers.Next} {
 		if !next.IsZero() {
 			d.RequeueAfter.AtMost(max(next.Sub(now), time.Millisecond))
@@ -163,7 +166,7 @@ func (d *decision) decidePhase() {
 		d.Phase = v1alpha1.PhaseWaking
 		d.decideGivingUp()
 		return
-	case d.takesNobodyYet():
+	case !d.is.Awake && d.clients.queued > 0 && d.takesNobodyYet():
 		d.Phase = v1alpha1.PhaseWaking
 		d.RequeueAfter.AtMost(untilAskedAgain(now.Sub(o.UpSince)))
 		return
@@ -201,7 +204,6 @@ func (d *decision) decidePhase() {
 		KeptAwake:   d.keptAwake(),
 	})
 	d.Idle.Used = d.Idle.Used || d.blocked != nil
-	d.RequeueAfter.AtMost(d.Idle.RequeueAfter, idleness.UntilKept(now, d.is.SleepAfter, d.Idle))
 	switch {
 	case d.deleting || !d.Idle.Sleep || d.mayNotSleep():
 	case previous == v1alpha1.PhaseFallingAsleep:

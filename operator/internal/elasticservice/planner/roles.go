@@ -15,8 +15,9 @@ import (
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
-// decideRoles decides which endpoints get new clients, and each resolver's role.
-func (d *decision) decideRoles() {
+// decideRoles decides which endpoints get new clients, and each resolver's role, and returns after
+// how long one may have another; 0: none will.
+func (d *decision) decideRoles() (requeueAfter time.Duration) {
 	es, o := d.es, d.o
 	standIn := d.Phase != v1alpha1.PhaseAwake || d.is.Handoff == v1alpha1.HandoffNever
 	if d.Phase == "" && d.up > 0 {
@@ -30,13 +31,12 @@ func (d *decision) decideRoles() {
 	// A replaced resolver's endpoint goes with one write of a sleeping service's slices. While
 	// a server is up it tells for how long the resolver may still take clients.
 	lingers := d.Phase != v1alpha1.PhaseAsleep || endpoints.Lingers(o.Service, es.Status.Ports)
-	var requeueAfter time.Duration
 	d.Roles, requeueAfter = endpoints.StandIns(d.now, es.Status.Ports, o.Resolvers, o.Slices, standIn, lingers)
-	d.RequeueAfter.AtMost(requeueAfter)
 	// A family can only lag where another has a server that is up, or none has.
 	if left := endpoints.FamilyLag - d.now.Sub(d.is.PhaseSince); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) && (len(o.Sources) > 1 || d.up == 0) {
 		d.decideStay(left)
 	}
+	return requeueAfter
 }
 
 // decideStay decides which resolvers may stay ready in a family that lags.

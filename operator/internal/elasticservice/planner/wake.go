@@ -62,10 +62,10 @@ func (o *Observed) Unproved(es *v1alpha1.ElasticService, handoff v1alpha1.Handof
 		slices.ContainsFunc(es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
 }
 
-// takesNobodyYet reports whether clients wait for servers of a service that wakes, which are up
-// according to Kubernetes, and none of them has got through.
+// takesNobodyYet reports whether none of the clients has got through that wait for servers, which are
+// up according to Kubernetes.
 func (d *decision) takesNobodyYet() bool {
-	return !d.is.Awake && d.clients.queued > 0 && d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es, d.is.Handoff)
+	return d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es, d.is.Handoff)
 }
 
 // untilAskedAgain is when to ask the resolvers again about a server that has been up for a
