@@ -54,6 +54,7 @@ func DefaultProtocol(p corev1.ServicePort) v1alpha1.Protocol {
 		return v1alpha1.ProtocolUDP
 	case corev1.ProtocolTCP, "":
 		return v1alpha1.ProtocolTCP
+	case corev1.ProtocolSCTP:
 	}
 	return ""
 }
