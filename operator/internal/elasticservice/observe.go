@@ -77,8 +77,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	}
 	r.observeUnsettled(ctx, now, es, m, &o)
 	o.Servers = endpoints.ServersOf(o.Sources, o.Pods())
-	up := endpoints.CountUp(o.Servers) > 0
-	if err := r.observeResolvers(ctx, es, is, up, &o); err != nil {
+	o.Up = endpoints.CountUp(o.Servers)
+	if err := r.observeResolvers(ctx, es, is, &o); err != nil {
 		return o, err
 	}
 	m.observeStrangers(now, es, ref, &o, func() (int32, error) {
@@ -113,7 +113,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	} else {
 		r.Triggers.Forget(key)
 	}
-	m.up(now, up, o.Scale.Err != nil || o.Scale.Replicas > 0)
+	m.up(now, o.Up > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)
 	o.UnblockedAt = m.unblocked(now, es, planner.Blocked(es, o, is.Handoff))
 	o.UpSince, o.NoneUpSince, o.NoneLastingSince, o.SleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
 	if found := m.diagnosis.Found; found != nil {
@@ -226,12 +226,12 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	return nil
 }
 
-// observeResolvers asks the resolver pods; up is whether a server takes new clients.
-func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, is spec.Settings, up bool, o *planner.Observed) error {
+// observeResolvers asks the resolver pods.
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, is spec.Settings, o *planner.Observed) error {
 	wanted := resolvers.Wanted{UID: string(es.UID), MaxAge: endpoints.MaxViewAge(o.Slices)}
 	// Only a fresh answer will do just before a sleep is committed, and where only clients can
 	// show that a server listens.
-	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || up && !is.Awake && o.Scale.Replicas > 0 && o.Unproved(es, is.Handoff) {
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !is.Awake && o.Scale.Replicas > 0 && o.Unproved(es, is.Handoff) {
 		wanted.MaxAge = 0
 	}
 	pods, views, err := r.Resolvers.Views(ctx, wanted)

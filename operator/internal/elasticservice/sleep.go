@@ -14,7 +14,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
-	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/savings"
 	"dormouse.dev/dormouse/operator/internal/spec"
@@ -94,7 +93,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 // past the resolver up to now; false: somebody is, or that isn't known yet, and wait is when to
 // look again at the latest.
 func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (idle bool, wait time.Duration, err error) {
-	if endpoints.CountUp(o.Servers) == 0 {
+	if o.Up == 0 {
 		// No server runs that could report.
 		pods, all, err := r.podsOf(ctx, es, o)
 		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err

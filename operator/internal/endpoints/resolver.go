@@ -44,6 +44,8 @@ type Resolver struct {
 	LastActive time.Time
 	// Started is when it began to take clients.
 	Started time.Time
+	// Role is the role of its endpoint in the slices as they are, before any is written.
+	Role Role
 	// SteppedDown is since when its endpoint has been terminating, as far as this process
 	// knows; zero when it isn't.
 	SteppedDown time.Time

@@ -50,24 +50,21 @@ func CurrentRoles(have []discoveryv1.EndpointSlice) map[string]Role {
 	return roles
 }
 
-// StandIns decides each resolver's role, starting from the slices as they are now, and when to
-// look again. standIn is set where resolvers are to get new clients, and lingers where the
+// StandIns decides each resolver's role, starting from the one that it has, and when to look again. standIn is set where resolvers are to get new clients, and lingers where the
 // endpoint of one that was replaced stays for a while though nobody is known to be there.
-func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, have []discoveryv1.EndpointSlice, standIn, lingers bool) (roles map[string]Role, requeueAfter time.Duration) {
+func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, standIn, lingers bool) (roles map[string]Role, requeueAfter time.Duration) {
 	var after requeue.After
-	current := CurrentRoles(have)
 	takesClients := func(r Resolver) bool {
-		return standIn && r.Ready && (r.ListensOn(ports) || !r.Reachable && current[r.UID] == RoleReady)
+		return standIn && r.Ready && (r.ListensOn(ports) || !r.Reachable && r.Role == RoleReady)
 	}
 	replaced := !lingers && slices.ContainsFunc(resolvers, takesClients)
 	roles = map[string]Role{}
 	for _, r := range resolvers {
-		was := current[r.UID]
 		after.AtMost(untilItListens(ports, r, standIn))
 		switch {
 		case takesClients(r):
 			roles[r.UID] = RoleReady
-		case was == RoleNone:
+		case r.Role == RoleNone:
 		case !r.Reachable:
 			if now.Sub(r.SilentSince) < LostAfter {
 				roles[r.UID] = RoleTerminating
@@ -83,7 +80,7 @@ func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, 
 			switch {
 			case replaced && r.Ends:
 				since = time.Time{}
-			case was == RoleReady || since.IsZero():
+			case r.Role == RoleReady || since.IsZero():
 				since = now
 			}
 			if left := times.Latest(r.LastActive, since).Add(Linger).Sub(now); left > 0 {
@@ -123,13 +120,13 @@ func untilItListens(ports []v1alpha1.PortStatus, r Resolver, standIn bool) time.
 // SteppedDown is since when resolvers' endpoints have been terminating, by the pods' UIDs.
 type SteppedDown map[string]time.Time
 
-// Follow takes in the current slices, and sets each resolver's SteppedDown.
+// Follow takes in the current slices, and sets each resolver's Role and SteppedDown.
 func (s *SteppedDown) Follow(now time.Time, have []discoveryv1.EndpointSlice, resolvers []Resolver) {
 	current, former := CurrentRoles(have), *s
 	*s = nil
 	for i := range resolvers {
 		r := &resolvers[i]
-		if current[r.UID] != RoleTerminating {
+		if r.Role = current[r.UID]; r.Role != RoleTerminating {
 			continue
 		}
 		if r.SteppedDown = former[r.UID]; r.SteppedDown.IsZero() {

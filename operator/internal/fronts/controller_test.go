@@ -28,7 +28,7 @@ func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
 		},
 	}
 	o := planner.Observed{Service: svc, Resolvers: []endpoints.Resolver{pod("1", true, true, 0), pod("2", false, true, 0), pod("3", true, false, 0)}}
-	roles, _ := endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true, true)
+	roles, _ := endpoints.StandIns(now, ports, o.Resolvers, true, true)
 	if diff := cmp.Diff(map[string]endpoints.Role{"1": endpoints.RoleReady}, roles); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
@@ -40,9 +40,9 @@ func TestAFrontsResolversAreReadyOnceTheyListen(t *testing.T) {
 	o.Slices = append(o.Slices, *slices[0])
 	for sessions, want := range map[int32]map[string]endpoints.Role{3: {"1": endpoints.RoleTerminating}, 0: {}} {
 		o.Resolvers = []endpoints.Resolver{pod("1", true, false, sessions)}
-		o.Resolvers[0].SteppedDown = now.Add(-time.Minute)
+		o.Resolvers[0].Role, o.Resolvers[0].SteppedDown = endpoints.RoleTerminating, now.Add(-time.Minute)
 		o.Slices[0].Endpoints[0].Conditions.Ready = new(false)
-		roles, _ = endpoints.StandIns(now, ports, o.Resolvers, o.Slices, true, true)
+		roles, _ = endpoints.StandIns(now, ports, o.Resolvers, true, true)
 		if diff := cmp.Diff(want, roles); diff != "" {
 			t.Errorf("with %d sessions (-want +got):\n%s", sessions, diff)
 		}

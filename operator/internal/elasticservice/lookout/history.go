@@ -66,7 +66,7 @@ type Case struct {
 // the network happen beside the passes.
 func (l *Lookouts) Diagnose(ctx context.Context, d *History, c Case) (cause *diagnosis.Finding, requeueAfter time.Duration) {
 	es, o, now := c.Service, c.Observed, c.Now
-	up := endpoints.CountUp(o.Servers) > 0
+	up := o.Up > 0
 	switch {
 	case o.Scale.Err != nil, o.Service == nil, !es.DeletionTimestamp.IsZero():
 		return nil, 0

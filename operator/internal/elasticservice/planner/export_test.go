@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
@@ -19,7 +18,7 @@ const (
 
 // PlanRoles decides the resolvers' roles alone.
 func (p *Plan) PlanRoles(now time.Time, es *v1alpha1.ElasticService, o Observed) {
-	d := decision{Plan: *p, now: now, es: es, is: spec.Of(es), o: &o, up: endpoints.CountUp(o.Servers)}
+	d := decision{Plan: *p, now: now, es: es, is: spec.Of(es), o: &o}
 	d.RequeueAfter.AtMost(d.decideRoles())
 	*p = d.Plan
 }

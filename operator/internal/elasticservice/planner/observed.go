@@ -41,8 +41,9 @@ type Observed struct {
 	Scale Scale
 	// Sources are the private Service's slices as Kubernetes writes them.
 	Sources []discoveryv1.EndpointSlice
-	// Servers are the pods in those slices.
+	// Servers are the pods in those slices, and Up is how many of them take new clients.
 	Servers []endpoints.Server
+	Up      int
 	// Draining are the target's Servers that take no new players, by name, which is also their
 	// pods' name.
 	Draining map[string]bool

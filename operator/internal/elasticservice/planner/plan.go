@@ -86,9 +86,8 @@ type decision struct {
 	is    spec.Settings
 	o     *Observed
 	found *Findings
-	// clients are those of all resolvers, and up is how many servers take new clients.
+	// clients are those of all resolvers.
 	clients clients
-	up      int
 	// blocked is why a service that could sleep may not; nil: it may.
 	blocked *obstacle.Obstacle
 	// deleting reports whether the ElasticService is being deleted.
@@ -100,7 +99,7 @@ type decision struct {
 func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Plan {
 	d := decision{
 		Plan: Plan{Phase: es.Status.Phase}, now: now, es: es, is: spec.Of(es), o: &o, found: &f,
-		up: endpoints.CountUp(o.Servers), deleting: !es.DeletionTimestamp.IsZero(),
+		deleting: !es.DeletionTimestamp.IsZero(),
 	}
 	d.clients, d.blocked = sumClients(now, o.Resolvers, d.is.Handoff), Blocked(es, o, d.is.Handoff)
 	d.Sessions, d.Queued = d.clients.sessions, d.clients.queued
@@ -158,11 +157,11 @@ func (d *decision) decidePhase() {
 		d.Phase = v1alpha1.PhaseAsleep
 		d.Raise = d.Awake.Wakes(es) || d.Group.Wakes
 		return
-	case d.up == 0 && d.is.Awake && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
+	case o.Up == 0 && d.is.Awake && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
 		d.Phase = v1alpha1.PhaseAwake
 		d.RequeueAfter.AtMost(o.NoneUpSince.Add(blip).Sub(now))
 		return
-	case d.up == 0:
+	case o.Up == 0:
 		d.Phase = v1alpha1.PhaseWaking
 		d.decideGivingUp()
 		return
@@ -274,9 +273,8 @@ func (d *decision) decideCommit() {
 		return
 	}
 	// A resolver that terminates may still take clients.
-	current := endpoints.CurrentRoles(o.Slices)
 	for _, r := range o.Resolvers {
-		takes := r.Ready || r.Reachable && (current[r.UID] != endpoints.RoleNone || es.Status.Front != nil)
+		takes := r.Ready || r.Reachable && (r.Role != endpoints.RoleNone || es.Status.Front != nil)
 		if takes && r.Phase != string(v1alpha1.PhaseFallingAsleep) {
 			d.RequeueAfter.AtMost(100 * time.Millisecond)
 			return

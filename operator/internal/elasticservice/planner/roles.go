@@ -20,7 +20,7 @@ import (
 func (d *decision) decideRoles() (requeueAfter time.Duration) {
 	es, o := d.es, d.o
 	standIn := d.Phase != v1alpha1.PhaseAwake || d.is.Handoff == v1alpha1.HandoffNever
-	if d.Phase == "" && d.up > 0 {
+	if d.Phase == "" && o.Up > 0 {
 		// The target was never found, and its Service works without Dormouse.
 		standIn = false
 	}
@@ -31,9 +31,9 @@ func (d *decision) decideRoles() (requeueAfter time.Duration) {
 	// A replaced resolver's endpoint goes with one write of a sleeping service's slices. While
 	// a server is up it tells for how long the resolver may still take clients.
 	lingers := d.Phase != v1alpha1.PhaseAsleep || endpoints.Lingers(o.Service, es.Status.Ports)
-	d.Roles, requeueAfter = endpoints.StandIns(d.now, es.Status.Ports, o.Resolvers, o.Slices, standIn, lingers)
+	d.Roles, requeueAfter = endpoints.StandIns(d.now, es.Status.Ports, o.Resolvers, standIn, lingers)
 	// A family can only lag where another has a server that is up, or none has.
-	if left := endpoints.FamilyLag - d.now.Sub(d.is.PhaseSince); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) && (len(o.Sources) > 1 || d.up == 0) {
+	if left := endpoints.FamilyLag - d.now.Sub(d.is.PhaseSince); !standIn && (es.Status.Phase != v1alpha1.PhaseAwake || left > 0) && (len(o.Sources) > 1 || o.Up == 0) {
 		d.decideStay(left)
 	}
 	return requeueAfter

@@ -163,6 +163,7 @@ func TestAFamilyWithoutAServerYetKeepsTheResolver(t *testing.T) {
 	for _, family := range []discoveryv1.AddressType{v4, v6} {
 		o.Slices = append(o.Slices, discoveryv1.EndpointSlice{AddressType: family, Endpoints: endpoints.ResolverEndpoints(o.Resolvers, asleep, family)})
 	}
+	o.Resolvers[0].Role = endpoints.RoleReady
 	es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.T0)
 	now := fixture.T0.Add(time.Minute)
 	ready := func(step string, want map[string]bool) {

@@ -87,7 +87,7 @@ func endpointsInSync(now time.Time, es *v1alpha1.ElasticService, o planner.Obser
 	if p.Mode == v1alpha1.ModeProxy {
 		return condition.True(kind, reasons.OK, "New clients go to the resolver.")
 	}
-	return condition.True(kind, reasons.OK, "New clients go to %d servers.", endpoints.CountUp(o.Servers))
+	return condition.True(kind, reasons.OK, "New clients go to %d servers.", o.Up)
 }
 
 // missingFamily is an address family of the Service in which no resolver can be reached; empty
@@ -115,13 +115,13 @@ func serverUp(o planner.Observed, f planner.Findings) metav1.Condition {
 		return condition.Unknown(kind, reasons.NotObserved, "The target is not known.")
 	case f.Cause != nil && f.Cause.Wrong:
 		return condition.False(kind, f.Cause.Reason, "%s", f.Cause.Sentence)
-	case o.Unsettled.Waits != nil && endpoints.CountUp(o.Servers) == 0:
+	case o.Unsettled.Waits != nil && o.Up == 0:
 		return condition.Unknown(kind, reasons.PodsUnsettled, "The pods are from before the sleep and may still be ended: %.300v.", o.Unsettled.Waits)
 	case f.Cause != nil:
 		return condition.Unknown(kind, f.Cause.Reason, "%s", f.Cause.Sentence)
 	case o.Scale.Replicas == 0:
 		return condition.Unknown(kind, reasons.NotNeeded, "No server is wanted while the service sleeps.")
-	case endpoints.CountUp(o.Servers) == 0:
+	case o.Up == 0:
 		return condition.Unknown(kind, reasons.ServerStarting, "A server is on its way.")
 	default:
 		return condition.True(kind, reasons.OK, "A server is up.")

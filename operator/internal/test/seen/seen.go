@@ -3,6 +3,8 @@
 package seen
 
 import (
+	"slices"
+
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -26,6 +28,7 @@ func Of(replicas int32, servers ...endpoints.Server) planner.Observed {
 		Service:   fixture.Service(),
 		Scale:     planner.Scale{Replicas: replicas},
 		Servers:   servers,
+		Up:        endpoints.CountUp(servers),
 		Resolvers: []endpoints.Resolver{Standing("resolver-1")},
 		Triggers:  trigger.Reading{At: fixture.At(0), BelowSince: fixture.At(-3600)},
 	}
@@ -55,6 +58,10 @@ func SlicesOf(es *v1alpha1.ElasticService, o planner.Observed, p planner.Plan) [
 func InSlices(o planner.Observed, es *v1alpha1.ElasticService, roles map[string]endpoints.Role) planner.Observed {
 	for _, s := range SlicesOf(es, o, planner.Plan{Roles: roles}) {
 		o.Slices = append(o.Slices, *s)
+	}
+	o.Resolvers = slices.Clone(o.Resolvers)
+	for i := range o.Resolvers {
+		o.Resolvers[i].Role = roles[o.Resolvers[i].UID]
 	}
 	return o
 }
