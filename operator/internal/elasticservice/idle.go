@@ -104,13 +104,13 @@ func (r *Reconciler) nobodyPlays(ctx context.Context, es *v1alpha1.ElasticServic
 // observeDraining finds which of the target's Servers take no new players, and which have no
 // room.
 func observeDraining(servers []v1alpha1.Server, o *planner.Observed) {
-	o.Draining, o.Full = map[string]bool{}, map[string]bool{}
+	o.Pods.Draining, o.Pods.Full = map[string]bool{}, map[string]bool{}
 	for i := range servers {
 		if full(&servers[i]) {
-			o.Full[servers[i].Name] = true
+			o.Pods.Full[servers[i].Name] = true
 		}
 		if idleness.Drains(&servers[i]) {
-			o.Draining[servers[i].Name] = true
+			o.Pods.Draining[servers[i].Name] = true
 		}
 	}
 }

@@ -76,7 +76,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		r.observeZero(ctx, es, m, &o)
 	}
 	r.observeUnsettled(ctx, now, es, m, &o)
-	o.Servers = endpoints.ServersOf(o.Sources, o.Pods())
+	o.Pods.Unsettled = o.Unsettled.UIDs
+	o.Servers = endpoints.ServersOf(o.Sources, o.Pods)
 	o.Up = endpoints.CountUp(o.Servers)
 	if err := r.observeResolvers(ctx, es, is, &o); err != nil {
 		return o, err

@@ -44,13 +44,10 @@ type Observed struct {
 	// Servers are the pods in those slices, and Up is how many of them take new clients.
 	Servers []endpoints.Server
 	Up      int
-	// Draining are the target's Servers that take no new players, by name, which is also their
-	// pods' name.
-	Draining map[string]bool
+	// Pods is what is known of the target's pods beyond their endpoints.
+	Pods endpoints.Pods
 	// Unsettled are the pods that may be ended at any moment.
 	Unsettled Unsettled
-	// Full are the Servers that have as many players as they may have.
-	Full map[string]bool
 	// Strangers are the names of pods that the selector matches and that aren't the target's.
 	// StrangersNext is when to look for them again; 0 for never.
 	Strangers     []string
@@ -139,11 +136,6 @@ type Scale struct {
 	Replicas  int32
 	Selector  string
 	Readiness v1alpha1.PodReadiness
-}
-
-// Pods is what is known of the target's pods beyond their endpoints.
-func (o *Observed) Pods() endpoints.Pods {
-	return endpoints.Pods{Draining: o.Draining, Full: o.Full, Unsettled: o.Unsettled.UIDs}
 }
 
 // Leftovers are the slices of a Service without a selector that lead past the resolver.

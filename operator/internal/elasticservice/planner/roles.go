@@ -41,8 +41,8 @@ func (d *decision) decideRoles() (requeueAfter time.Duration) {
 
 // decideStay decides which resolvers may stay ready in a family that lags.
 func (d *decision) decideStay(left time.Duration) {
-	o, pods := d.o, d.o.Pods()
-	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, pods) }) {
+	o := d.o
+	if o.Service == nil || !slices.ContainsFunc(o.Service.Spec.IPFamilies, func(f corev1.IPFamily) bool { return endpoints.Lags(discoveryv1.AddressType(f), o.Sources, o.Pods) }) {
 		return
 	}
 	d.Stay = map[string]bool{}

@@ -93,7 +93,7 @@ func TestSomethingIsReadyAfterEachSliceIsWritten(t *testing.T) {
 	t.Parallel()
 	o := seen.Of(2, seen.UpServer)
 	o.Service.Spec.Selector = nil
-	o.Draining = map[string]bool{"old": true}
+	o.Pods.Draining = map[string]bool{"old": true}
 	o.Sources = []discoveryv1.EndpointSlice{{
 		ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p"}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{

@@ -49,7 +49,7 @@ func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observ
 func SlicesOf(es *v1alpha1.ElasticService, o planner.Observed, p planner.Plan) []*discoveryv1.EndpointSlice {
 	return endpoints.Slices(es, endpoints.Wanted{
 		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.Stay,
-		Sources: o.Sources, Pods: o.Pods(), Slices: o.Slices, Leftovers: o.Leftovers.Slices,
+		Sources: o.Sources, Pods: o.Pods, Slices: o.Slices, Leftovers: o.Leftovers.Slices,
 		Accepting: p.Accepting(es),
 	})
 }
