@@ -61,7 +61,11 @@ func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
 	m := &state{}
 	look := func(now float64, roles map[string]endpoints.Role) time.Time {
 		o := seen.InSlices(seen.Of(1, seen.UpServer), fixture.Lobby("", fixture.At(0)), roles)
+		o.Resolvers[0].Role = endpoints.RoleNone // it is found in the slices
 		m.steppedDown.Follow(fixture.At(now), o.Slices, o.Resolvers)
+		if got := o.Resolvers[0].Role; got != roles["resolver-1"] {
+			t.Errorf("the resolver's role is %d, want %d", got, roles["resolver-1"])
+		}
 		return o.Resolvers[0].SteppedDown
 	}
 	if since := look(0, map[string]endpoints.Role{"resolver-1": endpoints.RoleReady}); !since.IsZero() {
