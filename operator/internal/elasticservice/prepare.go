@@ -120,8 +120,8 @@ func (r *Reconciler) keepFront(ctx context.Context, p *pass) {
 }
 
 // wakeFormer restores the replicas of a former target, which was put to sleep before
-// spec.scaleTargetRef named another: nobody else would. If another ElasticService has that target by now, it is
-// left alone. The flaw, if there is one, explains why it can't be done.
+// spec.scaleTargetRef named another: nobody else would. If another ElasticService has that target
+// by now, it is left alone. The flaw, if there is one, explains why it can't be done.
 func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1.ElasticService) (flaw *obstacle.Obstacle, err error) {
 	former := es.Status.AsleepTarget
 	taken, err := r.hasElastic(ctx, es, former.ScaleTargetRef)

@@ -71,17 +71,23 @@ func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice 
 			}
 		}
 	}
-	// kube-proxy applies slices one by one, in the order in which they are written, and while no
-	// endpoint is ready it sends new clients to terminating ones, among them servers that drain. So
-	// slices that become ready come before slices that stop being ready.
-	ready := func(s *discoveryv1.EndpointSlice) int {
+	return readyFirst(all)
+}
+
+// readyFirst puts slices in the order in which they are to be written. kube-proxy applies them
+// one by one, and while no endpoint is ready it sends new clients to terminating ones, among
+// them servers that drain. So slices that become ready come before slices that stop being
+// ready.
+func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var ready, others []*discoveryv1.EndpointSlice
+	for _, s := range all {
 		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
-			return 0
+			ready = append(ready, s)
+		} else {
+			others = append(others, s)
 		}
-		return 1
 	}
-	slices.SortStableFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return ready(a) - ready(b) })
-	return all
+	return append(ready, others...)
 }
 
 // sliceMeta is the metadata of a slice of an ElasticService.
@@ -165,8 +171,8 @@ func serverSliceName(service, suffix string) string { return service + "-servers
 // FamilyLag bounds how long a family may lag after a wake.
 const FamilyLag = 30 * time.Second
 
-// rolesIn are the resolvers' roles in a family where some may stay. Kubernetes writes a slice for each family, one
-// after the other. When the first one has a server that is up again, the other may still have
+// rolesIn are the resolvers' roles in a family where some may stay. Kubernetes writes a slice for
+// each family, one after the other. When the first one has a server that is up again, the other may still have
 // only earlier servers, which are gone. Until it has a new one, resolvers that are ready there
 // stay ready, or kube-proxy would send new clients to servers that are gone.
 func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
