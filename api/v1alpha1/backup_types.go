@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -209,6 +210,14 @@ type RestoreStatus struct {
 	// +optional
 	// +listType=atomic
 	Disks []string `json:"disks,omitempty"`
+	// pod is what the Pods that write the disks take from the game's: its user and groups, and which
+	// nodes it may be on. By it the disks can be made whole once the Server is gone. It is there while
+	// phase is Running.
+	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod *corev1.PodSpec `json:"pod,omitempty"`
 	// files is how many files, directories and links were written.
 	// +optional
 	Files int64 `json:"files,omitempty"`

@@ -61,6 +61,18 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 	return spec
 }
 
+// Taken is what Beside takes from a game's Pod. With that alone it builds the same Pod, also once the Server
+// is gone.
+func Taken(s *v1alpha1.ServerSpec) *corev1.PodSpec {
+	game := &s.Template.Spec
+	taken := &corev1.PodSpec{SecurityContext: securityContext(game), Tolerations: game.Tolerations, NodeSelector: game.NodeSelector}
+	taken.SecurityContext.RunAsUser, taken.SecurityContext.RunAsGroup = owner(s)
+	if game.Affinity != nil && game.Affinity.NodeAffinity != nil {
+		taken.Affinity = &corev1.Affinity{NodeAffinity: game.Affinity.NodeAffinity}
+	}
+	return taken.DeepCopy()
+}
+
 // WithDisksOf selects the node of the other Pods that have a Server's disks. A Pod that has the label
 // itself may be the first one.
 func WithDisksOf(server string) corev1.PodAffinityTerm {

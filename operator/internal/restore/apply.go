@@ -119,7 +119,7 @@ func (r *Reconciler) begin(ctx context.Context, original, rst *v1alpha1.Restore,
 		original.Finalizers, original.ResourceVersion = rst.Finalizers, rst.ResourceVersion
 	}
 	rst.Status.StartTime = &metav1.Time{Time: r.Now()}
-	rst.Status.Disks = nil
+	rst.Status.Disks, rst.Status.Pod = nil, disks.Taken(o.set.Spec)
 	for i := range o.set.Spec.Storage {
 		rst.Status.Disks = append(rst.Status.Disks, o.set.Spec.Storage[i].Name)
 	}
@@ -211,29 +211,16 @@ func (r *Reconciler) settle(ctx context.Context, original, rst *v1alpha1.Restore
 		err = r.start(ctx, options)
 	}
 	if len(there.Spec.Storage) == 0 || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if rst.DeletionTimestamp.IsZero() {
+			a := lost(rst)
+			return 0, r.say(ctx, original, rst, v1alpha1.CopyFailed, a.reason, a.message)
+		}
 		return r.leave(ctx, rst, o) // with the namespace all disks go
 	}
 	if because := why(err); because != "" {
-		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, because+" The Restore goes once that is mended: it may have left the disks half moved.")
+		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, because+" The Restore ends once that is mended: it may have left the disks half moved.")
 	}
 	return podRetry, err
-}
-
-// existing is a set with those of its disks that are there.
-func (r *Reconciler) existing(ctx context.Context, set *disks.Set) (*disks.Set, error) {
-	var names []string
-	for i := range set.Spec.Storage {
-		claim := &corev1.PersistentVolumeClaim{}
-		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
-		err := r.Live.Get(ctx, key, claim)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
-		}
-		if err == nil && claim.DeletionTimestamp.IsZero() {
-			names = append(names, set.Spec.Storage[i].Name)
-		}
-	}
-	return only(set, names), nil
 }
 
 // jobStays deletes a Job of a Restore, and reports whether it, or a Pod of it, may write still. The cache may

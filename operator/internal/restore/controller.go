@@ -165,6 +165,9 @@ func (r *Reconciler) observe(ctx context.Context, rst *v1alpha1.Restore) (o obse
 	if set != nil {
 		o.set = only(set, of)
 	}
+	if o.set, err = r.withLeft(ctx, rst, o.set); err != nil {
+		return o, err
+	}
 	if s != nil {
 		o.runs = s.DeletionTimestamp.IsZero() && s.Spec.Runs()
 		if c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready); c != nil && c.Status == metav1.ConditionTrue {
@@ -215,7 +218,7 @@ func (r *Reconciler) observeJob(ctx context.Context, rst *v1alpha1.Restore, o *o
 		return nil
 	}
 	names := []string{jobName(rst)}
-	if rst.Status.Phase == v1alpha1.CopyRunning && !rst.DeletionTimestamp.IsZero() {
+	if rst.Status.Phase == v1alpha1.CopyRunning {
 		names = append(names, copyjob.Name(settles, rst.Name))
 	}
 	for i, name := range names {
@@ -369,6 +372,9 @@ func (r *Reconciler) say(ctx context.Context, original, rst *v1alpha1.Restore, p
 		c = condition.True(conditions.Complete, reason, "%s", message)
 	}
 	over := phase == v1alpha1.CopyComplete || phase == v1alpha1.CopyFailed
+	if over {
+		rst.Status.Pod = nil
+	}
 	if over && rst.Status.CompletionTime == nil {
 		rst.Status.CompletionTime = &now
 	}

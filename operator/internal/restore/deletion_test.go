@@ -2,6 +2,8 @@ package restore
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
 // reconcilerWith is a Reconciler that has the disks of Restore undo. Its cache is behind: it has no Job.
@@ -140,6 +143,77 @@ func TestADeletedRestoreHoldsTheDisksUntilTheyAreWhole(t *testing.T) {
 	}
 	if err := r.Live.Get(t.Context(), key, rst); !apierrors.IsNotFound(err) || len(has) > 0 {
 		t.Errorf("once they are whole the disks are %v, and the Restore has %v (%v)", has, rst.Finalizers, err)
+	}
+}
+
+// The Server went with it, and its disks stay: they are made whole all the same, with what the Restore knows of
+// the game.
+func TestDisksThatADeletedServerLeavesAreMadeWhole(t *testing.T) {
+	game := v1alpha1.ServerSpec{}
+	game.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000)), FSGroup: new(int64(2000))}
+	game.Template.Spec.Tolerations = []corev1.Toleration{{Key: "games"}}
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for _, disk := range []string{"world", "logs"} {
+		claims[disk] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-" + disk}}
+	}
+	other := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival"}}
+	other.Spec.Storage = []v1alpha1.StorageSpec{{Name: "logs"}}
+	for name, c := range map[string]struct {
+		left   []client.Object
+		mounts []string
+	}{
+		"no disk is left":            {nil, nil},
+		"one is left":                {[]client.Object{claims["world"]}, []string{"world"}},
+		"both are left":              {[]client.Object{claims["world"], claims["logs"]}, []string{"world", "logs"}},
+		"another Server has another": {[]client.Object{claims["world"], claims["logs"], other}, []string{"logs", "world"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+			rst := undo(v1alpha1.CopyRunning, deleted)
+			rst.Status.Disks, rst.Status.Pod = []string{"world", "logs"}, disks.Taken(&game)
+			rst.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Status: metav1.ConditionFalse, Reason: reasons.Restoring}}
+			r, has := reconcilerWith(t, append(append(c.left, template, rst), objects[1:len(objects)-1]...)...)
+			r.SidecarTemplate = client.ObjectKeyFromObject(template)
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rst)}); err != nil {
+				t.Fatal(err)
+			}
+			if len(c.mounts) == 0 {
+				if err := r.Live.Get(t.Context(), client.ObjectKeyFromObject(rst), rst); !apierrors.IsNotFound(err) || len(has) > 0 {
+					t.Errorf("the disks are %v, and it isn't gone (%v)", has, err)
+				}
+				return
+			}
+			job := &batchv1.Job{}
+			if err := r.Live.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "settle-undo"}, job); err != nil || len(has) == 0 {
+				t.Fatalf("the disks are %v (%v)", has, err)
+			}
+			spec := job.Spec.Template.Spec
+			var mounts []string
+			for _, v := range spec.Volumes {
+				mounts = append(mounts, strings.TrimPrefix(v.PersistentVolumeClaim.ClaimName, "survival-"))
+			}
+			if !slices.Equal(mounts, c.mounts) {
+				t.Errorf("its Job has %q, want %q", mounts, c.mounts)
+			}
+			if user := spec.Containers[0].SecurityContext.RunAsUser; len(c.left) < 3 && (user == nil || *user != 1000 || *spec.SecurityContext.FSGroup != 2000 || len(spec.Tolerations) != 1) {
+				t.Errorf("its Pod has user %v, %+v and tolerates %v", user, spec.SecurityContext, spec.Tolerations)
+			}
+		})
+	}
+}
+
+// A Restore that runs knows what its Pods take from the game's, and forgets it when it ends.
+func TestARestoreKnowsTheGamesPodWhileItRuns(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	objects[0].(*v1alpha1.Server).Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000))}
+	r, _ := reconcilerWith(t, append(objects, template)...)
+	r.SidecarTemplate = client.ObjectKeyFromObject(template)
+	rst := passes(t, r, 2)
+	if rst.Status.Phase != v1alpha1.CopyRunning || rst.Status.Pod == nil || *rst.Status.Pod.SecurityContext.RunAsUser != 1000 {
+		t.Fatalf("its status is %+v", rst.Status)
+	}
+	if err := r.say(t.Context(), rst.DeepCopy(), rst, v1alpha1.CopyFailed, reasons.RestoreFailed, "broken"); err != nil || passes(t, r, 0).Status.Pod != nil {
+		t.Errorf("it keeps it (%v)", err)
 	}
 }
 

@@ -2,8 +2,10 @@ package restore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,4 +55,52 @@ func only(set *disks.Set, names []string) *disks.Set {
 	spec.Storage = slices.DeleteFunc(slices.Clone(spec.Storage), func(d v1alpha1.StorageSpec) bool { return !slices.Contains(names, d.Name) })
 	some.Spec = &spec
 	return &some
+}
+
+// existing is a set with those of its disks that are there.
+func (r *Reconciler) existing(ctx context.Context, set *disks.Set) (*disks.Set, error) {
+	var names []string
+	for i := range set.Spec.Storage {
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
+		err := r.Live.Get(ctx, key, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
+		}
+		if err == nil && claim.DeletionTimestamp.IsZero() {
+			names = append(names, set.Spec.Storage[i].Name)
+		}
+	}
+	return only(set, names), nil
+}
+
+// withLeft is a set with those of the disks, too, that a Restore writes and that the Server doesn't have any
+// more, while they are there: a Server that is deleted may leave them, and they may be half moved.
+func (r *Reconciler) withLeft(ctx context.Context, rst *v1alpha1.Restore, set *disks.Set) (*disks.Set, error) {
+	if rst.Status.Phase != v1alpha1.CopyRunning || rst.Status.Pod == nil {
+		return set, nil // an earlier version has it run
+	}
+	left := &disks.Set{Namespace: rst.Namespace, Name: rst.Spec.Server, Spec: &v1alpha1.ServerSpec{}}
+	left.Spec.Template.Spec = *rst.Status.Pod
+	for _, name := range rst.Status.Disks {
+		if set == nil || !slices.ContainsFunc(set.Spec.Storage, func(d v1alpha1.StorageSpec) bool { return d.Name == name }) {
+			left.Spec.Storage = append(left.Spec.Storage, v1alpha1.StorageSpec{Name: name})
+		}
+	}
+	left, err := r.existing(ctx, left)
+	if err != nil || len(left.Spec.Storage) == 0 {
+		return set, err
+	}
+	if set == nil {
+		return left, nil
+	}
+	return with(set, left.Spec.Storage), nil
+}
+
+// with is a set with more disks.
+func with(set *disks.Set, more []v1alpha1.StorageSpec) *disks.Set {
+	all, spec := *set, *set.Spec
+	spec.Storage = slices.Concat(spec.Storage, more)
+	all.Spec = &spec
+	return &all
 }

@@ -40,8 +40,8 @@ const (
 	// complete and fail write how it ended.
 	complete step = "complete"
 	fail     step = "fail"
-	// stop deletes the Job of a deleted Restore, and settle makes the one that brings the disks out of
-	// between after that.
+	// stop deletes the Job of a Restore that is given up, and settle makes the one that brings the disks
+	// out of between after that.
 	stop   step = "stop"
 	settle step = "settle"
 	// leave removes what only the copying needed, and lets the disks go.
@@ -67,7 +67,8 @@ type action struct {
 type observed struct {
 	// backup is the one that is put back; nil: there is none.
 	backup *v1alpha1.Backup
-	// set has those of the Server's disks that the Backup has; nil: the Server isn't known.
+	// set has those of the Server's disks that the Backup has; nil: the Server isn't known, and left none
+	// of those that were written.
 	set *disks.Set
 	// game is set where the Server has a Pod, and runs where it is to have one.
 	game, runs bool
@@ -167,7 +168,9 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case !o.held:
 		return action{step: hold}
 	case !r.DeletionTimestamp.IsZero():
-		return nextDeleted(r, o)
+		return nextGivenUp(r, o, action{step: leave})
+	case o.settles:
+		return nextGivenUp(r, o, lost(r))
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
 		message := "The disks are written."
 		if o.outcome.Message != "" {
@@ -191,20 +194,27 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case len(o.users.Own) > 0:
 		return action{step: rest} // somebody deleted the Job
 	case o.backup == nil || o.set == nil || len(o.set.Spec.Storage) == 0:
-		return action{fail, reasons.RestoreFailed, "The Backup or the Server is gone."}
+		return nextGivenUp(r, o, lost(r))
 	case len(o.users.Others) > 0:
 		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}
 	return action{step: run}
 }
 
-// nextDeleted is for a Restore that is deleted while it runs. Its Job may be killed at any moment, and
-// nobody may find the disks half moved.
-func nextDeleted(r *v1alpha1.Restore, o observed) action {
+// lost ends a Restore that can't go on.
+func lost(r *v1alpha1.Restore) action {
+	return action{fail, reasons.RestoreFailed, fmt.Sprintf(
+		"Backup %s or the disks of Server %s are gone. Disks that are there are whole: they have what was there before, or what the Backup had.", r.Spec.Backup, r.Spec.Server,
+	)}
+}
+
+// nextGivenUp is for a Restore that is deleted while it runs, or can't go on, and ends with over. Its Job may
+// be killed at any moment, and nobody may find the disks half moved.
+func nextGivenUp(r *v1alpha1.Restore, o observed, over action) action {
 	whole := o.outcome.Done && (!o.outcome.Failed || o.outcome.Report.Error != "" && !o.outcome.Report.Between)
 	switch {
 	case o.job != nil && whole:
-		return action{step: leave}
+		return over
 	case o.job != nil && !o.settles:
 		return action{step: stop}
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
@@ -216,7 +226,7 @@ func nextDeleted(r *v1alpha1.Restore, o observed) action {
 	case o.job != nil:
 		return action{step: again}
 	case condition.ReasonOf(r.Status.Conditions, conditions.Complete) == reasons.Preparing, o.set == nil || len(o.set.Spec.Storage) == 0:
-		return action{step: leave}
+		return over
 	case len(o.users.Others) > 0:
 		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}

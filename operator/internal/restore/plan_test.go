@@ -60,6 +60,7 @@ func idle(change ...func(*observed)) observed {
 
 func isHeld(o *observed)   { o.held = true }
 func hasJob(o *observed)   { o.job = &batchv1.Job{} }
+func noBackup(o *observed) { o.backup = nil }
 func settling(o *observed) { o.settles = true }
 func prepares(r *v1alpha1.Restore) {
 	r.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Reason: reasons.Preparing}}
@@ -152,15 +153,23 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.paused = time.Minute }), pause,
 			"The archive is broken. The disks are half moved, and another try goes on from there soon.",
 		},
-		"another Job goes on there":        {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved), again, ""},
-		"and again, after one was killed":  {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.repeated = true }), again, ""},
-		"the Backup is gone while it runs": {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.backup = nil }), fail, "gone"},
+		"another Job goes on there":                      {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved), again, ""},
+		"and again, after one was killed":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.repeated = true }), again, ""},
+		"the Backup is gone before anything was written": {undo(v1alpha1.CopyRunning, prepares), idle(isHeld, noBackup), fail, "gone"},
+		"the Backup is gone while it runs":               {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup), settle, ""},
+		"the Backup is gone, and a Pod ends":             {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, jobOwn), rest, ""},
+		"the Backup is gone, the Job goes on":            {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob), watch, ""},
+		"the Backup is gone, it is made whole":           {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling), watch, "made whole"},
+		"the Backup is gone, and half moved":             {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling, jobFailed, halfMoved), again, ""},
+		"the Backup is gone, and all whole":              {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling, jobDone), fail, "whole"},
+		"the Backup came back meanwhile":                 {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, settling, jobDone), fail, "whole"},
+		"the Server and its disks are gone":              {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.set = nil }), fail, "gone"},
 
 		"deleted while its Job runs":               {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobOwn), stop, ""},
 		"deleted, and its Pod ends":                {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, jobOwn), rest, ""},
 		"deleted before its Job was made":          {undo(v1alpha1.CopyRunning, deleted, prepares), idle(isHeld), leave, ""},
 		"deleted, and nothing runs":                {undo(v1alpha1.CopyRunning, deleted), idle(isHeld), settle, ""},
-		"deleted, and its Server is gone":          {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, func(o *observed) { o.set = nil }), leave, ""},
+		"deleted, and no disk is left":             {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, func(o *observed) { o.set = nil }), leave, ""},
 		"deleted, and a file pod has a disk":       {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, func(o *observed) { o.users.Others = []string{"x"} }), watch, "Pod x"},
 		"deleted once its Job was done":            {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobDone), leave, ""},
 		"deleted once its Job had changed nothing": {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobFailed), leave, ""},
