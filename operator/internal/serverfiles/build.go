@@ -1,7 +1,6 @@
 package serverfiles
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -90,11 +89,8 @@ type built struct {
 	begin, desired client.Object
 }
 
-// build builds the objects, the Deployment first.
-func build(set *disks.Set, sidecar *corev1.PodTemplate) ([]built, error) {
-	if len(sidecar.Template.Spec.Containers) == 0 {
-		return nil, errors.New("it has no container")
-	}
+// build builds the objects, in the order of kinds. The sidecar's template has a container.
+func build(set *disks.Set, sidecar *corev1.PodTemplate) []built {
 	deployment, service, es := buildDeployment(set, sidecar), buildService(set), buildElasticService(set)
 	begin := &appsv1.Deployment{ObjectMeta: objectMeta(set), Spec: appsv1.DeploymentSpec{
 		Replicas: new(int32(0)), Strategy: deployment.Spec.Strategy, Selector: deployment.Spec.Selector,
@@ -109,7 +105,7 @@ func build(set *disks.Set, sidecar *corev1.PodTemplate) ([]built, error) {
 		{"ElasticService", &v1alpha1.ElasticService{ObjectMeta: objectMeta(set), Spec: v1alpha1.ElasticServiceSpec{
 			Service: es.Spec.Service, ScaleTargetRef: es.Spec.ScaleTargetRef, MinReplicas: es.Spec.MinReplicas, Handoff: es.Spec.Handoff, ProxyProtocol: es.Spec.ProxyProtocol,
 		}}, es},
-	}, nil
+	}
 }
 
 // buildDeployment builds the Deployment without its replicas, which the ElasticService sets.

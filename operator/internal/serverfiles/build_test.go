@@ -45,10 +45,7 @@ func newServer() *v1alpha1.Server {
 // golden compares the objects of a Set with a file.
 func golden(t *testing.T, name string, set *disks.Set) {
 	t.Helper()
-	all, err := build(set, newSidecar())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := build(set, newSidecar())
 	var parts []string
 	for _, b := range all {
 		text, err := yaml.Marshal(b.desired)
@@ -98,10 +95,7 @@ func TestEachPlaceOfAGameTypeHasItsOwn(t *testing.T) {
 	gt.Spec.Template.Spec.Files = nil
 	var names []string
 	for _, set := range ownerOf(gt).sets {
-		all, err := build(set, newSidecar())
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := build(set, newSidecar())
 		for _, b := range all {
 			names = append(names, b.kind+" "+b.desired.GetName())
 			if !metav1.IsControlledBy(b.desired, gt) || !metav1.IsControlledBy(b.begin, gt) || b.begin.GetName() != b.desired.GetName() {
@@ -120,10 +114,7 @@ func TestEachPlaceOfAGameTypeHasItsOwn(t *testing.T) {
 
 // A Deployment without replicas has one.
 func TestADeploymentBeginsAtZeroAndIsThenLeftThere(t *testing.T) {
-	all, err := build(disks.OfServer(newServer()), newSidecar())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := build(disks.OfServer(newServer()), newSidecar())
 	begin, desired := all[0].begin.(*appsv1.Deployment), all[0].desired.(*appsv1.Deployment)
 	if begin.Spec.Replicas == nil || *begin.Spec.Replicas != 0 || desired.Spec.Replicas != nil {
 		t.Errorf("it begins with %v replicas and is to have %v", begin.Spec.Replicas, desired.Spec.Replicas)

@@ -41,10 +41,7 @@ func TestAnObjectIsAsDesiredWhateverElseItHas(t *testing.T) {
 
 // What is built is as desired once it is stored and read again.
 func TestWhatIsBuiltIsAsDesired(t *testing.T) {
-	all, err := build(disks.OfServer(newServer()), newSidecar())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := build(disks.OfServer(newServer()), newSidecar())
 	for _, b := range all {
 		mark(b.desired, "1")
 		stored, ok := b.desired.DeepCopyObject().(client.Object)

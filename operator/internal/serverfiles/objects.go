@@ -2,6 +2,7 @@ package serverfiles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,9 +80,8 @@ func (p *pass) keep(ctx context.Context, set *disks.Set) error {
 func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Condition, error) {
 	sidecar := &corev1.PodTemplate{}
 	err := p.Client.Get(ctx, p.SidecarTemplate, sidecar)
-	var all []built
-	if err == nil {
-		all, err = build(set, sidecar)
+	if err == nil && len(sidecar.Template.Spec.Containers) == 0 {
+		err = errors.New("it has no container")
 	}
 	if err != nil {
 		p.again.AtMost(refusedRetry)
@@ -89,27 +89,23 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 	}
 	var es *v1alpha1.ElasticService
 	found := map[string]client.Object{}
-	for _, b := range all {
-		have, err := p.current(ctx, b.desired)
+	for _, k := range kinds {
+		have, err := p.current(ctx, k.empty(), set)
 		if err != nil {
 			return metav1.Condition{}, err
 		}
 		if have != nil && !p.owns(have) {
 			p.again.AtMost(refusedRetry)
-			return taken(b.kind, b.desired.GetName()), nil
+			return taken(k.name, have.GetName()), nil
 		}
-		found[b.kind] = have
+		found[k.name] = have
 	}
 	// The API server is asked about the disks only where there is something to make of them.
 	shared, err := p.sharing(ctx, set)
 	if err != nil {
 		return metav1.Condition{}, err
 	}
-	if set.Anywhere = shared == disks.SharedByAll; set.Anywhere {
-		if all, err = build(set, sidecar); err != nil {
-			return metav1.Condition{}, err
-		}
-	}
+	set.Anywhere = shared == disks.SharedByAll
 	missing := found["Deployment"] == nil || ptr.Deref(found["Deployment"].(*appsv1.Deployment).Spec.Replicas, 1) > 0
 	if missing {
 		if err := disks.Keep(ctx, p.Live, p.Client, set); err != nil {
@@ -121,7 +117,7 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 		}
 	}
 	var made []string
-	for _, b := range all {
+	for _, b := range build(set, sidecar) {
 		created, problem, err := p.write(ctx, b, found[b.kind])
 		if err != nil || problem.Type != "" {
 			return problem, err
@@ -176,28 +172,27 @@ func taken(kind, name string) metav1.Condition {
 	return problem(reasons.NameTaken, "There is a %s named %s that isn't for these files, and it is left alone: delete or rename it, or remove spec.files.", kind, name)
 }
 
-// current is the cache's object of desired's kind and name; nil: there is none.
-func (p *pass) current(ctx context.Context, desired client.Object) (client.Object, error) {
-	have := newLike(desired)
-	err := p.Client.Get(ctx, client.ObjectKeyFromObject(desired), have)
+// kinds are those of a Server's three objects, the Deployment first.
+var kinds = []struct {
+	name  string
+	empty func() client.Object
+}{
+	{"Deployment", func() client.Object { return &appsv1.Deployment{} }},
+	{"Service", func() client.Object { return &corev1.Service{} }},
+	{"ElasticService", func() client.Object { return &v1alpha1.ElasticService{} }},
+}
+
+// current reads one of a Server's objects from the cache; nil: there is none.
+func (p *pass) current(ctx context.Context, have client.Object, set *disks.Set) (client.Object, error) {
+	key := client.ObjectKey{Namespace: set.Namespace, Name: Name(set.Name)}
+	err := p.Client.Get(ctx, key, have)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %T %s: %w", desired, client.ObjectKeyFromObject(desired), err)
+		return nil, fmt.Errorf("read %T %s: %w", have, key, err)
 	}
 	return have, nil
-}
-
-func newLike(o client.Object) client.Object {
-	switch o.(type) {
-	case *appsv1.Deployment:
-		return &appsv1.Deployment{}
-	case *corev1.Service:
-		return &corev1.Service{}
-	default:
-		return &v1alpha1.ElasticService{}
-	}
 }
 
 func (p *pass) owns(o client.Object) bool { return metav1.IsControlledBy(o, p.object) }

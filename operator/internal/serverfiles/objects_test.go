@@ -106,16 +106,22 @@ func TestNoGateOpensBeforeADiskIsFilled(t *testing.T) {
 // A pass comes again and again until somebody mends it.
 func TestNoDiskIsReadWhereNothingCanBeMade(t *testing.T) {
 	others := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-files"}}
-	for reason, there := range map[string][]client.Object{
-		reasons.NoSidecar: {},
-		reasons.NameTaken: {sidecarThere(), others},
+	empty := sidecarThere()
+	empty.Template.Spec.Containers = nil
+	for name, c := range map[string]struct {
+		there  []client.Object
+		reason string
+	}{
+		"no PodTemplate":             {nil, reasons.NoSidecar},
+		"one without a container":    {[]client.Object{empty}, reasons.NoSidecar},
+		"somebody else's has a name": {[]client.Object{sidecarThere(), others}, reasons.NameTaken},
 	} {
-		p, live := keeping(t, newServer(), objects{}, there...)
+		p, live := keeping(t, newServer(), objects{}, c.there...)
 		if err := p.keep(t.Context(), p.sets[0]); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.served[0].ready.Reason; got != reason || live.claims > 0 {
-			t.Errorf("it says %s, want %s, and has read %d claims", got, reason, live.claims)
+		if got := p.served[0].ready.Reason; got != c.reason || live.claims > 0 {
+			t.Errorf("%s: it says %s, want %s, and has read %d claims", name, got, c.reason, live.claims)
 		}
 	}
 }
