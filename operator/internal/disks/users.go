@@ -19,8 +19,13 @@ import (
 // that have ended where nobody collects those.
 const usersAtOnce = 100
 
-// Drain is how long a user who is logged in may go on in a Pod that serves files when a copy has it end.
-const Drain = time.Hour
+const (
+	// Drain is how long a user who is logged in may go on in a Pod that serves files when a copy has it end.
+	Drain = time.Hour
+	// UploadDrain is how long a file may be uploaded that was begun within Drain: the program lets it go
+	// on for four times as long, while enough of it comes.
+	UploadDrain = 4 * Drain
+)
 
 // Users are the Pods that have a Server's disks and haven't ended.
 type Users struct {
@@ -116,7 +121,8 @@ type Door interface {
 }
 
 // MakeWay has a copy get its turn where nothing but Pods that serve files has the disks. Once the copy has
-// waited for long enough they end: at once, unless a user is logged in, who may go on for an hour.
+// waited for long enough they end: at once, unless a user is logged in, who may go on for an
+// hour, and finish the file that is uploaded then.
 func MakeWay(ctx context.Context, c client.Client, door Door, server types.NamespacedName, u *Users, now time.Time) error {
 	if !u.OnlyFiles() || !door.WaitForFiles(server, now) {
 		return nil
@@ -126,7 +132,7 @@ func MakeWay(ctx context.Context, c client.Client, door Door, server types.Names
 		if !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
-		err := c.Delete(ctx, pod, client.GracePeriodSeconds(int64(Drain/time.Second)), client.Preconditions{UID: &pod.UID})
+		err := c.Delete(ctx, pod, client.GracePeriodSeconds(int64(UploadDrain/time.Second)), client.Preconditions{UID: &pod.UID})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("delete Pod %s: %w", client.ObjectKeyFromObject(pod), err))
 		}

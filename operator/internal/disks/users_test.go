@@ -139,7 +139,7 @@ func TestWhatServesFilesMakesWayForACopy(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &door{closed: c.closed}
-		if err := MakeWay(t.Context(), cluster, d, survival, &u, time.Now()); err != nil || d.asked != c.asks || (len(grace) == 1 && grace[0] == 3600) != c.makes {
+		if err := MakeWay(t.Context(), cluster, d, survival, &u, time.Now()); err != nil || d.asked != c.asks || (len(grace) == 1 && grace[0] == 4*3600) != c.makes {
 			t.Errorf("%s: it asked: %t, and deletes with %v s (%v)", name, d.asked, grace, err)
 		}
 	}

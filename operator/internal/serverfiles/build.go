@@ -38,8 +38,8 @@ const (
 const (
 	sleepAfter         = time.Minute
 	defaultIdleTimeout = 5 * time.Minute
-	// grace is how many seconds a Pod has when it is deleted. A copy gives it disks.Drain, within which
-	// the program ends by itself.
+	// grace is how many seconds a Pod has when it is deleted. A copy gives it disks.UploadDrain, within
+	// which the program ends by itself.
 	grace = 30
 	drain = disks.Drain - 10*time.Second
 	// holdTimeout is how long a client waits. A volume may have to be brought to a node first.

@@ -22,6 +22,7 @@ var (
 	errFull    = errors.New("the disk is full")
 	errQuota   = errors.New("the quota is used up")
 	errMany    = errors.New("too many files are open")
+	errLate    = errors.New("the files are about to be closed: connect again in a while")
 	errOffset  = errors.New("the offset is too large")
 )
 

@@ -21,6 +21,11 @@ type handler struct {
 	disk    *disk
 	metrics *metrics
 	open    atomic.Int32
+	// late is closed when no upload may begin any more; nil: they always may.
+	late <-chan struct{}
+	// uploads are the files that are open for writing, and written what came for them, in bytes.
+	uploads atomic.Int32
+	written atomic.Int64
 }
 
 var (
@@ -68,11 +73,33 @@ func (h *handler) Fileread(r *sftp.Request) (io.ReaderAt, error) { return h.file
 func (h *handler) Filewrite(r *sftp.Request) (io.WriterAt, error) { return h.file(r) }
 
 func (h *handler) file(r *sftp.Request) (*file, error) {
-	f, err := h.opened(func() (*os.File, error) { return h.disk.open(inside(r.Filepath), r.Pflags()) })
+	flags := r.Pflags()
+	uploads := flags.Write || flags.Append || flags.Creat || flags.Trunc
+	if uploads {
+		// Counted first: once it is late, one that is let in is seen.
+		h.uploads.Add(1)
+		if h.isLate() {
+			h.uploads.Add(-1)
+			return nil, h.answer(errLate)
+		}
+	}
+	f, err := h.opened(func() (*os.File, error) { return h.disk.open(inside(r.Filepath), flags) })
 	if err != nil {
+		if uploads {
+			h.uploads.Add(-1)
+		}
 		return nil, h.answer(err)
 	}
-	return &file{File: f, handler: h, appends: r.Pflags().Append}, nil
+	return &file{File: f, handler: h, appends: flags.Append, uploads: uploads}, nil
+}
+
+func (h *handler) isLate() bool {
+	select {
+	case <-h.late:
+		return true
+	default:
+		return false
+	}
 }
 
 // Filecmd implements sftp.FileCmder.
@@ -142,6 +169,8 @@ type file struct {
 	*os.File
 	handler *handler
 	appends bool
+	// uploads is set where it was opened for writing.
+	uploads bool
 	once    sync.Once
 }
 
@@ -165,12 +194,18 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 		return 0, errOffset
 	}
 	n, err := f.handler.disk.quota.write(f.File, end, p, write)
+	f.handler.written.Add(int64(n))
 	return n, f.handler.answer(err)
 }
 
 // Close implements io.Closer.
 func (f *file) Close() error {
-	f.once.Do(func() { f.handler.open.Add(-1) })
+	f.once.Do(func() {
+		f.handler.open.Add(-1)
+		if f.uploads {
+			f.handler.uploads.Add(-1)
+		}
+	})
 	return answer(f.File.Close())
 }
 

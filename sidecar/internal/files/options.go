@@ -37,7 +37,8 @@ type Options struct {
 	ProxyProtocol bool
 	// Allow are the networks of the clients that may connect; none: all may.
 	Allow []netip.Prefix
-	// Drain is how long sessions may go on once the program was told to end.
+	// Drain is how long sessions may go on once the program was told to end. A file that is uploaded then
+	// may take four times as long, if enough of it comes.
 	Drain    time.Duration
 	LogLevel slog.Level
 }
@@ -71,7 +72,7 @@ func Parse(args []string, env func(string) (string, bool), out io.Writer) (Optio
 		o.Allow, err = networks(text)
 		return err
 	})
-	fs.DurationVar(&o.Drain, "drain", 20*time.Second, "how long sessions may go on once the program is to end")
+	fs.DurationVar(&o.Drain, "drain", 20*time.Second, "how long sessions may go on once the program is to end; a file that is uploaded then may take four times as long")
 	level := flags.LogLevel(fs)
 	fs.Usage = func() {
 		fmt.Fprintf(out, "Usage: sidecar files [flags]\nServes one directory over SFTP. Each flag can be set in the environment, too: --host-key as %sHOST_KEY.\n\n", flags.EnvPrefix)

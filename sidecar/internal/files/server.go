@@ -44,6 +44,11 @@ type Server struct {
 	introductions, sessions *places
 	lobby                   *lobby
 	handshakeTimeout        time.Duration
+	// late is closed once the time to drain is over.
+	late    chan struct{}
+	uploads uploadBounds
+	// drains is uploadDrains.
+	drains int
 }
 
 // extensions are what the library says for all servers of a process that they can do.
@@ -70,6 +75,7 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 	return &Server{
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
 		guard: newGuard(time.Now), hashing: make(chan struct{}, atOnce), handshakeTimeout: handshakeTimeout,
+		late: make(chan struct{}), uploads: defaultUploadBounds, drains: uploadDrains,
 		introductions: newPlaces(handshakesPerSession*opts.MaxConnections, math.MaxInt),
 		lobby:         &lobby{most: handshakesPerSession * opts.MaxConnections, each: handshakesOfAddress},
 		sessions:      newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
@@ -102,8 +108,8 @@ func readHostKey(path string) (ssh.Signer, error) {
 // Close closes the directory, after Serve.
 func (s *Server) Close() { _ = s.disk.root.Close() }
 
-// Serve accepts connections until ctx ends, and then ends them: those that are still there after
-// the time to drain at once. It closes the listener.
+// Serve accepts connections until ctx ends, and then ends them: those that are still there after the
+// time to drain at once, but for those whose uploads go on. It closes the listener. It is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -137,6 +143,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	select {
 	case <-gone:
 	case <-drained.C:
+		close(s.late)
+		over := time.NewTimer(time.Duration(s.drains-1) * s.opts.Drain)
+		defer over.Stop()
+		select {
+		case <-gone:
+		case <-over.C:
+		}
 	}
 	end()
 	<-gone

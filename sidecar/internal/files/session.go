@@ -27,7 +27,7 @@ type session struct {
 }
 
 func newSession(s *Server, conn *ssh.ServerConn, method string) *session {
-	return &session{Server: s, conn: conn, method: method, handler: &handler{disk: s.disk, metrics: s.metrics}}
+	return &session{Server: s, conn: conn, method: method, handler: &handler{disk: s.disk, metrics: s.metrics, late: s.late}}
 }
 
 // run serves the session until the connection ends.
@@ -40,6 +40,8 @@ func (s *session) run(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 	})
 	defer s.idle.Stop()
 	var parts sync.WaitGroup
+	ended := make(chan struct{})
+	parts.Go(func() { s.endLate(ended) })
 	parts.Go(func() {
 		for r := range requests {
 			// Such as keepalive@openssh.com, to which any answer will do, and tcpip-forward.
@@ -49,6 +51,7 @@ func (s *session) run(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 	for c := range channels {
 		s.channel(&parts, c)
 	}
+	close(ended)
 	parts.Wait()
 	log.Info("A user's session ended", "received", s.received.Load(), "sent", s.sent.Load(), "idle", s.wasIdle.Load())
 }

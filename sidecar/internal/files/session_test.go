@@ -197,6 +197,61 @@ func TestSessionsAreDrained(t *testing.T) {
 	}
 }
 
+// An upload that takes longer than the drain is whole all the same, and no other one begins.
+func TestAnUploadThatGoesOnIsFinished(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Drain = 20 * time.Millisecond }, func(s *Server) {
+		s.drains = 10_000
+	})
+	c := w.login()
+	files, err := sftp.NewClient(c)
+	check(t, err)
+	check(t, put(files, "good", "good"))
+	f, err := files.Create("file.part")
+	check(t, err)
+	w.end()
+	within(t, "be late", w.late)
+	_, err = files.Create("good")
+	wantError(t, "another upload", err, "connect again")
+	if got := w.read(w.root + "/good"); got != "good" {
+		t.Errorf("the file that it would have replaced has %q", got)
+	}
+	for range 20 {
+		_, err = io.WriteString(f, "whole")
+		check(t, err)
+	}
+	check(t, errors.Join(f.Close(), files.Rename("file.part", "file"), files.Close(), c.Close()))
+	within(t, "end", w.ended)
+	if got := w.read(w.root + "/file"); got != strings.Repeat("whole", 20) {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+// Who uploads a byte now and then, or for ever, or has done so, doesn't keep the program.
+func TestAnUploadHoldsNothingBackForLong(t *testing.T) {
+	for name, c := range map[string]struct {
+		drains int
+		bounds uploadBounds
+		writes bool
+	}{
+		"it is too slow":    {10_000, uploadBounds{look: time.Millisecond, pace: 20 * time.Millisecond, atLeast: 1 << 30}, true},
+		"it takes too long": {uploadDrains, uploadBounds{look: time.Millisecond, pace: time.Hour}, true},
+		"it is over":        {10_000, uploadBounds{look: time.Millisecond, pace: time.Hour}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(o *Options) { o.Drain = 20 * time.Millisecond }, func(s *Server) { s.drains, s.uploads = c.drains, c.bounds })
+			f, err := w.sftp().Create("file")
+			check(t, err)
+			w.end()
+			within(t, "be late", w.late)
+			for c.writes && err == nil {
+				_, err = io.WriteString(f, "x")
+			}
+			_ = f.Close()
+			within(t, "end", w.ended)
+		})
+	}
+}
+
 func TestWhoStaysIsEndedAfterTheDrain(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Drain = 50 * time.Millisecond })
 	c := w.login()
