@@ -19,6 +19,10 @@ const (
 	// mostAddresses bounds those that are remembered. Beyond it the one that tried longest ago is
 	// forgotten.
 	mostAddresses = 4096
+	// knownFor is how long an address goes before others after a login, and mostKnown bounds those that
+	// do. All of them have somebody who may log in.
+	knownFor  = 12 * time.Hour
+	mostKnown = 256
 )
 
 // addressOf is what counts as one address: of IPv6 a /64, which is what one host gets.
@@ -42,6 +46,8 @@ type guard struct {
 
 	mu    sync.Mutex
 	tries map[netip.Prefix]*tries
+	// known has when somebody logged in last from an address.
+	known map[netip.Prefix]time.Time
 }
 
 type tries struct {
@@ -50,7 +56,7 @@ type tries struct {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, tries: map[netip.Prefix]*tries{}}
+	return &guard{now: now, tries: map[netip.Prefix]*tries{}, known: map[netip.Prefix]time.Time{}}
 }
 
 // try reports whether a password may be looked at. It counts as wrong until succeeded is called:
@@ -62,7 +68,7 @@ func (g *guard) try(from netip.Prefix) bool {
 	t := g.tries[from]
 	if t == nil || now.Sub(t.last) > forgetAfter {
 		if t == nil && len(g.tries) >= mostAddresses {
-			g.forgetOldest()
+			delete(g.tries, oldest(g.tries, func(t *tries) time.Time { return t.last }))
 		}
 		t = &tries{}
 		g.tries[from] = t
@@ -85,15 +91,39 @@ func (g *guard) succeeded(from netip.Prefix) {
 	delete(g.tries, from)
 }
 
-func (g *guard) forgetOldest() {
-	var oldest netip.Prefix
-	var last time.Time
-	for address, t := range g.tries {
-		if last.IsZero() || t.last.Before(last) {
-			oldest, last = address, t.last
+// loggedIn notes that somebody logged in from an address, with a password or a key.
+func (g *guard) loggedIn(from netip.Prefix) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known[from] = g.now()
+	if len(g.known) > mostKnown {
+		delete(g.known, oldest(g.known, func(at time.Time) time.Time { return at }))
+	}
+}
+
+// standing is what an address has to show for itself: whether somebody logged in from it not long ago, and
+// how many of its passwords count as wrong.
+func (g *guard) standing(from netip.Prefix) (known bool, wrong int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at, ok := g.known[from]; ok {
+		known = g.now().Sub(at) <= knownFor
+	}
+	if t := g.tries[from]; t != nil {
+		wrong = t.failed
+	}
+	return known, wrong
+}
+
+// oldest is the address whose time is first.
+func oldest[T any](all map[netip.Prefix]T, of func(T) time.Time) (address netip.Prefix) {
+	var first time.Time
+	for a, is := range all {
+		if at := of(is); first.IsZero() || at.Before(first) {
+			address, first = a, at
 		}
 	}
-	delete(g.tries, oldest)
+	return address
 }
 
 // places bounds connections, in total and of each address.
@@ -134,7 +164,8 @@ func (p *places) leave(from netip.Prefix) {
 }
 
 // lobby bounds the connections that have no login yet, in total and of each address. Who has waited
-// longest makes room for who comes: those that never log in keep nobody out.
+// longest makes room for who comes: those that never log in keep nobody out. In total, those go last that
+// come from where somebody logged in not long ago.
 type lobby struct {
 	most, each int
 
@@ -145,15 +176,16 @@ type lobby struct {
 
 // pendingLogin is a connection without a login.
 type pendingLogin struct {
-	from netip.Prefix
+	from  netip.Prefix
+	known bool
 	// end ends the connection; ended is set when it made room for another one.
 	end   func()
 	ended bool
 }
 
 // admit lets a connection in. Where another one made room for it, why says for which bound.
-func (l *lobby) admit(from netip.Prefix, end func()) (g *pendingLogin, why refusal) {
-	g = &pendingLogin{from: from, end: end}
+func (l *lobby) admit(from netip.Prefix, known bool, end func()) (g *pendingLogin, why refusal) {
+	g = &pendingLogin{from: from, known: known, end: end}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mine := 0
@@ -168,7 +200,8 @@ func (l *lobby) admit(from netip.Prefix, end func()) (g *pendingLogin, why refus
 		why = refusedAddress
 		leaves = slices.IndexFunc(l.all, func(other *pendingLogin) bool { return other.from == from })
 	case len(l.all) >= l.most:
-		why, leaves = refusedConnections, 0
+		why = refusedConnections
+		leaves = max(0, slices.IndexFunc(l.all, func(other *pendingLogin) bool { return !other.known }))
 	}
 	if leaves >= 0 {
 		l.all[leaves].ended = true

@@ -11,9 +11,6 @@ import (
 // maxTries bounds the passwords and keys of one connection.
 const maxTries = 6
 
-// atOnce bounds the passwords that are looked at together: each costs a processor for a while.
-const atOnce = 2
-
 // errDenied is all that anybody is shown of a login that failed.
 var errDenied = errors.New("permission denied")
 
@@ -45,12 +42,11 @@ func (l *login) password(c ssh.ConnMetadata, password []byte) (*ssh.Permissions,
 		l.metrics.refused(refusedThrottled)
 		return nil, errDenied
 	}
-	select {
-	case l.hashing <- struct{}{}:
-		defer func() { <-l.hashing }()
-	case <-l.ctx.Done():
+	known, tries := l.guard.standing(l.from)
+	if !l.turns.take(l.ctx, &turn{known: known, tries: tries, user: c.User()}) {
 		return nil, errDenied
 	}
+	defer l.turns.leave()
 	if !l.users.checkPassword(c.User(), password) {
 		l.metrics.refused(refusedPassword)
 		return nil, errDenied

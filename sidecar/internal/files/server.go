@@ -38,8 +38,8 @@ type Server struct {
 	users   users
 	hostKey ssh.Signer
 
-	guard   *guard
-	hashing chan struct{}
+	guard *guard
+	turns *turns
 	// introductions are the connections of which nobody knows yet where the client is.
 	introductions, sessions *places
 	lobby                   *lobby
@@ -74,7 +74,7 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 	}
 	return &Server{
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
-		guard: newGuard(time.Now), hashing: make(chan struct{}, atOnce), handshakeTimeout: handshakeTimeout,
+		guard: newGuard(time.Now), turns: newTurns(atOnce), handshakeTimeout: handshakeTimeout,
 		late: make(chan struct{}), uploads: defaultUploadBounds, drains: uploadDrains,
 		introductions: newPlaces(handshakesPerSession*opts.MaxConnections, math.MaxInt),
 		lobby:         &lobby{most: handshakesPerSession * opts.MaxConnections, each: handshakesOfAddress},
@@ -180,6 +180,7 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 		return
 	}
 	defer s.sessions.leave(l.from)
+	s.guard.loggedIn(l.from)
 	s.metrics.logins.WithLabelValues(l.method).Inc()
 	s.metrics.sessions.Inc()
 	defer s.metrics.sessions.Dec()
@@ -189,7 +190,8 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 
 // handshake logs a client in; nil: it didn't.
 func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request) {
-	g, why := l.lobby.admit(l.from, func() { _ = c.Close() })
+	known, _ := l.guard.standing(l.from)
+	g, why := l.lobby.admit(l.from, known, func() { _ = c.Close() })
 	if why != "" {
 		l.metrics.refused(why)
 	}
