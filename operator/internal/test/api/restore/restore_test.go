@@ -149,6 +149,38 @@ func TestADeletedRestoreEndsItsJobFirst(t *testing.T) {
 	})
 }
 
+// The Server and its Restore are deleted together, and the disk stays: it is made whole.
+func TestADiskThatADeletedServerLeavesIsMadeWhole(t *testing.T) {
+	w := newWorld(t)
+	w.lead()
+	w.stored("survival", func(s *v1alpha1.Server) {
+		s.Spec.Running = new(false)
+		s.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1234))}
+	})
+	w.backup("survival")
+	w.restore()
+	w.job("restore-undo")
+	undo := &v1alpha1.Restore{}
+	undo.Namespace, undo.Name = w.ns, "undo"
+	if err := errors.Join(w.admin.Delete(t.Context(), w.server("survival")), w.admin.Delete(t.Context(), undo)); err != nil {
+		t.Fatal(err)
+	}
+	job, pod := w.job("settle-undo")
+	c := job.Spec.Template.Spec.Containers[0]
+	if user := c.SecurityContext.RunAsUser; !slices.Contains(c.Args, "--disk=world=/disks/world") || user == nil || *user != 1234 {
+		t.Errorf("its Job runs %q as user %v", c.Args, user)
+	}
+	w.claim("survival")
+	w.end(job, pod, copyjob.Report{Disks: []string{"world"}})
+	w.wait("the Restore is gone", func() error {
+		err := w.admin.Get(t.Context(), w.key("undo"), undo)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is there"))
+	})
+}
+
 // Where a disk is lost it is made anew, and what it would begin with isn't put on it besides.
 func TestALostDiskIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
