@@ -2314,6 +2314,11 @@ func (in *RestoreStatus) DeepCopyInto(out *RestoreStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Pod != nil {
+		in, out := &in.Pod, &out.Pod
+		*out = new(corev1.PodSpec)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.ServerReadyTime != nil {
 		in, out := &in.ServerReadyTime, &out.ServerReadyTime
 		*out = (*in).DeepCopy()
