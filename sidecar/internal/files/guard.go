@@ -19,10 +19,10 @@ const (
 	// mostAddresses bounds those that are remembered. Beyond it the one that tried longest ago is
 	// forgotten.
 	mostAddresses = 4096
-	// knownFor is how long an address goes before others after a login, and mostKnown bounds those that
+	// recentFor is how long an address goes before others after a login, and mostRecent bounds those that
 	// do. All of them have somebody who may log in.
-	knownFor  = 12 * time.Hour
-	mostKnown = 256
+	recentFor  = 12 * time.Hour
+	mostRecent = 256
 )
 
 // addressOf is what counts as one address: of IPv6 a /64, which is what one host gets.
@@ -46,8 +46,8 @@ type guard struct {
 
 	mu    sync.Mutex
 	tries map[netip.Prefix]*tries
-	// known has when somebody logged in last from an address.
-	known map[netip.Prefix]time.Time
+	// recent has when somebody logged in last from an address.
+	recent map[netip.Prefix]time.Time
 }
 
 type tries struct {
@@ -56,7 +56,7 @@ type tries struct {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, tries: map[netip.Prefix]*tries{}, known: map[netip.Prefix]time.Time{}}
+	return &guard{now: now, tries: map[netip.Prefix]*tries{}, recent: map[netip.Prefix]time.Time{}}
 }
 
 // try reports whether a password may be looked at. It counts as wrong until succeeded is called:
@@ -95,24 +95,24 @@ func (g *guard) succeeded(from netip.Prefix) {
 func (g *guard) loggedIn(from netip.Prefix) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known[from] = g.now()
-	if len(g.known) > mostKnown {
-		delete(g.known, oldest(g.known, func(at time.Time) time.Time { return at }))
+	g.recent[from] = g.now()
+	if len(g.recent) > mostRecent {
+		delete(g.recent, oldest(g.recent, func(at time.Time) time.Time { return at }))
 	}
 }
 
 // standing is what an address has to show for itself: whether somebody logged in from it not long ago, and
 // how many of its passwords count as wrong.
-func (g *guard) standing(from netip.Prefix) (known bool, wrong int) {
+func (g *guard) standing(from netip.Prefix) (recent bool, wrong int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, ok := g.known[from]; ok {
-		known = g.now().Sub(at) <= knownFor
+	if at, ok := g.recent[from]; ok {
+		recent = g.now().Sub(at) <= recentFor
 	}
 	if t := g.tries[from]; t != nil {
 		wrong = t.failed
 	}
-	return known, wrong
+	return recent, wrong
 }
 
 // oldest is the address whose time is first.
@@ -163,7 +163,7 @@ func (p *places) leave(from netip.Prefix) {
 	}
 }
 
-// lobby bounds the connections that have no login yet, in total and of each address. Who has waited
+// lobby bounds the connections that have no header, or no login, yet, in total and of each address. Who has waited
 // longest makes room for who comes: those that never log in keep nobody out. In total, those go last that
 // come from where somebody logged in not long ago.
 type lobby struct {
@@ -176,16 +176,16 @@ type lobby struct {
 
 // pendingLogin is a connection without a login.
 type pendingLogin struct {
-	from  netip.Prefix
-	known bool
+	from   netip.Prefix
+	recent bool
 	// end ends the connection; ended is set when it made room for another one.
 	end   func()
 	ended bool
 }
 
 // admit lets a connection in. Where another one made room for it, why says for which bound.
-func (l *lobby) admit(from netip.Prefix, known bool, end func()) (g *pendingLogin, why refusal) {
-	g = &pendingLogin{from: from, known: known, end: end}
+func (l *lobby) admit(from netip.Prefix, recent bool, end func()) (g *pendingLogin, why refusal) {
+	g = &pendingLogin{from: from, recent: recent, end: end}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mine := 0
@@ -201,7 +201,7 @@ func (l *lobby) admit(from netip.Prefix, known bool, end func()) (g *pendingLogi
 		leaves = slices.IndexFunc(l.all, func(other *pendingLogin) bool { return other.from == from })
 	case len(l.all) >= l.most:
 		why = refusedConnections
-		leaves = max(0, slices.IndexFunc(l.all, func(other *pendingLogin) bool { return !other.known }))
+		leaves = max(0, slices.IndexFunc(l.all, func(other *pendingLogin) bool { return !other.recent }))
 	}
 	if leaves >= 0 {
 		l.all[leaves].ended = true

@@ -70,29 +70,29 @@ func TestWhatCountsAsOneAddress(t *testing.T) {
 	}
 }
 
-// An address is known for a while after a login.
+// An address goes before others for a while after a login.
 func TestWhoIsKnown(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	g := newGuard(func() time.Time { return now })
 	a := netip.MustParsePrefix("192.0.2.1/32")
-	if known, wrong := g.standing(a); known || wrong != 0 {
-		t.Errorf("known: %t, with %d wrong passwords", known, wrong)
+	if recent, wrong := g.standing(a); recent || wrong != 0 {
+		t.Errorf("recent: %t, with %d wrong passwords", recent, wrong)
 	}
 	g.try(a)
 	g.loggedIn(a)
-	now = now.Add(knownFor)
-	if known, wrong := g.standing(a); !known || wrong != 1 {
-		t.Errorf("after a login, known: %t, with %d wrong passwords", known, wrong)
+	now = now.Add(recentFor)
+	if recent, wrong := g.standing(a); !recent || wrong != 1 {
+		t.Errorf("after a login, recent: %t, with %d wrong passwords", recent, wrong)
 	}
 	now = now.Add(1)
-	if known, _ := g.standing(a); known {
-		t.Error("it is known for ever")
+	if recent, _ := g.standing(a); recent {
+		t.Error("it is recent for ever")
 	}
-	for i := range mostKnown + 10 {
+	for i := range mostRecent + 10 {
 		now = now.Add(time.Millisecond)
 		g.loggedIn(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))
 	}
-	if _, ok := g.known[a]; ok || len(g.known) != mostKnown {
-		t.Errorf("%d are remembered, want %d, and the oldest among them: %t", len(g.known), mostKnown, ok)
+	if _, ok := g.recent[a]; ok || len(g.recent) != mostRecent {
+		t.Errorf("%d are remembered, want %d, and the oldest among them: %t", len(g.recent), mostRecent, ok)
 	}
 }

@@ -31,12 +31,12 @@ func (s *session) endLate(ended <-chan struct{}) {
 	defer look.Stop()
 	since, written := time.Now(), s.handler.written.Load()
 	// Without an upload now there is none later.
-	for quiet := s.handler.uploads.Load() == 0; ; {
+	for idle := s.handler.uploads.Load() == 0; ; {
 		none := s.handler.uploads.Load() == 0
-		if none && quiet {
+		if none && idle {
 			break
 		}
-		quiet = none
+		idle = none
 		if now := time.Now(); now.Sub(since) >= s.uploads.pace {
 			if s.handler.written.Load()-written < s.uploads.atLeast {
 				break

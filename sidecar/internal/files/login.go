@@ -42,8 +42,8 @@ func (l *login) password(c ssh.ConnMetadata, password []byte) (*ssh.Permissions,
 		l.metrics.refused(refusedThrottled)
 		return nil, errDenied
 	}
-	known, tries := l.guard.standing(l.from)
-	if !l.turns.take(l.ctx, &turn{known: known, tries: tries, user: c.User()}) {
+	recent, tries := l.guard.standing(l.from)
+	if !l.turns.take(l.ctx, &turn{recent: recent, tries: tries, user: c.User()}) {
 		return nil, errDenied
 	}
 	defer l.turns.leave()

@@ -33,13 +33,15 @@ var errNoProxyHeader = errors.New("no header of the PROXY protocol v2 with a TCP
 // may not.
 func (s *Server) introduce(c net.Conn) net.Conn {
 	if s.opts.ProxyProtocol {
-		if why, ok := s.introductions.take(netip.Prefix{}); !ok {
+		// A resolver's header comes at once: those that say nothing make room for it.
+		waits, why := s.introductions.admit(netip.Prefix{}, false, func() { _ = c.Close() })
+		if why != "" {
 			s.metrics.refused(why)
-			return nil
 		}
 		client, local, err := readHeader(c, s.handshakeTimeout)
-		s.introductions.leave(netip.Prefix{})
-		switch {
+		switch ended := s.introductions.leave(waits); {
+		case ended:
+			return nil
 		case err != nil:
 			s.metrics.refused(refusedProxy)
 			return nil

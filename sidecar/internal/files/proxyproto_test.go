@@ -1,7 +1,6 @@
 package files
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -106,24 +105,35 @@ func TestAConnectionWithoutAHeaderIsRefused(t *testing.T) {
 // All of them have the resolver's address until their header is there.
 func TestConnectionsWithoutAHeaderAreBounded(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ProxyProtocol, o.MaxConnections = true, 2 }, func(s *Server) { s.handshakeTimeout = time.Hour })
-	for range handshakesPerSession * 2 {
+	for range handshakesPerSession*2 + 1 {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.address)
 		check(t, err)
 		defer c.Close()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for w.refused(refusedConnections) == 0 {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.address)
-		check(t, err)
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
-		_, _ = io.Copy(io.Discard, c)
-		_ = c.Close()
-	}
+	w.until("one makes room", func() bool { return w.refused(refusedConnections) == 1 })
 	w.introductions.mu.Lock()
 	defer w.introductions.mu.Unlock()
-	if w.introductions.taken > handshakesPerSession*2 {
-		t.Errorf("%d wait for their header", w.introductions.taken)
+	if n := len(w.introductions.all); n != handshakesPerSession*2 {
+		t.Errorf("%d wait for their header", n)
+	}
+}
+
+// Somebody who passes the resolver by, and says nothing, keeps nobody out who comes through it.
+func TestConnectionsThatSayNothingMakeRoom(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.ProxyProtocol, o.MaxConnections = true, 1 })
+	for range handshakesPerSession {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.address)
+		check(t, err)
+		defer c.Close()
+	}
+	w.until("all of them wait", func() bool {
+		w.introductions.mu.Lock()
+		defer w.introductions.mu.Unlock()
+		return len(w.introductions.all) == handshakesPerSession
+	})
+	check(t, w.through(header(t, 2, "203.0.113.7:40000"), goodPassword))
+	if room, refused := w.refused(refusedConnections), w.refused(refusedProxy); room != 1 || refused != 0 {
+		t.Errorf("%d made room, and %d had no header, want 1 and 0", room, refused)
 	}
 }
 

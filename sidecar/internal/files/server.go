@@ -41,9 +41,11 @@ type Server struct {
 	guard *guard
 	turns *turns
 	// introductions are the connections of which nobody knows yet where the client is.
-	introductions, sessions *places
-	lobby                   *lobby
-	handshakeTimeout        time.Duration
+	introductions *lobby
+	// lobby has those without a login, and sessions bounds those with one.
+	lobby            *lobby
+	sessions         *places
+	handshakeTimeout time.Duration
 	// late is closed once the time to drain is over.
 	late    chan struct{}
 	uploads uploadBounds
@@ -76,7 +78,7 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
 		guard: newGuard(time.Now), turns: newTurns(atOnce), handshakeTimeout: handshakeTimeout,
 		late: make(chan struct{}), uploads: defaultUploadBounds, drains: uploadDrains,
-		introductions: newPlaces(handshakesPerSession*opts.MaxConnections, math.MaxInt),
+		introductions: &lobby{most: handshakesPerSession * opts.MaxConnections, each: math.MaxInt},
 		lobby:         &lobby{most: handshakesPerSession * opts.MaxConnections, each: handshakesOfAddress},
 		sessions:      newPlaces(opts.MaxConnections, max(1, opts.MaxConnections/2)),
 	}, nil
@@ -190,8 +192,8 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 
 // handshake logs a client in; nil: it didn't.
 func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request) {
-	known, _ := l.guard.standing(l.from)
-	g, why := l.lobby.admit(l.from, known, func() { _ = c.Close() })
+	recent, _ := l.guard.standing(l.from)
+	g, why := l.lobby.admit(l.from, recent, func() { _ = c.Close() })
 	if why != "" {
 		l.metrics.refused(why)
 	}

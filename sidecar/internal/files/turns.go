@@ -21,11 +21,11 @@ type turns struct {
 
 // turn is a password that waits.
 type turn struct {
-	// known is set where somebody logged in from the address not long ago, and tries are the passwords
+	// recent is set where somebody logged in from the address not long ago, and tries are the passwords
 	// of it that are counted as wrong, with this one.
-	known bool
-	tries int
-	// user is who it is said to be, known or not: by how long it takes nobody learns which.
+	recent bool
+	tries  int
+	// user is who it is said to be, there or not: by how long it takes nobody learns which.
 	user string
 	// come is closed when it may be looked at.
 	come chan struct{}
@@ -83,13 +83,13 @@ func (t *turns) leave() {
 	close(next.come)
 }
 
-// before compares who is next: who is known, then whose address has tried less, and then whose user fewer
+// before compares who is next: whose address is recent, then whose address has tried less, and then whose user fewer
 // ask for.
 func before(a, b *turn, users map[string]int) int {
 	switch {
-	case a.known != b.known && a.known:
+	case a.recent != b.recent && a.recent:
 		return -1
-	case a.known != b.known:
+	case a.recent != b.recent:
 		return 1
 	}
 	return cmp.Or(cmp.Compare(a.tries, b.tries), cmp.Compare(users[a.user], users[b.user]))

@@ -18,15 +18,15 @@ func (t *turns) queued() int {
 }
 
 func TestWhosePasswordIsLookedAtNext(t *testing.T) {
-	known := func(tries int) *turn { return &turn{known: true, tries: tries, user: "root"} }
+	recent := func(tries int) *turn { return &turn{recent: true, tries: tries, user: "root"} }
 	stranger := func(tries int, user string) *turn { return &turn{tries: tries, user: user} }
 	for name, c := range map[string]struct {
 		waiting []*turn
 		want    []int
 	}{
-		"who is known goes first":                    {[]*turn{stranger(1, "a"), known(5), stranger(1, "b")}, []int{1, 2, 0}},
+		"who is recent goes first":                   {[]*turn{stranger(1, "a"), recent(5), stranger(1, "b")}, []int{1, 2, 0}},
 		"whose address has tried less":               {[]*turn{stranger(2, "a"), stranger(1, "a"), stranger(3, "a")}, []int{1, 0, 2}},
-		"also of those that are known":               {[]*turn{known(2), known(1)}, []int{1, 0}},
+		"also of those that are recent":              {[]*turn{recent(2), recent(1)}, []int{1, 0}},
 		"whose user fewer ask for":                   {[]*turn{stranger(1, "alice"), stranger(1, "root"), stranger(1, "root")}, []int{0, 2, 1}},
 		"of equals the newest, who has time to wait": {[]*turn{stranger(1, "a"), stranger(1, "a"), stranger(1, "a")}, []int{2, 1, 0}},
 	} {
@@ -38,7 +38,7 @@ func TestWhosePasswordIsLookedAtNext(t *testing.T) {
 			came := make(chan int)
 			for i, w := range c.waiting {
 				go func() {
-					if q.take(context.Background(), w) { //nolint:usetesting // it ends with its turn
+					if q.take(context.Background(), w) {
 						came <- i
 					}
 				}()
@@ -117,9 +117,9 @@ func TestStrangersKeepNoKnownUserOut(t *testing.T) {
 func TestAKnownUsersConnectionIsTheLastToMakeRoom(t *testing.T) {
 	l := &lobby{most: 3, each: 2}
 	ended := ""
-	admit := func(name string, known bool) {
+	admit := func(name string, recent bool) {
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(len(ended) + len(l.all))}), 32)
-		l.admit(address, known, func() { ended += name })
+		l.admit(address, recent, func() { ended += name })
 	}
 	admit("k", true)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -132,6 +132,6 @@ func TestAKnownUsersConnectionIsTheLastToMakeRoom(t *testing.T) {
 		admit(name, true)
 	}
 	if ended != "abcdk" {
-		t.Errorf("%q made room, want the known ones, too, once there are no others", ended)
+		t.Errorf("%q made room, want the recent ones, too, once there are no others", ended)
 	}
 }
