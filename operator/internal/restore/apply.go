@@ -212,7 +212,7 @@ func (r *Reconciler) settle(ctx context.Context, original, rst *v1alpha1.Restore
 	}
 	if len(there.Spec.Storage) == 0 || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		if rst.DeletionTimestamp.IsZero() {
-			a := lost(rst)
+			a := lost(rst, o)
 			return 0, r.say(ctx, original, rst, v1alpha1.CopyFailed, a.reason, a.message)
 		}
 		return r.leave(ctx, rst, o) // with the namespace all disks go

@@ -96,6 +96,21 @@ func TestADeletedRestoreHasTheDisksUntilItsJobIsGone(t *testing.T) {
 	}
 }
 
+// settled has the Job that makes disks whole succeed.
+func settled(t *testing.T, r *Reconciler, settles *batchv1.Job) {
+	t.Helper()
+	settles.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := r.Client.Status().Update(t.Context(), settles); err != nil {
+		t.Fatal(err)
+	}
+	ended := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "settle-undo-x", Labels: map[string]string{batchv1.ControllerUidLabel: string(settles.UID)}}}
+	ended.Status.Phase = corev1.PodSucceeded
+	ended.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"disks":["world"]}`}}}}
+	if err := r.Client.Create(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Its Job was killed, maybe while files changed places: the disks are held until another one says that they
 // are whole, also by a leader that knows nothing of the first.
 func TestADeletedRestoreHoldsTheDisksUntilTheyAreWhole(t *testing.T) {
@@ -128,16 +143,7 @@ func TestADeletedRestoreHoldsTheDisksUntilTheyAreWhole(t *testing.T) {
 	if args := settles.Spec.Template.Spec.Containers[0].Args; args[0] != "settle" || args[1] != "--disk=world=/disks/world" || args[2] != "--id="+idOf(rst) {
 		t.Errorf("its Job runs %q", args)
 	}
-	settles.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-	if err := r.Client.Status().Update(t.Context(), settles); err != nil {
-		t.Fatal(err)
-	}
-	ended := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "settle-undo-x", Labels: map[string]string{batchv1.ControllerUidLabel: string(settles.UID)}}}
-	ended.Status.Phase = corev1.PodSucceeded
-	ended.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"disks":["world"]}`}}}}
-	if err := r.Client.Create(t.Context(), ended); err != nil {
-		t.Fatal(err)
-	}
+	settled(t, r, settles)
 	for range 2 {
 		pass()
 	}
@@ -214,6 +220,35 @@ func TestARestoreKnowsTheGamesPodWhileItRuns(t *testing.T) {
 	}
 	if err := r.say(t.Context(), rst.DeepCopy(), rst, v1alpha1.CopyFailed, reasons.RestoreFailed, "broken"); err != nil || passes(t, r, 0).Status.Pod != nil {
 		t.Errorf("it keeps it (%v)", err)
+	}
+}
+
+// Nobody knows how far a Job came that was killed. After the second one the disks are made whole, and then the
+// game may start.
+func TestARestoreWhoseJobsAreKilledLeavesTheDisksWhole(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	rst := undo(v1alpha1.CopyRunning, withGuard)
+	rst.Status.Disks = []string{"world"}
+	rst.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Status: metav1.ConditionFalse, Reason: reasons.Restoring}}
+	objects[len(objects)-1] = rst
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world"}}
+	job, _ := undoJob()
+	job.Finalizers = nil
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded}}
+	c, has := clusterWith(t, append(objects, template, claim, job)...), table{}
+	c.SidecarTemplate = client.ObjectKeyFromObject(template)
+	r := &Reconciler{Cluster: *c, Events: events.NewFakeRecorder(10), Disks: has, Copies: nobody{}}
+	r.Init()
+	r.repeated[rst.UID] = true
+	rst = passes(t, r, 2)
+	settles := &batchv1.Job{}
+	err := r.Live.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "settle-undo"}, settles)
+	if err != nil || len(has) == 0 || rst.Status.Phase != v1alpha1.CopyRunning {
+		t.Fatalf("it is %s, and the disks are %v (%v)", rst.Status.Phase, has, err)
+	}
+	settled(t, r, settles)
+	if rst = passes(t, r, 3); rst.Status.Phase != v1alpha1.CopyFailed || !strings.Contains(messageOf(rst), "killed twice") || len(has) > 0 {
+		t.Errorf("it is %s and says %q, and the disks are %v", rst.Status.Phase, messageOf(rst), has)
 	}
 }
 

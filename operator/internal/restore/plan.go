@@ -170,7 +170,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case !r.DeletionTimestamp.IsZero():
 		return nextGivenUp(r, o, action{step: leave})
 	case o.settles:
-		return nextGivenUp(r, o, lost(r))
+		return nextGivenUp(r, o, lost(r, o))
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
 		message := "The disks are written."
 		if o.outcome.Message != "" {
@@ -185,8 +185,8 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && !o.repeated:
 		return action{step: again}
-	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "":
-		return action{fail, reasons.RestoreFailed, fmt.Sprintf("%s If files are missing, they are in .dormouse-before-%s.", o.outcome.Message, idOf(r))}
+	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && o.set != nil:
+		return action{step: settle} // nobody knows how far it came
 	case o.job != nil && o.outcome.Failed:
 		return action{fail, reasons.RestoreFailed, o.outcome.Message}
 	case o.job != nil:
@@ -194,7 +194,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case len(o.users.Own) > 0:
 		return action{step: rest} // somebody deleted the Job
 	case o.backup == nil || o.set == nil || len(o.set.Spec.Storage) == 0:
-		return nextGivenUp(r, o, lost(r))
+		return nextGivenUp(r, o, lost(r, o))
 	case len(o.users.Others) > 0:
 		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}
@@ -202,9 +202,13 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 }
 
 // lost ends a Restore that can't go on.
-func lost(r *v1alpha1.Restore) action {
+func lost(r *v1alpha1.Restore, o observed) action {
+	why := "Its Job was killed twice: with its node, say, or because it took longer than spec.backup.timeout."
+	if o.backup == nil || o.set == nil || len(o.set.Spec.Storage) == 0 {
+		why = fmt.Sprintf("Backup %s or the disks of Server %s are gone.", r.Spec.Backup, r.Spec.Server)
+	}
 	return action{fail, reasons.RestoreFailed, fmt.Sprintf(
-		"Backup %s or the disks of Server %s are gone. Disks that are there are whole: they have what was there before, or what the Backup had.", r.Spec.Backup, r.Spec.Server,
+		"%s No disk is half moved: they have what the Backup has, with what was there before in .dormouse-before-%s, or are as they were.", why, idOf(r),
 	)}
 }
 

@@ -58,10 +58,11 @@ func idle(change ...func(*observed)) observed {
 	return o
 }
 
-func isHeld(o *observed)   { o.held = true }
-func hasJob(o *observed)   { o.job = &batchv1.Job{} }
-func noBackup(o *observed) { o.backup = nil }
-func settling(o *observed) { o.settles = true }
+func isHeld(o *observed)       { o.held = true }
+func hasJob(o *observed)       { o.job = &batchv1.Job{} }
+func killedBefore(o *observed) { o.repeated = true }
+func noBackup(o *observed)     { o.backup = nil }
+func settling(o *observed)     { o.settles = true }
 func prepares(r *v1alpha1.Restore) {
 	r.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Reason: reasons.Preparing}}
 }
@@ -136,19 +137,19 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"the disks are at rest":           {undo(""), idle(isHeld), begin, ""},
 		"deleted before it began":         {undo("", func(r *v1alpha1.Restore) { r.DeletionTimestamp = &noon }), idle(), rest, ""},
 
-		"it runs, for a new leader":         {undo(v1alpha1.CopyRunning), idle(), hold, ""},
-		"it runs, and has no Job yet":       {undo(v1alpha1.CopyRunning), idle(isHeld), run, ""},
-		"it runs, and somebody has a disk":  {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.users.Others = []string{"survival"} }), watch, "Pod survival"},
-		"its Job was deleted, its Pod runs": {undo(v1alpha1.CopyRunning), idle(isHeld, jobOwn), rest, ""},
-		"its Job runs":                      {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobOwn), watch, ""},
-		"its Job succeeded":                 {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobDone), complete, "what Backup survival-1 has"},
-		"its Job failed":                    {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed), fail, "broken"},
-		"its Job failed, and its Pod ends":  {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, jobOwn), rest, ""},
-		"its Job was killed":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled), again, ""},
-		"its Job was killed twice": {
-			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, func(o *observed) { o.repeated = true }), fail,
-			".dormouse-before-undo",
-		},
+		"it runs, for a new leader":                  {undo(v1alpha1.CopyRunning), idle(), hold, ""},
+		"it runs, and has no Job yet":                {undo(v1alpha1.CopyRunning), idle(isHeld), run, ""},
+		"it runs, and somebody has a disk":           {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.users.Others = []string{"survival"} }), watch, "Pod survival"},
+		"its Job was deleted, its Pod runs":          {undo(v1alpha1.CopyRunning), idle(isHeld, jobOwn), rest, ""},
+		"its Job runs":                               {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobOwn), watch, ""},
+		"its Job succeeded":                          {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobDone), complete, "what Backup survival-1 has"},
+		"its Job failed":                             {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed), fail, "broken"},
+		"its Job failed, and its Pod ends":           {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, jobOwn), rest, ""},
+		"its Job was killed":                         {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled), again, ""},
+		"its Job was killed twice":                   {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, killedBefore), settle, ""},
+		"its Job was killed twice, and its Pod ends": {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, killedBefore, jobOwn), rest, ""},
+		"killed twice, and it is made whole":         {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, killedBefore, settling), watch, "made whole"},
+		"killed twice, and all whole":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, killedBefore, settling, jobDone), fail, "killed twice"},
 		"its Job left the disks half moved": {
 			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.paused = time.Minute }), pause,
 			"The archive is broken. The disks are half moved, and another try goes on from there soon.",
@@ -161,8 +162,8 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"the Backup is gone, the Job goes on":            {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob), watch, ""},
 		"the Backup is gone, it is made whole":           {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling), watch, "made whole"},
 		"the Backup is gone, and half moved":             {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling, jobFailed, halfMoved), again, ""},
-		"the Backup is gone, and all whole":              {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling, jobDone), fail, "whole"},
-		"the Backup came back meanwhile":                 {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, settling, jobDone), fail, "whole"},
+		"the Backup is gone, and all whole":              {undo(v1alpha1.CopyRunning), idle(isHeld, noBackup, hasJob, settling, jobDone), fail, "gone. No disk is half moved"},
+		"the Backup came back meanwhile":                 {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, settling, jobDone), fail, "half moved"},
 		"the Server and its disks are gone":              {undo(v1alpha1.CopyRunning), idle(isHeld, func(o *observed) { o.set = nil }), fail, "gone"},
 
 		"deleted while its Job runs":               {undo(v1alpha1.CopyRunning, deleted), idle(isHeld, hasJob, jobOwn), stop, ""},
