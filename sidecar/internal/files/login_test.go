@@ -23,6 +23,7 @@ func TestWhoLogsIn(t *testing.T) {
 	w.write(w.users+"/bob.keys", "# bob's\n"+keys)
 	w.write(w.users+"/slow.password", strings.Replace(w.read(w.users+"/alice.password"), "$04$", "$31$", 1))
 	w.write(w.users+"/plain.password", goodPassword)
+	logins := 0
 	for name, c := range map[string]struct {
 		user string
 		auth ssh.AuthMethod
@@ -50,6 +51,9 @@ func TestWhoLogsIn(t *testing.T) {
 				t.Errorf("login: %v, want it: %t", err, c.ok)
 			}
 			if err == nil {
+				// Until then it is one of those without a login, of which the oldest makes room.
+				logins++
+				w.waitLogged("A user logged in", logins)
 				_ = conn.Close()
 			}
 		})

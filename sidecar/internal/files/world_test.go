@@ -223,6 +223,20 @@ func wantError(t *testing.T, what string, err error, says string) {
 }
 
 // within fails the test where something takes longer than anything should.
+// waitLogged waits until something was logged so often.
+func (w *world) waitLogged(what string, times int) {
+	w.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(30 * time.Second); strings.Count(w.logs(), what) < times; {
+		select {
+		case <-tick.C:
+		case <-late:
+			w.t.Fatalf("%q isn't logged %d times within 30 s:\n%s", what, times, w.logs())
+		}
+	}
+}
+
 func within(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
