@@ -101,6 +101,10 @@ type Sessions struct {
 	Sessions int32 `json:"sessions"`
 	// Queued is the number of clients that are held.
 	Queued int32 `json:"queued"`
+	// Unvalidated is how many of Sessions are of clients that may not exist: nothing has shown yet
+	// that they receive what is sent to them. They keep no service awake. An older resolver
+	// doesn't tell.
+	Unvalidated int32 `json:"unvalidated,omitempty"`
 	// LastActive is when a client was last there: now while one is.
 	LastActive time.Time `json:"lastActive"`
 }

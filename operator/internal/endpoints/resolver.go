@@ -40,6 +40,9 @@ type Resolver struct {
 	PortErrors []string
 	Sessions   int32
 	Queued     int32
+	// Unvalidated is how many of Sessions keep no service awake, since their clients may not
+	// exist.
+	Unvalidated int32
 	// LastActive is when it last had a client; zero when it never had.
 	LastActive time.Time
 	// Started is when it began to take clients.
@@ -78,7 +81,7 @@ func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 		}
 	}
 	if s, ok := v.Sessions[string(es.UID)]; ok {
-		r.Sessions, r.Queued = s.Sessions, s.Queued
+		r.Sessions, r.Queued, r.Unvalidated = s.Sessions, s.Queued, s.Unvalidated
 		if !s.LastActive.IsZero() {
 			r.LastActive = s.LastActive.Add(v.ClockSkew)
 		}

@@ -298,6 +298,10 @@ func TestStrangersMakeRoomForPlayers(t *testing.T) {
 	late := dialUDP(t, address)
 	play(t, late, "a", "b", "c")
 	play(t, player, "still here")
+	// Those that made room, and those that are left, are no players.
+	if s := r.sessions(); s.Sessions-s.Unvalidated != 2 {
+		t.Errorf("two players among noise count as %+v", s)
+	}
 	if n := r.metric("dormouse_resolver_refused_clients_total", map[string]string{"reason": string(proto.Evicted)}); n == 0 {
 		t.Error("nobody made room")
 	}
@@ -321,9 +325,12 @@ func TestNoiseKeepsNoServerAwake(t *testing.T) {
 	}
 	r.eventually("the server has heard of all", func() bool { return len(game.all()) == 20 })
 	c.answered(200 * time.Millisecond)
-	if s := r.sessions(); !s.LastActive.IsZero() || s.Sessions != 20 {
+	if s := r.sessions(); !s.LastActive.IsZero() || s.Sessions != 20 || s.Unvalidated != 20 {
 		t.Errorf("noise counts as %+v", s)
 	}
 	c.say(t, 7, "y")
 	r.eventually("a player is active", func() bool { return time.Since(r.sessions().LastActive) < time.Minute })
+	if s := r.sessions(); s.Sessions != 20 || s.Unvalidated != 19 {
+		t.Errorf("a player among noise counts as %+v", s)
+	}
 }

@@ -26,8 +26,9 @@ type Signals struct {
 	AwakeSince, LastWake time.Time
 	// ClientsErr is why the resolvers' clients are not known; nil when they are.
 	ClientsErr error
-	Sessions   int32
-	Queued     int32
+	// Sessions are those of clients that are known to exist.
+	Sessions int32
+	Queued   int32
 	// LastActive is when a resolver last had a client.
 	LastActive time.Time
 	// Watched is since when the resolvers have watched, where they see all clients; else zero.

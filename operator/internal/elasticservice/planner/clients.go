@@ -13,7 +13,9 @@ import (
 // clients are the clients of all resolvers together.
 type clients struct {
 	sessions, queued int32
-	lastActive       time.Time
+	// active are those of the sessions that keep the service awake.
+	active     int32
+	lastActive time.Time
 	// watched is since when all resolvers have watched, where every client goes through them;
 	// zero where that doesn't matter.
 	watched time.Time
@@ -31,6 +33,7 @@ func sumClients(now time.Time, resolvers []endpoints.Resolver, handoff v1alpha1.
 			continue
 		}
 		c.sessions += r.Sessions
+		c.active += max(0, r.Sessions-max(0, r.Unvalidated))
 		c.queued += r.Queued
 		c.lastActive = times.Latest(c.lastActive, r.LastActive)
 		if r.LastActive.IsZero() && handoff == v1alpha1.HandoffNever {

@@ -54,7 +54,14 @@ func TestAServiceWhoseServersDontComeUpFallsAsleepOnceNobodyWaits(t *testing.T) 
 		},
 		"not where clients have ways past the resolver": {func(_ *v1alpha1.ElasticService, o *planner.Observed) { o.Leftovers.Mirrored = true }, v1alpha1.PhaseWaking, false, 0},
 		"not while somebody waits":                      {func(_ *v1alpha1.ElasticService, o *planner.Observed) { o.Resolvers[0].Queued = 1 }, v1alpha1.PhaseWaking, false, planner.MinQueuedPeriod},
-		"not where somebody may be on a server":         {func(_ *v1alpha1.ElasticService, o *planner.Observed) { o.Nobody = false }, v1alpha1.PhaseWaking, false, 0},
+		"not while somebody is relayed":                 {func(_ *v1alpha1.ElasticService, o *planner.Observed) { o.Resolvers[0].Sessions = 1 }, v1alpha1.PhaseWaking, false, 0},
+		"noise is nobody": {
+			func(_ *v1alpha1.ElasticService, o *planner.Observed) {
+				o.Resolvers[0].Sessions, o.Resolvers[0].Unvalidated = 1, 1
+			},
+			v1alpha1.PhaseFallingAsleep, false, planner.Settle,
+		},
+		"not where somebody may be on a server": {func(_ *v1alpha1.ElasticService, o *planner.Observed) { o.Nobody = false }, v1alpha1.PhaseWaking, false, 0},
 		"not where it never sleeps by itself": {
 			func(es *v1alpha1.ElasticService, _ *planner.Observed) { es.Spec.SleepAfter.Duration = 0 },
 			v1alpha1.PhaseWaking, false, 0,

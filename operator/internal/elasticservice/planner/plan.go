@@ -189,7 +189,7 @@ func (d *decision) decidePhase() {
 		AwakeSince:  awakeSince,
 		LastWake:    d.is.LastWake,
 		ClientsErr:  d.clients.err,
-		Sessions:    d.clients.sessions,
+		Sessions:    d.clients.active,
 		Queued:      d.clients.queued,
 		LastActive:  d.clients.lastActive,
 		Watched:     d.clients.watched,

@@ -19,7 +19,7 @@ import (
 func (d *decision) decideGivingUp() {
 	c := d.clients
 	measured := d.is.Handoff == v1alpha1.HandoffNever || d.is.HasTriggers || d.is.HasPlayers
-	if d.deleting || !d.o.Nobody || !measured || d.mayNotSleep() || d.is.SleepAfter == 0 || c.err != nil || c.sessions > 0 || c.queued > 0 {
+	if d.deleting || !d.o.Nobody || !measured || d.mayNotSleep() || d.is.SleepAfter == 0 || c.err != nil || c.active > 0 || c.queued > 0 {
 		return
 	}
 	// It would be woken again at once.

@@ -9,9 +9,13 @@ import (
 
 // Activity counts a service's clients.
 type Activity struct {
-	// Relayed counts clients with a backend. Open counts the TCP connections among those and
-	// among the clients that are connecting to a backend.
-	Relayed, Open atomic.Int32
+	// Relayed counts clients with a backend, but for those that Unvalidated counts: UDP sessions
+	// whose clients' addresses aren't validated. One that is no longer is counted by both for a
+	// moment, and never by none.
+	Relayed, Unvalidated atomic.Int32
+	// Open counts the TCP connections among those and among the clients that are connecting to a
+	// backend.
+	Open atomic.Int32
 	// Heard is when a client was last heard of.
 	Heard LastSeen
 }
@@ -20,10 +24,12 @@ type Activity struct {
 // a client that counts.
 func (s *Service) Summary(now time.Time) (out informerapi.Sessions, ever bool) {
 	a := &s.Active
+	unvalidated := a.Unvalidated.Load() // first: see Activity
 	out = informerapi.Sessions{
-		UID:      string(s.Route().UID),
-		Sessions: a.Relayed.Load(),
-		Queued:   int32(s.Queue.Len()), //nolint:gosec // bounded by the API
+		UID:         string(s.Route().UID),
+		Sessions:    a.Relayed.Load() + unvalidated,
+		Unvalidated: unvalidated,
+		Queued:      int32(s.Queue.Len()), //nolint:gosec // bounded by the API
 	}
 	if a.Open.Load() > 0 || out.Queued > 0 {
 		out.LastActive = now

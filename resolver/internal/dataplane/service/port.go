@@ -112,9 +112,10 @@ const leastHandshakes = 100
 // refused, at once.
 func (p *Port) MaxHandshakes() int { return max(p.Route().Hold.MaxConnections, leastHandshakes) }
 
-// Begin and End count a client that has a backend. A query doesn't keep the service awake.
-func (p *Port) Begin(query bool) {
-	if !query {
+// Begin and End count a client that has a backend. One that is apart doesn't count for the
+// service's Activity: it only queries, or the caller counts it there.
+func (p *Port) Begin(apart bool) {
+	if !apart {
 		p.Active.Relayed.Add(1)
 	}
 	p.Sessions.Add(1)
@@ -122,8 +123,8 @@ func (p *Port) Begin(query bool) {
 }
 
 // End undoes Begin.
-func (p *Port) End(query bool) {
-	if !query {
+func (p *Port) End(apart bool) {
+	if !apart {
 		p.Active.Relayed.Add(-1)
 	}
 	p.Sessions.Add(-1)

@@ -160,7 +160,7 @@ func (s *session) run(release hold.Release) {
 		release.Slot.Leave()
 		return
 	}
-	p.Begin(s.query)
+	p.Begin(true)
 	p.udp.strangers.add(s)
 	if s.serve(reader, release) {
 		s.socket.loop.Do(s.adopt)
@@ -193,7 +193,8 @@ func (s *session) serve(reader *conn.Reader, release hold.Release) bool {
 
 // leave gives back what a session with a backend took.
 func (s *session) leave() {
-	s.port.End(s.query)
+	s.port.udp.strangers.uncount(s)
+	s.port.End(true)
 	s.slot.Leave()
 	s.partEnded()
 }

@@ -23,10 +23,15 @@ type strangers struct {
 // mostMaking bounds by how many sessions a service may exceed its places meanwhile.
 const mostMaking = 64
 
+// add takes in that a session has a backend.
 func (t *strangers) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.gone || s.validated.Load() {
+	if s.gone {
+		return
+	}
+	s.count()
+	if s.validated.Load() {
 		return
 	}
 	s.stranger = true
@@ -43,6 +48,36 @@ func (t *strangers) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.take(s)
+	if s.counted != nil {
+		before := s.counted
+		s.count()
+		before.Add(-1)
+	}
+}
+
+// uncount takes in that a session has no backend any more. Until then it counts, though it may
+// have made room.
+func (t *strangers) uncount(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.counted != nil {
+		s.counted.Add(-1)
+		s.counted = nil
+	}
+}
+
+// count counts a session that has a backend for its service's idleness. One that only queries
+// doesn't count. The lock of the strangers guards it.
+func (s *session) count() {
+	switch a := &s.port.Active; {
+	case s.query:
+		return
+	case s.validated.Load():
+		s.counted = &a.Relayed
+	default:
+		s.counted = &a.Unvalidated
+	}
+	s.counted.Add(1)
 }
 
 func (t *strangers) take(s *session) {

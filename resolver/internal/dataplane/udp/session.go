@@ -104,11 +104,13 @@ type session struct {
 	// cutShort is set once its end in the middle of the game was counted.
 	cutShort bool
 	// evicted is set once the session made room, and gone once its place is given back. The
-	// lock of the service's strangers guards them and the next three.
+	// lock of the service's strangers guards them and the next four.
 	evicted, gone bool
 	// stranger is set while it is one of them, and older and newer are its neighbours there.
 	stranger     bool
 	older, newer *session
+	// counted is where the service's Activity counts it; nil: nowhere.
+	counted *atomic.Int32
 }
 
 var _ hold.Datagrams = (*session)(nil)

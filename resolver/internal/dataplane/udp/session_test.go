@@ -230,8 +230,8 @@ func TestAPlaceIsFreeOnceItsSessionIsGone(t *testing.T) {
 		hears(t, server, "hello")
 		s.over("")
 		w.eventually("the session's place is free", func() bool { return w.service.FilesTaken() == 0 })
-		if n := w.service.Active.Relayed.Load(); n != 0 {
-			t.Fatalf("%d sessions are relayed, and have no place", n)
+		if a := &w.service.Active; a.Relayed.Load() != 0 || a.Unvalidated.Load() != 0 {
+			t.Fatalf("%d sessions and %d without a validated address are relayed, and have no place", a.Relayed.Load(), a.Unvalidated.Load())
 		}
 	}
 }
