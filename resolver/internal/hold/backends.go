@@ -37,16 +37,19 @@ func (p *port) update(now *route.Port) {
 	if !now.ByConnect {
 		p.querier = proto.AbilitiesOf(p.queue.opts.Protocols[now.Protocol]).Querier
 	}
+	before := make(map[netip.AddrPort]*backend, len(p.backends))
+	for _, s := range p.backends {
+		before[s.Address] = s
+	}
 	backends := make([]*backend, 0, len(now.Backends))
 	changed := false
 	for _, b := range now.Backends {
-		i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == b.Address })
-		if i < 0 {
+		s := before[b.Address]
+		if s == nil {
 			backends = append(backends, &backend{Backend: b})
 			changed = true
 			continue
 		}
-		s := p.backends[i]
 		if s.Backend != b {
 			changed = true
 			// A container that starts or stops has another process behind the

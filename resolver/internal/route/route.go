@@ -133,7 +133,7 @@ type Port struct {
 	MarksColdStarts bool
 	// Taken names the older route that has the resolver port; empty when this route has it.
 	Taken string
-	// Backends are the pods' addresses for the port, sorted: IPv4 comes first.
+	// Backends are the pods' addresses for the port, each once, sorted: IPv4 comes first.
 	Backends []Backend
 }
 
@@ -178,9 +178,13 @@ func (p *Port) Has(address netip.AddrPort) bool {
 
 // Lost are the addresses that the port no longer has, and those that are now another pod's.
 func (p *Port) Lost(before []Backend) map[netip.AddrPort]bool {
+	pods := make(map[netip.AddrPort]types.UID, len(p.Backends))
+	for _, b := range p.Backends {
+		pods[b.Address] = b.Pod
+	}
 	lost := map[netip.AddrPort]bool{}
 	for _, b := range before {
-		if !slices.ContainsFunc(p.Backends, func(n Backend) bool { return n.Address == b.Address && n.Pod == b.Pod }) {
+		if pod, ok := pods[b.Address]; !ok || pod != b.Pod {
 			lost[b.Address] = true
 		}
 	}
