@@ -16,7 +16,8 @@ import (
 const (
 	// Linger is how long a resolver's endpoint stays after its last client.
 	Linger = 10 * time.Second
-	// LostAfter is when a silent resolver counts as having no clients.
+	// LostAfter is when a silent resolver's endpoint goes, unless it gets new clients. One that
+	// isn't ready counts as having no clients then.
 	LostAfter = 5 * time.Minute
 )
 

@@ -27,7 +27,8 @@ func sumClients(now time.Time, resolvers []endpoints.Resolver, handoff v1alpha1.
 	var errs []error
 	for _, r := range resolvers {
 		if !r.Reachable {
-			if now.Sub(r.SilentSince) < endpoints.LostAfter {
+			// Nodes send clients to a pod that is ready, whoever else can't reach it.
+			if r.Ready || now.Sub(r.SilentSince) < endpoints.LostAfter {
 				errs = append(errs, fmt.Errorf("resolver %s doesn't answer: %w", r.PodName, r.Err))
 			}
 			continue

@@ -97,6 +97,24 @@ func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
 	}
 }
 
+// A resolver that is ready and that the operator can't reach keeps services awake. Which one it is
+// can be read.
+func TestASilentResolverIsNamedWhileItKeepsAServiceAwake(t *testing.T) {
+	t.Parallel()
+	es := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-600))
+	o := seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+		o.SleepBegun = &time.Time{}
+		lost := seen.Standing("resolver-2")
+		lost.Reachable, lost.SilentSince, lost.Err = false, fixture.At(-301), errors.New("timeout")
+		o.Resolvers = append(o.Resolvers, lost)
+	})
+	Set(fixture.T0, es, o, planner.Findings{}, planner.Make(fixture.T0, es, o, planner.Findings{}))
+	is := meta.FindStatusCondition(es.Status.Conditions, conditions.EndpointsInSync)
+	if es.Status.Phase != v1alpha1.PhaseAwake || is.Status != metav1.ConditionFalse || !strings.Contains(is.Message, "resolver resolver-2 doesn't answer (timeout)") {
+		t.Errorf("%s, and EndpointsInSync is %s %q", es.Status.Phase, is.Status, is.Message)
+	}
+}
+
 // Ready says no more than is so: what keeps a service from sleeping as asked is said, and told
 // once.
 func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
