@@ -139,6 +139,59 @@ func TestTheServersAnswersArePassedOnWhileTheRestIsDelivered(t *testing.T) {
 	}
 }
 
+// Strangers who have much to deliver to a server that says nothing keep nobody waiting who has
+// little, and what they sent comes to the server once, and in order.
+func TestWhoHasMuchToDeliverKeepsNobodyWaitingWhoHasLittle(t *testing.T) {
+	const clients, each = 10, 400
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	conns := make([]*net.UDPConn, clients)
+	for i := range conns {
+		conns[i] = dialUDP(t, address)
+		writeNumbers(t, conns[i], each)
+	}
+	r.queued(clients)
+
+	server := freeAddress(t, route.UDP)
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetReadBuffer(4 << 20); err != nil {
+		t.Fatal(err)
+	}
+	r.backend(server, true)
+	late := dialUDP(t, address)
+	next, got, before := map[netip.AddrPort]int{}, 0, 0
+	buf := make([]byte, 64)
+	for got < clients*each || before == 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			t.Fatalf("after %d of %d datagrams: %v", got, clients*each, err)
+		}
+		if string(buf[:n]) == "hello" {
+			before = got
+			continue
+		}
+		if want := fmt.Sprint(next[from]); string(buf[:n]) != want {
+			t.Fatalf("got %q of a client, want %s", buf[:n], want)
+		}
+		next[from]++
+		if got++; got == 2*window { // the strangers are waiting by now
+			write(t, late, "hello")
+		}
+	}
+	if before > clients*each/2 {
+		t.Errorf("%d datagrams came before that of who came late", before)
+	}
+	if len(next) != clients {
+		t.Errorf("the server knows %d clients, want %d", len(next), clients)
+	}
+	r.eventually("nothing is held", func() bool { return r.server.Held.Used() == 0 })
+}
+
 // A server that answers, and is busy with something else for a while.
 func TestHeldDatagramsWaitForAServerThatIsBusy(t *testing.T) {
 	const clients, each, busy = 10, 100, 60 * time.Millisecond

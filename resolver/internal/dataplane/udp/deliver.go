@@ -345,8 +345,9 @@ func (s *session) deliver(reader *conn.Reader) {
 // datagrams go to the backend as they come.
 func (s *session) flush() {
 	p := s.port
-	p.pace.begin()
-	defer p.pace.end()
+	turn := p.pace.begin()
+	defer turn.end()
+	earlier := sentBefore{at: time.Now()}
 	for {
 		s.mu.Lock()
 		queue := s.queue
@@ -377,14 +378,47 @@ func (s *session) flush() {
 		}
 		s.mu.Unlock()
 		var datagram []byte
-		for len(queue) > 0 && !s.keptForAnother(len(queue)) {
+		for len(queue) > 0 {
+			if turn.next() {
+				s.forgetSent(&earlier, len(queue))
+			}
+			if s.keptForAnother(len(queue)) {
+				break
+			}
 			datagram, queue = nextHeld(queue)
-			p.pace.wait(p.Context)
+			turn.wait(p.Context)
 			if s.send(datagram) {
 				p.Counts.DatagramsToServer(1, len(datagram))
 			}
 		}
 	}
+}
+
+// sentBefore is how much of what the backend was sent it had been sent at a time.
+type sentBefore struct {
+	bytes int
+	at    time.Time
+}
+
+// forgetSent gives up what is kept for another backend without need, in the middle of a delivery
+// that may take long: all that an answering backend was sent, else what it was sent
+// unansweredTime ago. Rest is how much of it wasn't sent yet.
+func (s *session) forgetSent(earlier *sentBefore, rest int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Load() == sessionOver || s.lost {
+		return
+	}
+	gone := 0
+	switch sent := len(s.sent) - rest; {
+	case s.answered.Load():
+		gone = sent
+	case time.Since(earlier.at) > unansweredTime:
+		gone = earlier.bytes
+		*earlier = sentBefore{bytes: sent - gone, at: time.Now()}
+	}
+	s.budget().Give(gone)
+	s.sent = s.sent[gone:]
 }
 
 // send sends the backend a datagram that was held, and reports whether it was sent.

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +10,8 @@ import (
 
 // Held datagrams of many sessions, delivered all at once, would overflow the receive buffer of
 // a backend that has just begun to read: Linux gives a socket room for some 270 small
-// datagrams. So a port delivers them one session after the other, a few ahead of the answers of
-// the backend. A backend that answers gets as much as it reads, and one that is busy gets
+// datagrams. So the sessions of a port take turns to deliver theirs, a few ahead of the answers
+// of the backend. A backend that answers gets as much as it reads, and one that is busy gets
 // little meanwhile. Backends that don't answer are given time instead.
 const (
 	// paceWindow is how far held datagrams go ahead of the backend's answers.
@@ -32,38 +31,70 @@ const (
 	// paceMost is how much it may have unread at most.
 	paceMemory = time.Second
 	paceMost   = 4 * paceWindow
-	// turnTime is how long one session has its turn: a client that sends faster than it is
-	// paced would keep the others waiting for ever.
+	// turnDatagrams is how many a session delivers in one turn. With more to deliver it goes to the
+	// end of the line again: whoever has much to deliver keeps nobody waiting who has little.
+	turnDatagrams = 16
+	// turnTime is how long a session is paced in all its turns together. A client that sends
+	// faster than it is paced would never be done otherwise.
 	turnTime = 2 * time.Second
 )
 
 // pace bounds how fast one port's held datagrams are delivered.
 type pace struct {
-	// turn is held by the session that delivers; waiting counts it and those that
-	// come after it.
-	turn    sync.Mutex
+	// turn has an element while a session delivers. A channel lets those in who wait in the order
+	// in which they came. Waiting counts all of them.
+	turn    chan struct{}
 	waiting atomic.Int32
 	// unanswered is how many more held datagrams went out than answers came.
 	unanswered atomic.Int32
 	// limiter is for what is beyond the window.
 	limiter *rate.Limiter
-	// last is when a datagram went out, and began when the session got its turn. The session
-	// that has the turn owns both.
-	last, began time.Time
+	// last is when a datagram went out. The session that has the turn owns it.
+	last time.Time
 }
 
-func newPace() *pace { return &pace{limiter: rate.NewLimiter(silentRate, silentBurst)} }
+func newPace() *pace {
+	return &pace{turn: make(chan struct{}, 1), limiter: rate.NewLimiter(silentRate, silentBurst)}
+}
 
-// begin waits for a session's turn; end passes it on.
-func (p *pace) begin() {
+// turns are one session's, from begin to end.
+type turns struct {
+	of *pace
+	// began is when the present one began, and before is how long those before it took.
+	began  time.Time
+	before time.Duration
+	// left is how many datagrams are left of it.
+	left int
+}
+
+// begin waits for a session's first turn; end ends the last.
+func (p *pace) begin() turns {
 	p.waiting.Add(1)
-	p.turn.Lock()
-	p.began = time.Now()
+	t := turns{of: p}
+	t.take()
+	return t
 }
 
-func (p *pace) end() {
-	p.turn.Unlock()
-	p.waiting.Add(-1)
+func (t *turns) end() {
+	<-t.of.turn
+	t.of.waiting.Add(-1)
+}
+
+func (t *turns) take() {
+	t.of.turn <- struct{}{}
+	t.began, t.left = time.Now(), turnDatagrams
+}
+
+// next passes the turn on where nothing is left of it, and waits for the next one. It reports
+// whether it did.
+func (t *turns) next() (passed bool) {
+	if t.left > 0 {
+		return false
+	}
+	t.before += time.Since(t.began)
+	<-t.of.turn
+	t.take()
+	return true
 }
 
 // answered notes that the backend sent something.
@@ -73,14 +104,15 @@ func (p *pace) answered() {
 	}
 }
 
-// wait returns when the next datagram may go, or the context ends. It is for the session that
-// has the turn.
-func (p *pace) wait(ctx context.Context) {
+// wait returns when the turn's next datagram may go, or the context ends.
+func (t *turns) wait(ctx context.Context) {
+	p := t.of
 	defer p.sent()
+	t.left--
 	if time.Since(p.last) > paceMemory {
 		p.unanswered.Store(0)
 	}
-	for p.unanswered.Load() >= paceWindow && time.Since(p.began) < turnTime {
+	for p.unanswered.Load() >= paceWindow && t.before+time.Since(t.began) < turnTime {
 		if limit := silentLimit(p.waiting.Load()); limit != p.limiter.Limit() {
 			p.limiter.SetLimit(limit)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/loop"
@@ -234,4 +235,37 @@ func TestAPlaceIsFreeOnceItsSessionIsGone(t *testing.T) {
 			t.Fatalf("%d sessions and %d without a validated address are relayed, and have no place", a.Relayed.Load(), a.Unvalidated.Load())
 		}
 	}
+}
+
+// A delivery may take long where many take turns.
+func TestInALongDeliveryOnlyWhatWasSentLatelyIsKeptForAnotherBackend(t *testing.T) {
+	t.Parallel()
+	const rest = 10
+	s := &session{kept: conn.NewBudget(100)}
+	kept := func(more int) int {
+		s.sent = append(s.sent, make([]byte, more)...)
+		s.kept.Force(more)
+		return len(s.sent)
+	}
+	kept(30)
+	earlier := sentBefore{at: time.Now()}
+	forget := func(want int) {
+		t.Helper()
+		if s.forgetSent(&earlier, rest); len(s.sent) != want || s.kept.Used() != int64(want) {
+			t.Errorf("%d bytes are kept, and %d charged, want %d", len(s.sent), s.kept.Used(), want)
+		}
+	}
+	forget(30)
+	late := func() { earlier.at = earlier.at.Add(-2 * unansweredTime) }
+	late()
+	forget(30) // what was sent meanwhile may be new
+	kept(5)
+	forget(35)
+	late()
+	forget(15)
+	s.answered.Store(true)
+	forget(rest)
+	s.lost = true
+	kept(5)
+	forget(rest + 5)
 }
