@@ -311,6 +311,26 @@ func TestAPartOfABudgetTakesFromBoth(t *testing.T) {
 	}
 }
 
+func TestASharerThatIsFloodedLeavesRoomForOthers(t *testing.T) {
+	all := NewBudget(900)
+	flooded, other := all.Share(), all.Share()
+	source := flooded.Part(850)
+	if got := source.Some(1000); got != 800 || flooded.Used() != 800 || all.Used() != 800 {
+		t.Errorf("of 900 one gets %d, want 800", got)
+	}
+	if source.All(1) || !flooded.Full() || !source.Full() || source.Some(1) != 0 || source.Used() != 800 {
+		t.Errorf("%d of its share of 800 are used", source.Used())
+	}
+	if other.Full() || !other.All(50) || other.Some(1000) != 39 || !other.Full() || all.Full() {
+		t.Errorf("another has %d of 100", other.Used())
+	}
+	// What is given back is there for who has little, and never more than all.
+	source.Give(5)
+	if flooded.All(1) || other.All(20) || !other.All(10) || other.Used() != 99 || all.Used() != 894 {
+		t.Errorf("%d are used, and %d of them by who has little", all.Used(), other.Used())
+	}
+}
+
 // A port with large datagrams holds up the others of a batch for less, and goes on so
 // when others have used the batch meanwhile.
 func TestAPortWithLargeDatagramsReceivesFewAtOnce(t *testing.T) {

@@ -165,12 +165,8 @@ func (v *Stay) Budget(all *conn.Budget) *conn.Budget {
 // over reports whether there is no room for one more.
 func over(n, most int32) bool { return most > 0 && n >= most }
 
-// alpha is how many times as much as is left one service may have. With 8 it gets
-// eight ninths at most where nobody else wants any, and others still find room.
-const alpha = 8
-
 // Share divides what all services share, so that one that is flooded leaves some for the
-// others. It is the dynamic threshold of shared-memory switches.
+// others, as conn.LeftOfShare has it.
 type Share struct {
 	most int64
 	used atomic.Int64
@@ -183,7 +179,7 @@ func NewShare(most int) *Share { return &Share{most: int64(most)} }
 // none left.
 func (s *Share) Take(own *atomic.Int32, n int32) bool {
 	had, used := int64(own.Add(n)-n), s.used.Add(int64(n))-int64(n)
-	if had >= alpha*(s.most-used) || used+int64(n) > s.most {
+	if conn.LeftOfShare(had, used, s.most) <= 0 || used+int64(n) > s.most {
 		s.Force(own, -n)
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/hold"
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -21,6 +22,9 @@ type Service struct {
 	// Guard tracks its clients by their sources.
 	Guard  guard.Guard
 	Active Activity
+	// Held is the service's share of what all services hold. It is charged with the bytes that
+	// are kept for the service's clients.
+	Held *conn.Budget
 
 	route atomic.Pointer[route.Route]
 	// ownFiles and ownSessions are the service's part of the shared capacity.
@@ -34,7 +38,7 @@ type Service struct {
 
 // New makes the service of a route.
 func New(shared *Shared, r *route.Route) *Service {
-	s := &Service{Shared: shared}
+	s := &Service{Shared: shared, Held: shared.Held.Share()}
 	s.route.Store(r)
 	s.Queue = hold.New(r, hold.Options{
 		Waker: shared.Waker, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,

@@ -84,8 +84,9 @@ type Shared struct {
 	// files and udpSessions are divided among the services; ports take files, too.
 	files, udpSessions *guard.Share
 	portFiles          atomic.Int32
-	// Held is charged with the bytes that are kept. Stalled is its part for relayed clients, so
-	// that clients that don't read leave the rest to those that wait.
+	// Held is charged with the bytes that are kept. Services and fronts have shares of it. Stalled
+	// is its part for relayed clients, so that clients that don't read leave the rest to those
+	// that wait.
 	Held, Stalled *conn.Budget
 	// asks bounds how many backends are asked to describe themselves at once, and fetches how
 	// many are asked clients' questions. QueryTimeout bounds how long each may take.

@@ -26,7 +26,11 @@ func (p *Port) admit(c *Client, k *service.Policy, rules *guard.Rules) bool {
 	if !ok {
 		return false
 	}
-	c.begin(p, stay)
+	if !c.begin(p, stay) {
+		p.refuse(c.line, proto.TooManyBytes)
+		p.refuseWith(c, proto.TooManyBytes)
+		return false
+	}
 	if c.local || k.Classifies || k.ClassifiesQueries {
 		switch goesOn, query := p.wants(c, k); {
 		case query != nil:

@@ -200,7 +200,9 @@ func (f *classifier) refusal(c *Client, why proto.Reason) []byte {
 // refuseWith tells a client why it is refused. That takes a place among the clients that are
 // not admitted.
 func (f *classifier) refuseWith(c *Client, why proto.Reason) {
-	if text := f.refusal(c, why); len(text) > 0 {
+	text := f.refusal(c, why)
+	c.drop(len(c.sent)) // it takes its time to read the text
+	if len(text) > 0 {
 		defer f.occupy(c).End()
 		part(c.conn, text)
 	}

@@ -60,16 +60,22 @@ type Client struct {
 }
 
 // begin begins the client's stay at a port. What was read until then is charged to its source
-// from now on.
-func (c *Client) begin(p *Port, stay guard.Stay) {
+// there from now on. False: it was read at a front, and the service's share has no room for it.
+func (c *Client) begin(p *Port, stay guard.Stay) bool {
 	c.port, c.stay = p, stay
-	all := p.Held
-	if kept := stay.Budget(all); kept != all {
-		all.Give(len(c.sent))
-		kept.Force(len(c.sent))
-		c.budget = kept
-		c.reader.Charge(kept)
+	was, kept := c.budget, stay.Budget(p.Held)
+	if kept == was {
+		return true
 	}
+	was.Give(len(c.sent))
+	if was != p.Held && p.Held.Full() {
+		was.Force(len(c.sent))
+		return false
+	}
+	kept.Force(len(c.sent))
+	c.budget = kept
+	c.reader.Charge(kept)
+	return true
 }
 
 // end ends the client, and gives back what it took. An HTTP client whose next request is for

@@ -34,10 +34,11 @@ const (
 type Front struct {
 	shared *service.Shared
 	key    route.FrontKey
-	// guard tracks the clients that haven't named a host, and files is what they take of the
-	// shared capacity.
+	// guard tracks the clients that haven't named a host. Files and held are what they take of
+	// the shared capacity.
 	guard guard.Guard
 	files service.Files
+	held  *conn.Budget
 	// owner has the owner's settings for all of the front's clients.
 	owner atomic.Pointer[ownerTerms]
 	// namers refuse clients that ask for a name that leads nowhere, in each protocol that has
@@ -79,7 +80,7 @@ func (*frontTerms) MaxHandshakes() int { return FrontHandshakes }
 // NewFront makes the front of a service's part.
 func NewFront(s *service.Shared, part *route.Front) *Front {
 	key := part.FrontKey
-	f := &Front{shared: s, key: key, hosts: map[string]*Port{}}
+	f := &Front{shared: s, key: key, held: s.Held.Share(), hosts: map[string]*Port{}}
 	f.Owner(part)
 	terms := &frontTerms{service.Policy{Service: proto.Service{Answers: proto.Answers{Asleep: NoSuchServer}}, Classifies: true}}
 	of := func(name v1alpha1.Protocol, protocol proto.Protocol) *classifier {
@@ -104,7 +105,7 @@ func (f *Front) Open() (listener.Socket, error) {
 		}
 		f.shared.Running.Go(func() {
 			defer utilruntime.HandleCrash()
-			f.serve(newClient(f.shared, c, from))
+			f.serve(newClient(f.shared, f.held, c, from))
 		})
 	})
 }
@@ -240,7 +241,7 @@ func (f *Front) admitted(c *Client) bool {
 	if owner.proxy.Trusts(c.source.Addr()) && !f.nobody.introduce(c) || c.local {
 		return false
 	}
-	stay, reason := f.guard.Admit(&owner.rules, c.source.Addr(), f.shared.Held)
+	stay, reason := f.guard.Admit(&owner.rules, c.source.Addr(), f.held)
 	if reason != "" {
 		f.nobody.refuse(c.line, reason)
 		return false
@@ -252,7 +253,7 @@ func (f *Front) admitted(c *Client) bool {
 // turn serves on an HTTP client whose next request is for another host. It keeps its state at
 // the front.
 func (f *Front) turn(was *Client, client *conn.Stream, rest []byte) {
-	c := newClient(f.shared, client, was.source)
+	c := newClient(f.shared, f.held, client, was.source)
 	c.endpoints, c.front = was.endpoints, &atFront{stay: was.front.stay, returned: true}
 	c.budget.Force(len(rest))
 	c.sent = rest

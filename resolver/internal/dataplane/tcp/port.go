@@ -91,7 +91,7 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 	}
 	p.Running.Go(func() {
 		defer utilruntime.HandleCrash()
-		c := newClient(p.Shared, stream, from)
+		c := newClient(p.Shared, p.Held, stream, from)
 		p.Counts.ClientTaken()
 		p.Wanted(c.line)
 		proxy := &p.Route().Proxy
@@ -106,10 +106,10 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 	})
 }
 
-// newClient makes a client of a connection.
-func newClient(s *service.Shared, c *conn.Stream, from netip.AddrPort) *Client {
+// newClient makes a client of a connection, whose bytes are charged to a budget.
+func newClient(s *service.Shared, held *conn.Budget, c *conn.Stream, from netip.AddrPort) *Client {
 	return &Client{
-		shared: s, conn: c, reader: conn.NewReader(c, s.Held), budget: s.Held, line: s.AccessLog.Begin(from),
+		shared: s, conn: c, reader: conn.NewReader(c, held), budget: held, line: s.AccessLog.Begin(from),
 		endpoints: endpoints{source: from},
 	}
 }

@@ -142,7 +142,7 @@ func TestWhatCameInTimeIsHeardLate(t *testing.T) {
 		_ = unix.Close(socket)
 		t.Fatal(err)
 	}
-	h := newClient(p.Shared, stream, netip.AddrPort{})
+	h := newClient(p.Shared, p.Held, stream, netip.AddrPort{})
 	defer h.end()
 	if _, err := c.Write([]byte("more")); err != nil {
 		t.Fatal(err)
