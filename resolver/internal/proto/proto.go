@@ -76,7 +76,7 @@ const (
 	QueueFull Reason = "queue_full"
 	// TooManySessions: the pod has as many UDP sessions as it may have.
 	TooManySessions Reason = "too_many_sessions"
-	// TooManyBytes: the pod holds as many bytes as it may hold.
+	// TooManyBytes: the pod holds as many bytes as it may hold, or the service its share of them.
 	TooManyBytes Reason = "too_many_bytes"
 	// NothingToWake: the service has no target that could be woken.
 	NothingToWake Reason = "nothing_to_wake"
