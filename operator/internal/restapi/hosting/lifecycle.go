@@ -21,11 +21,8 @@ import (
 // Start starts a server, asleep or stopped. One that runs is left as it is.
 func (h *Hosting) Start(ctx context.Context, id int64) error {
 	return h.set(ctx, id, func(s *v1alpha1.Server) error {
-		s.Spec.Running, s.Spec.Replicas, s.Spec.Deletion.Force = new(true), ptr.To[int32](1), false
-		// A deletion may have broken off.
-		for i := range s.Spec.Storage {
-			s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
-		}
+		s.Spec.Running, s.Spec.Replicas = new(true), ptr.To[int32](1)
+		keep(s, false)
 		return nil
 	})
 }
@@ -34,7 +31,8 @@ func (h *Hosting) Start(ctx context.Context, id int64) error {
 // are gone. With force it ends at once.
 func (h *Hosting) Stop(ctx context.Context, id int64, force bool) error {
 	return h.set(ctx, id, func(s *v1alpha1.Server) error {
-		s.Spec.Running, s.Spec.Replicas, s.Spec.Deletion.Force = new(false), new(int32), force
+		s.Spec.Running, s.Spec.Replicas = new(false), new(int32)
+		keep(s, force)
 		return nil
 	})
 }
@@ -46,6 +44,7 @@ func (h *Hosting) Wake(ctx context.Context, id int64) error {
 			return failf(Conflict, "id", "server %d is stopped: start it", id)
 		}
 		s.Spec.Replicas = ptr.To[int32](1)
+		keep(s, false)
 		return nil
 	})
 }
@@ -99,14 +98,16 @@ const MaxKeepAwake = 30 * 24 * time.Hour
 // KeepAwake keeps a server awake until a time, and wakes it if it sleeps; with a time that is over it
 // may sleep again.
 func (h *Hosting) KeepAwake(ctx context.Context, id int64, until time.Time) error {
-	s, err := h.change(ctx, id)
+	var s *v1alpha1.Server
+	err := h.set(ctx, id, func(read *v1alpha1.Server) error {
+		if !runs(read) {
+			return failf(Conflict, "id", "server %d is stopped: start it", id)
+		}
+		s = read
+		keep(s, false)
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	if !runs(s) {
-		return failf(Conflict, "id", "server %d is stopped: start it", id)
-	}
-	if _, err := h.ensure(ctx, id, ""); err != nil {
 		return err
 	}
 	return h.annotate(ctx, s, wellknown.KeepAwakeUntilAnnotation, until.UTC().Format(time.RFC3339))
@@ -155,31 +156,8 @@ func (h *Hosting) Resize(ctx context.Context, id, ram, disk int64) error {
 		if disk > 0 && len(s.Spec.Storage) > 0 {
 			s.Spec.Storage[0].Size = gibibytes(disk)
 		}
+		// One that was stopped by force may still be ending.
+		keep(s, !runs(s) && s.Spec.Deletion.Force)
 		return nil
 	})
-}
-
-// Delete deletes a server, once its players are gone, or at once with force. Its disk goes with it
-// unless that is kept, for a later server of the same number.
-func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) error {
-	var s *v1alpha1.Server
-	err := h.write(ctx, id, h.read, func(read *v1alpha1.Server) error {
-		s = read
-		s.Spec.Deletion.Force = force
-		for i := range s.Spec.Storage {
-			s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
-			if keepDisk {
-				s.Spec.Storage[i].OnDelete = v1alpha1.StorageRetain
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	err = h.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete Server %s: %w", h.key(id), err)
-	}
-	return nil
 }
