@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/restapi/gamecalls"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // Codes of errors.
@@ -136,7 +137,9 @@ func answerTo(ctx context.Context, err error) error {
 	case errors.Is(err, access.ErrBusy):
 		return later(fail(http.StatusTooManyRequests, "", "Too many unknown tokens were shown: try again in a second."))
 	case unavailable(err):
-		return later(fail(http.StatusServiceUnavailable, "", "Kubernetes doesn't answer now, so nothing is sure to have changed: send the same request again."))
+		// Whoever runs the cluster learns of it here alone, and it may last.
+		logr.FromContextOrDiscard(ctx).Error(err, "Kubernetes didn't do what a call asked for")
+		return later(fail(http.StatusServiceUnavailable, "", unavailability(err)))
 	case apierrors.IsConflict(err):
 		return later(fail(http.StatusServiceUnavailable, "", "Somebody else changed the server at the same time: send the same request again."))
 	case refusal.Is(err), apierrors.HasStatusCause(err, "NamespaceTerminating"):
@@ -178,7 +181,16 @@ func sentence(s string) string {
 	return s
 }
 
-// unavailable reports whether an error is the API server's absence.
+// unavailability says what is known of why the API server didn't do what it was asked for.
+func unavailability(err error) string {
+	// Who isn't known, or has no right, reads nothing of how the cluster is made.
+	if (apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)) && !errors.Is(err, access.ErrUnasked) {
+		return "Kubernetes failed, so nothing is sure to have changed: send the same request again, and if that doesn't help show this to its administrator: " + text.Excerpt(refusal.Words(err))
+	}
+	return "Kubernetes doesn't answer now, so nothing is sure to have changed: send the same request again."
+}
+
+// unavailable reports whether an error is the API server's absence, or a failure of its own.
 func unavailable(err error) bool {
 	var toServer *url.Error
 	var network net.Error

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -130,6 +132,34 @@ func TestErrorsHaveTheRightStatus(t *testing.T) {
 		var h huma.HeadersError
 		if again := errors.As(got, &h) && h.GetHeaders().Get("Retry-After") != ""; again != c.again {
 			t.Errorf("%s: told to come again: %v", name, again)
+		}
+	}
+}
+
+// A failure of the API server's own may last, so it is told in its words, and whoever runs it finds it
+// in the log. Who isn't let in yet reads none of that.
+func TestAFailureOfTheAPIServersIsTold(t *testing.T) {
+	full := apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full" + strings.Repeat(".", 10000)))
+	for name, c := range map[string]struct {
+		err  error
+		told bool
+	}{
+		"a full range":      {fmt.Errorf("apply Service x: %w", full), true},
+		"a proxy's page":    {apierrors.NewGenericServerResponse(http.StatusBadGateway, "GET", schema.GroupResource{}, "x", "range is full", 0, true), true},
+		"who isn't let in":  {fmt.Errorf("have a token reviewed: %w: %w", access.ErrUnasked, full), false},
+		"no answer in time": {fmt.Errorf("range is full: %w", context.DeadlineExceeded), false},
+	} {
+		var log strings.Builder
+		ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+		f := &Failure{}
+		if !errors.As(answerTo(ctx, c.err), &f) || f.status != http.StatusServiceUnavailable || len(f.Detail.Message) > 600 {
+			t.Errorf("%s: answered %+v", name, f)
+		}
+		if told := strings.Contains(f.Detail.Message, "range is full"); told != c.told {
+			t.Errorf("%s: the caller is told that: %t; in %s", name, told, f.Detail.Message)
+		}
+		if !strings.Contains(log.String(), "range is full") {
+			t.Errorf("%s: the log has %q", name, log.String())
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
@@ -37,6 +38,10 @@ func (p person) Name() string { return p.user.Name }
 func refused(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
+	}
+	if !unavailable(err) {
+		// The page logs what is unexpected.
+		ctx = logr.NewContext(ctx, logr.Discard())
 	}
 	f := &Failure{}
 	if !errors.As(answerTo(ctx, err), &f) || f.status == http.StatusInternalServerError {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -126,8 +127,15 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 	(&processes{calls}).register(api)
 	mux.HandleFunc(root, strays(mux))
 	changes := feed.New(s.hosting, time.Now, p.Log.WithName("feed"))
-	mux.Handle("/", page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != "" || o.BehindTLS}))
+	mux.Handle("/", logging(p.Log.WithName("page"), page.New(people{s, g, changes}, page.Options{Log: p.Log.WithName("page"), Secure: o.CertFile != "" || o.BehindTLS})))
 	return &Server{Handler: recovering(p, bounded(withoutSlash(endingWith(ending, mux)))), cache: cached, feed: changes, endStreams: func() { close(ending) }}, nil
+}
+
+// logging gives requests a log.
+func logging(log logr.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(logr.NewContext(r.Context(), log)))
+	})
 }
 
 // endingWith ends the page's streams, and calls that wait for a Server, when the program ends. Other

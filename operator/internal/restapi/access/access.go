@@ -27,6 +27,8 @@ var (
 	ErrForbidden = errors.New("forbidden")
 	// ErrBusy means that too many unknown tokens came to look at another one now.
 	ErrBusy = errors.New("too many unknown tokens")
+	// ErrUnasked means that the API server couldn't be asked who somebody is, or what somebody may do.
+	ErrUnasked = errors.New("the API server can't be asked")
 )
 
 // For how long answers are used. A token or a role that was withdrawn works for that long.
@@ -85,7 +87,7 @@ func New(client kubernetes.Interface, unknown Limiter) *Reviewer {
 }
 
 // User is whose token it is. It returns ErrUnauthenticated for one that the API server doesn't
-// accept, and other errors where it couldn't be asked.
+// accept, ErrBusy, and ErrUnasked where it couldn't be asked.
 func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 	if token == "" || len(token) > maxTokenBytes {
 		return nil, ErrUnauthenticated
@@ -106,7 +108,7 @@ func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("have a token reviewed: %w", err)
+		return nil, fmt.Errorf("have a token reviewed: %w: %w", ErrUnasked, err)
 	}
 	if !review.Status.Authenticated {
 		r.tokens.Add(key, (*User)(nil), noTokenFor)
@@ -146,7 +148,7 @@ func (r *Reviewer) Check(ctx context.Context, u *User, a Action) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("have access reviewed: %w", err)
+		return fmt.Errorf("have access reviewed: %w: %w", ErrUnasked, err)
 	}
 	if review.Status.Allowed {
 		r.answers.Add(question, answer{}, allowedFor)
