@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -147,11 +150,8 @@ func (h *Hosting) ensure(ctx context.Context, id int64, role string) (*corev1.Se
 		if n > 0 && settled(svc, have) && es != nil && kept(es) == !runs(s) {
 			return have, nil
 		}
-		if have != nil {
-			svc.ResourceVersion = have.ResourceVersion
-		}
-		err = patch.Apply(ctx, h.Client, fieldOwner, svc)
-		if apierrors.IsConflict(err) {
+		err = h.writeService(ctx, svc, have)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			continue
 		}
 		if err != nil {
@@ -166,6 +166,30 @@ func (h *Hosting) ensure(ctx context.Context, id int64, role string) (*corev1.Se
 		}
 	}
 	return nil, failf(Busy, "", "server %d is being changed by others: send the same request again", id)
+}
+
+// writeService writes a server's Service as it should be, unless somebody else wrote it since it was
+// read: that is a conflict, or one that exists already where none was read.
+func (h *Hosting) writeService(ctx context.Context, svc, have *corev1.Service) error {
+	if have == nil {
+		// Apply would also write over one that was made meanwhile.
+		if err := h.Client.Create(ctx, svc, client.FieldOwner(fieldOwner)); err != nil {
+			return fmt.Errorf("create Service %s: %w", client.ObjectKeyFromObject(svc), err)
+		}
+		return nil
+	}
+	// What Create wrote, Apply couldn't take away.
+	body, err := csaupgrade.UpgradeManagedFieldsPatch(have, sets.New(fieldOwner), fieldOwner)
+	if err != nil {
+		return fmt.Errorf("read whose the fields of Service %s are: %w", client.ObjectKeyFromObject(have), err)
+	}
+	if body != nil {
+		if err := h.Client.Patch(ctx, have, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(fieldOwner)); err != nil {
+			return fmt.Errorf("say whose the fields of Service %s are: %w", client.ObjectKeyFromObject(have), err)
+		}
+	}
+	svc.ResourceVersion = have.ResourceVersion
+	return patch.Apply(ctx, h.Client, fieldOwner, svc)
 }
 
 // settled reports whether a Service has the type and the ports that it should have.

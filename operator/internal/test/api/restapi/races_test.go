@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -150,14 +153,80 @@ func TestACreateThatBreaksOffIsCompleted(t *testing.T) {
 // broken starts a replica whose requests fail.
 func (w *world) broken(left *atomic.Int64) *httptest.Server {
 	w.t.Helper()
+	return w.wrapped(func(rt http.RoundTripper) http.RoundTripper { return failing{rt, left} })
+}
+
+// wrapped starts a replica whose requests go another way.
+func (w *world) wrapped(wrap transport.WrapperFunc) *httptest.Server {
+	w.t.Helper()
 	token, err := fixture.Token(w.t.Context(), w.admin, fixture.SystemNamespace, "dormouse-api", "", nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	config := rest.AnonymousClientConfig(fixture.Config(w.t))
 	config.BearerToken = token
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return failing{rt, left} })
+	config.Wrap(wrap)
 	return w.replica(config)
+}
+
+// pausing holds the first write of a Service until it is released.
+type pausing struct {
+	rest             http.RoundTripper
+	once             *sync.Once
+	reached, release chan struct{}
+}
+
+func (p pausing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/services") {
+		p.once.Do(func() {
+			close(p.reached)
+			<-p.release
+		})
+	}
+	return p.rest.RoundTrip(r)
+}
+
+// Of two calls that find no Service the slower one takes nothing back that the other one was told.
+func TestASlowCallTakesBackNoPort(t *testing.T) {
+	w := newWorld(t)
+	p := pausing{once: &sync.Once{}, reached: make(chan struct{}), release: make(chan struct{})}
+	slow := w.wrapped(func(rt http.RoundTripper) http.RoundTripper {
+		p := p
+		p.rest = rt
+		return p
+	})
+	const path = "/api/v1/server/8200"
+	var creating errgroup.Group
+	creating.Go(func() error {
+		r, err := call(t.Context(), slow.URL, w.token, http.MethodPost, path, two)
+		if err == nil && r.status != http.StatusCreated {
+			err = fmt.Errorf("answered %v", r)
+		}
+		return err
+	})
+	<-p.reached
+	told := w.want(w.call(0, w.token, http.MethodPatch, path+"/port/primary", ""), 200).body["port"]
+	close(p.release)
+	if err := creating.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	svc := &corev1.Service{}
+	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "server-8200"}, svc); err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return float64(p.NodePort) == told }); i < 0 {
+		t.Errorf("the port %v was told; the Service has %+v", told, svc.Spec.Ports)
+	}
+	// What is as it was made can be taken away by the next change.
+	w.want(w.call(1, w.token, http.MethodPatch, path+"/port/rcon", ""), 200)
+	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(svc), svc); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range svc.ManagedFields {
+		if f.Manager == "dormouse-api" && f.Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("fields of the API's belong to its %s: %s", f.Operation, f.FieldsV1)
+		}
+	}
 }
 
 // Kubernetes' roles decide who may do what.
