@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -43,6 +44,14 @@ func caller(ctx context.Context) *access.User {
 	return u
 }
 
+type sourceKey struct{}
+
+// source is the address that a call without a token comes from; none if that isn't known.
+func source(ctx context.Context) netip.Addr {
+	a, _ := ctx.Value(sourceKey{}).(netip.Addr)
+	return a
+}
+
 // bearer is the token of a request; empty if it has none.
 func bearer(header string) string {
 	scheme, token, _ := strings.Cut(header, " ")
@@ -66,7 +75,8 @@ func (g *gate) middleware(ctx huma.Context, next func(huma.Context)) {
 		}
 	}()
 	if len(op.Security) == 0 {
-		next(ctx)
+		from, _ := netip.ParseAddrPort(ctx.RemoteAddr())
+		next(huma.WithValue(ctx, sourceKey{}, from.Addr()))
 		return
 	}
 	u, err := g.access.User(ctx.Context(), bearer(ctx.Header("Authorization")))

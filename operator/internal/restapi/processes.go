@@ -24,6 +24,11 @@ type CodeInput struct {
 
 func (c CodeInput) code() string { return cmp.Or(c.Code, c.Header, bearer(c.Bearer)) }
 
+// by is who makes the call.
+func (c CodeInput) by(ctx context.Context) gamecalls.By {
+	return gamecalls.By{Code: c.code(), From: source(ctx)}
+}
+
 // WhoseInput is whose call it is.
 type WhoseInput struct {
 	_         struct{} `additionalProperties:"true"`
@@ -99,7 +104,7 @@ func (p *processes) register(api huma.API) {
 
 // set takes a call to the sidecar, and answers.
 func (p *processes) set(ctx context.Context, in CodeInput, whose WhoseInput, path string, body any) (*done, error) {
-	if err := p.calls.Do(ctx, in.code(), whose.named(), path, body); err != nil {
+	if err := p.calls.Do(ctx, in.by(ctx), whose.named(), path, body); err != nil {
 		return nil, answerTo(ctx, err)
 	}
 	return success(http.StatusOK), nil
@@ -122,7 +127,7 @@ func (p *processes) deletion(ctx context.Context, in *processDeletionInput) (*do
 }
 
 func (p *processes) running(ctx context.Context, in *CodeInput) (*processRunningOutput, error) {
-	list, err := p.calls.Running(ctx, in.code())
+	list, err := p.calls.Running(ctx, in.by(ctx))
 	if err != nil {
 		return nil, answerTo(ctx, err)
 	}

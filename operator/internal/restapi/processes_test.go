@@ -54,6 +54,8 @@ func (s *sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type processWorld struct {
 	t       *testing.T
 	api     *httptest.Server
+	calls   *gamecalls.Calls
+	handler http.Handler
 	sidecar *sidecar
 	code    string
 	log     atomic.Value // string
@@ -97,6 +99,7 @@ func newProcessWorld(t *testing.T) *processWorld {
 		t.Fatal(err)
 	}
 	w.log.Store("")
+	w.calls = calls
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	g := &gate{
@@ -105,7 +108,7 @@ func newProcessWorld(t *testing.T) *processWorld {
 	}
 	api.UseMiddleware(g.middleware)
 	(&processes{calls}).register(api)
-	w.api = httptest.NewServer(mux)
+	w.api, w.handler = httptest.NewServer(mux), mux
 	t.Cleanup(w.api.Close)
 	return w
 }
@@ -235,15 +238,64 @@ func TestAWrongCodeGetsNowhere(t *testing.T) {
 	w.want(400, "body.playerCount", "/setactiveplayers", w.code, `{"playerCount":-1}`)
 }
 
-// Whoever tries codes is stopped soon, and keeps no game from its calls; a game that calls without end
+// guess tries a wrong code from an address.
+func (w *processWorld) guess(from string) *httptest.ResponseRecorder {
+	return w.from(from, gameapi.NewCode("servers", "lobby"))
+}
+
+// from makes a call with a code from an address.
+func (w *processWorld) from(address, code string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, "/setactiveplayers", strings.NewReader(`{"playerCount":3}`))
+	r.RemoteAddr = address + ":40000"
+	r.Header.Set(gameapi.CodeHeader, code)
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(answer, r)
+	return answer
+}
+
+// A stranger who tries codes without end keeps no game from its first call.
+func TestAGameIsHeardThoughStrangersTryCodes(t *testing.T) {
+	t.Parallel()
+	w := newProcessWorld(t)
+	w.calls.Tries = 0
+	stopped := false
+	for range 1000 {
+		if stopped = w.guess("192.0.2.66").Code == http.StatusTooManyRequests; stopped {
+			break
+		}
+	}
+	if !stopped {
+		t.Fatal("wrong codes are tried without end")
+	}
+	if answer := w.from("127.0.0.1", w.code); answer.Code != http.StatusOK {
+		t.Errorf("the game is answered with %d %s", answer.Code, answer.Body)
+	}
+}
+
+// Where a proxy hides who calls, a stranger who tries some hundred codes doesn't keep it out either.
+func TestAGameIsHeardBehindAProxy(t *testing.T) {
+	t.Parallel()
+	w := newProcessWorld(t)
+	for range 300 {
+		if answer := w.guess("192.0.2.66"); answer.Code != http.StatusUnauthorized {
+			t.Fatalf("a wrong code is answered with %d %s", answer.Code, answer.Body)
+		}
+	}
+	if answer := w.from("192.0.2.66", w.code); answer.Code != http.StatusOK {
+		t.Errorf("the game is answered with %d %s", answer.Code, answer.Body)
+	}
+}
+
+// Whoever tries codes is stopped, and keeps no game from its calls; a game that calls without end
 // is stopped, too.
 func TestCallsAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newProcessWorld(t)
 	const players = `{"playerCount":3}`
+	w.calls.Tries = 0
 	w.want(200, "", "/setactiveplayers", w.code, players)
 	limited := func(path string, code func() string) (http.Header, bool) {
-		for range 200 {
+		for range 1000 {
 			if status, _, header := w.call(http.MethodPost, path, code(), players); status == http.StatusTooManyRequests {
 				return header, true
 			}
@@ -254,7 +306,7 @@ func TestCallsAreLimited(t *testing.T) {
 	if !ok || header.Get("Retry-After") != "1" {
 		t.Errorf("wrong codes are tried without end: %t, %v", ok, header)
 	}
-	if n := w.sidecar.asked.Load(); n > 20 {
+	if n := w.sidecar.asked.Load(); n > 500 {
 		t.Errorf("the sidecar was asked about %d codes", n)
 	}
 	w.want(200, "", "/setactiveplayers", w.code, players)

@@ -2,8 +2,10 @@
 // Server's code and does what was said. The API itself knows no code, and decides nothing.
 //
 // A code says whose it is, and only that Server's sidecar is asked about it: at its port, at the
-// address in the Server's status. Codes that a sidecar has accepted are limited each by itself, so that
-// nobody who tries others keeps a game from its calls.
+// address in the Server's status. Whoever tries codes keeps no game from its calls: those that a sidecar
+// has accepted are limited each by itself, as are calls from the address of the Server's Pod, and they
+// go on connections of their own. Others share a limit that is high, for a sidecar checks a code in no
+// time.
 package gamecalls
 
 import (
@@ -36,12 +38,14 @@ const CallTime = 2 * time.Second
 const (
 	// callsOfCode is how many calls a second a code may make, and callsAtOnce how many at once.
 	callsOfCode, callsAtOnce = 10, 20
-	// triesOfServer is how many codes a second that aren't known are tried at a Server, and
-	// triesAtOnce how many at once.
-	triesOfServer, triesAtOnce = 1, 10
-	// mostKept bounds the codes and the Servers that are remembered, and keptFor for how long after
-	// the last call.
+	// triesOfServer and triesAtOnce are the defaults of Tries and TriesAtOnce.
+	triesOfServer, triesAtOnce = 200, 400
+	// triesOfPod and triesOfPodAtOnce are those besides from the address of its Pod.
+	triesOfPod, triesOfPodAtOnce = 10, 20
+	// mostKept bounds the codes and the Servers that are remembered, knownFor and keptFor for how long
+	// after the last call.
 	mostKept = 16384
+	knownFor = 24 * time.Hour
 	keptFor  = 10 * time.Minute
 	// maxAnswer bounds a sidecar's answer, and maxSentence what is told of it.
 	maxAnswer   = 4 << 10
@@ -55,54 +59,74 @@ type Calls struct {
 	Namespace string
 	// Port is the sidecars'.
 	Port int
+	// Tries is how many codes a second that aren't known are tried at a Server, and TriesAtOnce how
+	// many at once.
+	Tries       rate.Limit
+	TriesAtOnce int
 
-	http *http.Client
-	// codes are the limits of codes that a sidecar has accepted, and servers those of others.
-	codes, servers *utilcache.LRUExpireCache
+	// games makes the calls of games, and tries those that may be anybody's.
+	games, tries *http.Client
+	// codes are the limits of codes that a sidecar has accepted, pods those of calls from a Server's
+	// Pod, and servers those of others.
+	codes, pods, servers *utilcache.LRUExpireCache
 }
 
 // New makes Calls for the Servers of a namespace.
 func New(cached client.Reader, namespace string) *Calls {
-	dialer := net.Dialer{Timeout: CallTime}
 	return &Calls{
-		Cached: cached, Namespace: namespace, Port: wellknown.SidecarPort,
-		codes: utilcache.NewLRUExpireCache(mostKept), servers: utilcache.NewLRUExpireCache(mostKept),
-		http: &http.Client{
-			// Without a proxy, which would learn codes.
-			Transport: &http.Transport{
-				DialContext: dialer.DialContext, MaxIdleConns: 2048, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 8,
-				IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer, DisableCompression: true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		Cached: cached, Namespace: namespace, Port: wellknown.SidecarPort, Tries: triesOfServer, TriesAtOnce: triesAtOnce,
+		codes: utilcache.NewLRUExpireCache(mostKept), pods: utilcache.NewLRUExpireCache(mostKept), servers: utilcache.NewLRUExpireCache(mostKept),
+		games: newClient(8), tries: newClient(4),
 	}
+}
+
+// newClient makes a client of sidecars with so many connections to each.
+func newClient(connections int) *http.Client {
+	dialer := net.Dialer{Timeout: CallTime}
+	return &http.Client{
+		// Without a proxy, which would learn codes.
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, MaxIdleConns: 2048, MaxIdleConnsPerHost: 2, MaxConnsPerHost: connections,
+			IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// By is who makes a call.
+type By struct {
+	// Code is what the call shows.
+	Code string
+	// From is the address that it comes from; none if that isn't known.
+	From netip.Addr
 }
 
 // Named is whose call it is in its own words; empty where it doesn't say.
 type Named struct{ Namespace, Server string }
 
 // Do takes a call with its body to a path of the sidecar.
-func (c *Calls) Do(ctx context.Context, code string, named Named, path string, body any) error {
+func (c *Calls) Do(ctx context.Context, by By, named Named, path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("write a call of a game: %w", err)
 	}
-	return c.ask(ctx, code, named, http.MethodPost, path, text)
+	return c.ask(ctx, by, named, http.MethodPost, path, text)
 }
 
 // ask finds a call's Server, and takes the call to its sidecar.
-func (c *Calls) ask(ctx context.Context, code string, named Named, method, path string, body []byte) error {
+func (c *Calls) ask(ctx context.Context, by By, named Named, method, path string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTime)
 	defer cancel()
-	s, err := c.find(ctx, code, named)
+	s, err := c.find(ctx, by.Code, named)
 	if err != nil {
 		return err
 	}
-	key := sha256.Sum256([]byte(code))
-	if !c.allow(key, client.ObjectKeyFromObject(s)) {
+	key := sha256.Sum256([]byte(by.Code))
+	with, ok := c.admit(key, s, by.From)
+	if !ok {
 		return failf(Limited, "too many calls of this server: slow down")
 	}
-	err = c.forward(ctx, s, code, method, path, body)
+	err = c.forward(ctx, with, s, by.Code, method, path, body)
 	if Is(err, Wrong) {
 		c.codes.Remove(key)
 	} else if accepted(err) {
@@ -110,7 +134,7 @@ func (c *Calls) ask(ctx context.Context, code string, named Named, method, path 
 		if !ok {
 			limiter = rate.NewLimiter(callsOfCode, callsAtOnce)
 		}
-		c.codes.Add(key, limiter, keptFor)
+		c.codes.Add(key, limiter, knownFor)
 	}
 	return err
 }
@@ -143,23 +167,34 @@ func (c *Calls) find(ctx context.Context, code string, named Named) (*v1alpha1.S
 // takesPart reports whether a Server's game may call.
 func takesPart(s *v1alpha1.Server) bool { return s.Annotations[wellknown.GameAPIAnnotation] == "true" }
 
-// allow reports whether another call may be made: with a code that is known, or else to find out about
-// one.
-func (c *Calls) allow(code [sha256.Size]byte, server client.ObjectKey) bool {
+// admit reports whether another call may be made, and by which client: with a code that is known, or
+// else to find out about one.
+func (c *Calls) admit(code [sha256.Size]byte, s *v1alpha1.Server, from netip.Addr) (*http.Client, bool) {
 	if v, ok := c.codes.Get(code); ok {
-		return v.(*rate.Limiter).Allow()
+		return c.games, v.(*rate.Limiter).Allow()
 	}
-	v, ok := c.servers.Get(server)
+	server := client.ObjectKeyFromObject(s)
+	// A proxy in between has an address of its own, and others may share one with a Pod on its node's
+	// network: a game then has its part of what all have.
+	if pod, err := netip.ParseAddr(s.Status.PodIP); err == nil && pod.Unmap() == from.Unmap() && allow(c.pods, server, triesOfPod, triesOfPodAtOnce) {
+		return c.games, true
+	}
+	return c.tries, allow(c.servers, server, c.Tries, c.TriesAtOnce)
+}
+
+// allow reports whether one more is within a Server's limit.
+func allow(limits *utilcache.LRUExpireCache, server client.ObjectKey, perSecond rate.Limit, atOnce int) bool {
+	v, ok := limits.Get(server)
 	if !ok {
-		v = rate.NewLimiter(triesOfServer, triesAtOnce)
+		v = rate.NewLimiter(perSecond, atOnce)
 	}
 	// Two first calls at once may count as one.
-	c.servers.Add(server, v, keptFor)
+	limits.Add(server, v, keptFor)
 	return v.(*rate.Limiter).Allow()
 }
 
 // forward makes a call of a sidecar.
-func (c *Calls) forward(ctx context.Context, s *v1alpha1.Server, code, method, path string, body []byte) error {
+func (c *Calls) forward(ctx context.Context, with *http.Client, s *v1alpha1.Server, code, method, path string, body []byte) error {
 	ip, err := netip.ParseAddr(s.Status.PodIP)
 	if err != nil {
 		return failf(Unavailable, "the Server has no Pod with an address now")
@@ -173,7 +208,7 @@ func (c *Calls) forward(ctx context.Context, s *v1alpha1.Server, code, method, p
 	request.Header.Set("Content-Type", "application/json")
 	// Each call may be made twice, so one on a connection that was just closed is. It isn't sent.
 	request.Header["X-Idempotency-Key"] = nil
-	response, err := c.http.Do(request)
+	response, err := with.Do(request)
 	if err != nil {
 		return failf(Unavailable, "the Server's sidecar doesn't answer now: send the same again")
 	}

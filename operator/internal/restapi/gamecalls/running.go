@@ -34,8 +34,8 @@ type RunningPort struct {
 }
 
 // Running are the servers that take players, of those that take part, by their names.
-func (c *Calls) Running(ctx context.Context, code string) ([]Running, error) {
-	if err := c.ask(ctx, code, Named{}, http.MethodGet, gameapi.CheckPath, nil); err != nil {
+func (c *Calls) Running(ctx context.Context, by By) ([]Running, error) {
+	if err := c.ask(ctx, by, Named{}, http.MethodGet, gameapi.CheckPath, nil); err != nil {
 		return nil, err
 	}
 	var servers v1alpha1.ServerList
