@@ -58,7 +58,16 @@ type connection struct {
 	// place and own are its places among all waiting connections and among its caller's; nil
 	// while a request is answered.
 	place, own *list.Element
-	gone       bool
+	// answers is how many requests are answered on it, of which HTTP/2 has any number at once.
+	answers int
+	gone    bool
+}
+
+// NewGate bounds the connections of a listener of another server, in total and for each caller's
+// address, as those of a Server are. closed counts those that it closed by reason: too_many or
+// too_many_of_caller. Whoever answers a request marks its connection with Answering.
+func NewGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) net.Listener {
+	return newGate(ln, most, ofCaller, closed, log)
 }
 
 func newGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) *gate {
@@ -198,8 +207,9 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// answering marks a connection as answering a request, until done.
-func answering(c net.Conn) (done func()) {
+// Answering marks a connection of a gate's, or one of TLS on it, as answering a request, until done. It
+// isn't closed to make room meanwhile.
+func Answering(c net.Conn) (done func()) {
 	if secure, is := c.(*tls.Conn); is {
 		c = secure.NetConn()
 	}
@@ -211,10 +221,11 @@ func answering(c net.Conn) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unqueue(held)
+	held.answers++
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if !held.gone {
+		if held.answers--; held.answers == 0 && !held.gone {
 			g.queue(held)
 		}
 	}

@@ -213,3 +213,24 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A connection on which several requests are answered at once, as HTTP/2 has them, waits only once the
+// last of them is.
+func TestAConnectionWaitsOnceAllIsAnswered(t *testing.T) {
+	g := newGate(nil, 1, 1, nil, logr.Discard())
+	here, there := net.Pipe()
+	defer func() { _ = there.Close() }()
+	c := g.admit(here)
+	first, second := Answering(c), Answering(c)
+	for _, step := range []struct {
+		done    func()
+		waiting int
+	}{{func() {}, 0}, {first, 0}, {second, 1}} {
+		if step.done(); g.waiting.Len() != step.waiting {
+			t.Errorf("%d connections wait, want %d", g.waiting.Len(), step.waiting)
+		}
+	}
+	if err := c.Close(); err != nil || g.waiting.Len() != 0 {
+		t.Errorf("%d connections wait once it is closed: %v", g.waiting.Len(), err)
+	}
+}

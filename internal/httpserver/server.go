@@ -264,7 +264,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (*Server) NeedLeaderElection() bool { return false }
 
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
-	done := answering(ctx.Conn())
+	done := Answering(ctx.Conn())
 	// This runs last, after a panic is answered, too.
 	defer func() {
 		// A refused request that is held back may make room.

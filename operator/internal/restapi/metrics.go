@@ -13,6 +13,7 @@ type Metrics struct {
 	seconds *prometheus.HistogramVec
 	refuse  *prometheus.CounterVec
 	open    *prometheus.GaugeVec
+	closed  *prometheus.CounterVec
 }
 
 // NewMetrics registers the API's metrics.
@@ -31,9 +32,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dormouse_api_open_calls", Help: "Calls of the REST API that stay open: streams (of logs and events), waiting (for a Server).",
 		}, []string{"what"}),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_api_closed_connections_total", Help: "Connections to the REST API that were closed because there were too many, in all (too_many) or of one address (too_many_of_caller).",
+		}, []string{"reason"}),
 	}
 	if r != nil {
-		r.MustRegister(m.calls, m.seconds, m.refuse, m.open)
+		r.MustRegister(m.calls, m.seconds, m.refuse, m.open, m.closed)
 	}
 	return m
 }

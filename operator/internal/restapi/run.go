@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +45,10 @@ const (
 	// leaveTime is how long it goes on taking calls after it says that it isn't ready: those who send
 	// it some learn of that first.
 	leaveTime = 3 * time.Second
-	// maxConnections bounds those that are open. Further ones wait.
+	// maxConnections bounds those that are open, and maxOfCaller those of one address, which may be a
+	// proxy's. For a further one the one is closed that has waited longest for its caller.
 	maxConnections = 8192
+	maxOfCaller    = 4096
 	// maxHeader bounds a request's headers: a token may have 16 KiB.
 	maxHeader = 32 << 10
 )
@@ -187,6 +188,24 @@ func recovering(p program.Process, next http.Handler) http.Handler {
 	})
 }
 
+type connKey struct{}
+
+// newWeb makes the HTTP server, for a listener that bounds connections.
+func newWeb(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+				defer httpserver.Answering(c)()
+			}
+			handler.ServeHTTP(w, r)
+		}),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		// A stream sets its own, for each write.
+		WriteTimeout: maxWait + time.Minute,
+	}
+}
+
 // kinds are those that are kept in memory.
 func kinds() []client.Object {
 	return []client.Object{&v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}}
@@ -221,7 +240,8 @@ func (s *Server) Start(ctx context.Context, filled func()) error {
 // Run runs the API until ctx ends.
 func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *runtime.Scheme, o Options) error {
 	registry := p.NewRegistry()
-	s, err := New(ctx, config, scheme, o, p, NewMetrics(registry))
+	metrics := NewMetrics(registry)
+	s, err := New(ctx, config, scheme, o, p, metrics)
 	if err != nil {
 		return err
 	}
@@ -249,7 +269,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 	if o.Listening != nil {
 		o.Listening(ln.Addr())
 	}
-	ln = netutil.LimitListener(ln, maxConnections)
+	ln = httpserver.NewGate(ln, maxConnections, maxOfCaller, metrics.closed, p.Log.WithName("http"))
 	// What calls need goes on until the last of them is answered.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -262,11 +282,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"h2", "http/1.1"}})
 		g.Go(func() error { return certificate.Start(running) })
 	}
-	web := &http.Server{
-		Handler: s.Handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		// A stream sets its own, for each write.
-		WriteTimeout: maxWait + time.Minute,
-	}
+	web := newWeb(s.Handler)
 	web.RegisterOnShutdown(s.endStreams)
 	g.Go(func() error { return own.Start(running) })
 	g.Go(func() error { return s.Start(running, func() { filled.Store(true) }) })

@@ -1,0 +1,78 @@
+package restapi
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"dormouse.dev/dormouse/internal/httpserver"
+)
+
+// Whoever fills the API with connections that wait keeps nobody out; and one that is answered stays.
+func TestConnectionsThatWaitMakeRoom(t *testing.T) {
+	const most = 4
+	metrics := NewMetrics(nil)
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	web := newWeb(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			close(begun)
+			<-end
+		}
+	}))
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(httpserver.NewGate(ln, most, most, metrics.closed, logr.Discard())) }()
+	t.Cleanup(func() {
+		_ = web.Close()
+		<-ended
+	})
+	dial := func() net.Conn {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ask := func(c net.Conn, path string) {
+		if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := func(c net.Conn) error {
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		return r.Body.Close()
+	}
+	stream := dial()
+	ask(stream, "/stream")
+	<-begun
+	for range 3 * most {
+		c := dial()
+		ask(c, "/healthcheck")
+		if err := answered(c); err != nil {
+			t.Fatalf("one more isn't answered: %v", err)
+		}
+	}
+	close(end)
+	if err := answered(stream); err != nil {
+		t.Errorf("the one that was being answered was cut off: %v", err)
+	}
+	if n := testutil.ToFloat64(metrics.closed.WithLabelValues("too_many_of_caller")); n != 2*most+1 {
+		t.Errorf("%v connections were closed to make room, want %d", n, 2*most+1)
+	}
+}
