@@ -141,8 +141,8 @@ func TestErrorsHaveTheRightStatus(t *testing.T) {
 func TestAFailureOfTheAPIServersIsTold(t *testing.T) {
 	full := apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full" + strings.Repeat(".", 10000)))
 	for name, c := range map[string]struct {
-		err  error
-		told bool
+		err   error
+		words bool
 	}{
 		"a full range":      {fmt.Errorf("apply Service x: %w", full), true},
 		"a proxy's page":    {apierrors.NewGenericServerResponse(http.StatusBadGateway, "GET", schema.GroupResource{}, "x", "range is full", 0, true), true},
@@ -155,8 +155,8 @@ func TestAFailureOfTheAPIServersIsTold(t *testing.T) {
 		if !errors.As(answerTo(ctx, c.err), &f) || f.status != http.StatusServiceUnavailable || len(f.Detail.Message) > 600 {
 			t.Errorf("%s: answered %+v", name, f)
 		}
-		if told := strings.Contains(f.Detail.Message, "range is full"); told != c.told {
-			t.Errorf("%s: the caller is told that: %t; in %s", name, told, f.Detail.Message)
+		if words := strings.Contains(f.Detail.Message, "range is full"); words != c.words {
+			t.Errorf("%s: the caller is told that: %t; in %s", name, words, f.Detail.Message)
 		}
 		if !strings.Contains(log.String(), "range is full") {
 			t.Errorf("%s: the log has %q", name, log.String())

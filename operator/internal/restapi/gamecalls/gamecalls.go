@@ -42,11 +42,11 @@ const (
 	triesOfServer, triesAtOnce = 200, 400
 	// triesOfPod and triesOfPodAtOnce are those besides from the address of its Pod.
 	triesOfPod, triesOfPodAtOnce = 10, 20
-	// mostKept bounds the codes and the Servers that are remembered, knownFor and keptFor for how long
+	// mostKept bounds the codes and the Servers that are remembered, acceptedFor and keptFor for how long
 	// after the last call.
-	mostKept = 16384
-	knownFor = 24 * time.Hour
-	keptFor  = 10 * time.Minute
+	mostKept    = 16384
+	acceptedFor = 24 * time.Hour
+	keptFor     = 10 * time.Minute
 	// maxAnswer bounds a sidecar's answer, and maxSentence what is told of it.
 	maxAnswer   = 4 << 10
 	maxSentence = 500
@@ -134,7 +134,7 @@ func (c *Calls) ask(ctx context.Context, by By, named Named, method, path string
 		if !ok {
 			limiter = rate.NewLimiter(callsOfCode, callsAtOnce)
 		}
-		c.codes.Add(key, limiter, knownFor)
+		c.codes.Add(key, limiter, acceptedFor)
 	}
 	return err
 }

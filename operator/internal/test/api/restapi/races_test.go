@@ -205,7 +205,7 @@ func TestASlowCallTakesBackNoPort(t *testing.T) {
 		return err
 	})
 	<-p.reached
-	told := w.want(w.call(0, w.token, http.MethodPatch, path+"/port/primary", ""), 200).body["port"]
+	answered := w.want(w.call(0, w.token, http.MethodPatch, path+"/port/primary", ""), 200).body["port"]
 	close(p.release)
 	if err := creating.Wait(); err != nil {
 		t.Fatal(err)
@@ -214,8 +214,8 @@ func TestASlowCallTakesBackNoPort(t *testing.T) {
 	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "server-8200"}, svc); err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return float64(p.NodePort) == told }); i < 0 {
-		t.Errorf("the port %v was told; the Service has %+v", told, svc.Spec.Ports)
+	if i := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return float64(p.NodePort) == answered }); i < 0 {
+		t.Errorf("the port %v was answered; the Service has %+v", answered, svc.Spec.Ports)
 	}
 	// What is as it was made can be taken away by the next change.
 	w.want(w.call(1, w.token, http.MethodPatch, path+"/port/rcon", ""), 200)
