@@ -6,7 +6,6 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -18,8 +17,8 @@ func (r Ref) isGameType() bool { return r.is(v1alpha1.GroupVersion.Group, "GameT
 
 // getGameType is the scale that a GameType will have then.
 func (s *Scaler) getGameType(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
-	u := s.object(ref)
-	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+	u, err := s.read(ctx, ref)
+	if err != nil {
 		return nil, explain(ref, "read", err)
 	}
 	scale := &autoscalingv1.Scale{}

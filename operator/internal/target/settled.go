@@ -141,8 +141,7 @@ func (q *inquiry) pod(ctx context.Context, pod PodKey) (*unstructured.Unstructur
 }
 
 func (q *inquiry) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	u := q.scaler.object(ref)
-	err := q.scaler.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u)
+	u, err := q.scaler.read(ctx, ref)
 	switch {
 	case err == nil:
 		return u, nil

@@ -16,12 +16,11 @@ import (
 // Status reads the target's UID and status.conditions, if the kind has them where most kinds
 // do. Dormouse's own kinds are watched anyway.
 func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condition, error) {
-	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.HasServers() {
-		return s.own(ctx, ref, key)
+		return s.own(ctx, ref, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	}
-	u := s.object(ref)
-	if err := s.client.Get(ctx, key, u); err != nil {
+	u, err := s.read(ctx, ref)
+	if err != nil {
 		return "", nil, explain(ref, "read", err)
 	}
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")

@@ -56,20 +56,13 @@ type Scaler struct {
 // NewScaler makes a Scaler.
 func NewScaler(c client.Client) *Scaler { return &Scaler{client: c} }
 
-// object is the target without anything but its name.
-func (s *Scaler) object(ref Ref) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(ref.APIVersion)
-	u.SetKind(ref.Kind)
-	u.SetNamespace(ref.Namespace)
-	u.SetName(ref.Name)
-	return u
-}
-
 // scale is the target without anything but its name, and an empty Scale to call its subresource
 // with; an error if the target's kind is cluster-scoped.
 func (s *Scaler) scale(ref Ref) (object, scale *unstructured.Unstructured, err error) {
-	object = s.object(ref)
+	object = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": ref.APIVersion, "kind": ref.Kind,
+		"metadata": map[string]any{"namespace": ref.Namespace, "name": ref.Name},
+	}}
 	is, err := s.client.IsObjectNamespaced(object)
 	switch {
 	case err != nil:
@@ -77,10 +70,14 @@ func (s *Scaler) scale(ref Ref) (object, scale *unstructured.Unstructured, err e
 	case !is:
 		return nil, nil, &failure{fmt.Sprintf("%s %s belongs to no namespace, and only objects of the ElasticService's own namespace are scaled", ref.Kind, ref.Name), ErrClusterScoped}
 	}
-	scale = &unstructured.Unstructured{Object: map[string]any{}}
-	scale.SetAPIVersion("autoscaling/v1")
-	scale.SetKind("Scale")
+	scale = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale"}}
 	return object, scale, nil
+}
+
+// read reads an object itself.
+func (s *Scaler) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+	return u, s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u)
 }
 
 // Get reads the scale.
