@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
@@ -26,7 +27,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/target"
-	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 // ErrUnknownService means that no ElasticService has the Service.
@@ -134,8 +134,10 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	if wake := es.Spec.Wake; wake != nil && wake.When == v1alpha1.WakeOnNever {
 		return unwoken(es, ErrNeverWakes)
 	}
-	if until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAsleepUntilAnnotation); err == nil && w.now().Before(until) {
-		return unwoken(es, ErrKeptAsleep)
+	if _, kept := es.Annotations[wellknown.KeepAsleepUntilAnnotation]; kept {
+		if until, err := maintenance.Until(es.Annotations); err == nil && w.now().Before(until) {
+			return unwoken(es, ErrKeptAsleep)
+		}
 	}
 	done := w.flight.DoChan(string(es.UID), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
@@ -169,7 +171,7 @@ func unwoken(es *v1alpha1.ElasticService, why error) (informerapi.WakeResponse, 
 
 // wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both.
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
-	asked, since := w.now(), times.Micro(es.Status.PhaseSince)
+	asked, since := w.now(), ptr.Deref(es.Status.PhaseSince, metav1.MicroTime{}).Time
 	m := w.services.of(asked, es.UID)
 	if asked.Sub(m.answered) <= remember && !since.After(m.phaseSince) {
 		return m.answer, nil
@@ -204,7 +206,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return informerapi.WakeResponse{}, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
-	phase, now := stamped.Status.Phase, times.Micro(stamped.Status.PhaseSince)
+	phase, now := stamped.Status.Phase, ptr.Deref(stamped.Status.PhaseSince, metav1.MicroTime{}).Time
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
 	if (!first || skipped && now.After(since)) && phase != v1alpha1.PhaseFallingAsleep {
 		// The cache may not have the sleep yet, nor how many replicas it ended.
