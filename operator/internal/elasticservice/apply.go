@@ -48,7 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		err := endpoints.Sync(ctx, r.Client, &p.state.pendingSlices, o.Slices, endpoints.Slices(p.es, endpoints.Wanted{
 			Service: o.Service, Resolvers: o.Resolvers, Roles: p.plan.Roles, Stay: p.plan.Stay,
 			Sources: o.Sources, Pods: o.Pods, Slices: o.Slices, Leftovers: o.Leftovers.Slices,
-			Accepting: p.plan.Accepting(p.es),
+			Accepting: p.plan.Accepting,
 		}))
 		if refusal.Is(err) && p.es.DeletionTimestamp.IsZero() {
 			result, err = r.stop(ctx, p, obstacle.New(reasons.Refused,

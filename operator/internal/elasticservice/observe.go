@@ -38,16 +38,16 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 // scale that may have changed, the owners of pods from before a sleep, and a resolver's state
 // that is older than endpoints.MaxViewAge.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
-	var o planner.Observed
-	now, is, ref, private := r.Now(), spec.Of(es), target.Of(es), endpoints.PrivateServiceName(es.Spec.Service)
+	is, now, ref := spec.Of(es), r.Now(), target.Of(es)
+	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}
 	deleting, hasServers := !es.DeletionTimestamp.IsZero(), ref.HasServers()
 	if m.target.Name != "" && m.target != ref {
 		es.Status.Replicas = 0 // they were another target's
 	}
-	if err := r.observeServices(ctx, es, private, &o); err != nil {
+	if err := r.observeServices(ctx, es, &o); err != nil {
 		return o, err
 	}
-	if err := r.observeSiblings(ctx, es, &o); err != nil {
+	if err := r.observeOthers(ctx, es, &o); err != nil {
 		return o, err
 	}
 	var err error
@@ -63,7 +63,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		}
 		observeDraining(servers, &o)
 	}
-	if err := r.observeSlices(ctx, es, private, &o); err != nil {
+	if err := r.observeSlices(ctx, es, &o); err != nil {
 		return o, err
 	}
 	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
@@ -72,23 +72,25 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		return o, err
 	}
 	o.Scale = r.observeScale(ctx, ref, &m.scale)
-	if o.Scale.Err == nil && o.Scale.Replicas == 0 && es.Status.Phase == v1alpha1.PhaseAsleep {
+	asleep := es.Status.Phase == v1alpha1.PhaseAsleep
+	if o.Scale.Err == nil && o.Scale.Replicas == 0 && asleep {
 		r.observeZero(ctx, es, m, &o)
 	}
 	r.observeUnsettled(ctx, now, es, m, &o)
 	o.Pods.Unsettled = o.Unsettled.UIDs
-	o.Servers = endpoints.ServersOf(o.Sources, o.Pods)
-	o.Up = endpoints.CountUp(o.Servers)
-	if err := r.observeResolvers(ctx, es, is, &o); err != nil {
+	o.Servers, o.Up = endpoints.ServersOf(o.Sources, o.Pods)
+	if err := r.observeResolvers(ctx, es, &o); err != nil {
 		return o, err
 	}
-	m.observeStrangers(now, es, ref, &o, func() (int32, error) {
-		scale, err := r.Scaler.Get(ctx, ref)
-		if err != nil {
-			return 0, err
-		}
-		return scale.Status.Replicas, nil
-	})
+	if asleep || len(m.strangers) > 0 {
+		m.observeStrangers(now, es, ref, &o, func() (int32, error) {
+			scale, err := r.Scaler.Get(ctx, ref)
+			if err != nil {
+				return 0, err
+			}
+			return scale.Status.Replicas, nil
+		})
+	}
 	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
 	if !is.HasPlayers || !is.Awake || deleting {
 		m.players = playerState{}
@@ -101,22 +103,20 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		}
 		o.Allocated = r.allocated(es)
 	}
-	if o.Group, err = r.observeGroup(ctx, es); err != nil {
-		return o, err
-	}
 	if es.Spec.Autoscaler == nil {
 		m.autoscaler = autoscaler.Attempts{}
 	} else {
 		r.observeAutoscaler(ctx, now, es, m, &o)
 	}
 	if key := client.ObjectKeyFromObject(es); is.HasTriggers && is.Awake && !deleting {
+		m.untriggered = false
 		o.Triggers = r.Triggers.Read(key, triggersOf(es, o)) //nolint:contextcheck // the poller asks in the background, beyond this pass
-	} else {
+	} else if !m.untriggered {
+		m.untriggered = true
 		r.Triggers.Forget(key)
 	}
-	m.up(now, o.Up > 0, o.Scale.Err != nil || o.Scale.Replicas > 0)
-	o.UnblockedAt = m.unblocked(now, es, planner.Blocked(es, o, is.Handoff))
-	o.UpSince, o.NoneUpSince, o.NoneLastingSince, o.SleepBegun = m.upSince, m.noneUpSince, m.noneLastingSince, m.sleepBegun
+	o.Blocked = planner.Blocked(es, o, is.Handoff)
+	m.follow(now, es, &o)
 	if found := m.diagnosis.Found; found != nil {
 		o.Nobody = found.Nobody
 	}
@@ -129,23 +129,18 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 }
 
 // observeServices reads the Services: the user's, the private one, and the one that is shared with
-// others. It looks for who else has a claim to the user's.
-func (r *Reconciler) observeServices(ctx context.Context, es *v1alpha1.ElasticService, private string, o *planner.Observed) error {
+// others. It looks for what else has a UDP port of the user's.
+func (r *Reconciler) observeServices(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	for _, read := range []struct {
 		name string
 		to   **corev1.Service
-	}{{es.Spec.Service, &o.Service}, {private, &o.Private}} {
+	}{{es.Spec.Service, &o.Service}, {o.PrivateName, &o.Private}} {
 		svc := &corev1.Service{}
 		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: es.Namespace, Name: read.name}, svc); err == nil {
 			*read.to = svc
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("read Service %s/%s: %w", es.Namespace, read.name, err)
 		}
-	}
-	if oldest, err := index.ForService(ctx, r.Client, es.Namespace, es.Spec.Service); err != nil {
-		return err
-	} else if oldest != nil && oldest.UID != es.UID && index.OlderThan(oldest, es) {
-		o.Older = oldest.Name
 	}
 	var err error
 	if o.Service != nil && udpports.Has(o.Service) {
@@ -174,38 +169,42 @@ func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService)
 	return idleness.KeptAwake{Until: gas.Status.KeepAwakeUntil.Add(keptAwakeOver), By: "GameAutoscaler " + gas.Name}, nil
 }
 
-// observeGroup finds the ElasticServices that are woken with this one, and those that wake it.
-func (r *Reconciler) observeGroup(ctx context.Context, es *v1alpha1.ElasticService) (wakegroup.Seen, error) {
-	var wakers v1alpha1.ElasticServiceList
-	// They are only read, like those that are named.
-	err := r.Client.List(ctx, &wakers, client.InNamespace(es.Namespace), client.MatchingFields{index.WakeWith: es.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return wakegroup.Seen{}, fmt.Errorf("list the ElasticServices that wake %s/%s: %w", es.Namespace, es.Name, err)
-	}
-	if len(es.Spec.WakeWith)+len(wakers.Items) == 0 {
-		return wakegroup.Seen{}, nil
-	}
-	return wakegroup.See(es, index.Named(ctx, r.Client, es.Namespace), wakers.Items)
-}
-
-// observeSiblings looks for an older ElasticService with the same target.
-func (r *Reconciler) observeSiblings(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
+// observeOthers looks for an older ElasticService of the same Service, and one with the same target,
+// and finds those that are woken with this one, and those that wake it.
+func (r *Reconciler) observeOthers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	ref := es.Spec.ScaleTargetRef
-	var list v1alpha1.ElasticServiceList
-	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})
-	if err != nil {
-		return fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
+	var ofService, ofTarget, wakers v1alpha1.ElasticServiceList
+	for _, read := range []struct {
+		by, value string
+		to        *v1alpha1.ElasticServiceList
+	}{{index.Service, es.Spec.Service, &ofService}, {index.Target, ref.Kind + "/" + ref.Name, &ofTarget}, {index.WakeWith, es.Name, &wakers}} {
+		// They are only read, like those that are named.
+		err := r.Client.List(ctx, read.to, client.InNamespace(es.Namespace), client.MatchingFields{read.by: read.value}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return fmt.Errorf("list the ElasticServices with %s of %s/%s: %w", read.value, es.Namespace, es.Name, err)
+		}
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
+	oldest := es
+	for i := range ofService.Items {
+		if other := &ofService.Items[i]; other.UID != es.UID && index.OlderThan(other, oldest) {
+			oldest, o.Older = other, other.Name
+		}
+	}
+	for i := range ofTarget.Items {
+		other := &ofTarget.Items[i]
 		if other.UID != es.UID && index.OlderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, ref) {
 			o.TargetTaken = other.Name
 		}
 	}
-	return nil
+	if len(es.Spec.WakeWith)+len(wakers.Items) == 0 {
+		return nil // it is alone, as most are
+	}
+	group, err := wakegroup.See(es, index.Named(ctx, r.Client, es.Namespace), wakers.Items)
+	o.Group = &group
+	return err
 }
 
-func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, private string, o *planner.Observed) error {
+func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.SliceService: es.Spec.Service}); err != nil {
 		return fmt.Errorf("list the EndpointSlices of Service %s/%s: %w", es.Namespace, es.Spec.Service, err)
@@ -219,7 +218,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 				o.Slices = append(o.Slices, s)
 			}
 		case endpointSliceController:
-			if s.Labels[discoveryv1.LabelServiceName] == private {
+			if s.Labels[discoveryv1.LabelServiceName] == o.PrivateName {
 				o.Sources = append(o.Sources, s)
 			}
 		}
@@ -228,11 +227,11 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 }
 
 // observeResolvers asks the resolver pods.
-func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, is spec.Settings, o *planner.Observed) error {
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	wanted := resolvers.Wanted{UID: string(es.UID), MaxAge: endpoints.MaxViewAge(o.Slices)}
 	// Only a fresh answer will do just before a sleep is committed, and where only clients can
 	// show that a server listens.
-	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !is.Awake && o.Scale.Replicas > 0 && o.Unproved(es, is.Handoff) {
+	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !o.Is.Awake && o.Scale.Replicas > 0 && o.Unproved(es) {
 		wanted.MaxAge = 0
 	}
 	pods, views, err := r.Resolvers.Views(ctx, wanted)
@@ -248,7 +247,7 @@ func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticS
 // triggersOf is what the trigger poller asks for a service. A pod that isn't ready may have
 // players all the same.
 func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service {
-	after := spec.Of(es).SleepAfter
+	after := o.Is.SleepAfter
 	s := trigger.Service{Triggers: es.Spec.Idle.Triggers, SleepAfter: after, Every: after / 5}
 	if es.Status.Phase == v1alpha1.PhaseFallingAsleep {
 		s.Every = trigger.MinInterval // a fresh answer is being waited for

@@ -68,15 +68,6 @@ func (m *sleepState) wrote(s *v1alpha1.ElasticServiceStatus) {
 	}
 }
 
-// podsOf are the pods from before the last sleep of which it isn't known whether they stay.
-func (m *sleepState) podsOf(s *v1alpha1.ElasticServiceStatus) []types.UID {
-	if !m.began.IsZero() && !m.began.Equal(s.LastSleepTime) {
-		return slices.Concat(m.pods, s.PodsBeforeSleep)
-	}
-	m.began, m.pods = metav1.MicroTime{}, nil
-	return s.PodsBeforeSleep
-}
-
 // observeUnsettled finds out which pods may be ended at any moment.
 func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	if o.Scale.Err == nil && o.Scale.Replicas == 0 {
@@ -87,7 +78,11 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		}
 		return
 	}
-	s, before := &m.settling, m.lastSleep.podsOf(&es.Status)
+	s, last := &m.settling, &m.lastSleep
+	if last.began.Equal(es.Status.LastSleepTime) {
+		last.began, last.pods = metav1.MicroTime{}, nil // the cache has it by now
+	}
+	before := slices.Concat(last.pods, es.Status.PodsBeforeSleep)
 	var pods []target.PodKey
 	if len(before) > 0 {
 		o.Unsettled.Add(before...)
@@ -99,7 +94,7 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 	}
 	if s.since.IsZero() {
 		s.since = now
-		if es.Status.AsleepTarget != nil && !m.lastSleep.scaled.Equal(es.Status.LastSleepTime) {
+		if es.Status.AsleepTarget != nil && !last.scaled.Equal(es.Status.LastSleepTime) {
 			s.flownAt = times.Latest(s.flownAt, now.Add(flightTime)) // the write may be another leader's
 		}
 	}

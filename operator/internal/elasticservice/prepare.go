@@ -90,7 +90,7 @@ func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.Elasti
 	if ob != nil {
 		return ob, nil
 	}
-	desired := endpoints.PrivateService(es, o.Service, selector)
+	desired := endpoints.PrivateService(es, o.PrivateName, o.Service, selector)
 	es.Status.PrivateService = desired.Name
 	if o.Private != nil && !metav1.IsControlledBy(o.Private, es) {
 		return obstacle.New(reasons.NameTaken,

@@ -12,9 +12,9 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -33,6 +33,8 @@ type state struct {
 	unblockedAt time.Time
 	// target is the target when the status was last written.
 	target target.Ref
+	// untriggered is set once the poller knows that there are no triggers to ask.
+	untriggered bool
 	// triggersSince is when the triggers were to be asked once more before the target is put to
 	// sleep; zero where they weren't.
 	triggersSince time.Time
@@ -59,39 +61,35 @@ type state struct {
 // recovered is how long a server must have been up to count as lasting.
 const recovered = time.Minute
 
-// up takes in whether a server is up, and whether one is wanted. A server that crashes soon
-// after each start doesn't count as lasting.
-func (m *state) up(now time.Time, is, wanted bool) {
-	if !is {
+// follow takes in whether a server is up, and whether some clients have a way past the resolvers, and
+// tells o since when. A server that crashes soon after each start doesn't count as lasting.
+func (m *state) follow(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) {
+	if o.Up > 0 {
+		m.noneUpSince = time.Time{}
+		if m.upSince.IsZero() {
+			m.upSince = now
+		}
+		if now.Sub(m.upSince) >= recovered {
+			m.noneLastingSince = time.Time{}
+		}
+	} else {
 		m.upSince = time.Time{}
 		if m.noneUpSince.IsZero() {
 			m.noneUpSince = now
 		}
-		if !wanted {
+		if wanted := o.Scale.Err != nil || o.Scale.Replicas > 0; !wanted {
 			m.noneLastingSince = time.Time{}
 		} else if m.noneLastingSince.IsZero() {
 			m.noneLastingSince = now
 		}
-		return
 	}
-	m.noneUpSince = time.Time{}
-	if m.upSince.IsZero() {
-		m.upSince = now
-	}
-	if now.Sub(m.upSince) >= recovered {
-		m.noneLastingSince = time.Time{}
-	}
-}
-
-// unblocked is when the resolvers began to see all clients; zero where they always did, as far
-// as the status shows.
-func (m *state) unblocked(now time.Time, es *v1alpha1.ElasticService, ob *obstacle.Obstacle) time.Time {
 	c := meta.FindStatusCondition(es.Status.Conditions, conditions.IdleSignal)
 	was := c != nil && (c.Reason == reasons.SelectorBypassesResolver || c.Reason == reasons.EndpointsBypassResolver)
-	if was || ob != nil {
+	if was || o.Blocked != nil {
 		m.unblockedAt = now
 	}
-	return m.unblockedAt
+	o.UpSince, o.NoneUpSince, o.NoneLastingSince = m.upSince, m.noneUpSince, m.noneLastingSince
+	o.UnblockedAt, o.SleepBegun = m.unblockedAt, m.sleepBegun
 }
 
 // stayAwake forgets that a sleep has begun.

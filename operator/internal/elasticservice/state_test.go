@@ -84,20 +84,31 @@ func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
 // A server that crashes soon after each of its starts is never up for long.
 func TestAServerThatCrashesAgainAndAgainDoesntLast(t *testing.T) {
 	var m state
+	es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(0))
+	up := func(seconds float64, is, wanted bool) {
+		o := seen.Of(0)
+		if wanted {
+			o = seen.Of(1)
+		}
+		if is {
+			o.Up = 1
+		}
+		m.follow(fixture.At(seconds), es, &o)
+	}
 	for _, s := range []float64{0, 20, 60} {
-		m.up(fixture.At(s), false, true)
-		m.up(fixture.At(s+2), true, true)
-		m.up(fixture.At(s+10), true, true)
+		up(s, false, true)
+		up(s+2, true, true)
+		up(s+10, true, true)
 	}
 	if !m.noneLastingSince.Equal(fixture.At(0)) || !m.noneUpSince.IsZero() {
 		t.Errorf("none lasts since %s, none is up since %s; want %s and none", m.noneLastingSince, m.noneUpSince, fixture.At(0))
 	}
-	if m.up(fixture.At(122), true, true); !m.noneLastingSince.IsZero() {
+	if up(122, true, true); !m.noneLastingSince.IsZero() {
 		t.Error("one that has been up for a minute doesn't last")
 	}
 	// It has its time from when it is wanted: nobody may have made a wake call.
-	m.up(fixture.At(200), false, false)
-	if m.up(fixture.At(900), false, true); !m.noneLastingSince.Equal(fixture.At(900)) {
+	up(200, false, false)
+	if up(900, false, true); !m.noneLastingSince.Equal(fixture.At(900)) {
 		t.Errorf("none lasts since %s, want %s, when one was wanted", m.noneLastingSince, fixture.At(900))
 	}
 }

@@ -70,7 +70,8 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 				o.Scale.Err, o.Sources = c.scaleErr, podsIn("old", "new")
 				r.observeUnsettled(t.Context(), fixture.At(after.Seconds()), es, m, &o)
 				var out []types.UID
-				for _, s := range endpoints.ServersOf(o.Sources, endpoints.Pods{Unsettled: o.Unsettled.UIDs}) {
+				servers, _ := endpoints.ServersOf(o.Sources, endpoints.Pods{Unsettled: o.Unsettled.UIDs})
+				for _, s := range servers {
 					if s.Draining {
 						out = append(out, types.UID(s.UID))
 					}

@@ -61,7 +61,7 @@ func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
 // reason, the events, and after how long it wants another pass.
 func (p *patient) pass(seconds float64, o planner.Observed, queued int32) (reason string, emitted []kit.Notice, again time.Duration) {
 	p.t.Helper()
-	pl := planner.Make(fixture.At(seconds), p.es, o, planner.Findings{})
+	pl := seen.Plan(fixture.At(seconds), p.es, o, planner.Findings{})
 	pl.Queued = queued
 	s := p.r.stateOf(p.es)
 	cause, again := p.r.diagnose(context.Background(), &pass{es: p.es, state: s, now: fixture.At(seconds), observed: o, plan: pl})

@@ -54,12 +54,12 @@ func PodSelector(svc *corev1.Service, scaleSelector string) (map[string]string, 
 	return set, nil
 }
 
-// PrivateService is the headless Service through which Kubernetes publishes the addresses of
-// the target's pods as soon as they have one. It has the ports of the user's Service, and
-// nothing that would open it to the outside.
-func PrivateService(es *v1alpha1.ElasticService, svc *corev1.Service, selector map[string]string) *corev1.Service {
+// PrivateService is the headless Service of this name through which Kubernetes publishes the
+// addresses of the target's pods as soon as they have one. It has the ports of the user's Service,
+// and nothing that would open it to the outside.
+func PrivateService(es *v1alpha1.ElasticService, name string, svc *corev1.Service, selector map[string]string) *corev1.Service {
 	private := &corev1.Service{
-		ObjectMeta: childMeta(es, PrivateServiceName(svc.Name)),
+		ObjectMeta: childMeta(es, name),
 		Spec: corev1.ServiceSpec{
 			Type:                     corev1.ServiceTypeClusterIP,
 			ClusterIP:                corev1.ClusterIPNone,

@@ -27,7 +27,7 @@ func TestThePrivateServiceOpensNothingToTheOutside(t *testing.T) {
 	svc.Spec.Ports[0].TargetPort = intstr.FromString("game-port")
 	es := fixture.Lobby("", fixture.T0)
 
-	got := PrivateService(es, svc, svc.Spec.Selector)
+	got := PrivateService(es, "lobby-dormouse", svc, svc.Spec.Selector)
 	want := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "lobby-dormouse", Namespace: "games",

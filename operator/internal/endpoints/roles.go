@@ -33,24 +33,6 @@ const (
 	RoleTerminating
 )
 
-// CurrentRoles are the resolvers' roles in slices, by their pods' UIDs. A resolver that is
-// ready in any slice is ready.
-func CurrentRoles(have []discoveryv1.EndpointSlice) map[string]Role {
-	roles := map[string]Role{}
-	for _, s := range have {
-		for _, e := range s.Endpoints {
-			switch {
-			case e.TargetRef == nil:
-			case ptr.Deref(e.Conditions.Ready, true):
-				roles[string(e.TargetRef.UID)] = RoleReady
-			case roles[string(e.TargetRef.UID)] == RoleNone:
-				roles[string(e.TargetRef.UID)] = RoleTerminating
-			}
-		}
-	}
-	return roles
-}
-
 // StandIns decides each resolver's role, starting from the one that it has, and when to look again. standIn is set where resolvers are to get new clients, and lingers where the
 // endpoint of one that was replaced stays for a while though nobody is known to be there.
 func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, standIn, lingers bool) (roles map[string]Role, requeueAfter time.Duration) {
@@ -121,9 +103,22 @@ func untilItListens(ports []v1alpha1.PortStatus, r Resolver, standIn bool) time.
 // SteppedDown is since when resolvers' endpoints have been terminating, by the pods' UIDs.
 type SteppedDown map[string]time.Time
 
-// Follow takes in the current slices, and sets each resolver's Role and SteppedDown.
+// Follow takes in the current slices, and sets each resolver's Role and SteppedDown. A resolver that
+// is ready in any slice is ready.
 func (s *SteppedDown) Follow(now time.Time, have []discoveryv1.EndpointSlice, resolvers []Resolver) {
-	current, former := CurrentRoles(have), *s
+	current := map[string]Role{}
+	for _, slice := range have {
+		for _, e := range slice.Endpoints {
+			switch {
+			case e.TargetRef == nil:
+			case ptr.Deref(e.Conditions.Ready, true):
+				current[string(e.TargetRef.UID)] = RoleReady
+			case current[string(e.TargetRef.UID)] == RoleNone:
+				current[string(e.TargetRef.UID)] = RoleTerminating
+			}
+		}
+	}
+	former := *s
 	*s = nil
 	for i := range resolvers {
 		r := &resolvers[i]

@@ -22,20 +22,9 @@ type Server struct {
 	Full bool
 }
 
-// CountUp counts the servers that take new clients.
-func CountUp(servers []Server) int {
-	n := 0
-	for _, s := range servers {
-		if s.Serving && !s.Terminating && !s.Draining {
-			n++
-		}
-	}
-	return n
-}
-
 // AllFull reports whether each server that is up has no room for another player.
 func AllFull(servers []Server) bool {
-	return CountUp(slices.DeleteFunc(slices.Clone(servers), func(s Server) bool { return s.Full })) == 0
+	return !slices.ContainsFunc(servers, func(s Server) bool { return s.Serving && !s.Terminating && !s.Draining && !s.Full })
 }
 
 // Pods is what is known of the target's pods beyond their endpoints. Draining and full ones are
@@ -54,9 +43,8 @@ func (p Pods) takeNobody(e *discoveryv1.Endpoint) bool {
 }
 
 // ServersOf reads the pods from the private Service's slices, each pod once, though it may be
-// in a slice of each address family.
-func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) []Server {
-	var servers []Server
+// in a slice of each address family, and counts those that take new clients.
+func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) (servers []Server, up int) {
 	seen := map[string]bool{}
 	for _, slice := range all {
 		for _, e := range slice.Endpoints {
@@ -73,13 +61,17 @@ func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) []Server {
 			if pod := e.TargetRef; pod != nil {
 				s.UID, s.Full = string(pod.UID), pods.Full[pod.Name]
 			}
-			if !seen[s.UID] {
-				seen[s.UID] = true
-				servers = append(servers, s)
+			if seen[s.UID] {
+				continue
+			}
+			seen[s.UID] = true
+			servers = append(servers, s)
+			if s.Serving && !s.Terminating && !s.Draining {
+				up++
 			}
 		}
 	}
-	return servers
+	return servers, up
 }
 
 // AnyRunning reports whether some server may be up again.

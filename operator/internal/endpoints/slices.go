@@ -55,12 +55,11 @@ func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice 
 		if len(w.Stay) > 0 {
 			roles = rolesIn(family, w)
 		}
-		s := &discoveryv1.EndpointSlice{
-			ObjectMeta: sliceMeta(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family))), AddressType: family,
-			Ports: ports, Endpoints: ResolverEndpoints(w.Resolvers, roles, family),
-		}
-		if len(s.Endpoints) > 0 {
-			all = append(all, s)
+		if list := ResolverEndpoints(w.Resolvers, roles, family); len(list) > 0 {
+			all = append(all, &discoveryv1.EndpointSlice{
+				ObjectMeta:  sliceMeta(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family))),
+				AddressType: family, Ports: ports, Endpoints: list,
+			})
 		}
 	}
 	if len(w.Service.Spec.Selector) == 0 {
@@ -179,16 +178,12 @@ func rolesIn(family discoveryv1.AddressType, w Wanted) map[string]Role {
 	if !Lags(family, w.Sources, w.Pods) {
 		return w.Roles
 	}
-	var ours []discoveryv1.EndpointSlice
-	for _, s := range w.Slices {
-		if s.AddressType == family {
-			ours = append(ours, s)
-		}
-	}
 	roles := maps.Clone(w.Roles)
-	for uid, was := range CurrentRoles(ours) {
-		if was == RoleReady && w.Stay[uid] {
-			roles[uid] = RoleReady
+	for _, s := range w.Slices {
+		for _, e := range s.Endpoints {
+			if s.AddressType == family && e.TargetRef != nil && w.Stay[string(e.TargetRef.UID)] && ptr.Deref(e.Conditions.Ready, true) {
+				roles[string(e.TargetRef.UID)] = RoleReady
+			}
 		}
 	}
 	return roles
@@ -202,8 +197,8 @@ func Lags(family discoveryv1.AddressType, sources []discoveryv1.EndpointSlice, p
 			ofFamily = append(ofFamily, s)
 		}
 	}
-	servers := ServersOf(ofFamily, pods)
-	return len(servers) > 0 && CountUp(servers) == 0
+	servers, up := ServersOf(ofFamily, pods)
+	return len(servers) > 0 && up == 0
 }
 
 func addressesIn(slices []discoveryv1.EndpointSlice) map[string]bool {

@@ -66,6 +66,9 @@ func Assign(now time.Time, es *v1alpha1.ElasticService, svc *corev1.Service, a *
 		kept[want.ResolverPort] = true
 		ports = append(ports, want)
 	}
+	if len(ports) == 0 && lacking == nil {
+		return nil, cmp.Or(unheld, wrong) // nothing can be done, and what there is stays
+	}
 	for _, old := range es.Status.Ports {
 		if !kept[old.ResolverPort] {
 			a.Free(now, old.ResolverPort, es.UID)

@@ -239,6 +239,22 @@ func TestAWrongEntryLeavesItsPortHeld(t *testing.T) {
 	}
 }
 
+// Somebody who changes the Service back finds the same ports.
+func TestAServiceNoneOfWhosePortsCanBeHeldKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
+	es, svc, a := fixture.Lobby("", fixture.T0), fixture.Service(), New(nil, 0)
+	port := es.Status.Ports[0]
+	a.Learn(port.ResolverPort, Owner{es.Namespace, es.UID, port.Name, port.Protocol.Transport()})
+	svc.Spec.Ports[0].Protocol = corev1.ProtocolSCTP
+	ports, flaw := Assign(fixture.T0, es, svc, a, func(int32) bool { return false })
+	if len(ports) > 0 || flaw == nil || flaw.Reason != reasons.ServiceUnsupported {
+		t.Errorf("the ports are %v and the flaw %v, want none and %s", ports, flaw, reasons.ServiceUnsupported)
+	}
+	if a.Learn(port.ResolverPort, Owner{Namespace: "others", UID: "other", Name: "game", Protocol: corev1.ProtocolTCP}) {
+		t.Error("its resolver port is another's now")
+	}
+}
+
 func TestAFrontsPortIsItsOwnUntilNobodySharesIt(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "games", Name: "mc"}

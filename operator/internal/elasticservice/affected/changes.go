@@ -78,12 +78,12 @@ func NoneLeft(o client.Object) bool {
 	if !ok {
 		return false
 	}
-	servers := endpoints.ServersOf([]discoveryv1.EndpointSlice{*slice}, endpoints.Pods{})
+	servers, up := endpoints.ServersOf([]discoveryv1.EndpointSlice{*slice}, endpoints.Pods{})
 	drains := len(servers) == 0
 	for _, s := range servers {
 		drains = drains || s.Terminating
 	}
-	return drains && endpoints.CountUp(servers) == 0
+	return drains && up == 0
 }
 
 // BoundsChanged lets through HorizontalPodAutoscalers that come, go, or are given other bounds,

@@ -50,7 +50,7 @@ func TestAServiceIsAwakeWhileItsWindowIsOpen(t *testing.T) {
 				o = seen.Of(c.replicas, seen.UpServer)
 			}
 			o.Triggers = trigger.Reading{At: fixture.At(c.now), BelowSince: fixture.At(-7200)}
-			p := planner.Make(fixture.At(c.now), es, o, planner.Findings{})
+			p := seen.Plan(fixture.At(c.now), es, o, planner.Findings{})
 			if p.Phase != c.phase || p.Raise != c.raise || c.again > 0 && p.RequeueAfter.Duration() != c.again {
 				t.Errorf("%s, raise %t, again in %s; want %s, %t, %s", p.Phase, p.Raise, p.RequeueAfter, c.phase, c.raise, c.again)
 			}
@@ -66,15 +66,15 @@ func TestAServiceThatIsKeptAwakeIsNotGivenUp(t *testing.T) {
 	es := noon(fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600)))
 	o := seen.Of(1)
 	o.Nobody, o.NoneUpSince, o.NoneLastingSince = true, fixture.At(-600), fixture.At(-600)
-	if p := planner.Make(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking || p.RequeueAfter.Duration() != time.Hour-time.Second {
+	if p := seen.Plan(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking || p.RequeueAfter.Duration() != time.Hour-time.Second {
 		t.Errorf("in a window it is %s, again in %s", p.Phase, p.RequeueAfter)
 	}
-	if p := planner.Make(fixture.At(3600), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseFallingAsleep {
+	if p := seen.Plan(fixture.At(3600), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseFallingAsleep {
 		t.Errorf("after it, it is %s", p.Phase)
 	}
 	es.Spec.Awake = nil
 	o.KeptAwake = idleness.KeptAwake{Until: fixture.At(90), By: "GameAutoscaler evening"}
-	if p := planner.Make(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking {
+	if p := seen.Plan(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking {
 		t.Errorf("kept awake by an autoscaler it is %s", p.Phase)
 	}
 }
@@ -84,7 +84,7 @@ func TestTheLongerOneOfAWindowAndAnAutoscalerKeepsAwake(t *testing.T) {
 	o := seen.Of(1, seen.UpServer)
 	o.KeptAwake = idleness.KeptAwake{Until: fixture.At(7200), By: "GameAutoscaler evening"}
 	o.Triggers = trigger.Reading{At: fixture.At(3600), BelowSince: fixture.At(-7200)}
-	if p := planner.Make(fixture.At(3600), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
+	if p := seen.Plan(fixture.At(3600), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
 		t.Errorf("after the window it is %s, though an autoscaler keeps it awake", p.Phase)
 	}
 }

@@ -2,18 +2,17 @@ package planner
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
-	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// CheckService finds problems with the Service that prevent everything.
+// CheckService finds problems with the Service that prevent everything. Ports that can't be held are
+// found where resolver ports are assigned.
 func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 	svc := o.Service
 	switch {
@@ -35,8 +34,6 @@ func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 			"Service %s is headless, so clients connect to the pods and not to an address that can be switched: use a Service with a cluster IP.", svc.Name)
 	case len(svc.Spec.Ports) == 0:
 		return obstacle.New(reasons.ServiceUnsupported, "Service %s has no ports: give it the ports that clients connect to.", svc.Name)
-	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return spec.DefaultProtocol(p) != "" }):
-		return spec.NotHoldable(svc, svc.Spec.Ports[0])
 	}
 	return nil
 }
@@ -44,7 +41,7 @@ func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 // mayNotSleep reports whether a service that could sleep may not, or not yet.
 func (d *decision) mayNotSleep() bool {
 	left := d.o.Leftovers
-	return d.blocked != nil || d.o.Autoscaler.Problem != nil || !left.Next.IsZero() || len(left.Slices) > 0 || d.found.Former
+	return d.o.Blocked != nil || d.o.Autoscaler.Problem != nil || !left.Next.IsZero() || len(left.Slices) > 0 || d.found.Former
 }
 
 // Blocked is why a service with this handoff that could sleep may not; nil: it may.

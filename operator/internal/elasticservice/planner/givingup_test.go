@@ -22,7 +22,7 @@ func TestAServiceWhoseServersDontComeUpFallsAsleepOnceNobodyWaits(t *testing.T) 
 		o.Resolvers[0].LastActive = fixture.At(-61)
 		es.Status.LastWakeTime = fixture.Micro(fixture.At(-70))
 		change(es, &o)
-		return planner.Make(fixture.T0, es, o, planner.Findings{})
+		return seen.Plan(fixture.T0, es, o, planner.Findings{})
 	}
 	falling := func(es *v1alpha1.ElasticService, o *planner.Observed) {
 		es.Status.Phase, es.Status.PhaseSince = v1alpha1.PhaseFallingAsleep, fixture.Micro(fixture.At(-6))

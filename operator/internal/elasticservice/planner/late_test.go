@@ -41,7 +41,7 @@ func TestAResolverThatShouldListenIsAskedAgain(t *testing.T) {
 				o = seen.Of(1, seen.UpServer)
 			}
 			o.Resolvers = []endpoints.Resolver{c.resolver}
-			if got := planner.Make(fixture.At(0), es, o, planner.Findings{}).RequeueAfter.Duration(); got != c.want {
+			if got := seen.Plan(fixture.At(0), es, o, planner.Findings{}).RequeueAfter.Duration(); got != c.want {
 				t.Errorf("requeue after %s, want %s", got, c.want)
 			}
 		})

@@ -43,8 +43,8 @@ func TestAServiceThatIsKeptAsleepIsWokenByNothing(t *testing.T) {
 			if c.used {
 				o.Triggers.BelowSince = time.Time{}
 			}
-			o.Group.Wakers = []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake, SleptUntil: fixture.At(0.5)}}
-			p := planner.Make(fixture.At(c.now), es, o, planner.Findings{})
+			o.Group = &wakegroup.Seen{Wakers: []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake, SleptUntil: fixture.At(0.5)}}}
+			p := seen.Plan(fixture.At(c.now), es, o, planner.Findings{})
 			if p.Phase != c.phase || p.Raise != c.raise || c.again > 0 && p.RequeueAfter.Duration() != c.again {
 				t.Errorf("%s, raise %t, again in %s; want %s, %t, %s", p.Phase, p.Raise, p.RequeueAfter, c.phase, c.raise, c.again)
 			}

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/front"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
@@ -23,6 +24,8 @@ import (
 // Observed is everything that one pass saw before it decided anything. It never changes after
 // that: what is found out later is in Findings.
 type Observed struct {
+	// Is are the ElasticService's settings.
+	Is spec.Settings
 	// Service is the user's Service; nil when there is none.
 	Service *corev1.Service
 	// NamespaceEnding reports whether the namespace is being deleted.
@@ -35,8 +38,9 @@ type Observed struct {
 	TargetTaken string
 	// Front is the Service that it shares with others, where the spec asks for that.
 	Front front.Observed
-	// Private is the private Service; nil when there is none.
-	Private *corev1.Service
+	// Private is the private Service; nil when there is none. PrivateName is its name all the same.
+	Private     *corev1.Service
+	PrivateName string
 	// Scale is the target's.
 	Scale Scale
 	// Sources are the private Service's slices as Kubernetes writes them.
@@ -56,6 +60,8 @@ type Observed struct {
 	Slices []discoveryv1.EndpointSlice
 	// Leftovers are other slices of the Service that lead past the resolver.
 	Leftovers Leftovers
+	// Blocked is why a service that could sleep may not; nil: it may.
+	Blocked *obstacle.Obstacle
 	// Resolvers are the resolver pods.
 	Resolvers []endpoints.Resolver
 	// Triggers is the last reading of the idle triggers.
@@ -70,8 +76,9 @@ type Observed struct {
 	KeptAwake idleness.KeptAwake
 	// Allocated is how Allocations use the target's Servers.
 	Allocated book.Use
-	// Group are the ElasticServices that are woken with this one, and those that wake it.
-	Group wakegroup.Seen
+	// Group are the ElasticServices that are woken with this one, and those that wake it; nil: there
+	// are none.
+	Group *wakegroup.Seen
 	// Autoscaler is what sets the target's replicas while the service is awake.
 	Autoscaler autoscaler.Seen
 	// SleepBegun is status.lastWakeTime as it was when this process wrote FallingAsleep; nil

@@ -24,7 +24,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/obstacle"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
 )
@@ -48,6 +47,8 @@ type Plan struct {
 	Mode  v1alpha1.Mode
 	// Roles are the resolvers' roles, by their pods' UIDs.
 	Roles map[string]endpoints.Role
+	// Accepting reports whether servers get new clients past the resolvers.
+	Accepting bool
 	// Stay are the resolvers that may stay ready in a family that lags.
 	Stay map[string]bool
 	// Commit reports whether the sleep is to be committed and the target scaled to zero.
@@ -88,8 +89,8 @@ type decision struct {
 	found *Findings
 	// clients are those of all resolvers.
 	clients clients
-	// blocked is why a service that could sleep may not; nil: it may.
-	blocked *obstacle.Obstacle
+	// kept is what keeps the service awake for the longest; zero: nothing does.
+	kept idleness.KeptAwake
 	// deleting reports whether the ElasticService is being deleted.
 	deleting bool
 }
@@ -98,15 +99,23 @@ type decision struct {
 // from Awake to FallingAsleep and on to Asleep is Dormouse's own decision.
 func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Plan {
 	d := decision{
-		Plan: Plan{Phase: es.Status.Phase}, now: now, es: es, is: spec.Of(es), o: &o, found: &f,
-		deleting: !es.DeletionTimestamp.IsZero(),
+		Plan: Plan{Phase: es.Status.Phase}, now: now, es: es, is: o.Is, o: &o, found: &f,
+		clients: sumClients(now, o.Resolvers, o.Is.Handoff), kept: o.KeptAwake, deleting: !es.DeletionTimestamp.IsZero(),
 	}
-	d.clients, d.blocked = sumClients(now, o.Resolvers, d.is.Handoff), Blocked(es, o, d.is.Handoff)
 	d.Sessions, d.Queued = d.clients.sessions, d.clients.queued
 	if !d.deleting {
-		d.Awake, d.Group = awake.Decide(now, es), wakegroup.Decide(now, es, o.Group)
+		d.Awake = awake.Decide(now, es)
+		if o.Group != nil {
+			d.Group = wakegroup.Decide(now, es, *o.Group)
+		}
 		if !d.Awake.Asleep.IsZero() {
 			d.Group.By, d.Group.Wakes = "", false
+		}
+		switch {
+		case d.Group.By != "":
+			d.kept = d.GroupKeepsAwake()
+		case d.Awake.Until.After(o.KeptAwake.Until):
+			d.kept = d.byWindow()
 		}
 	}
 	if o.Scale.Err == nil {
@@ -200,9 +209,9 @@ func (d *decision) decidePhase() {
 		HasPlayers:  d.is.HasPlayers,
 		Players:     o.Players,
 		Allocated:   o.Allocated,
-		KeptAwake:   d.keptAwake(),
+		KeptAwake:   d.kept,
 	})
-	d.Idle.Used = d.Idle.Used || d.blocked != nil
+	d.Idle.Used = d.Idle.Used || d.o.Blocked != nil
 	switch {
 	case d.deleting || !d.Idle.Sleep || d.mayNotSleep():
 	case previous == v1alpha1.PhaseFallingAsleep:
@@ -212,17 +221,6 @@ func (d *decision) decidePhase() {
 		d.Phase = v1alpha1.PhaseFallingAsleep
 		d.RequeueAfter.AtMost(d.settleTime())
 	}
-}
-
-// keptAwake is what keeps the service awake for the longest.
-func (d *decision) keptAwake() idleness.KeptAwake {
-	switch {
-	case d.Group.By != "":
-		return d.GroupKeepsAwake()
-	case d.Awake.Until.After(d.o.KeptAwake.Until):
-		return d.byWindow()
-	}
-	return d.o.KeptAwake
 }
 
 // GroupKeepsAwake is the other ElasticService that keeps the service awake; zero: none does.

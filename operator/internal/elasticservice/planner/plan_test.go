@@ -335,7 +335,7 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := planner.Make(fixture.T0, c.es, c.o, planner.Findings{})
+			p := seen.Plan(fixture.T0, c.es, c.o, planner.Findings{})
 			got := want{p.Phase, p.Mode, p.Roles, p.Commit, p.Raise, p.Release, p.RequeueAfter.Duration()}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)

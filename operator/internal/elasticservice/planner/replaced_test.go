@@ -86,7 +86,7 @@ func TestAReplacedResolverLeavesASleepingServiceAtOnce(t *testing.T) {
 			if c.change != nil {
 				c.change(&o)
 			}
-			p := planner.Make(fixture.T0, c.es, seen.InSlices(o, fixture.Lobby("", fixture.At(0)), ready), planner.Findings{})
+			p := seen.Plan(fixture.T0, c.es, seen.InSlices(o, fixture.Lobby("", fixture.At(0)), ready), planner.Findings{})
 			if diff := cmp.Diff(c.want, p.Roles); diff != "" {
 				t.Errorf("roles (-want +got):\n%s", diff)
 			}

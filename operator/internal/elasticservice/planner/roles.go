@@ -12,7 +12,6 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
-	"dormouse.dev/dormouse/operator/internal/spec"
 )
 
 // decideRoles decides which endpoints get new clients, and each resolver's role, and returns after
@@ -24,6 +23,7 @@ func (d *decision) decideRoles() (requeueAfter time.Duration) {
 		// The target was never found, and its Service works without Dormouse.
 		standIn = false
 	}
+	d.Accepting = d.Phase == v1alpha1.PhaseAwake && d.is.Handoff == v1alpha1.HandoffDirect
 	d.Mode = v1alpha1.ModeServe
 	if standIn {
 		d.Mode = v1alpha1.ModeProxy
@@ -66,11 +66,6 @@ func (d *decision) awaitFront() {
 		wait = 5 * time.Second
 	}
 	d.RequeueAfter.AtMost(wait)
-}
-
-// Accepting reports whether servers get new clients past the resolvers.
-func (p *Plan) Accepting(es *v1alpha1.ElasticService) bool {
-	return p.Phase == v1alpha1.PhaseAwake && spec.Of(es).Handoff == v1alpha1.HandoffDirect
 }
 
 // NewResolverTime is how long a new resolver pod may take to stand in for all services before

@@ -68,10 +68,16 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "lobby-dormouse-x7k2p"}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.2.9"}, Conditions: discoveryv1.EndpointConditions{Serving: new(true)}}},
 	}}
+	serversIn := func(phase v1alpha1.Phase, es *v1alpha1.ElasticService, o planner.Observed) []*discoveryv1.EndpointSlice {
+		p := planner.Plan{Phase: phase}
+		p.PlanRoles(fixture.T0, es, o)
+		p.Roles = nil
+		return seen.SlicesOf(es, o, p)
+	}
 	observed := o
-	observed.Slices = []discoveryv1.EndpointSlice{*seen.SlicesOf(fixture.Lobby("", fixture.T0), o, planner.Plan{Phase: v1alpha1.PhaseAwake})[0]}
+	observed.Slices = []discoveryv1.EndpointSlice{*serversIn(v1alpha1.PhaseAwake, fixture.Lobby("", fixture.T0), o)[0]}
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseAsleep, v1alpha1.PhaseWaking, v1alpha1.PhaseAwake, v1alpha1.PhaseFallingAsleep} {
-		slices := seen.SlicesOf(fixture.Lobby("", fixture.T0), observed, planner.Plan{Phase: phase})
+		slices := serversIn(phase, fixture.Lobby("", fixture.T0), observed)
 		if len(slices) != 1 {
 			t.Fatalf("%s: %d slices, want the servers'", phase, len(slices))
 		}
@@ -79,10 +85,10 @@ func TestServersGetNewClientsOnlyWhileAwakeAndHandedTo(t *testing.T) {
 			t.Errorf("%s: a server that is up is ready = %v, want %v", phase, got, want)
 		}
 	}
-	if s := seen.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), o, planner.Plan{Phase: v1alpha1.PhaseAwake}); len(s) != 0 {
+	if s := serversIn(v1alpha1.PhaseAwake, fixture.Never(fixture.Lobby("", fixture.T0)), o); len(s) != 0 {
 		t.Errorf("handoff Never: %d slices of servers that never had clients, want none", len(s))
 	}
-	changed := seen.SlicesOf(fixture.Never(fixture.Lobby("", fixture.T0)), observed, planner.Plan{Phase: v1alpha1.PhaseAwake})
+	changed := serversIn(v1alpha1.PhaseAwake, fixture.Never(fixture.Lobby("", fixture.T0)), observed)
 	if len(changed) != 1 || *changed[0].Endpoints[0].Conditions.Ready || !*changed[0].Endpoints[0].Conditions.Serving {
 		t.Errorf("after a change to handoff Never: %+v, want the servers to keep the clients that they have", changed)
 	}
@@ -113,7 +119,7 @@ func TestSomethingIsReadyAfterEachSliceIsWritten(t *testing.T) {
 	}{
 		{
 			"waking",
-			planner.Plan{Phase: v1alpha1.PhaseAwake, Roles: map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating}},
+			planner.Plan{Phase: v1alpha1.PhaseAwake, Accepting: true, Roles: map[string]endpoints.Role{"resolver-1": endpoints.RoleTerminating}},
 			[]endpoint{{"10.244.2.8", false}, {"10.244.2.9", true}, {"10.244.1.1", false}},
 		},
 		{

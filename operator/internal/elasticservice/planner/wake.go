@@ -23,9 +23,10 @@ func (d *decision) decideGivingUp() {
 		return
 	}
 	// It would be woken again at once.
-	if kept := d.keptAwake(); kept.Open {
+	if d.kept.Open {
 		return
-	} else if left := kept.Until.Sub(d.now); left > 0 {
+	}
+	if left := d.kept.Until.Sub(d.now); left > 0 {
 		d.RequeueAfter.AtMost(left)
 		return
 	}
@@ -56,16 +57,16 @@ const trustedAfter = diagnosis.Patience
 
 // Unproved reports whether only clients can show that a server listens, where they get there by
 // the slices of Dormouse.
-func (o *Observed) Unproved(es *v1alpha1.ElasticService, handoff v1alpha1.Handoff) bool {
+func (o *Observed) Unproved(es *v1alpha1.ElasticService) bool {
 	return o.Service != nil && len(o.Service.Spec.Selector) == 0 && o.Scale.Readiness == v1alpha1.PodReadinessConnect &&
-		handoff == v1alpha1.HandoffDirect &&
+		o.Is.Handoff == v1alpha1.HandoffDirect &&
 		slices.ContainsFunc(es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
 }
 
 // takesNobodyYet reports whether none of the clients has got through that wait for servers, which are
 // up according to Kubernetes.
 func (d *decision) takesNobodyYet() bool {
-	return d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es, d.is.Handoff)
+	return d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es)
 }
 
 // untilAskedAgain is when to ask the resolvers again about a server that has been up for a

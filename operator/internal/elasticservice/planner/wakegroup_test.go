@@ -18,7 +18,7 @@ import (
 
 func named(phase v1alpha1.Phase) func(*planner.Observed) {
 	return func(o *planner.Observed) {
-		o.Group.Named = []wakegroup.Other{{Name: "database", Phase: phase, PhaseSince: fixture.At(-1)}}
+		o.Group = &wakegroup.Seen{Named: []wakegroup.Other{{Name: "database", Phase: phase, PhaseSince: fixture.At(-1)}}}
 	}
 }
 
@@ -47,7 +47,7 @@ func TestAServiceWaitsForThoseThatAreWokenWithIt(t *testing.T) {
 				o.Resolvers[0].LastActive = fixture.At(0)
 				o.Triggers.BelowSince = time.Time{}
 			})
-			p := planner.Make(fixture.At(0), es, o, planner.Findings{})
+			p := seen.Plan(fixture.At(0), es, o, planner.Findings{})
 			if p.Phase != c.phase || len(p.WaitsFor) > 0 != c.waits {
 				t.Errorf("it is %s and waits for %v, want %s, %t", p.Phase, p.WaitsFor, c.phase, c.waits)
 			}
@@ -61,13 +61,13 @@ func TestAServiceWaitsForThoseThatAreWokenWithIt(t *testing.T) {
 	}
 	// Its resolvers know before it wakes.
 	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600))
-	p := planner.Make(fixture.At(0), es, seen.With(seen.Of(0), named(v1alpha1.PhaseAsleep)), planner.Findings{})
+	p := seen.Plan(fixture.At(0), es, seen.With(seen.Of(0), named(v1alpha1.PhaseAsleep)), planner.Findings{})
 	if diff := cmp.Diff([]string{"database"}, p.WaitsFor); diff != "" || p.Raise {
 		t.Errorf("asleep it waits for (-want +got): %s, raise %t", diff, p.Raise)
 	}
 	fixture.Deleted(es, fixture.At(0))
 	es.Status.Phase = v1alpha1.PhaseWaking
-	if p := planner.Make(fixture.At(0), es, seen.With(seen.Of(1, seen.UpServer), named(v1alpha1.PhaseAsleep)), planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
+	if p := seen.Plan(fixture.At(0), es, seen.With(seen.Of(1, seen.UpServer), named(v1alpha1.PhaseAsleep)), planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
 		t.Errorf("being deleted it is %s, and waits", p.Phase)
 	}
 }
@@ -108,8 +108,8 @@ func TestAServiceIsAwakeWhileOneThatNamesItIs(t *testing.T) {
 				o = seen.Of(c.replicas, seen.UpServer)
 			}
 			o.Triggers = trigger.Reading{At: fixture.At(1), BelowSince: fixture.At(-7200)}
-			o.Group.Wakers = []wakegroup.Other{{Name: "page", Phase: c.page, SleptUntil: fixture.At(0.5)}}
-			p := planner.Make(fixture.At(1), es, o, planner.Findings{})
+			o.Group = &wakegroup.Seen{Wakers: []wakegroup.Other{{Name: "page", Phase: c.page, SleptUntil: fixture.At(0.5)}}}
+			p := seen.Plan(fixture.At(1), es, o, planner.Findings{})
 			if p.Phase != c.phase || p.Raise != c.raise {
 				t.Errorf("%s, raise %t; want %s, %t", p.Phase, p.Raise, c.phase, c.raise)
 			}
@@ -122,8 +122,8 @@ func TestAServiceIsAwakeWhileOneThatNamesItIs(t *testing.T) {
 	es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600))
 	o := seen.Of(1)
 	o.Nobody, o.NoneUpSince, o.NoneLastingSince = true, fixture.At(-600), fixture.At(-600)
-	o.Group.Wakers = []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake}}
-	if p := planner.Make(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking {
+	o.Group = &wakegroup.Seen{Wakers: []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake}}}
+	if p := seen.Plan(fixture.At(1), es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseWaking {
 		t.Errorf("without a server it is %s", p.Phase)
 	}
 }

@@ -87,7 +87,7 @@ func TestWhatKeepsAServiceAwakeIsSaid(t *testing.T) {
 				c.change(es)
 			}
 			before := es.DeepCopy()
-			p := planner.Make(fixture.At(c.now), es, c.o, c.f)
+			p := seen.Plan(fixture.At(c.now), es, c.o, c.f)
 			Set(fixture.At(c.now), es, c.o, c.f, p)
 			is := meta.FindStatusCondition(es.Status.Conditions, conditions.AwakeWindowsValid)
 			if is.Status != c.status || is.Reason != c.reason || !strings.Contains(is.Message, c.says) {
@@ -123,7 +123,7 @@ func TestASleepThatAWindowCancelsSaysSo(t *testing.T) {
 	es.Spec.Awake = []v1alpha1.TimeWindow{{Cron: "0 12 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
 	before := es.DeepCopy()
 	o := seen.Of(1, seen.UpServer)
-	p := planner.Make(fixture.At(0), es, o, planner.Findings{})
+	p := seen.Plan(fixture.At(0), es, o, planner.Findings{})
 	Set(fixture.At(0), es, o, planner.Findings{}, p)
 	for _, e := range Events(before, es, p) {
 		if e.Reason == "SleepCancelled" && strings.Contains(e.Note, "awake[0] keeps it awake until") {

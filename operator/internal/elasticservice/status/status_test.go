@@ -44,7 +44,7 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 			es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
 			o := seen.With(seen.Of(0), func(o *planner.Observed) { o.Scale = planner.Scale{Err: fmt.Errorf("the scale of lobby: %w", c.err)} })
 			before := es.DeepCopy()
-			Set(fixture.At(0), es, o, planner.Findings{}, planner.Make(fixture.At(0), es, o, planner.Findings{}))
+			Set(fixture.At(0), es, o, planner.Findings{}, seen.Plan(fixture.At(0), es, o, planner.Findings{}))
 			emitted := conditionEvents(before, es)
 			if is := len(emitted) > 0 && emitted[0].Reason == c.reason; is != (c.status == metav1.ConditionFalse) {
 				t.Errorf("the events are %v", emitted)
@@ -77,7 +77,7 @@ func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
 			}
 		}
 		now := fixture.At(since)
-		Set(now, es, o, planner.Findings{}, planner.Make(now, es, o, planner.Findings{}))
+		Set(now, es, o, planner.Findings{}, seen.Plan(now, es, o, planner.Findings{}))
 		return meta.FindStatusCondition(es.Status.Conditions, conditions.EndpointsInSync)
 	}
 	fresh := func(o *planner.Observed) {
@@ -141,14 +141,14 @@ func TestReadyIsNotTrueWhereAServiceCannotSleepAsAsked(t *testing.T) {
 		o := seen.Of(1, seen.UpServer)
 		o.Triggers = trigger.Reading{At: fixture.At(0)}
 		o.Service.Spec.Selector = nil
-		Set(fixture.At(0), es, o, planner.Findings{}, planner.Make(fixture.At(0), es, o, planner.Findings{}))
+		Set(fixture.At(0), es, o, planner.Findings{}, seen.Plan(fixture.At(0), es, o, planner.Findings{}))
 		if is := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready); is.Status != metav1.ConditionTrue {
 			t.Fatalf("%s: at first Ready is %s %s %q", name, is.Status, is.Reason, is.Message)
 		}
 		before := es.DeepCopy()
 		c.change(es, &o)
 		f := planner.Findings{Flaw: c.flaw}
-		Set(fixture.At(1), es, o, f, planner.Make(fixture.At(1), es, o, f))
+		Set(fixture.At(1), es, o, f, seen.Plan(fixture.At(1), es, o, f))
 		is := meta.FindStatusCondition(es.Status.Conditions, conditions.Ready)
 		if is.Status != metav1.ConditionFalse || is.Reason != c.reason {
 			t.Errorf("%s: Ready is %s %s %q, want False, %s", name, is.Status, is.Reason, is.Message, c.reason)
@@ -229,12 +229,12 @@ func TestASleepByHandKeepsHowManyReplicasThereWere(t *testing.T) {
 	es := fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600))
 	es.Status.Replicas, es.Status.ReplicasBeforeSleep = 3, 1
 	o := seen.Of(0)
-	Set(fixture.T0, es, o, planner.Findings{}, planner.Make(fixture.T0, es, o, planner.Findings{}))
+	Set(fixture.T0, es, o, planner.Findings{}, seen.Plan(fixture.T0, es, o, planner.Findings{}))
 	if es.Status.Phase != v1alpha1.PhaseAsleep || target.Wanted(es).FromZero != 3 {
 		t.Errorf("a wake of %s asks for %d replicas, want 3 as before", es.Status.Phase, target.Wanted(es).FromZero)
 	}
 	// It stays so.
-	Set(fixture.At(1), es, o, planner.Findings{}, planner.Make(fixture.At(1), es, o, planner.Findings{}))
+	Set(fixture.At(1), es, o, planner.Findings{}, seen.Plan(fixture.At(1), es, o, planner.Findings{}))
 	if target.Wanted(es).FromZero != 3 {
 		t.Errorf("later a wake asks for %d", target.Wanted(es).FromZero)
 	}
@@ -244,7 +244,7 @@ func TestATargetThatIsUpIsNotAsleep(t *testing.T) {
 	es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-1))
 	es.Status.AsleepTarget = &v1alpha1.AsleepTarget{ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "lobby"}}
 	o := seen.Of(1)
-	Set(fixture.T0, es, o, planner.Findings{}, planner.Make(fixture.T0, es, o, planner.Findings{}))
+	Set(fixture.T0, es, o, planner.Findings{}, seen.Plan(fixture.T0, es, o, planner.Findings{}))
 	if es.Status.AsleepTarget != nil {
 		t.Errorf("%v is asleep", es.Status.AsleepTarget)
 	}

@@ -22,10 +22,10 @@ import (
 func TestAWakeGroupIsSaid(t *testing.T) {
 	up, zero := seen.Of(1, seen.UpServer), seen.Of(0)
 	waits := func(o *planner.Observed) {
-		o.Group.Named = []wakegroup.Other{{Name: "database", Phase: v1alpha1.PhaseAsleep, PhaseSince: fixture.At(-600)}}
+		o.Group = &wakegroup.Seen{Named: []wakegroup.Other{{Name: "database", Phase: v1alpha1.PhaseAsleep, PhaseSince: fixture.At(-600)}}}
 	}
 	kept := func(o *planner.Observed) {
-		o.Group.Wakers = []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake}}
+		o.Group = &wakegroup.Seen{Wakers: []wakegroup.Other{{Name: "page", Phase: v1alpha1.PhaseAwake}}}
 	}
 	unknown := func(o *planner.Observed) { o.Scale.Err = errors.New("timeout") }
 	slept := func(es *v1alpha1.ElasticService) {
@@ -50,7 +50,7 @@ func TestAWakeGroupIsSaid(t *testing.T) {
 		"being woken":      {v1alpha1.PhaseAsleep, slept, seen.With(zero, kept), planner.Findings{}, metav1.ConditionTrue, reasons.KeptAwake, "by ElasticService page", nil, "ElasticService page"},
 		"scaled to zero":   {v1alpha1.PhaseAwake, none, seen.With(zero, kept), planner.Findings{}, metav1.ConditionTrue, reasons.ScaledToZero, "though ElasticService page would keep it awake", nil, ""},
 		"an unknown scale": {v1alpha1.PhaseAsleep, slept, seen.With(zero, kept, unknown), planner.Findings{}, metav1.ConditionUnknown, reasons.NotObserved, "ElasticService page is to keep", nil, ""},
-		"a cycle":          {v1alpha1.PhaseAwake, none, seen.With(up, func(o *planner.Observed) { o.Group.Cycle = []string{"database", "lobby"} }), planner.Findings{}, metav1.ConditionFalse, reasons.WakeGroupCycle, "(lobby, database, lobby)", nil, ""},
+		"a cycle":          {v1alpha1.PhaseAwake, none, seen.With(up, func(o *planner.Observed) { o.Group = &wakegroup.Seen{Cycle: []string{"database", "lobby"}} }), planner.Findings{}, metav1.ConditionFalse, reasons.WakeGroupCycle, "(lobby, database, lobby)", nil, ""},
 		"an obstacle":      {v1alpha1.PhaseWaking, none, seen.With(up, waits), planner.Findings{Obstacle: obstacle.New(reasons.ServiceNotFound, "none")}, metav1.ConditionUnknown, reasons.NotObserved, "It isn't looked", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAWakeGroupIsSaid(t *testing.T) {
 			es.Spec.WakeWith, es.Status.WaitsFor = []string{"database"}, []string{"cache"}
 			c.change(es)
 			before := es.DeepCopy()
-			p := planner.Make(fixture.At(0), es, c.o, c.f)
+			p := seen.Plan(fixture.At(0), es, c.o, c.f)
 			Set(fixture.At(0), es, c.o, c.f, p)
 			is := meta.FindStatusCondition(es.Status.Conditions, conditions.WakeGroupValid)
 			if is.Status != c.status || is.Reason != c.reason || !strings.Contains(is.Message, c.says) {
@@ -94,7 +94,7 @@ func TestTheEndOfASleepIsKept(t *testing.T) {
 		want float64
 	}{{seen.Of(1), 0}, {seen.Of(1, seen.UpServer), 0}, {seen.Of(0), 0}, {seen.Of(1), 3}} {
 		now := fixture.At(float64(i))
-		Set(now, es, c.o, planner.Findings{}, planner.Make(now, es, c.o, planner.Findings{}))
+		Set(now, es, c.o, planner.Findings{}, seen.Plan(now, es, c.o, planner.Findings{}))
 		if got := es.Status.SleptUntil; !got.Time.Equal(fixture.At(c.want)) {
 			t.Errorf("%s at %d it slept until %s, want %s", es.Status.Phase, i, got, fixture.At(c.want))
 		}

@@ -52,9 +52,6 @@ type Verdict struct {
 
 // Decide decides for whom an ElasticService waits, and who keeps it awake.
 func Decide(now time.Time, es *v1alpha1.ElasticService, seen Seen) Verdict {
-	if len(seen.Named)+len(seen.Wakers)+len(seen.Missing)+len(seen.Cycle) == 0 && !seen.TooLarge {
-		return Verdict{} // it is alone, as most are
-	}
 	// Clients are held for the others' sake: the rest of hold.timeout is for the service's own answer.
 	v := Verdict{Bound: defaultHold / 2}
 	if t := es.Spec.Hold.Timeout; t != nil && t.Duration > 0 {

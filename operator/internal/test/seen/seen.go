@@ -4,12 +4,14 @@ package seen
 
 import (
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 	"dormouse.dev/dormouse/operator/internal/trigger"
 )
@@ -24,14 +26,19 @@ func Standing(name string) endpoints.Resolver {
 
 // Of is what is observed of a target with replicas, and servers.
 func Of(replicas int32, servers ...endpoints.Server) planner.Observed {
-	return planner.Observed{
+	o := planner.Observed{
 		Service:   fixture.Service(),
 		Scale:     planner.Scale{Replicas: replicas},
 		Servers:   servers,
-		Up:        endpoints.CountUp(servers),
 		Resolvers: []endpoints.Resolver{Standing("resolver-1")},
 		Triggers:  trigger.Reading{At: fixture.At(0), BelowSince: fixture.At(-3600)},
 	}
+	for _, s := range servers {
+		if s.Serving && !s.Terminating && !s.Draining {
+			o.Up++
+		}
+	}
+	return o
 }
 
 // UpServer is a server that takes new clients.
@@ -45,12 +52,19 @@ func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observ
 	return o
 }
 
+// Plan is the plan for an object, with what a pass derives from it and from what it observed.
+func Plan(now time.Time, es *v1alpha1.ElasticService, o planner.Observed, f planner.Findings) planner.Plan {
+	o.Is = spec.Of(es)
+	o.Blocked = planner.Blocked(es, o, o.Is.Handoff)
+	return planner.Make(now, es, o, f)
+}
+
 // SlicesOf are the EndpointSlices of a plan, as the controller writes them.
 func SlicesOf(es *v1alpha1.ElasticService, o planner.Observed, p planner.Plan) []*discoveryv1.EndpointSlice {
 	return endpoints.Slices(es, endpoints.Wanted{
 		Service: o.Service, Resolvers: o.Resolvers, Roles: p.Roles, Stay: p.Stay,
 		Sources: o.Sources, Pods: o.Pods, Slices: o.Slices, Leftovers: o.Leftovers.Slices,
-		Accepting: p.Accepting(es),
+		Accepting: p.Accepting,
 	})
 }
 
