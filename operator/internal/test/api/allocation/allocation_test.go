@@ -175,12 +175,16 @@ func TestAnAllocationEndsWithItsTimeOrItsServer(t *testing.T) {
 	if err := w.Admin.Patch(t.Context(), timed, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Eventually(t, promptly, "the edit is observed", func(context.Context) error {
-		o := w.becomes("timed", v1alpha1.AllocationAllocated, reasons.OK)
-		if got := o.Status.Conditions[0].ObservedGeneration; o.Status.ObservedGeneration != timed.Generation || got != timed.Generation {
-			return fmt.Errorf("generation %d is observed, and %d in the condition, want %d", o.Status.ObservedGeneration, got, timed.Generation)
+	fixture.Eventually(t, promptly, "the edit is observed", func(ctx context.Context) error {
+		o := &v1alpha1.Allocation{}
+		if err := w.Admin.Get(ctx, client.ObjectKeyFromObject(timed), o); err != nil {
+			return err
 		}
-		return nil
+		return errors.Join(
+			fixture.WantEqual("state", o.Status.State, v1alpha1.AllocationAllocated),
+			fixture.WantEqual("generation", o.Status.ObservedGeneration, timed.Generation),
+			fixture.WantEqual("generation of the condition", o.Status.Conditions[0].ObservedGeneration, timed.Generation),
+		)
 	})
 	before = timed.DeepCopy()
 	timed.Spec.TTL = &metav1.Duration{Duration: time.Second}
