@@ -32,7 +32,7 @@ func TestSessionsWithoutAValidatedAddressKeepNoServiceAwake(t *testing.T) {
 				r := &o.Resolvers[0]
 				r.Sessions, r.Unvalidated, r.LastActive = c.sessions, c.unvalidated, fixture.At(-3600)
 			})
-			p := planner.Make(fixture.T0, es, o, planner.Findings{})
+			p := seen.Plan(fixture.T0, es, o, planner.Findings{})
 			if p.Phase != c.phase || p.Sessions != c.sessions {
 				t.Errorf("%s with %d sessions (%s), want %s with %d", p.Phase, p.Sessions, p.Idle.Reason, c.phase, c.sessions)
 			}
@@ -48,7 +48,7 @@ func TestNoiseAtOneResolverHidesNoPlayerAtAnother(t *testing.T) {
 		o.Resolvers = append(o.Resolvers, seen.Standing("resolver-2"))
 		o.Resolvers[0].Unvalidated, o.Resolvers[1].Sessions = 1, 1
 	})
-	if p := planner.Make(fixture.T0, es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
+	if p := seen.Plan(fixture.T0, es, o, planner.Findings{}); p.Phase != v1alpha1.PhaseAwake {
 		t.Errorf("%s (%s), want Awake", p.Phase, p.Idle.Reason)
 	}
 }
@@ -61,7 +61,7 @@ func TestANoisyResolverKeepsItsEndpoint(t *testing.T) {
 		o.Resolvers[0].Sessions, o.Resolvers[0].Unvalidated, o.Resolvers[0].LastActive = 1, 1, fixture.At(-600)
 		o.Resolvers[0].SteppedDown = fixture.T0.Add(-time.Minute)
 	}), fixture.Lobby("", fixture.At(0)), terminating)
-	if diff := cmp.Diff(terminating, planner.Make(fixture.T0, es, o, planner.Findings{}).Roles); diff != "" {
+	if diff := cmp.Diff(terminating, seen.Plan(fixture.T0, es, o, planner.Findings{}).Roles); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
 }

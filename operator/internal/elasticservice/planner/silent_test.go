@@ -44,7 +44,7 @@ func TestASilentResolverKeepsServicesAwakeWhileItIsReady(t *testing.T) {
 				lost.Listening = nil
 				o.Resolvers = append(o.Resolvers, lost)
 			})
-			p := planner.Make(fixture.T0, es, o, planner.Findings{})
+			p := seen.Plan(fixture.T0, es, o, planner.Findings{})
 			if p.Phase != c.want || p.Commit != c.commit || p.RequeueAfter.Duration() != c.again {
 				t.Errorf("%s, commit %v, again in %s (%s); want %s, %v, %s", p.Phase, p.Commit, p.RequeueAfter, p.Idle.Reason, c.want, c.commit, c.again)
 			}
@@ -65,7 +65,7 @@ func TestASilentResolverThatIsReadyKeepsAServiceWaking(t *testing.T) {
 			o := seen.Of(1)
 			o.Nobody, o.NoneUpSince, o.NoneLastingSince = true, fixture.At(-600), fixture.At(-600)
 			o.Resolvers = append(o.Resolvers, endpoints.Resolver{UID: "2", PodName: "resolver-2", Ready: c.ready, SilentSince: fixture.At(-301), Err: errors.New("timeout")})
-			p := planner.Make(fixture.T0, fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600)), o, planner.Findings{})
+			p := seen.Plan(fixture.T0, fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600)), o, planner.Findings{})
 			if p.Phase != c.want {
 				t.Errorf("%s, want %s", p.Phase, c.want)
 			}
