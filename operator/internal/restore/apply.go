@@ -61,6 +61,8 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 			r.release(key)
 		}
 		return 0, err
+	case giveUp:
+		return podRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, a.reason, a.message)
 	case stop:
 		return podRetry, r.end(ctx, o.job)
 	case settle:
@@ -218,7 +220,7 @@ func (r *Reconciler) settle(ctx context.Context, original, rst *v1alpha1.Restore
 		return r.leave(ctx, rst, o) // with the namespace all disks go
 	}
 	if because := why(err); because != "" {
-		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, reasons.Restoring, because+" The Restore ends once that is mended: it may have left the disks half moved.")
+		return otherRetry, r.say(ctx, original, rst, v1alpha1.CopyRunning, givenUpOr(rst, reasons.Restoring), because+" The Restore ends once that is mended: it may have left the disks half moved.")
 	}
 	return podRetry, err
 }

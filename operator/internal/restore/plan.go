@@ -40,6 +40,8 @@ const (
 	// complete and fail write how it ended.
 	complete step = "complete"
 	fail     step = "fail"
+	// giveUp writes that a Restore ends once its disks are whole.
+	giveUp step = "giveUp"
 	// stop deletes the Job of a Restore that is given up, and settle makes the one that brings the disks
 	// out of between after that.
 	stop   step = "stop"
@@ -169,7 +171,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 		return action{step: hold}
 	case !r.DeletionTimestamp.IsZero():
 		return nextGivenUp(r, o, action{step: leave})
-	case o.settles:
+	case o.settles, givenUp(r):
 		return nextGivenUp(r, o, lost(r, o))
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
 		message := "The disks are written."
@@ -186,7 +188,8 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && !o.repeated:
 		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && o.set != nil:
-		return action{step: settle} // nobody knows how far it came
+		// Nobody knows how far it came. That is written first: with its Job the reason is gone.
+		return action{giveUp, reasons.RestoreFailed, killedTwice + " The disks are made whole first."}
 	case o.job != nil && o.outcome.Failed:
 		return action{fail, reasons.RestoreFailed, o.outcome.Message}
 	case o.job != nil:
@@ -201,9 +204,23 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	return action{step: run}
 }
 
+const killedTwice = "Its Job was killed twice: with its node, say, or because it took longer than spec.backup.timeout."
+
+// givenUp reports whether a Restore that runs ends once its disks are whole.
+func givenUp(r *v1alpha1.Restore) bool { return reasonOf(r) == reasons.RestoreFailed }
+
+// givenUpOr is the reason that a Restore has meanwhile: that it is given up, which must not be forgotten,
+// or another one.
+func givenUpOr(r *v1alpha1.Restore, reason string) string {
+	if givenUp(r) {
+		return reasons.RestoreFailed
+	}
+	return reason
+}
+
 // lost ends a Restore that can't go on.
 func lost(r *v1alpha1.Restore, o observed) action {
-	why := "Its Job was killed twice: with its node, say, or because it took longer than spec.backup.timeout."
+	why := killedTwice
 	if o.backup == nil || o.set == nil || len(o.set.Spec.Storage) == 0 {
 		why = fmt.Sprintf("Backup %s or the disks of Server %s are gone.", r.Spec.Backup, r.Spec.Server)
 	}
@@ -222,17 +239,17 @@ func nextGivenUp(r *v1alpha1.Restore, o observed, over action) action {
 	case o.job != nil && !o.settles:
 		return action{step: stop}
 	case o.job != nil && !o.outcome.Done && o.job.DeletionTimestamp.IsZero():
-		return action{watch, reasons.Restoring, "It is given up, and the disks are made whole first. " + o.outcome.Message}
+		return action{watch, givenUpOr(r, reasons.Restoring), "It is given up, and the disks are made whole first. " + o.outcome.Message}
 	case o.job != nil && !o.outcome.Done, len(o.users.Own) > 0:
 		return action{step: rest} // it is about to be gone
 	case o.job != nil && o.paused > 0:
-		return action{pause, reasons.Restoring, o.outcome.Message + " The disks may be half moved, and another try goes on from there soon."}
+		return action{pause, givenUpOr(r, reasons.Restoring), o.outcome.Message + " The disks may be half moved, and another try goes on from there soon."}
 	case o.job != nil:
 		return action{step: again}
 	case condition.ReasonOf(r.Status.Conditions, conditions.Complete) == reasons.Preparing, o.set == nil || len(o.set.Spec.Storage) == 0:
 		return over
 	case len(o.users.Others) > 0:
-		return action{watch, reasons.DisksInUse, "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
+		return action{watch, givenUpOr(r, reasons.DisksInUse), "Waits until Pod " + o.users.First() + " is gone, which has the disks."}
 	}
 	return action{step: settle}
 }

@@ -42,6 +42,9 @@ func deleted(r *v1alpha1.Restore) {
 }
 func withGuard(r *v1alpha1.Restore) { r.Finalizers = []string{finalizer} }
 func wasReady(r *v1alpha1.Restore)  { r.Status.ServerReadyTime = later10() }
+func isGivenUp(r *v1alpha1.Restore) {
+	r.Status.Conditions = []metav1.Condition{{Type: conditions.Complete, Reason: reasons.RestoreFailed}}
+}
 
 // idle is a Server with one disk, at rest, and a Backup of it.
 func idle(change ...func(*observed)) observed {
@@ -146,7 +149,9 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"its Job failed":                             {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed), fail, "broken"},
 		"its Job failed, and its Pod ends":           {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, jobOwn), rest, ""},
 		"its Job was killed":                         {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled), again, ""},
-		"its Job was killed twice":                   {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, killedBefore), settle, ""},
+		"its Job was killed twice":                   {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, killedBefore), giveUp, "made whole first"},
+		"killed twice, and that is written":          {undo(v1alpha1.CopyRunning, isGivenUp), idle(isHeld, hasJob, jobKilled, killedBefore), stop, ""},
+		"killed twice, and that Job is gone":         {undo(v1alpha1.CopyRunning, isGivenUp), idle(isHeld), settle, ""},
 		"its Job was killed twice, and its Pod ends": {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobKilled, killedBefore, jobOwn), rest, ""},
 		"killed twice, and it is made whole":         {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, killedBefore, settling), watch, "made whole"},
 		"killed twice, and all whole":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, killedBefore, settling, jobDone), fail, "killed twice"},
