@@ -2,6 +2,7 @@ package udp
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ const (
 	// turnDatagrams is how many a session delivers in one turn. With more to deliver it goes to the
 	// end of the line again: whoever has much to deliver keeps nobody waiting who has little.
 	turnDatagrams = 16
+	// mostTurns is how many turns a session has before one in which it delivers all it has: clients
+	// that go on sending meanwhile would stand in line for ever otherwise.
+	mostTurns = 64
 	// turnTime is how long a session is paced in all its turns together. A client that sends
 	// faster than it is paced would never be done otherwise.
 	turnTime = 2 * time.Second
@@ -63,8 +67,8 @@ type turns struct {
 	// began is when the present one began, and before is how long those before it took.
 	began  time.Time
 	before time.Duration
-	// left is how many datagrams are left of it.
-	left int
+	// left is how many datagrams are left of it, and taken how many turns there were.
+	left, taken int
 }
 
 // begin waits for a session's first turn; end ends the last.
@@ -83,6 +87,9 @@ func (t *turns) end() {
 func (t *turns) take() {
 	t.of.turn <- struct{}{}
 	t.began, t.left = time.Now(), turnDatagrams
+	if t.taken++; t.taken > mostTurns {
+		t.left = math.MaxInt
+	}
 }
 
 // next passes the turn on where nothing is left of it, and waits for the next one. It reports

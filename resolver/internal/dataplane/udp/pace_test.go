@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -22,4 +23,20 @@ func TestNoSessionIsPacedForLongerThanItsTime(t *testing.T) {
 	if unanswered := p.unanswered.Load(); unanswered != paceMost {
 		t.Errorf("%d datagrams count as ahead of the answers, want %d at most", unanswered, paceMost)
 	}
+}
+
+// A client that goes on sending would stand in line for ever: its last turn has no end but its own.
+func TestASessionThatGoesOnSendingHasALastTurn(t *testing.T) {
+	turns := newPace().begin()
+	for n := 1; turns.left == turnDatagrams; n++ {
+		if n > mostTurns {
+			t.Fatalf("turn %d has %d datagrams", n, turns.left)
+		}
+		turns.left = 0
+		turns.next()
+	}
+	if turns.left != math.MaxInt || turns.taken != mostTurns+1 {
+		t.Errorf("turn %d has %d datagrams", turns.taken, turns.left)
+	}
+	turns.end()
 }
