@@ -137,7 +137,11 @@ func answerTo(ctx context.Context, err error) error {
 	case errors.Is(err, access.ErrBusy):
 		return later(fail(http.StatusTooManyRequests, "", "Too many unknown tokens were shown: try again in a second."))
 	case unavailable(err):
-		// Whoever runs the cluster learns of it here alone, and it may last.
+		// Whoever runs the cluster learns of it here alone, and it may last. A caller who is gone says
+		// nothing of the cluster.
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return later(fail(http.StatusServiceUnavailable, "", unavailability(err)))
+		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Kubernetes didn't do what a call asked for")
 		return later(fail(http.StatusServiceUnavailable, "", unavailability(err)))
 	case apierrors.IsConflict(err):
