@@ -2,6 +2,7 @@ package games
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -34,9 +37,10 @@ func onNode(ctx context.Context, t *testing.T, namespace, name, node string) *v1
 	return s
 }
 
-// nodeReady waits until a node takes pods.
+// nodeReady waits until a node takes pods, and kube-proxy of each node follows what becomes of
+// Services: after a cut its watch may be dead for most of a minute, and it shows nobody that.
 func nodeReady(ctx context.Context, name string) error {
-	return env.WaitUntil(ctx, "the node is back", func(ctx context.Context) (bool, error) {
+	err := env.WaitUntil(ctx, "the node is back", func(ctx context.Context) (bool, error) {
 		n := &corev1.Node{}
 		err := suite.Cluster.Client.Get(ctx, client.ObjectKey{Name: name}, n)
 		for _, c := range n.Status.Conditions {
@@ -46,6 +50,31 @@ func nodeReady(ctx context.Context, name string) error {
 		}
 		return false, err
 	})
+	if err != nil {
+		return err
+	}
+	return proxiesFollow(ctx)
+}
+
+// proxiesFollow makes a Service with an endpoint that nobody has, and waits until each node routes it.
+func proxiesFollow(ctx context.Context) (err error) {
+	const address = "192.0.2.77"
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "followed", Labels: map[string]string{discoveryv1.LabelServiceName: "followed"}}
+	protocol, port := corev1.ProtocolTCP, int32(9)
+	for _, o := range []client.Object{
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port, Protocol: protocol}}}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
+			Ports:     []discoveryv1.EndpointPort{{Name: new(""), Protocol: &protocol, Port: &port}},
+		},
+	} {
+		if err := suite.Cluster.Client.Create(ctx, o); err != nil {
+			return fmt.Errorf("make what kube-proxy is to follow: %w", err)
+		}
+		defer func() { err = errors.Join(err, suite.Cluster.Client.Delete(context.WithoutCancel(ctx), o)) }()
+	}
+	return suite.Cluster.WaitPodRouted(ctx, address)
 }
 
 // kubectl runs the real one and gives what it printed.

@@ -338,7 +338,7 @@ func TestADiskHasOnePodWhileItsNodeIsCutOff(t *testing.T) {
 	t.Cleanup(cancel)
 	const number, name = 2, "node-2"
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = suite.Cluster.Cluster.RestoreNode(ctx, number)
 		if _, err := kubectl(ctx, "uncordon", name); err != nil {
