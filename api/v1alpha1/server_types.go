@@ -68,7 +68,7 @@ type ServerSpec struct {
 	// Kubernetes token unless automountServiceAccountToken asks for it.
 	//
 	// Whoever applies it on the server's side owns it as a whole: the API server doesn't keep
-	// who wrote which of its fields, with which each Server would be an eighth larger.
+	// who wrote which of its fields, which took a tenth of each Server.
 	// +required
 	// +structType=atomic
 	Template corev1.PodTemplateSpec `json:"template"`
