@@ -33,8 +33,9 @@ const (
 	RoleTerminating
 )
 
-// StandIns decides each resolver's role, starting from the one that it has, and when to look again. standIn is set where resolvers are to get new clients, and lingers where the
-// endpoint of one that was replaced stays for a while though nobody is known to be there.
+// StandIns decides each resolver's role, starting from the one that it has, and when to look again.
+// standIn is set where resolvers are to get new clients, and lingers where the endpoint of one that
+// was replaced stays for a while though nobody is known to be there.
 func StandIns(now time.Time, ports []v1alpha1.PortStatus, resolvers []Resolver, standIn, lingers bool) (roles map[string]Role, requeueAfter time.Duration) {
 	var after requeue.After
 	takesClients := func(r Resolver) bool {

@@ -139,10 +139,9 @@ func answerTo(ctx context.Context, err error) error {
 	case unavailable(err):
 		// Whoever runs the cluster learns of it here alone, and it may last. A caller who is gone says
 		// nothing of the cluster.
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return later(fail(http.StatusServiceUnavailable, "", unavailability(err)))
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			logr.FromContextOrDiscard(ctx).Error(err, "Kubernetes didn't do what a call asked for")
 		}
-		logr.FromContextOrDiscard(ctx).Error(err, "Kubernetes didn't do what a call asked for")
 		return later(fail(http.StatusServiceUnavailable, "", unavailability(err)))
 	case apierrors.IsConflict(err):
 		return later(fail(http.StatusServiceUnavailable, "", "Somebody else changed the server at the same time: send the same request again."))

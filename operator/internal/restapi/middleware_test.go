@@ -161,6 +161,12 @@ func TestAFailureOfTheAPIServersIsTold(t *testing.T) {
 		if !strings.Contains(log.String(), "range is full") {
 			t.Errorf("%s: the log has %q", name, log.String())
 		}
+		log.Reset()
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		if _ = answerTo(gone, c.err); log.Len() > 0 {
+			t.Errorf("%s: of a caller who is gone the log has %q", name, log.String())
+		}
 	}
 }
 

@@ -139,18 +139,25 @@ func TestTheServersAnswersArePassedOnWhileTheRestIsDelivered(t *testing.T) {
 	}
 }
 
-// Strangers who have much to deliver to a server that says nothing keep nobody waiting who has
-// little, and what they sent comes to the server once, and in order.
-func TestWhoHasMuchToDeliverKeepsNobodyWaitingWhoHasLittle(t *testing.T) {
-	const clients, each = 10, 400
-	r := newRig(t)
-	address := r.serve("game", route.UDP)
+// heldNumbers has clients who are held with so many numbered datagrams each.
+func heldNumbers(t *testing.T, r *rig, address string, clients int32, each int) []*net.UDPConn {
+	t.Helper()
 	conns := make([]*net.UDPConn, clients)
 	for i := range conns {
 		conns[i] = dialUDP(t, address)
 		writeNumbers(t, conns[i], each)
 	}
 	r.queued(clients)
+	return conns
+}
+
+// Strangers who have much to deliver to a server that says nothing keep nobody waiting who has
+// little, and what they sent comes to the server once, and in order.
+func TestWhoHasMuchToDeliverKeepsNobodyWaitingWhoHasLittle(t *testing.T) {
+	const clients, each = 10, 400
+	r := newRig(t)
+	address := r.serve("game", route.UDP)
+	heldNumbers(t, r, address, clients, each)
 
 	server := freeAddress(t, route.UDP)
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))
@@ -197,12 +204,7 @@ func TestHeldDatagramsWaitForAServerThatIsBusy(t *testing.T) {
 	const clients, each, busy = 10, 100, 60 * time.Millisecond
 	r := newRig(t)
 	address := r.serve("game", route.UDP)
-	conns := make([]*net.UDPConn, clients)
-	for i := range conns {
-		conns[i] = dialUDP(t, address)
-		writeNumbers(t, conns[i], each)
-	}
-	r.queued(clients)
+	conns := heldNumbers(t, r, address, clients, each)
 
 	server := freeAddress(t, route.UDP)
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server)))

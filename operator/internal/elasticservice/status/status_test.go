@@ -108,7 +108,7 @@ func TestASilentResolverIsNamedWhileItKeepsAServiceAwake(t *testing.T) {
 		lost.Reachable, lost.SilentSince, lost.Err = false, fixture.At(-301), errors.New("timeout")
 		o.Resolvers = append(o.Resolvers, lost)
 	})
-	Set(fixture.T0, es, o, planner.Findings{}, planner.Make(fixture.T0, es, o, planner.Findings{}))
+	Set(fixture.T0, es, o, planner.Findings{}, seen.Plan(fixture.T0, es, o, planner.Findings{}))
 	is := meta.FindStatusCondition(es.Status.Conditions, conditions.EndpointsInSync)
 	if es.Status.Phase != v1alpha1.PhaseAwake || is.Status != metav1.ConditionFalse || !strings.Contains(is.Message, "resolver resolver-2 doesn't answer (timeout)") {
 		t.Errorf("%s, and EndpointsInSync is %s %q", es.Status.Phase, is.Status, is.Message)
