@@ -21,13 +21,18 @@ import (
 const floorDial = 2 * time.Millisecond
 
 // floorOnce makes a bare Pod with a GameType's game, and dials the address that a watch shows of it
-// until it answers: no wake can be faster.
-func floorOnce(ctx context.Context, e *env.Env, namespace string) (stages, error) {
+// until it answers: no wake can be faster. A pair has a second container after the game.
+func floorOnce(ctx context.Context, e *env.Env, namespace string, pair bool) (stages, error) {
 	ctx, cancel := context.WithTimeout(ctx, oneWake)
 	defer cancel()
 	template := e.ServerSpec().Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "floor"}, Spec: template.Spec}
 	pod.Spec.AutomountServiceAccountToken = new(false) // a volume takes kubelet 300 ms
+	if pair {
+		beside := *pod.Spec.Containers[0].DeepCopy()
+		beside.Name, beside.Args = "beside", []string{"--http=:9000"}
+		pod.Spec.Containers = append(pod.Spec.Containers, beside)
+	}
 	var address string
 	addressed, err := first(ctx, e, sleeper{Game: env.Game{Namespace: namespace}}, &corev1.PodList{}, func(event watch.Event) (time.Time, bool) {
 		if now, ok := event.Object.(*corev1.Pod); ok && now.Name == pod.Name {

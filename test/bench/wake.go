@@ -37,6 +37,9 @@ type figures struct {
 	// Floor is of Pods with the GameType's game that are made by hand, and dialled as soon as
 	// they have an address.
 	Floor wakeFigures `json:"floor"`
+	// Pair is of such Pods with a second container after the game, as a GameType's Pod has its sidecar: kubelet
+	// tells the Pod's address once it has started both.
+	Pair wakeFigures `json:"floor_of_two_containers"`
 	// Slow is of a GameType whose game boots for 3 to 8 seconds, SlowSDK of one that says when
 	// it is ready, and SlowProbe of one that answers a probe then.
 	Slow      wakeFigures `json:"gametype_slow_boot"`
@@ -86,8 +89,11 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	if _, err := sleepNow(ctx, e, deployment); err != nil {
 		return nil, err
 	}
-	if f.Floor, err = often(o.runs, func() (stages, error) { return floorOnce(ctx, e, ns.Name) }); err != nil {
+	if f.Floor, err = often(o.runs, func() (stages, error) { return floorOnce(ctx, e, ns.Name, false) }); err != nil {
 		return nil, fmt.Errorf("a bare Pod: %w", err)
+	}
+	if f.Pair, err = often(o.runs, func() (stages, error) { return floorOnce(ctx, e, ns.Name, true) }); err != nil {
+		return nil, fmt.Errorf("a bare Pod of two containers: %w", err)
 	}
 	gameType := sleeper{env.Game{Namespace: ns.Name, Name: "arena", TCP: []int32{env.GameTCP}}, &v1alpha1.GameType{}}
 	if err := e.CreateGameType(ctx, ns.Name, gameType.Name, 0); err != nil {
@@ -146,6 +152,7 @@ func benchWake(ctx context.Context, e *env.Env, o options) (_ any, err error) {
 	}
 	f.Deployment.print("a Deployment whose server listens at once")
 	f.Floor.print("a bare Pod whose server listens at once, dialled every 2 ms")
+	f.Pair.print("a bare Pod of the same game and a second container, dialled every 2 ms")
 	f.GameType.print("a GameType whose game counts its players, and whose server listens at once")
 	f.Silent.print("a GameType whose game says nothing, and whose server listens at once")
 	f.Slow.print("a GameType whose server boots for 3 to 8 seconds")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,10 +39,9 @@ func Empty(ctx context.Context, cached client.Reader, f *v1alpha1.Fleet) bool {
 	return err == nil && len(list.Items) == 0
 }
 
-// CreateFirst creates the first Servers of an empty Fleet whose replicas are being set; f is
-// the Fleet before that, but with its places. Servers that can't be created are left to the Fleet's controller,
-// which also reports why.
-func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replicas int32) {
+// First are the first Servers of an empty Fleet whose replicas are being set; f is the Fleet before that, but
+// with its places.
+func First(f *v1alpha1.Fleet, replicas int32) []*v1alpha1.Server {
 	f = f.DeepCopy()
 	f.Generation++
 	f.Spec.Replicas = &replicas
@@ -49,22 +49,36 @@ func CreateFirst(ctx context.Context, c client.Client, f *v1alpha1.Fleet, replic
 	if len(f.Spec.Template.Spec.Storage) > 0 {
 		var err error
 		if wanted, err = places.Wanted(&f.Spec); err != nil || len(wanted) < int(replicas) {
-			return
+			return nil
 		}
 	}
 	hash := templatehash.Of(f.Spec.Template)
+	servers := make([]*v1alpha1.Server, min(replicas, maxFirst))
+	for i := range servers {
+		s := serverbuilder.Build(f, hash, serverbuilder.FirstName(f, int32(i)), places.None)
+		if wanted != nil {
+			s = serverbuilder.Build(f, hash, places.Name(f, wanted[i]), wanted[i])
+		}
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
+		servers[i] = s
+	}
+	return servers
+}
+
+// CreateFirst creates the first Servers, and returns how many it could. The others are left to the Fleet's
+// controller, which also reports why.
+func CreateFirst(ctx context.Context, c client.Client, servers []*v1alpha1.Server) int {
+	var made atomic.Int32
 	var group sync.WaitGroup
-	for i := range min(replicas, maxFirst) {
+	for _, s := range servers {
 		group.Go(func() {
-			s := serverbuilder.Build(f, hash, serverbuilder.FirstName(f, i), places.None)
-			if wanted != nil {
-				s = serverbuilder.Build(f, hash, places.Name(f, wanted[i]), wanted[i])
+			if c.Create(ctx, s) == nil {
+				made.Add(1)
 			}
-			metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.OwnerGenerationAnnotation, strconv.FormatInt(f.Generation, 10))
-			_ = c.Create(ctx, s)
 		})
 	}
 	group.Wait()
+	return int(made.Load())
 }
 
 // firstServers is a Fleet's controller's memory of the beginning of a generation.

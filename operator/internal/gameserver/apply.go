@@ -52,7 +52,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		done.ports.numbers, done.ports.trouble = r.picker.Pick(s)
 		p.Create = done.ports.trouble == nil
 	}
-	if o.Pod != nil || p.Create {
+	if o.Pod != nil {
 		if err := r.keepGuard(ctx, s.Namespace); err != nil {
 			return done, err
 		}
@@ -66,6 +66,10 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 	switch {
 	case p.Create:
 		done.refused, err = r.createPod(ctx, s, done.ports.numbers)
+		if err == nil && done.refused == nil {
+			// After the Pod, since a player waits for that, and before anybody can play in it.
+			err = r.keepGuard(ctx, s.Namespace)
+		}
 	case p.Restart:
 		err = r.markRestart(ctx, o.Pod)
 	case p.Remove:

@@ -17,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	fleets "dormouse.dev/dormouse/operator/internal/fleet"
+	"dormouse.dev/dormouse/operator/internal/gametype/firstpods"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
@@ -34,6 +35,8 @@ type Scaler struct {
 	// fleet, and writes to the API server.
 	Client client.Client
 	Scaler *target.Scaler
+	// Pods knows when the Pods of the first Servers are there; nil: nothing waits for them.
+	Pods *firstpods.Pods
 
 	mu sync.Mutex
 	// spared is when a target could last not be scaled: Servers created for it would only be
@@ -52,10 +55,9 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 	if first == nil || c.spares(meta.UID) {
 		return c.Scaler.RaiseTo(ctx, ref, want)
 	}
-	// The Servers come first, because the player waits for their Pods.
-	first.servers(ctx)
-	// The others follow one after the other: side by side they would take the API server's time from
-	// the Pods.
+	// The Servers and their Pods come first, because the player waits for them. The others follow
+	// one after the other: side by side they would take the API server's time from the Pods.
+	c.makeServers(ctx, first.servers)
 	if first.fleet != nil {
 		first.fleet(ctx)
 	}
@@ -70,6 +72,16 @@ func (c *Scaler) RaiseTo(ctx context.Context, ref target.Ref, want target.Replic
 		return raised, err
 	}
 	return target.Raised{After: want.FromZero, Version: meta.ResourceVersion}, nil
+}
+
+// makeServers makes the first Servers, and waits for their Pods.
+func (c *Scaler) makeServers(ctx context.Context, servers []*v1alpha1.Server) {
+	keys := make([]client.ObjectKey, len(servers))
+	for i, s := range servers {
+		keys[i] = client.ObjectKeyFromObject(s)
+	}
+	wait := c.Pods.Expect(keys)
+	wait(ctx, fleets.CreateFirst(ctx, c.Client, servers))
 }
 
 // asked is how many Servers a wake brings. Where the ElasticService doesn't say it is as many as a
@@ -132,7 +144,10 @@ func (c *Scaler) spare(uid types.UID) {
 
 // creation is what is written beside a target's replicas: the Servers, and the objects between
 // them and the target.
-type creation struct{ servers, fleet func(context.Context) }
+type creation struct {
+	servers []*v1alpha1.Server
+	fleet   func(context.Context)
+}
 
 // plan is what is to be written beside the replicas of a target that sleeps at zero, with the
 // target's metadata in the cache; nil where nothing is. For a GameType it asks the planner what
@@ -148,7 +163,7 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 		if c.Client.Get(ctx, key, f) != nil || !asleep(&f.ObjectMeta, ptr.Deref(f.Spec.Replicas, 1)) || !fleets.Empty(ctx, c.Client, f) {
 			return nil, nil
 		}
-		return &f.ObjectMeta, &creation{servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, replicas) }}
+		return &f.ObjectMeta, &creation{servers: fleets.First(f, replicas)}
 	}
 
 	// Observe the GameType and its Fleets.
@@ -199,7 +214,7 @@ func (c *Scaler) plan(ctx context.Context, ref target.Ref, replicas int32) (*met
 	}
 	f.Spec.Places = change.places
 	return &gt.ObjectMeta, &creation{
-		servers: func(ctx context.Context) { fleets.CreateFirst(ctx, c.Client, f, change.replicas) },
+		servers: fleets.First(f, change.replicas),
 		fleet: func(ctx context.Context) {
 			// If it can't be written the controller does it, or reports why not.
 			_, _ = changeFleet(ctx, c.Client, woken, change, map[string]any{

@@ -48,6 +48,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/gameautoscaler"
 	"dormouse.dev/dormouse/operator/internal/gameserver"
 	"dormouse.dev/dormouse/operator/internal/gametype"
+	"dormouse.dev/dormouse/operator/internal/gametype/firstpods"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -112,7 +113,10 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	scaler := target.NewScaler(mgr.GetClient())
-	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler}
+	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler, Pods: &firstpods.Pods{}}
+	if err := wakeScaler.Pods.Watch(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	beside, err := autoscaler.New(mgr, o.Namespaces.Cached())
 	if err != nil {
 		return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +23,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
+	"dormouse.dev/dormouse/operator/internal/gametype/firstpods"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
@@ -164,10 +167,63 @@ func TestAWakeAfterTheControllerMakesNothing(t *testing.T) {
 	before := w.of("game:1")
 	w.change(func(gt *v1alpha1.GameType) { gt.Spec.Replicas = new(int32(3)) })
 	w.eventually("three Servers", func() error { return fixture.WantEqual("Servers", len(w.alive()), 3) })
-	fleet.CreateFirst(t.Context(), w.Manager.GetClient(), before, 3)
+	fleet.CreateFirst(t.Context(), w.Manager.GetClient(), fleet.First(before, 3))
 	if n := len(w.servers()); n != 3 {
 		t.Errorf("the wake made %d Servers beside those of the controller, want none", n-3)
 	}
+}
+
+// While the API server makes the Pods for which players wait, a wake writes nothing else.
+func TestAWakesOtherWritesComeAfterItsPods(t *testing.T) {
+	w := newWorld(t, true)
+	w.create(asleep)
+	scaler := w.scaler()
+	scaler.Pods = &firstpods.Pods{Longest: promptly}
+	if err := scaler.Pods.Watch(t.Context(), w.Manager.GetCache()); err != nil {
+		t.Fatal(err)
+	}
+	spy := &podsFirst{Client: w.Manager.GetClient(), w: w}
+	scaler.Client = spy
+	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
+	if _, err := scaler.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 2}); err != nil {
+		t.Error(err)
+	}
+	spy.making.Wait()
+	if !slices.Equal(spy.beside, []int{2}) {
+		t.Errorf("the Fleet is written beside %v Pods, want once, beside 2", spy.beside)
+	}
+}
+
+// podsFirst makes the Pod of each Server that is created, a moment after that, as its controller does, and notes
+// how many Pods there are at each patch.
+type podsFirst struct {
+	client.Client
+	w      *world
+	making sync.WaitGroup
+	beside []int
+}
+
+func (s *podsFirst) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if err := s.Client.Create(ctx, o, opts...); err != nil {
+		return err
+	}
+	s.making.Go(func() {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+		pod.Spec.Containers = []corev1.Container{{Name: "game", Image: "game:1"}}
+		if err := s.Client.Create(ctx, pod); err != nil {
+			s.w.t.Error(err)
+		}
+	})
+	return nil
+}
+
+func (s *podsFirst) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	var pods corev1.PodList
+	if err := s.w.Admin.List(ctx, &pods, client.InNamespace(s.w.Namespace)); err != nil {
+		return err
+	}
+	s.beside = append(s.beside, len(pods.Items))
+	return s.Client.Patch(ctx, o, p, opts...)
 }
 
 // Where scaling is refused, held players ask again and again: no Servers come and go
