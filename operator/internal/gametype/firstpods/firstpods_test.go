@@ -18,10 +18,10 @@ func TestAWakeWaitsForItsPodsButNotForLong(t *testing.T) {
 		appear []time.Duration
 		want   time.Duration
 	}{
-		"both come":                    {made: 2, appear: []time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, want: 9 * time.Millisecond},
-		"one Server was refused":       {made: 1, appear: []time.Duration{4 * time.Millisecond}, want: 4 * time.Millisecond},
-		"all Servers were refused":     {},
-		"one has no host port":         {made: 2, appear: []time.Duration{4 * time.Millisecond}, want: longest},
+		"both come":                     {made: 2, appear: []time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, want: 9 * time.Millisecond},
+		"one Server was refused":        {made: 1, appear: []time.Duration{4 * time.Millisecond}, want: 4 * time.Millisecond},
+		"all Servers were refused":      {},
+		"one has no host port":          {made: 2, appear: []time.Duration{4 * time.Millisecond}, want: longest},
 		"before its Server's answer is": {made: 2, appear: []time.Duration{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
